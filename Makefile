@@ -1,0 +1,81 @@
+# `make` alone lists the targets. Python 3.11 or later and make are all that is needed beforehand.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DOCKER ?= docker
+PYTEST := $(BIN)/python -m pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help run test install install-spark lint check format bench bench-peers interop spark-test \
+	spark-demo compose-up compose-down compose-test test-slow clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# One stamp per set of packages: a target installs what it needs, once, and again when pyproject changes.
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Rockhopper needs Python 3.11 or later; PYTHON=/path/to/python3.11 make ... picks one" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(VENV)/.installed-test: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	@touch $@ $(VENV)/.installed
+
+$(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@ $(VENV)/.installed $(VENV)/.installed-test
+
+$(VENV)/.installed-spark: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[spark]'
+	@touch $@ $(VENV)/.installed
+
+run: $(VENV)/.installed  ## start a broker with embedded name service, store under ./data
+	@exec $(BIN)/rockhopper-broker --store ./data
+
+test: $(VENV)/.installed-test  ## run the tests (under 5 minutes)
+	$(PYTEST) -q
+
+test-slow: $(VENV)/.installed-test  ## run the suites that take minutes (crash loops, fault injection)
+	$(PYTEST) -q -m slow --timeout 1200
+
+install: $(VENV)/.installed  ## put both commands into .venv/bin
+install-spark: $(VENV)/.installed-spark  ## add what the Spark pipeline needs
+
+lint: $(VENV)/.installed-dev  ## check style
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(VENV)/.installed-dev  ## rewrite the sources in house style
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+check: lint  ## lint, types and import contracts
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.installed  ## measure this broker beside a bare uvloop echo (needs a C compiler)
+	$(BIN)/python benchmarks/bench.py
+
+bench-peers: $(VENV)/.installed  ## the same beside the official Apache broker (needs a JDK and Maven)
+	$(BIN)/python benchmarks/bench.py --peers
+
+interop: $(VENV)/.installed-test  ## against official Apache releases and ali-ons (needs a JDK, Maven, npm)
+	$(PYTEST) -q -m interop tests/interop --timeout 900
+
+compose-up: ## start one broker in a container, reachable from here and from other containers
+	DOCKER="$(DOCKER)" docker/compose.sh up
+
+compose-down: ## stop it; the volume stays
+	DOCKER="$(DOCKER)" docker/compose.sh down
+
+compose-test: $(VENV)/.installed-test  ## try the compose file for real
+	DOCKER="$(DOCKER)" $(PYTEST) -q -m docker --timeout 900
+
+clean:  ## remove everything that the targets made, but not ./data
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

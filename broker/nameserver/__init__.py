@@ -1,0 +1,1 @@
+"""The name service: which broker serves which topic, and at which address."""

@@ -1,0 +1,1 @@
+"""A pure-Python asyncio client for RocketMQ brokers."""
