@@ -1,0 +1,222 @@
+"""From a request to a response: one processor per request code, and every error turned into a code.
+
+A processor is a plain function that returns a Response at once, or parks the request and returns
+None; those of rare, slow codes may be coroutines.  Whatever a processor raises becomes an answer
+here and nowhere else:
+
+    RequestError                    its own code and remark
+    FieldError                      1 for a missing field, 29 for one that does not parse
+    StoreError                      what send_errors.py says (14, 13, 1)
+    anything else                   1, and one line in the log, because it is our mistake
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+import structlog
+
+from broker.store.errors import DiskFullError, RecordTooLargeError, StoreError, StoreFailedError
+from protocol.codes import FLAG_RESPONSE, MQ_VERSION, ResponseCode
+from protocol.command import Command, encode_command
+from protocol.errors import FieldError, ProtocolError
+from protocol.requests import decode_fields
+
+if TYPE_CHECKING:
+    from broker.server import Connection
+
+log = structlog.get_logger("broker.dispatcher")
+
+Fields = TypeVar("Fields")
+
+
+class Response:
+    """An answer; the dispatcher adds opaque and serialisation from the request."""
+
+    __slots__ = ("body", "code", "ext", "remark")
+
+    def __init__(
+        self,
+        code: int = ResponseCode.SUCCESS,
+        remark: str | None = None,
+        ext: dict[str, str] | None = None,
+        body: bytes = b"",
+    ) -> None:
+        self.code = code
+        self.remark = remark
+        self.ext = ext
+        self.body = body
+
+
+class RequestError(Exception):
+    """A refusal that the asking client reads: a response code and a remark in plain words."""
+
+    def __init__(self, code: int, remark: str, ext: dict[str, str] | None = None) -> None:
+        super().__init__(remark)
+        self.code = code
+        self.remark = remark
+        self.ext = ext
+
+
+class Request:
+    """One decoded request and the connection it came by."""
+
+    __slots__ = ("command", "connection")
+
+    def __init__(self, connection: "Connection", command: Command) -> None:
+        self.connection = connection
+        self.command = command
+
+    @property
+    def code(self) -> int:
+        """The request code as sent."""
+        return self.command.code
+
+    @property
+    def opaque(self) -> int:
+        """What the answer must repeat."""
+        return self.command.opaque
+
+    @property
+    def ext(self) -> dict[str, str]:
+        """The header fields as sent; empty when there were none."""
+        return self.command.ext or {}
+
+    @property
+    def body(self) -> bytes:
+        """The body as sent; empty when there was none."""
+        return self.command.body
+
+    @property
+    def version(self) -> int:
+        """The client's MQVersion ordinal."""
+        return self.command.version
+
+    @property
+    def oneway(self) -> bool:
+        """Whether the client wants no answer, not even an error."""
+        return self.command.is_oneway
+
+    def fields(self, cls: type[Fields]) -> Fields:
+        """The header fields as *cls* of protocol.requests.  Raises FieldError."""
+        return decode_fields(cls, self.command.ext)
+
+    def answer(self, response: Response) -> None:
+        """Write *response* now, unless the request was oneway or its connection is gone."""
+        if not self.oneway:
+            self.connection.write(encode_response(self.command, response))
+
+
+Processor = Callable[[Request], Response | None | Awaitable[Response | None]]
+
+
+class Entry(NamedTuple):
+    """What serves a request code, and whether only administrators may ask."""
+
+    processor: Processor
+    admin: bool = False
+
+
+def encode_response(request: Command, response: Response) -> bytes:
+    """The whole frame that answers *request*, in the serialisation the request came in."""
+    ext = response.ext
+    if request.ext and request.ext.get("rh") == "1":
+        ext = {**(ext or {}), "rh": "1"}
+    return encode_command(
+        Command(
+            code=response.code,
+            opaque=request.opaque,
+            flag=FLAG_RESPONSE,
+            remark=response.remark,
+            ext=ext,
+            body=response.body,
+            version=MQ_VERSION,
+            serialize_type=request.serialize_type,
+        )
+    )
+
+
+def store_error_response(error: StoreError) -> Response:
+    """What a producer is told when the store did not take a message.  Nothing was stored."""
+    if isinstance(error, RecordTooLargeError):
+        return Response(ResponseCode.MESSAGE_ILLEGAL, str(error))
+    if isinstance(error, (DiskFullError, StoreFailedError)):
+        return Response(ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now. {error}")
+    return Response(ResponseCode.SYSTEM_ERROR, str(error))
+
+
+def error_response(error: BaseException) -> Response | None:
+    """The answer to a request whose processor raised *error*; None when it is our mistake."""
+    if isinstance(error, RequestError):
+        return Response(error.code, error.remark, error.ext)
+    if isinstance(error, FieldError):
+        code = ResponseCode.SYSTEM_ERROR if error.is_missing else ResponseCode.INVALID_PARAMETER
+        return Response(code, str(error))
+    if isinstance(error, StoreError):
+        return store_error_response(error)
+    if isinstance(error, ProtocolError):
+        return Response(ResponseCode.SYSTEM_ERROR, str(error))
+    return None
+
+
+class Dispatcher:
+    """Finds the processor of each request and answers with what it returns or raises."""
+
+    def __init__(
+        self, table: Mapping[int, Entry], *, may_administer: Callable[["Connection"], bool]
+    ) -> None:
+        self._table = table
+        self._may_administer = may_administer
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def dispatch(self, connection: "Connection", command: Command) -> bytes:
+        """Serve one request; return the frame to write now, empty if there is none (yet)."""
+        request = Request(connection, command)
+        try:
+            response = self._process(request)
+        except Exception as error:
+            response = self._failed(request, error)
+        if response is None or command.is_oneway:
+            return b""
+        return encode_response(command, response)
+
+    def _process(self, request: Request) -> Response | None:
+        entry = self._table.get(request.code)
+        if entry is None:
+            return Response(
+                ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+                f" request type {request.code} not supported",
+            )
+        if entry.admin and not self._may_administer(request.connection):
+            return Response(
+                ResponseCode.NO_PERMISSION,
+                f"request code {request.code} is an administrator's, and {request.connection.peer_host} "
+                "is not this host: set remoteAdmin=true on the broker to allow it",
+            )
+        result = entry.processor(request)
+        if result is None or isinstance(result, Response):
+            return result
+        task = asyncio.ensure_future(self._finish(request, result))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return None
+
+    async def _finish(self, request: Request, result: Awaitable[Response | None]) -> None:
+        try:
+            response = await result
+        except Exception as error:
+            response = self._failed(request, error)
+        if response is not None:
+            request.answer(response)
+
+    def _failed(self, request: Request, error: Exception) -> Response:
+        response = error_response(error)
+        if response is not None:
+            return response
+        log.error(
+            "request failed",
+            code=request.code,
+            peer=request.connection.peer_host,
+            exc_info=error,
+        )
+        return Response(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
