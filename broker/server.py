@@ -1,0 +1,372 @@
+"""The only sockets that the broker and the name service listen on.
+
+A Connection splits what arrives into frames, hands all complete ones of one read to its handler in
+one pass, and guards the process against its peer:
+
+    a malformed frame or header          closed, one log line
+    no frame within 10 s of connecting   closed
+    a frame begun and not ended in 30 s  closed (a peer that trickles bytes)
+    nothing sent or received for 120 s   closed, as RocketMQ does
+    answers not read                     reading stops; closed at 64 MiB or after 30 s without progress
+
+The handler gets the connection and the frames, writes what it has to write, and returns how many
+frames it took; a connection whose peer does not read keeps the others until there is room.
+"""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from protocol.codes import FLAG_ONEWAY
+from protocol.command import Command, decode_header, encode_command
+from protocol.errors import MalformedHeaderError, ProtocolError
+from protocol.frame import Frame, FrameDecoder
+
+log = structlog.get_logger("broker.server")
+
+FIRST_FRAME_TIMEOUT_S = 10.0
+FRAME_TIMEOUT_S = 30.0
+IDLE_TIMEOUT_S = 120.0
+WRITE_STALL_TIMEOUT_S = 30.0
+UNREAD_BYTES_MAX = 64 << 20
+UNREAD_BYTES_MAX_ALL = 512 << 20
+WRITE_BUFFER_HIGH_BYTES = 1 << 20
+SWEEP_INTERVAL_S = 1.0
+
+FrameHandler = Callable[["Connection", Sequence[Frame]], int]
+
+
+def socket_address(name: object) -> tuple[str, int]:
+    """Host and port of a socket name, an IPv4-mapped IPv6 address as IPv4."""
+    if not isinstance(name, tuple) or len(name) < 2:
+        return "127.0.0.1", 0
+    host = str(name[0])
+    if host.startswith("::ffff:") and "." in host:
+        host = host[7:]
+    return host, int(name[1])
+
+
+def _host_bytes(host: str, port: int) -> bytes:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.inet_pton(family, host.split("%", 1)[0]) + port.to_bytes(4, "big")
+
+
+class Connection(asyncio.Protocol):
+    """One peer.  All methods belong to the event loop's thread."""
+
+    __slots__ = (
+        "_backlog",
+        "_calls",
+        "_decoder",
+        "_handler",
+        "_loop",
+        "_next_opaque",
+        "_server",
+        "_transport",
+        "attributes",
+        "born_host",
+        "closed",
+        "connected_at_s",
+        "frame_begun_at_s",
+        "frames_received",
+        "last_active_s",
+        "local_host",
+        "local_port",
+        "on_close",
+        "peer_host",
+        "peer_port",
+        "stalled_at_s",
+        "writing_paused",
+    )
+
+    def __init__(self, server: "Server", handler: FrameHandler) -> None:
+        self._server = server
+        self._handler = handler
+        self._loop = asyncio.get_running_loop()
+        self._decoder = FrameDecoder()
+        self._backlog: list[Frame] = []
+        self._calls: dict[int, asyncio.Future[Command]] = {}
+        self._next_opaque = 0
+        self._transport: asyncio.Transport | None = None
+        self.attributes: dict[str, object] = {}
+        self.on_close: list[Callable[[Connection], None]] = []
+        self.closed = False
+        self.writing_paused = False
+        self.frames_received = 0
+        self.connected_at_s = self.last_active_s = self._loop.time()
+        self.frame_begun_at_s: float | None = None
+        self.stalled_at_s: float | None = None
+        self.peer_host, self.peer_port = "", 0
+        self.local_host, self.local_port = "", 0
+        self.born_host = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Admit the peer, or close at once when the server is full."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH_BYTES)
+        self.peer_host, self.peer_port = socket_address(transport.get_extra_info("peername"))
+        self.local_host, self.local_port = socket_address(transport.get_extra_info("sockname"))
+        self.born_host = _host_bytes(self.peer_host, self.peer_port)
+        if not self._server.admit(self):
+            self.closed = True
+            transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell everybody who keeps something for this peer."""
+        self.closed = True
+        self._backlog = []
+        self._server.forget(self)
+        for call in self._calls.values():
+            if not call.done():
+                call.set_exception(ConnectionResetError(f"{self.peer} closed the connection"))
+        self._calls.clear()
+        for callback in self.on_close:
+            callback(self)
+        self.on_close.clear()
+
+    @property
+    def peer(self) -> str:
+        """The peer's address as text."""
+        return f"{self.peer_host}:{self.peer_port}"
+
+    def data_received(self, data: bytes) -> None:
+        """Serve every complete frame in *data*, in one pass."""
+        now_s = self.last_active_s = self._loop.time()
+        frames = self._decoder.feed(data)
+        if frames:
+            self.frames_received += len(frames)
+            self.frame_begun_at_s = None
+            if self._backlog:
+                self._backlog += frames
+            else:
+                self._serve(frames)
+        if self._decoder.error is not None:
+            self.fail(self._decoder.error)
+        elif self._decoder.pending_bytes:
+            if self.frame_begun_at_s is None:
+                self.frame_begun_at_s = now_s
+        else:
+            self.frame_begun_at_s = None
+
+    def _serve(self, frames: list[Frame]) -> None:
+        taken = self._handler(self, frames)
+        if taken < len(frames) and not self.closed:
+            self._backlog = frames[taken:]
+
+    def pause_writing(self) -> None:
+        """Stop reading from a peer that does not read from us."""
+        self.writing_paused = True
+        self.stalled_at_s = self._loop.time()
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """Serve what waited, then read again."""
+        self.writing_paused = False
+        self.stalled_at_s = None
+        while self._backlog and not self.writing_paused and not self.closed:
+            frames, self._backlog = self._backlog, []
+            self._serve(frames)
+        if (
+            not self.writing_paused
+            and self._transport is not None
+            and not self._transport.is_closing()
+        ):
+            self._transport.resume_reading()
+
+    def write(self, data: bytes) -> None:
+        """Send *data*; a peer that has gone is not an error.
+
+        uvloop raises on a closed transport, and one raise in a loop that releases many parked
+        answers would leave the others unanswered.
+        """
+        transport = self._transport
+        if data and not self.closed and transport is not None and not transport.is_closing():
+            self.last_active_s = self._loop.time()
+            transport.write(data)
+
+    def fail(self, error: ProtocolError) -> None:
+        """Close on a peer that breaks the protocol, with the one log line that says how."""
+        if not self.closed:
+            log.warning("closed a connection", peer=self.peer, reason=str(error))
+            self.close()
+
+    def close(self) -> None:
+        """Send what is queued, then close."""
+        self.closed = True
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self, reason: str) -> None:
+        """Close at once and drop what is queued."""
+        if not self.closed:
+            log.info("closed a connection", peer=self.peer, reason=reason)
+            self.closed = True
+            if self._transport is not None:
+                self._transport.abort()
+
+    @property
+    def unread_bytes(self) -> int:
+        """Bytes written that the peer has not taken yet."""
+        if self._transport is None or self.closed:
+            return 0
+        return self._transport.get_write_buffer_size()
+
+    def send_request(self, code: int, ext: dict[str, str] | None = None, body: bytes = b"") -> None:
+        """Send a oneway request of ours to the client."""
+        self._next_opaque += 1
+        self.write(
+            encode_command(
+                Command(code=code, opaque=self._next_opaque, flag=FLAG_ONEWAY, ext=ext, body=body)
+            )
+        )
+
+    async def call(
+        self, code: int, ext: dict[str, str] | None, body: bytes, timeout_s: float
+    ) -> Command:
+        """Send a request of ours and wait for the client's answer.
+
+        Raises:
+            TimeoutError: no answer came in time.
+            ConnectionResetError: the client went away.
+        """
+        if self.closed:
+            raise ConnectionResetError(f"{self.peer} closed the connection")
+        self._next_opaque += 1
+        opaque = self._next_opaque
+        future: asyncio.Future[Command] = self._loop.create_future()
+        self._calls[opaque] = future
+        self.write(encode_command(Command(code=code, opaque=opaque, ext=ext, body=body)))
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await future
+        finally:
+            self._calls.pop(opaque, None)
+
+    def response_received(self, command: Command) -> None:
+        """Match an answer to the request of ours it belongs to; nobody waits for a late one."""
+        call = self._calls.pop(command.opaque, None)
+        if call is not None and not call.done():
+            call.set_result(command)
+
+
+def frame_handler(dispatch: Callable[[Connection, Command], bytes]) -> FrameHandler:
+    """A handler that decodes every header in full: for servers without a hot path."""
+
+    def handle(connection: Connection, frames: Sequence[Frame]) -> int:
+        answers: list[bytes] = []
+        for serialize_type, header, body in frames:
+            try:
+                command = decode_header(serialize_type, header, body)
+            except MalformedHeaderError as error:
+                connection.write(b"".join(answers))
+                connection.fail(error)
+                return len(frames)
+            if command.is_response:
+                connection.response_received(command)
+            else:
+                answers.append(dispatch(connection, command))
+        connection.write(b"".join(answers))
+        return len(frames)
+
+    return handle
+
+
+class Server:
+    """A listening port and its connections."""
+
+    def __init__(self, name: str, handler: FrameHandler, *, connections_max: int) -> None:
+        self._name = name
+        self._handler = handler
+        self._connections_max = connections_max
+        self._listener: asyncio.Server | None = None
+        self._sweeper: asyncio.TimerHandle | None = None
+        self.connections: set[Connection] = set()
+        self.refused_count = 0
+        self.port = 0
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen; port 0 picks a free one, which ``port`` then names.  Raises OSError."""
+        loop = asyncio.get_running_loop()
+        self._listener = await loop.create_server(
+            lambda: Connection(self, self._handler), host, port, backlog=1024
+        )
+        self.port = self._listener.sockets[0].getsockname()[1]
+        self._sweeper = loop.call_later(SWEEP_INTERVAL_S, self._sweep)
+
+    def stop_listening(self) -> None:
+        """Take no more connections; those that are open stay."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+
+    async def close(self) -> None:
+        """Stop listening and close every connection, sending what is queued first."""
+        self.stop_listening()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        for connection in list(self.connections):
+            connection.close()
+        deadline_s = asyncio.get_running_loop().time() + 1.0
+        while self.connections and asyncio.get_running_loop().time() < deadline_s:
+            await asyncio.sleep(0.005)
+        for connection in list(self.connections):
+            with contextlib.suppress(RuntimeError):
+                connection.abort("the server stops")
+
+    def admit(self, connection: Connection) -> bool:
+        """Count a new connection in, unless there are too many for the file descriptors left."""
+        if len(self.connections) >= self._connections_max:
+            if self.refused_count == 0:
+                log.error(
+                    "connections refused: raise the limit on open files (ulimit -n)",
+                    server=self._name,
+                    open=len(self.connections),
+                )
+            self.refused_count += 1
+            return False
+        self.connections.add(connection)
+        return True
+
+    def forget(self, connection: Connection) -> None:
+        """Count a closed connection out."""
+        self.connections.discard(connection)
+
+    def _sweep(self) -> None:
+        """Close the connections that are idle, stuck, or drown in unread answers."""
+        loop = asyncio.get_running_loop()
+        self._sweeper = loop.call_later(SWEEP_INTERVAL_S, self._sweep)
+        now_s = loop.time()
+        unread_bytes_all = 0
+        slowest: Connection | None = None
+        for connection in list(self.connections):
+            reason = _why_to_close(connection, now_s)
+            if reason is not None:
+                connection.abort(reason)
+                continue
+            if connection.writing_paused:
+                unread_bytes_all += connection.unread_bytes
+                if slowest is None or connection.unread_bytes > slowest.unread_bytes:
+                    slowest = connection
+        if slowest is not None and unread_bytes_all > UNREAD_BYTES_MAX_ALL:
+            slowest.abort("all peers together leave too many answers unread")
+
+
+def _why_to_close(connection: Connection, now_s: float) -> str | None:
+    if connection.frames_received == 0 and now_s - connection.connected_at_s > FIRST_FRAME_TIMEOUT_S:
+        return f"no request within {FIRST_FRAME_TIMEOUT_S:.0f} s"
+    begun_at_s = connection.frame_begun_at_s
+    if begun_at_s is not None and now_s - begun_at_s > FRAME_TIMEOUT_S:
+        return f"a frame was not completed within {FRAME_TIMEOUT_S:.0f} s"
+    stalled_at_s = connection.stalled_at_s
+    if stalled_at_s is not None and now_s - stalled_at_s > WRITE_STALL_TIMEOUT_S:
+        return f"no answer was read for {WRITE_STALL_TIMEOUT_S:.0f} s"
+    if connection.unread_bytes > UNREAD_BYTES_MAX:
+        return f"{connection.unread_bytes} bytes of answers were not read"
+    if now_s - connection.last_active_s > IDLE_TIMEOUT_S:
+        return f"idle for {IDLE_TIMEOUT_S:.0f} s"
+    return None
