@@ -1,0 +1,168 @@
+"""Which address a client is told for this broker.
+
+One address does not fit all: behind published container ports the host and its neighbour
+containers reach the same broker at different ones.  The first of these that applies decides:
+
+    1. the rules of the setting ``advertise``, by where the asking connection comes from
+    2. the setting ``brokerIP1``
+    3. the address at which the asking connection arrived: it has just been shown to work
+
+A rule is ``network=address``.  The network is an IP address, a CIDR network, ``gateway`` (the
+default gateway: how a container sees its host), ``subnet`` (the networks this host is part of) or
+``any``; the address is ``host:port``, ``host`` or ``self`` (3. above), the port the broker's own
+where none stands.
+"""
+
+import ipaddress
+import socket
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+_RULE_FORM = "rules network=host:port with , between are allowed"
+_ROUTE_TABLE = Path("/proc/net/route")
+
+
+@dataclass(frozen=True, slots=True)
+class AdvertiseRule:
+    """Clients from *network* are told *address*; both as the setting spells them."""
+
+    network: str
+    address: str
+
+    def __str__(self) -> str:
+        return f"{self.network}={self.address}"
+
+
+def parse_rule(text: str) -> AdvertiseRule:
+    """The rule in *text*.  Raises ValueError that says what is allowed."""
+    network, separator, address = (part.strip() for part in text.partition("="))
+    if not (network and separator and address):
+        raise ValueError(f"{text!r} is no rule: {_RULE_FORM}")
+    if network not in ("gateway", "subnet", "any"):
+        try:
+            ipaddress.ip_network(network, strict=False)
+        except ValueError:
+            raise ValueError(
+                f"{network!r} is no network: a.b.c.d/n, gateway, subnet or any is allowed"
+            ) from None
+    _, port = split_address(address)
+    if port is not None and not 0 < port < 65536:
+        raise ValueError(f"{address!r} has no port from 1 to 65535: {_RULE_FORM}")
+    return AdvertiseRule(network, address)
+
+
+def split_address(address: str) -> tuple[str, int | None]:
+    """Host and port of ``host:port``, ``[v6]:port`` or ``host``; port 0 when it is no number."""
+    host, separator, port = address.rpartition(":")
+    if not separator or (":" in host and not host.startswith("[")):
+        return address.strip("[]"), None
+    return host.strip("[]"), int(port) if port.isdigit() else 0
+
+
+def join_address(host: str, port: int) -> str:
+    """``host:port``, an IPv6 host in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+class Advertiser:
+    """Chooses this broker's address for each asking connection."""
+
+    def __init__(
+        self,
+        rules: Sequence[AdvertiseRule],
+        *,
+        broker_ip1: str,
+        port: int,
+        route_table: str | None = None,
+    ) -> None:
+        gateways, subnets = parse_route_table(
+            _read_route_table() if route_table is None else route_table
+        )
+        self._broker_ip1 = broker_ip1
+        self._port = port
+        self._rules = [
+            (network, rule.address)
+            for rule in rules
+            for network in _networks(rule.network, gateways, subnets)
+        ]
+
+    def address_for(self, peer_host: str, local_host: str) -> str:
+        """What a peer at *peer_host* is told, whose connection arrived at *local_host*."""
+        for network, address in self._rules:
+            if _contains(network, peer_host):
+                return self._complete(address, local_host)
+        return join_address(self._broker_ip1 or local_host, self._port)
+
+    def _complete(self, address: str, local_host: str) -> str:
+        host, port = split_address(address)
+        return join_address(local_host if host == "self" else host, port or self._port)
+
+
+def parse_route_table(text: str) -> tuple[list[Network], list[Network]]:
+    """Default gateways and directly connected networks in the format of /proc/net/route."""
+    gateways: list[Network] = []
+    subnets: list[Network] = []
+    for line in text.splitlines()[1:]:
+        columns = line.split()
+        if len(columns) < 8:
+            continue
+        destination, gateway, mask = (_ipv4(columns[index]) for index in (1, 2, 7))
+        if destination == mask == "0.0.0.0":
+            gateways.append(ipaddress.ip_network(gateway))
+        elif gateway == "0.0.0.0":
+            subnets.append(ipaddress.ip_network(f"{destination}/{mask}", strict=False))
+    return gateways, subnets
+
+
+def fixed_host(bind_address: str, broker_ip1: str) -> str:
+    """The one IPv4 address that stands in stored messages as the host that stored them."""
+    for host in (broker_ip1, bind_address):
+        if _is_ipv4(host) and host != "0.0.0.0":
+            return host
+    # Connecting a datagram socket sends nothing: it asks the kernel which source it would use.
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+            return str(probe.getsockname()[0])
+        except OSError:
+            return "127.0.0.1"
+
+
+def _is_ipv4(host: str) -> bool:
+    try:
+        ipaddress.IPv4Address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _ipv4(little_endian_hex: str) -> str:
+    return socket.inet_ntoa(struct.pack("<I", int(little_endian_hex, 16)))
+
+
+def _read_route_table() -> str:
+    try:
+        return _ROUTE_TABLE.read_text("ascii")
+    except OSError:
+        return ""
+
+
+def _networks(name: str, gateways: list[Network], subnets: list[Network]) -> list[Network]:
+    if name == "gateway":
+        return gateways
+    if name == "subnet":
+        return subnets
+    if name == "any":
+        return [ipaddress.ip_network("0.0.0.0/0"), ipaddress.ip_network("::/0")]
+    return [ipaddress.ip_network(name, strict=False)]
+
+
+def _contains(network: Network, host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]) in network
+    except ValueError:
+        return False

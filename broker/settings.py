@@ -1,0 +1,166 @@
+"""How a field of a configuration dataclass is tied to its RocketMQ key, parsed and checked.
+
+A setting is a dataclass field made by ``setting``: it carries the key under which broker.conf, the
+environment and flags know it, and the values that make sense.  ``parse_fields`` turns texts into
+field values, ``check_fields`` refuses values out of range, ``format_fields`` writes them back as
+RocketMQ writes its properties.
+
+    SettingError        a value makes no sense: names the setting, the value and what is allowed
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar, cast
+
+Value = TypeVar("Value")
+Config = TypeVar("Config")
+
+
+class SettingError(ValueError):
+    """A setting has a value that makes no sense; str() is the line to show to the operator."""
+
+    def __init__(self, key: str, value: object, allowed: str) -> None:
+        super().__init__(f"setting {key}={format_value(value)}: {allowed}")
+        self.key = key
+        self.value = value
+        self.allowed = allowed
+
+
+class Setting(NamedTuple):
+    """What is known about a field beside its type and default."""
+
+    key: str
+    least: int | None = None
+    most: int | None = None
+    live: bool = False
+    aliases: tuple[str, ...] = ()
+    separator: str = ";"
+    element: Callable[[str], object] = str
+
+
+def setting(
+    key: str,
+    default: Value,
+    *,
+    least: int | None = None,
+    most: int | None = None,
+    live: bool = False,
+    aliases: tuple[str, ...] = (),
+    separator: str = ";",
+    element: Callable[[str], object] = str,
+) -> Value:
+    """Declare a dataclass field that is RocketMQ's *key*.
+
+    *live* marks what may be changed while the broker runs (request code 25); *separator* and
+    *element* say how the text of a tuple is read.
+    """
+    metadata = {"setting": Setting(key, least, most, live, aliases, separator, element)}
+    field: Value = dataclasses.field(default=default, metadata=metadata)
+    return field
+
+
+def settings_of(config: object) -> Iterable[tuple[dataclasses.Field[Any], Setting]]:
+    """The fields of a configuration (class or instance) that are settings, in order."""
+    for field in dataclasses.fields(cast(Any, config)):
+        known = field.metadata.get("setting")
+        if known is not None:
+            yield field, known
+
+
+def parse_fields(config: type, texts: Mapping[str, str]) -> dict[str, Any]:
+    """Field values of *config* for those of its keys that *texts* holds.  Raises SettingError."""
+    values: dict[str, Any] = {}
+    for field, known in settings_of(config):
+        for key in (*known.aliases, known.key):
+            if key in texts:
+                values[field.name] = _parse(known, field.default, texts[key].strip())
+    return values
+
+
+def check_fields(config: object) -> None:
+    """Raise SettingError for the first field whose value is out of range."""
+    for field, known in settings_of(config):
+        value = getattr(config, field.name)
+        if isinstance(value, bool) or not isinstance(value, int):
+            continue
+        if known.least is not None and value < known.least:
+            raise SettingError(known.key, value, _range(known))
+        if known.most is not None and value > known.most:
+            raise SettingError(known.key, value, _range(known))
+
+
+def format_fields(config: object) -> dict[str, str]:
+    """Every setting of *config* as RocketMQ's properties show it."""
+    return {
+        known.key: format_value(getattr(config, field.name), known.separator)
+        for field, known in settings_of(config)
+    }
+
+
+def format_value(value: object, separator: str = ";") -> str:
+    """A value as it stands in a properties file."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Enum):
+        return str(value.value)
+    if isinstance(value, tuple):
+        return separator.join(map(format_value, value))
+    return str(value)
+
+
+def _range(known: Setting) -> str:
+    if known.least is not None and known.most is not None:
+        return f"a whole number from {known.least} to {known.most} is allowed"
+    if known.least is not None:
+        return f"a whole number from {known.least} upwards is allowed"
+    return f"a whole number up to {known.most} is allowed"
+
+
+def _parse(known: Setting, default: object, text: str) -> object:
+    """*text* as the type of the field's default."""
+    key = known.key
+    if isinstance(default, bool):
+        return _parse_bool(key, text)
+    if isinstance(default, int):
+        try:
+            return int(text)
+        except ValueError:
+            raise SettingError(key, text, "a whole number is allowed") from None
+    if isinstance(default, Enum):
+        return _parse_choice(key, type(default), text)
+    if isinstance(default, tuple):
+        return _parse_list(known, text)
+    if isinstance(default, Path):
+        if not text:
+            raise SettingError(key, text, "a path is needed")
+        return Path(text).expanduser()
+    return text
+
+
+def _parse_list(known: Setting, text: str) -> tuple[object, ...]:
+    try:
+        return tuple(
+            known.element(part.strip()) for part in text.split(known.separator) if part.strip()
+        )
+    except ValueError as error:
+        raise SettingError(known.key, text, str(error)) from None
+
+
+def _parse_bool(key: str, text: str) -> bool:
+    if text.lower() in ("true", "yes", "on", "1"):
+        return True
+    if text.lower() in ("false", "no", "off", "0"):
+        return False
+    raise SettingError(key, text, "true or false is allowed")
+
+
+def _parse_choice(key: str, choices: type[Enum], text: str) -> Enum:
+    for choice in choices:
+        if str(choice.value).lower() == text.lower():
+            return choice
+    allowed = ", ".join(str(choice.value) for choice in choices)
+    raise SettingError(key, text, f"one of {allowed} is allowed")
