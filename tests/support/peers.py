@@ -1,0 +1,60 @@
+"""A clock that stands still and a peer without a socket, for tests of what the broker keeps."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from broker.server import Connection
+
+
+class Clock:
+    """Milliseconds that pass only when a test says so."""
+
+    def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
+        self.now_ms = now_ms
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+    def advance(self, ms: int) -> None:
+        """Let *ms* milliseconds pass."""
+        self.now_ms += ms
+
+
+class Peer:
+    """What the broker sees of a client: remembers requests and answers that it was sent."""
+
+    def __init__(self, host: str = "127.0.0.1", port: int = 40_000) -> None:
+        self.peer_host, self.peer_port = host, port
+        self.local_host, self.local_port = "127.0.0.1", 10_911
+        self.born_host = b"\x7f\0\0\1" + port.to_bytes(4, "big")
+        self.closed = False
+        self.attributes: dict[str, object] = {}
+        self.on_close: list[Callable[[Connection], None]] = []
+        self.requests: list[tuple[int, dict[str, str]]] = []
+        self.written: list[bytes] = []
+
+    @property
+    def peer(self) -> str:
+        """The address as text."""
+        return f"{self.peer_host}:{self.peer_port}"
+
+    @property
+    def connection(self) -> "Connection":
+        """The same object under the type that the broker's code asks for."""
+        return cast("Connection", self)
+
+    def send_request(self, code: int, ext: dict[str, str] | None = None, body: bytes = b"") -> None:
+        """Take a request of the broker's."""
+        self.requests.append((int(code), dict(ext or {})))
+
+    def write(self, data: bytes) -> None:
+        """Take an answer."""
+        self.written.append(data)
+
+    def hang_up(self) -> None:
+        """Close the socket, as the broker notices it."""
+        self.closed = True
+        callbacks, self.on_close = self.on_close, []
+        for callback in callbacks:
+            callback(self.connection)

@@ -1,0 +1,82 @@
+"""QueueLocks: one consumer per queue and group, for 60 s, or until its connection goes."""
+
+from broker.queue_locks import LEASE_MS, QueueLocks
+from tests.support.peers import Clock, Peer
+
+Q0, Q1 = ("orders", "broker-a", 0), ("orders", "broker-a", 1)
+
+
+def test_free_queues_are_granted_and_taken_ones_are_not() -> None:
+    locks, first, second = QueueLocks(now_ms=Clock()), Peer(), Peer()
+    assert locks.lock("billing", "c1", first.connection, [Q0]) == [Q0]
+    assert locks.lock("billing", "c2", second.connection, [Q0, Q1]) == [Q1]
+
+
+def test_groups_do_not_lock_each_other_out() -> None:
+    locks, peer = QueueLocks(now_ms=Clock()), Peer()
+    assert locks.lock("billing", "c1", peer.connection, [Q0]) == [Q0]
+    assert locks.lock("audit", "c2", peer.connection, [Q0]) == [Q0]
+
+
+def test_holder_renews_and_a_renewed_lock_lives_on() -> None:
+    clock = Clock()
+    locks, first, second = QueueLocks(now_ms=clock), Peer(), Peer()
+    locks.lock("billing", "c1", first.connection, [Q0])
+    clock.advance(LEASE_MS)
+    assert locks.lock("billing", "c1", first.connection, [Q0]) == [Q0]
+    clock.advance(LEASE_MS)
+    assert locks.lock("billing", "c2", second.connection, [Q0]) == []
+    clock.advance(1)
+    assert locks.lock("billing", "c2", second.connection, [Q0]) == [Q0]
+
+
+def test_only_the_holder_unlocks() -> None:
+    locks, first, second = QueueLocks(now_ms=Clock()), Peer(), Peer()
+    locks.lock("billing", "c1", first.connection, [Q0])
+    locks.unlock("billing", "c2", [Q0])
+    assert locks.lock("billing", "c2", second.connection, [Q0]) == []
+    locks.unlock("billing", "c1", [Q0, Q1])
+    assert locks.lock("billing", "c2", second.connection, [Q0]) == [Q0]
+
+
+def test_closed_connection_frees_its_queues_at_once() -> None:
+    locks, first, second = QueueLocks(now_ms=Clock()), Peer(), Peer()
+    locks.lock("billing", "c1", first.connection, [Q0, Q1])
+    first.hang_up()
+    assert locks.lock("billing", "c2", second.connection, [Q0, Q1]) == [Q0, Q1]
+
+
+def test_lock_moves_to_the_connection_that_renewed_it() -> None:
+    locks, old, new, other = QueueLocks(now_ms=Clock()), Peer(), Peer(), Peer()
+    locks.lock("billing", "c1", old.connection, [Q0])
+    locks.lock("billing", "c1", new.connection, [Q0])
+    old.hang_up()
+    assert locks.lock("billing", "c2", other.connection, [Q0]) == []
+
+
+def test_group_counts_as_locked_while_any_lock_lives() -> None:
+    clock = Clock()
+    locks, peer = QueueLocks(now_ms=clock), Peer()
+    assert not locks.is_locked("billing")
+    locks.lock("billing", "c1", peer.connection, [Q0])
+    assert locks.is_locked("billing")
+    clock.advance(LEASE_MS + 1)
+    assert not locks.is_locked("billing")
+
+
+def test_expired_locks_are_dropped_and_live_ones_kept() -> None:
+    clock = Clock()
+    locks, peer, other = QueueLocks(now_ms=clock), Peer(), Peer()
+    locks.lock("billing", "c1", peer.connection, [Q0])
+    clock.advance(LEASE_MS)
+    locks.lock("billing", "c1", peer.connection, [Q1])
+    clock.advance(1)
+    locks.expire()
+    assert locks.lock("billing", "c2", other.connection, [Q0, Q1]) == [Q0]
+
+
+def test_nothing_is_granted_to_a_connection_that_has_gone() -> None:
+    locks, gone, other = QueueLocks(now_ms=Clock()), Peer(), Peer()
+    gone.hang_up()
+    assert locks.lock("billing", "c1", gone.connection, [Q0]) == []
+    assert locks.lock("billing", "c2", other.connection, [Q0]) == [Q0]

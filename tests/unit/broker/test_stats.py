@@ -1,0 +1,127 @@
+"""BrokerStats: rates over windows that a stopped clock makes exact; totals never go back."""
+
+import time
+
+import pytest
+
+from broker.stats import SAMPLE_INTERVAL_MS, BrokerStats
+from tests.support.peers import Clock
+
+
+def run(stats: BrokerStats, clock: Clock, samples: int, messages: int = 0) -> None:
+    """Let *samples* intervals pass, with *messages* sent to ``orders`` in each."""
+    for _ in range(samples):
+        clock.advance(SAMPLE_INTERVAL_MS)
+        stats.put("orders").add(messages, 100 * messages)
+        stats.sample()
+
+
+def test_rates_cover_ten_sixty_and_six_hundred_seconds() -> None:
+    clock = Clock()
+    stats = BrokerStats(now_ms=clock)
+    run(stats, clock, samples=60, messages=0)
+    run(stats, clock, samples=1, messages=600)
+    assert stats.tps("put_messages") == [60.0, 10.0, 1.0]
+
+
+def test_rates_of_a_young_broker_cover_its_age() -> None:
+    clock = Clock()
+    stats = BrokerStats(now_ms=clock)
+    assert stats.tps("put_messages") == [0.0, 0.0, 0.0]
+    clock.advance(5000)
+    stats.put("orders").add(50, 5000)
+    assert stats.tps("put_messages") == [10.0, 10.0, 10.0]
+
+
+def test_pulls_that_found_something_and_nothing_count_apart_and_together() -> None:
+    clock = Clock()
+    stats = BrokerStats(now_ms=clock)
+    stats.get_found, stats.get_missed = 20, 10
+    stats.got("orders", "billing").add(640, 1)
+    clock.advance(10_000)
+    assert stats.tps("get_found")[0] == 2.0
+    assert stats.tps("get_missed")[0] == 1.0
+    assert stats.tps("get_total")[0] == 3.0
+    assert stats.tps("get_messages")[0] == 64.0
+
+
+def test_stats_items_have_sum_rate_and_average_of_the_last_minute() -> None:
+    clock = Clock()
+    stats = BrokerStats(now_ms=clock)
+    stats.put("orders")
+    run(stats, clock, samples=1)
+    clock.advance(10_000)
+    stats.put("orders").add(30, 3000)
+    stats.put("orders").add(10, 1000)
+    minute, hour, day = stats.windows("TOPIC_PUT_NUMS", "orders") or pytest.fail("not counted")
+    assert (minute.sum, minute.tps, minute.average_per_call) == (40, 4.0, 20.0)
+    assert (hour.sum, day.sum) == (40, 40)
+    sizes = stats.windows("TOPIC_PUT_SIZE", "orders")
+    assert sizes is not None
+    assert sizes[0].sum == 4000
+    assert stats.topic_put_tps("orders") == 4.0
+
+
+def test_minute_forgets_what_is_older_while_the_hour_remembers() -> None:
+    clock = Clock()
+    stats = BrokerStats(now_ms=clock)
+    stats.put("orders")
+    run(stats, clock, samples=1)
+    run(stats, clock, samples=1, messages=5)
+    run(stats, clock, samples=7)
+    minute, hour, _day = stats.windows("TOPIC_PUT_NUMS", "orders") or pytest.fail("not counted")
+    assert minute.sum == 0
+    assert hour.sum == 5
+
+
+def test_items_by_group_are_keyed_by_topic_and_group() -> None:
+    stats = BrokerStats(now_ms=Clock())
+    stats.got("orders", "billing").add(3, 30)
+    stats.sent_back("orders", "billing").add(1, 10)
+    stats.dead("orders", "billing").add(1, 10)
+    for item in ("GROUP_GET_NUMS", "GROUP_GET_SIZE", "SNDBCK_PUT_NUMS", "DLQ_PUT_NUMS"):
+        assert stats.windows(item, "orders@billing") is not None
+        assert stats.windows(item, "orders@others") is None
+    assert stats.windows("NO_SUCH_ITEM", "orders@billing") is None
+    assert stats.group_get_tps("orders", "billing") == 0.0
+    assert stats.group_get_tps("orders", "others") == 0.0
+    assert stats.topic_put_tps("others") == 0.0
+
+
+def test_counters_are_the_same_object_each_time() -> None:
+    stats = BrokerStats(now_ms=Clock())
+    assert stats.put("orders") is stats.put("orders")
+    assert stats.by_key("put") == {"orders": stats.put("orders")}
+
+
+def test_totals_keep_what_a_deleted_topic_had_counted() -> None:
+    stats = BrokerStats(now_ms=Clock())
+    stats.put("orders").add(7, 70)
+    stats.put("orders2").add(1, 10)
+    stats.got("orders", "billing").add(5, 50)
+    stats.got("orders2", "billing").add(1, 1)
+    stats.forget_topic("orders")
+    assert stats.windows("TOPIC_PUT_NUMS", "orders") is None
+    assert stats.windows("TOPIC_PUT_NUMS", "orders2") is not None
+    assert stats.windows("GROUP_GET_NUMS", "orders@billing") is None
+    assert (stats.total("put").messages, stats.total("put").bytes) == (8, 80)
+    assert stats.total("get").messages == 6
+    stats.forget_group("billing")
+    assert stats.by_key("get") == {}
+    assert stats.total("get").messages == 6
+
+
+def test_midnight_moves_the_totals_of_the_day() -> None:
+    noon_s = time.mktime((2026, 6, 1, 12, 0, 0, 0, 0, -1))
+    clock = Clock(int(noon_s * 1000))
+    stats = BrokerStats(now_ms=clock)
+    stats.put("orders").add(100, 1)
+    stats.sample()
+    assert stats.put_total_today_morning == 0
+    clock.advance(12 * 3_600_000 + 1)
+    stats.sample()
+    assert stats.put_total_today_morning == 100
+    stats.put("orders").add(20, 1)
+    clock.advance(24 * 3_600_000)
+    stats.sample()
+    assert (stats.put_total_yesterday_morning, stats.put_total_today_morning) == (100, 120)
