@@ -1,0 +1,72 @@
+"""How far each part of the store is known to be on disk.
+
+Saved by the flush service after its fsyncs, loaded once by recovery, which starts to replay the
+commit log where the oldest of the times points.  A checkpoint that says too little makes recovery
+slower; one that says too much loses messages.  Hence the order: fsync the files, then save.
+
+The file is one page, big-endian; RocketMQ (StoreCheckpoint) reads and writes the same:
+
+    offset  size  field                  RocketMQ's name
+         0     8  commit_log_ms          physicMsgTimestamp
+         8     8  consume_queue_ms       logicsMsgTimestamp
+        16     8  index_ms               indexMsgTimestamp
+        24     8  master_flushed_offset  masterFlushedOffset
+        32     8  confirm_offset         confirmPhyOffset
+        40  4056  zeros
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import structlog
+
+from broker.store.disk import write_atomically
+from protocol.queue_layout import CHECKPOINT
+
+log = structlog.get_logger("broker.store")
+
+FILE_SIZE_BYTES = 4096
+CLOCK_STEP_MARGIN_MS = 3_000
+
+
+class StoreCheckpoint(NamedTuple):
+    """Store times of the newest messages on disk, and commit log offsets; 0 when there is none."""
+
+    commit_log_ms: int = 0
+    consume_queue_ms: int = 0
+    index_ms: int = 0
+    master_flushed_offset: int = 0
+    confirm_offset: int = 0
+
+    def replay_from_ms(self) -> int:
+        """The store time from which on messages may be missing from the consume queues.
+
+        Store times are wall-clock times, which a time server may set back a little while messages
+        arrive.  Replaying a message twice changes nothing and skipping one does: hence the margin.
+        """
+        return max(0, min(self.commit_log_ms, self.consume_queue_ms) - CLOCK_STEP_MARGIN_MS)
+
+
+def load(path: Path) -> StoreCheckpoint:
+    """Read what was saved; nothing known (zeros) when there is no file or it makes no sense.
+
+    RocketMQ may leave an empty or a short file; missing bytes count as zeros, as it reads them.
+    """
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return StoreCheckpoint()
+    fields = CHECKPOINT.unpack_from(data.ljust(CHECKPOINT.size, b"\0"))
+    if min(fields) < 0:
+        log.warning("the checkpoint is damaged; the whole commit log is replayed", path=str(path))
+        return StoreCheckpoint()
+    return StoreCheckpoint(*fields)
+
+
+def save(path: Path, checkpoint: StoreCheckpoint) -> None:
+    """Replace the checkpoint.  Blocks on fsync; a crash leaves the old one or the new one.
+
+    Raises:
+        OSError: the old one is still in place.
+    """
+    write_atomically(path, CHECKPOINT.pack(*checkpoint).ljust(FILE_SIZE_BYTES, b"\0"))

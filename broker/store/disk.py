@@ -1,0 +1,213 @@
+"""The few disk operations whose order decides what survives a crash.
+
+Nothing else in the store calls fsync, fdatasync, rename or posix_fallocate, so that the crash
+tests have one place to cut the power: they replace the calls of ``os`` that are made here with
+ones that forget unsynced bytes.
+"""
+
+import contextlib
+import errno
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import structlog
+
+log = structlog.get_logger("broker.store")
+
+_NOT_SUPPORTED = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.ENODEV})
+_LINK_REFUSED = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
+_SLICE_BYTES = 1 << 20
+
+
+def write_atomically(path: Path, data: bytes, keep_backup: bool = False) -> None:
+    """Make *path* hold exactly *data*, durably, before returning.
+
+    A crash leaves the old content or the new, never a mix.  With *keep_backup* the content that is
+    replaced stays as ``<name>.bak``, where RocketMQ looks when the file itself does not parse.
+
+    Raises:
+        OSError: the disk is full or failing; *path* keeps its old content.
+    """
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        _write_durably(temporary, data)
+        if keep_backup:
+            _back_up(path)
+        temporary.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+    sync_directory(path.parent)
+
+
+def _write_durably(path: Path, data: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _back_up(path: Path) -> None:
+    """Give the present content of *path* a second name, without a moment in which it has none."""
+    spare = path.with_name(path.name + ".bak.tmp")
+    spare.unlink(missing_ok=True)
+    try:
+        os.link(path, spare)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        if error.errno not in _LINK_REFUSED:
+            raise
+        _write_durably(spare, path.read_bytes())
+    spare.replace(backup_path(path))
+
+
+def backup_path(path: Path) -> Path:
+    """Where ``write_atomically`` and RocketMQ keep the previous content of *path*."""
+    return path.with_name(path.name + ".bak")
+
+
+def read_with_backup(path: Path) -> bytes | None:
+    """Read *path*, or its backup when it is missing or empty; None when there is neither.
+
+    RocketMQ renames the file to ``.bak`` before it writes the new one, so a crash of it can leave
+    the backup alone.  Content that does not parse is for the caller to notice, who then reads
+    ``backup_path(path)`` itself.
+    """
+    data = _read_if_present(path)
+    if data:
+        return data
+    backup = _read_if_present(backup_path(path))
+    if backup:
+        log.warning("a file is missing or empty and its backup is used", path=str(path))
+        return backup
+    return None
+
+
+def _read_if_present(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def sync_file(descriptor: int) -> None:
+    """Make the bytes of an open file durable, those written through mappings of it included.
+
+    Blocks, without the interpreter lock.  Raises OSError, after which what is on disk is unknown.
+    """
+    if sys.platform == "linux":
+        os.fdatasync(descriptor)
+    else:
+        os.fsync(descriptor)
+
+
+def sync_directory(path: Path) -> None:
+    """Make creations, renames and deletions inside *path* durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_directories(path: Path) -> list[Path]:
+    """Make *path* and what is missing above it; return the directories that got a new entry.
+
+    They are durable once each of the returned directories is synced.
+    """
+    missing: list[Path] = []
+    while not path.is_dir():
+        missing.append(path)
+        path = path.parent
+    for directory in reversed(missing):
+        directory.mkdir(exist_ok=True)
+    return [directory.parent for directory in reversed(missing)]
+
+
+def remove_files(paths: Iterable[Path]) -> int:
+    """Delete files, durably; return how many there were.  A file that is gone already is fine."""
+    directories: set[Path] = set()
+    count = 0
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            path.unlink()
+            directories.add(path.parent)
+            count += 1
+    for directory in directories:
+        sync_directory(directory)
+    return count
+
+
+def preallocate(descriptor: int, size_bytes: int, offset: int = 0) -> None:
+    """Reserve disk blocks for *size_bytes* from *offset* on; new bytes read as zeros.
+
+    Afterwards neither writing there nor touching a mapping of it can run out of space (on file
+    systems that copy on write there is no such promise to be had).
+
+    Raises:
+        OSError: there is no room (ENOSPC); the file may have grown by a part.
+    """
+    if hasattr(os, "posix_fallocate"):
+        try:
+            os.posix_fallocate(descriptor, offset, size_bytes)
+        except OSError as error:
+            if error.errno not in _NOT_SUPPORTED:
+                raise
+        else:
+            return
+    start = max(offset, os.fstat(descriptor).st_size)
+    write_fully(descriptor, start, offset + size_bytes - start)
+
+
+def write_fully(descriptor: int, position: int, data: bytes | int) -> None:
+    """Write *data*, or that many zeros, at *position*, however many calls that takes.
+
+    Raises:
+        OSError: a part may have been written.
+    """
+    if isinstance(data, int):
+        zeros = bytes(min(max(data, 0), _SLICE_BYTES))
+        end = position + data
+        while position < end:
+            position += os.pwrite(descriptor, zeros[: end - position], position)
+        return
+    written = os.pwrite(descriptor, data, position)
+    while written < len(data):
+        written += os.pwrite(descriptor, memoryview(data)[written:], position + written)
+
+
+def zero_tail(descriptor: int, start: int, end: int) -> bool:
+    """Turn the bytes of [start, end) into zeros where they are not; return whether any was not.
+
+    Blocks that were never written are skipped where the file system tells which they are, so that
+    the tail of a preallocated file costs nothing.
+    """
+    changed = False
+    zeros = bytes(min(_SLICE_BYTES, max(end - start, 0)))
+    for piece_start, piece_end in _data_ranges(descriptor, start, end):
+        for position in range(piece_start, piece_end, _SLICE_BYTES):
+            size_bytes = min(_SLICE_BYTES, piece_end - position)
+            if os.pread(descriptor, size_bytes, position) != zeros[:size_bytes]:
+                write_fully(descriptor, position, size_bytes)
+                changed = True
+    return changed
+
+
+def _data_ranges(descriptor: int, start: int, end: int) -> Iterable[tuple[int, int]]:
+    while start < end:
+        try:
+            data_start = os.lseek(descriptor, start, os.SEEK_DATA)
+            data_end = os.lseek(descriptor, data_start, os.SEEK_HOLE)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return
+            yield start, end
+            return
+        if data_start >= end:
+            return
+        yield data_start, min(data_end, end)
+        start = data_end

@@ -1,0 +1,93 @@
+"""What can go wrong in the store.
+
+StoreError
+├── StoreLockedError      another process holds the store directory
+├── CorruptFileError      a file is not what its name, size or content claims
+├── GeometryError         files were written with other sizes than the ones configured
+├── DiskFullError         no room for another file; nothing was stored
+├── StoreFailedError      an fsync failed: what is on disk is unknown until a restart reads it
+├── RecordTooLargeError   no commit log file could ever hold the record
+├── StoreBusyError        too much is waiting to be flushed; try again
+├── QueueGapError         a consume queue was given an offset beyond its end
+└── QueueConflictError    a consume queue already holds another message at the offset
+
+The message of each is a sentence for the operator: what, where, and what to do about it.
+"""
+
+from pathlib import Path
+
+
+class StoreError(Exception):
+    """The store refused or failed; the message says why."""
+
+
+class StoreLockedError(StoreError):
+    """Another process holds the store directory."""
+
+    def __init__(self, directory: Path, holder: str = "another process") -> None:
+        super().__init__(
+            f"the store in {directory} is in use by {holder}: stop that broker, "
+            "or give this one a directory of its own (storePathRootDir)"
+        )
+        self.directory = directory
+
+
+class CorruptFileError(StoreError):
+    """A file is damaged, or does not belong where it is."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+class GeometryError(StoreError):
+    """Files were written with other sizes than the configured ones."""
+
+
+class DiskFullError(StoreError):
+    """There is no room for another file; what needed it was not stored."""
+
+
+class StoreFailedError(StoreError):
+    """An fsync failed.  It is never repeated: a second one may succeed without the lost pages."""
+
+
+class RecordTooLargeError(StoreError):
+    """No commit log file could hold the record."""
+
+
+class StoreBusyError(StoreError):
+    """Too much is waiting to be flushed; nothing was stored, and the sender may try again."""
+
+
+class QueueGapError(StoreError):
+    """Units in front of the given one are missing; the queue is to be rebuilt from the log."""
+
+    def __init__(self, topic: str, queue_id: int, expected_offset: int, given_offset: int) -> None:
+        super().__init__(
+            f"queue {queue_id} of topic {topic} ends at offset {expected_offset} and was given "
+            f"offset {given_offset}: rebuild the queue from the commit log"
+        )
+        self.topic = topic
+        self.queue_id = queue_id
+        self.expected_offset = expected_offset
+        self.given_offset = given_offset
+
+
+class QueueConflictError(StoreError):
+    """The queue and the commit log disagree about which message has an offset."""
+
+    def __init__(
+        self, topic: str, queue_id: int, queue_offset: int, held_offset: int, given_offset: int
+    ) -> None:
+        super().__init__(
+            f"offset {queue_offset} in queue {queue_id} of topic {topic} is the message at "
+            f"{held_offset} of the commit log, not the one at {given_offset}: "
+            "rebuild the queue from the commit log"
+        )
+        self.topic = topic
+        self.queue_id = queue_id
+        self.queue_offset = queue_offset
+        self.held_commit_log_offset = held_offset
+        self.given_commit_log_offset = given_offset

@@ -1,0 +1,121 @@
+"""Every path and file name of a store directory, as RocketMQ lays it out.
+
+    <root>/lock                    held by the one process that uses the store (lock_file.py)
+    <root>/abort                   there while a broker runs, and after it was cut off
+    <root>/checkpoint              how far everything is known to be on disk (checkpoint.py)
+    <root>/commitlog/              files named by the 20-digit offset of their first byte
+    <root>/consumequeue/<topic>/<queue id>/        the same, 20-byte units
+    <root>/batchconsumequeue/<topic>/<queue id>/   the same, 46-byte units
+    <root>/consumequeue_ext/<topic>/<queue id>/    read, never written
+    <root>/index/                  files named by local creation time, yyyyMMddHHmmssSSS
+    <root>/timerwheel, timerlog/   timer messages
+    <root>/config/                 JSON tables
+    <root>/rockhopper/             ours: RocketMQ ignores it
+
+RocketMQ refuses to start when a directory of numbered files holds anything else: what is ours goes
+under <root>/rockhopper.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+def file_name(offset: int) -> str:
+    """The name of the file whose first byte is at *offset*."""
+    return f"{offset:020d}"
+
+
+@dataclass(frozen=True)
+class StoreLayout:
+    """Paths below *root*; the commit log may live elsewhere (storePathCommitLog)."""
+
+    root: Path
+    commit_log_directory: Path | None = None
+
+    @property
+    def lock(self) -> Path:
+        """The lock file."""
+        return self.root / "lock"
+
+    @property
+    def abort(self) -> Path:
+        """The abort file."""
+        return self.root / "abort"
+
+    @property
+    def checkpoint(self) -> Path:
+        """The checkpoint file."""
+        return self.root / "checkpoint"
+
+    @property
+    def commit_log(self) -> Path:
+        """The directory of commit log files."""
+        return self.commit_log_directory or self.root / "commitlog"
+
+    @property
+    def consume_queues(self) -> Path:
+        """The directory of consume queues."""
+        return self.root / "consumequeue"
+
+    @property
+    def batch_consume_queues(self) -> Path:
+        """The directory of the queues of BatchCQ topics."""
+        return self.root / "batchconsumequeue"
+
+    @property
+    def consume_queue_exts(self) -> Path:
+        """The directory of consume queue extensions."""
+        return self.root / "consumequeue_ext"
+
+    @property
+    def index(self) -> Path:
+        """The directory of index files."""
+        return self.root / "index"
+
+    @property
+    def timer_wheel(self) -> Path:
+        """The timer wheel."""
+        return self.root / "timerwheel"
+
+    @property
+    def timer_log(self) -> Path:
+        """The directory of timer log files."""
+        return self.root / "timerlog"
+
+    @property
+    def config(self) -> Path:
+        """The directory of JSON tables."""
+        return self.root / "config"
+
+    @property
+    def own(self) -> Path:
+        """The directory for what RocketMQ knows nothing of."""
+        return self.root / "rockhopper"
+
+    @property
+    def quarantine(self) -> Path:
+        """Where recovery keeps the bytes that it cut off."""
+        return self.own / "quarantine"
+
+    def consume_queue(self, topic: str, queue_id: int) -> Path:
+        """The directory of one consume queue."""
+        return queue_directory(self.consume_queues, topic, queue_id)
+
+    def batch_consume_queue(self, topic: str, queue_id: int) -> Path:
+        """The directory of one queue of a BatchCQ topic."""
+        return queue_directory(self.batch_consume_queues, topic, queue_id)
+
+    def consume_queue_ext(self, topic: str, queue_id: int) -> Path:
+        """The directory of one consume queue's extension."""
+        return queue_directory(self.consume_queue_exts, topic, queue_id)
+
+
+def queue_directory(parent: Path, topic: str, queue_id: int) -> Path:
+    """The directory of one queue below *parent*.
+
+    Raises:
+        ValueError: the name would lead out of *parent*; the door that lets names in is elsewhere.
+    """
+    if topic in ("", ".", "..") or "/" in topic or "\\" in topic or "\0" in topic or queue_id < 0:
+        raise ValueError(f"no directory can be named after queue {queue_id} of topic {topic!r}")
+    return parent / topic / str(queue_id)

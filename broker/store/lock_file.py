@@ -1,0 +1,75 @@
+"""The ``lock`` file: one process at a time uses a store directory, be it Rockhopper or RocketMQ.
+
+It holds the text ``lock``; what counts is an exclusive record lock on its first byte, as Java's
+``FileChannel.tryLock(0, 1, false)`` takes it.  The kernel drops it when the process ends, however
+it ends.  The lock comes first, before anything of the store is read: recovery changes files.
+"""
+
+import contextlib
+import fcntl
+import os
+from pathlib import Path
+from typing import Self
+
+from broker.store.errors import StoreLockedError
+
+_CONTENT = b"lock"
+
+# Closing any descriptor of a file drops all record locks that the process has on it, and record
+# locks do not exclude their own process: so a second attempt here must not even open the file.
+_held: set[tuple[int, int]] = set()
+
+
+class StoreLock:
+    """The lock on the store in *directory*; taken by the constructor, released by ``release``."""
+
+    def __init__(self, directory: Path, path: Path, holder_path: Path) -> None:
+        """Take the lock in the file *path*, which is made if need be.
+
+        *holder_path* is the abort file; it names the process that holds the lock.
+
+        Raises:
+            StoreLockedError: somebody has it.
+        """
+        self._descriptor = -1
+        with contextlib.suppress(FileNotFoundError):
+            if _identity(path.stat()) in _held:
+                raise StoreLockedError(directory, "this very process")
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+        except (BlockingIOError, PermissionError):
+            os.close(descriptor)
+            raise StoreLockedError(directory, _holder(holder_path)) from None
+        except OSError:
+            os.close(descriptor)
+            raise
+        os.pwrite(descriptor, _CONTENT, 0)
+        self._descriptor = descriptor
+        self._identity = _identity(os.fstat(descriptor))
+        _held.add(self._identity)
+
+    def release(self) -> None:
+        """Let others have the store; the file stays."""
+        if self._descriptor >= 0:
+            _held.discard(self._identity)
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
+
+
+def _holder(path: Path) -> str:
+    try:
+        process = path.read_text("ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return "another process"
+    return f"process {process}" if process.isdecimal() else "another process"

@@ -1,0 +1,252 @@
+"""MappedFile: one preallocated file of a store directory, read and written through a mapping.
+
+The file is allocated whole before it is mapped.  Writing through a mapping of a sparse file on a
+full disk would end the process with SIGBUS; so no mapping here ever covers a byte without a block
+behind it, nor one beyond the end of the file.
+
+Opening is lazy: an object costs neither descriptor nor mapping until its bytes are needed, because
+a store may hold tens of thousands of files.  A mapping holds one descriptor of its own (Python
+duplicates it); ``pwrite`` keeps a second one until the file is full and flushed.
+
+Threads: everything belongs to the thread that appends, except ``sync``, which the flush thread
+calls.  It neither touches the mapping nor moves what the other thread moves.
+"""
+
+import mmap
+import os
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+from broker.store import disk
+from broker.store.errors import CorruptFileError
+
+
+class MappedFile:
+    """The bytes [base_offset, base_offset + size_bytes) of an address space.
+
+    ``write_position`` is where appending goes on, ``flushed_position`` up to where the bytes are
+    durable; both count from the start of the file.
+    """
+
+    __slots__ = (
+        "_descriptor",
+        "_failure",
+        "_is_deleted",
+        "_is_writable",
+        "_lock",
+        "_mapping",
+        "_unsynced_directories",
+        "base_offset",
+        "flushed_position",
+        "path",
+        "size_bytes",
+        "write_position",
+    )
+
+    def __init__(
+        self, path: Path, base_offset: int, size_bytes: int, *, writable: bool = False
+    ) -> None:
+        """Stand for the existing file *path*; *writable* makes the mapping one to write through."""
+        self.path = path
+        self.base_offset = base_offset
+        self.size_bytes = size_bytes
+        self.write_position = 0
+        self.flushed_position = 0
+        self._is_writable = writable
+        self._mapping: mmap.mmap | None = None
+        self._descriptor = -1
+        self._unsynced_directories: Sequence[Path] = ()
+        self._failure: OSError | None = None
+        self._is_deleted = False
+        self._lock = threading.Lock()
+
+    @classmethod
+    def create(
+        cls,
+        path: Path,
+        base_offset: int,
+        size_bytes: int,
+        *,
+        writable: bool = False,
+        unsynced_directories: Sequence[Path] = (),
+    ) -> Self:
+        """Make the file with all its blocks, filled with zeros.
+
+        The name becomes durable with the first ``sync``, which also syncs *unsynced_directories*,
+        the directories that were made for it.
+
+        Raises:
+            FileExistsError: there is such a file; it is left as it is.
+            OSError: no room (ENOSPC) or another failure; nothing is left behind.
+        """
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        try:
+            disk.preallocate(descriptor, size_bytes)
+        except BaseException:
+            path.unlink()
+            raise
+        finally:
+            os.close(descriptor)
+        file = cls(path, base_offset, size_bytes, writable=writable)
+        file._unsynced_directories = (*unsynced_directories, path.parent)
+        return file
+
+    @classmethod
+    def open(cls, path: Path, size_bytes: int | None = None, *, writable: bool = False) -> Self:
+        """Stand for the existing file *path*, whose name is its base offset.
+
+        Raises:
+            CorruptFileError: the name is no offset, or the size is not *size_bytes*.
+        """
+        actual_bytes = path.stat().st_size
+        if not path.name.isdecimal():
+            raise CorruptFileError(path, "the name is not the offset of the file's first byte")
+        if size_bytes is not None and actual_bytes != size_bytes:
+            raise CorruptFileError(path, f"{actual_bytes} bytes long, not {size_bytes}")
+        return cls(path, int(path.name), actual_bytes, writable=writable)
+
+    @property
+    def end_offset(self) -> int:
+        """The offset behind the last byte that the file has room for."""
+        return self.base_offset + self.size_bytes
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether the mapping, and a descriptor with it, is held."""
+        return self._mapping is not None
+
+    @property
+    def mapping(self) -> mmap.mmap:
+        """The mapping of the whole file, made when it is first asked for.
+
+        Raises:
+            CorruptFileError: the file has been cut short since; touching its pages would be fatal.
+            OSError: it cannot be opened (too many open files, for one).
+        """
+        if self._mapping is None:
+            self._mapping = self._map()
+        return self._mapping
+
+    def _map(self) -> mmap.mmap:
+        flags = os.O_RDWR if self._is_writable else os.O_RDONLY
+        access = mmap.ACCESS_WRITE if self._is_writable else mmap.ACCESS_READ
+        descriptor = os.open(self.path, flags | os.O_CLOEXEC)
+        try:
+            actual_bytes = os.fstat(descriptor).st_size
+            if actual_bytes < self.size_bytes:
+                raise CorruptFileError(
+                    self.path, f"{actual_bytes} bytes long, not {self.size_bytes}"
+                )
+            return mmap.mmap(descriptor, self.size_bytes, access=access)
+        finally:
+            os.close(descriptor)
+
+    def read(self, start: int, end: int) -> bytes:
+        """Copy the bytes of [start, end), counted from the start of the file."""
+        mapping = self._mapping
+        if mapping is None:
+            mapping = self.mapping
+        return mapping[start:end]
+
+    def pwrite(self, position: int, data: bytes) -> None:
+        """Write all of *data* at *position*; ``write_position`` stays, see ``append``.
+
+        Raises:
+            OSError: a part of it may have been written.
+        """
+        with self._lock:
+            if self._descriptor < 0:
+                self._descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+            descriptor = self._descriptor
+        if position + len(data) > self.size_bytes:
+            raise ValueError(f"{len(data)} bytes at {position} do not fit {self.path}")
+        disk.write_fully(descriptor, position, data)
+
+    def append(self, data: bytes) -> None:
+        """Write *data* at ``write_position``, which moves only once all of it is written."""
+        self.pwrite(self.write_position, data)
+        self.write_position += len(data)
+
+    def sync(self, position: int | None = None) -> None:
+        """Make everything up to *position*, or ``write_position``, durable, and the file's name.
+
+        Blocks, and may run in another thread than the appends.  After a failure each further call
+        fails in the same way: a repeated fsync can succeed although the kernel dropped the bytes.
+
+        Raises:
+            OSError: what is on disk is unknown.
+        """
+        if self._failure is not None:
+            raise self._failure
+        target = self.write_position if position is None else position
+        try:
+            descriptor = self._descriptor_to_sync()
+        except FileNotFoundError:
+            if self._is_deleted:
+                return
+            raise
+        try:
+            disk.sync_file(descriptor)
+            for directory in self._unsynced_directories:
+                disk.sync_directory(directory)
+        except OSError as error:
+            self._failure = OSError(error.errno, error.strerror, str(self.path))
+            raise self._failure from error
+        finally:
+            os.close(descriptor)
+        self._unsynced_directories = ()
+        self.flushed_position = max(self.flushed_position, target)
+        if self.flushed_position == self.size_bytes:
+            self._release_descriptor()
+
+    def _descriptor_to_sync(self) -> int:
+        # A duplicate shares the open file that was written through, so the kernel reports to it
+        # every failure to write that file back; and nobody can close it meanwhile.
+        with self._lock:
+            if self._descriptor >= 0:
+                return os.dup(self._descriptor)
+        return os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+
+    def zero_from(self, position: int) -> bool:
+        """Zero and sync what stands from *position* on; return whether there was anything.
+
+        Raises:
+            OSError: the tail may still hold what it held.
+        """
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            changed = disk.zero_tail(descriptor, position, self.size_bytes)
+            if changed:
+                disk.sync_file(descriptor)
+        finally:
+            os.close(descriptor)
+        return changed
+
+    def unmap(self) -> None:
+        """Let go of the mapping; it is made anew when needed.
+
+        Readers that still hold a piece of it keep it alive: nothing is ever unmapped under them.
+        """
+        self._mapping = None
+
+    def _release_descriptor(self) -> None:
+        with self._lock:
+            if self._descriptor >= 0:
+                os.close(self._descriptor)
+                self._descriptor = -1
+
+    def close(self) -> None:
+        """Let go of mapping and descriptor; the file stays.  Flushes nothing."""
+        self.unmap()
+        self._release_descriptor()
+
+    def delete(self) -> None:
+        """Close and delete the file; the caller syncs the directory once for all files it deletes.
+
+        A file that is gone already is fine.
+        """
+        self._is_deleted = True
+        self.close()
+        self.path.unlink(missing_ok=True)

@@ -1,0 +1,276 @@
+"""MappedFileQueue: the files of one directory as one address space.
+
+Each file is named by the offset of its first byte and all have the same size, so the file of an
+offset is found by a division.  Older files may have been deleted, and a file in the middle may be
+missing after an accident (``gaps``); offsets never change.
+
+RocketMQ refuses a directory that holds a file of another name or size.  So do we for sizes; a file
+of another name is reported, left alone and not read.
+"""
+
+import os
+import stat
+from bisect import bisect_right
+from pathlib import Path
+
+import structlog
+
+from broker.store import disk
+from broker.store.errors import CorruptFileError
+from broker.store.layout import file_name
+from broker.store.mapped_file import MappedFile
+
+log = structlog.get_logger("broker.store")
+
+
+class MappedFileQueue:
+    """The files of *directory*, oldest first in ``files``.
+
+    Belongs to the thread that appends, except ``flush``, ``flush_range`` and ``create_next``.
+    """
+
+    __slots__ = (
+        "_is_writable",
+        "_name_step_bytes",
+        "directory",
+        "file_size_bytes",
+        "files",
+        "flushed_offset",
+    )
+
+    def __init__(
+        self,
+        directory: Path,
+        file_size_bytes: int,
+        *,
+        writable: bool = False,
+        unit_size_bytes: int = 1,
+    ) -> None:
+        """*file_size_bytes* counts for an empty directory only: files that exist keep their size.
+
+        *writable* makes the mappings ones to write through; a size must be whole units.
+        """
+        self.directory = directory
+        self.file_size_bytes = file_size_bytes
+        self.files: list[MappedFile] = []
+        self.flushed_offset = 0
+        self._is_writable = writable
+        self._name_step_bytes = unit_size_bytes
+
+    def load(self) -> None:
+        """Find the files.  Positions are set as if all were full; recovery corrects them.
+
+        An empty last file, which RocketMQ leaves when it dies while making one, is deleted.
+
+        Raises:
+            CorruptFileError: sizes differ, or a name does not fit the size; the message says which.
+        """
+        found = self._numbered_files()
+        if found and found[-1][1] == 0:
+            _, _, path = found.pop()
+            log.warning("an empty file at the end is deleted", path=str(path))
+            disk.remove_files([path])
+        self.files = [
+            MappedFile(path, offset, size_bytes, writable=self._is_writable)
+            for offset, size_bytes, path in found
+        ]
+        if found:
+            self.file_size_bytes = self.files[0].size_bytes
+        for file in self.files:
+            self._check(file)
+            file.write_position = file.size_bytes
+        for start, end in self.gaps:
+            log.error(
+                "files are missing", directory=str(self.directory), from_offset=start, to_offset=end
+            )
+        self.flushed_offset = self.min_offset
+
+    def _numbered_files(self) -> list[tuple[int, int, Path]]:
+        found = []
+        try:
+            entries = list(os.scandir(self.directory))
+        except FileNotFoundError:
+            return []
+        for entry in entries:
+            status = entry.stat()
+            if stat.S_ISDIR(status.st_mode):
+                continue
+            if not entry.name.isdecimal():
+                log.warning("a file that does not belong here is ignored", path=entry.path)
+                continue
+            found.append((int(entry.name), status.st_size, Path(entry.path)))
+        return sorted(found)
+
+    def _check(self, file: MappedFile) -> None:
+        size_bytes = self.file_size_bytes
+        if file.size_bytes != size_bytes:
+            raise CorruptFileError(
+                file.path,
+                f"{file.size_bytes} bytes long, but {self.files[0].path.name} beside it has "
+                f"{size_bytes}; all files of the directory must have one size: restore the file, "
+                "or move it away to go on without what it held",
+            )
+        if size_bytes == 0 or size_bytes % self._name_step_bytes:
+            raise CorruptFileError(
+                file.path, f"{size_bytes} bytes long, not whole units of {self._name_step_bytes}"
+            )
+        if file.base_offset % size_bytes:
+            raise CorruptFileError(
+                file.path,
+                f"a file of {size_bytes} bytes cannot start at that offset; was it cut short?",
+            )
+
+    @property
+    def gaps(self) -> list[tuple[int, int]]:
+        """The ranges between the files that no file covers: files were lost."""
+        return [
+            (before.end_offset, after.base_offset)
+            for before, after in zip(self.files, self.files[1:], strict=False)
+            if before.end_offset != after.base_offset
+        ]
+
+    @property
+    def min_offset(self) -> int:
+        """The offset of the first byte there is; 0 without files."""
+        return self.files[0].base_offset if self.files else 0
+
+    @property
+    def write_offset(self) -> int:
+        """Where appending goes on."""
+        return self.files[-1].base_offset + self.files[-1].write_position if self.files else 0
+
+    @property
+    def next_base_offset(self) -> int:
+        """The offset at which the next file starts."""
+        return self.files[-1].end_offset if self.files else 0
+
+    def file_at(self, offset: int) -> MappedFile | None:
+        """The file that holds the byte at *offset*, or None."""
+        files = self.files
+        if not files:
+            return None
+        index = (offset - files[0].base_offset) // self.file_size_bytes
+        if 0 <= index < len(files) and files[index].base_offset <= offset < files[index].end_offset:
+            return files[index]
+        index = bisect_right(files, offset, key=lambda file: file.base_offset) - 1
+        if index >= 0 and offset < files[index].end_offset:
+            return files[index]
+        return None
+
+    def create_next(self) -> MappedFile:
+        """Make the file behind the last one without adding it; for another thread, ahead of need.
+
+        Raises:
+            OSError: there is no room, or another failure; nothing is left behind.
+        """
+        return self._create(self.next_base_offset)
+
+    def attach(self, file: MappedFile) -> None:
+        """Add a file that ``create_next`` made."""
+        assert not self.files or file.base_offset >= self.files[-1].end_offset, file.path
+        if not self.files:
+            self.flushed_offset = file.base_offset
+        self.files.append(file)
+
+    def append_file(self, base_offset: int | None = None) -> MappedFile:
+        """Make and add the next file; in an empty queue it may start at *base_offset*.
+
+        Raises:
+            OSError: there is no room, or another failure; nothing has changed.
+        """
+        file = self._create(self.next_base_offset if base_offset is None else base_offset)
+        self.attach(file)
+        return file
+
+    def _create(self, base_offset: int) -> MappedFile:
+        changed = disk.make_directories(self.directory)
+        return MappedFile.create(
+            self.directory / file_name(base_offset),
+            base_offset,
+            self.file_size_bytes,
+            writable=self._is_writable,
+            unsynced_directories=changed,
+        )
+
+    def flush(self) -> bool:
+        """Make everything written durable; return whether there was anything to do.
+
+        Raises:
+            OSError: what is on disk is unknown; ``flushed_offset`` stays.
+        """
+        before = self.flushed_offset
+        self.flush_range(before, self.write_offset)
+        return self.flushed_offset != before
+
+    def flush_range(self, start: int, end: int) -> None:
+        """Make the bytes of [start, end) durable, whatever the files' write positions say.
+
+        Blocks; for the flush thread.
+
+        Raises:
+            OSError: what is on disk is unknown.
+        """
+        for file in tuple(self.files):
+            if file.base_offset >= end:
+                break
+            if file.end_offset > start:
+                file.sync(min(end, file.end_offset) - file.base_offset)
+        if end > self.flushed_offset and start <= self.flushed_offset:
+            self.flushed_offset = end
+
+    def truncate_to(self, offset: int) -> None:
+        """End the address space at *offset*: later files are deleted, the rest of its file zeroed.
+
+        Stale bytes behind the end would be taken for records or units by a later recovery, hence
+        the zeros, which are durable on return.  The first file stays even when nothing of it is
+        left: its name says where the address space starts.
+
+        Raises:
+            OSError: the disk is failing; the files may still hold what they held.
+        """
+        kept = [file for file in self.files if file.base_offset < offset] or self.files[:1]
+        later = self.files[len(kept) :]
+        self.files = kept
+        for file in reversed(later):
+            file.delete()
+        if later:
+            disk.sync_directory(self.directory)
+        if kept:
+            last = kept[-1]
+            last.write_position = min(max(offset - last.base_offset, 0), last.size_bytes)
+            last.zero_from(last.write_position)
+            last.flushed_position = min(last.flushed_position, last.write_position)
+        self.flushed_offset = min(self.flushed_offset, self.write_offset)
+
+    def delete_files_before(self, offset: int) -> int:
+        """Delete the files that end at or before *offset*, never the last; return how many."""
+        expired = [file for file in self.files[:-1] if file.end_offset <= offset]
+        return self._delete_first(len(expired))
+
+    def _delete_first(self, count: int) -> int:
+        expired, self.files = self.files[:count], self.files[count:]
+        for file in expired:
+            file.delete()
+        if expired:
+            disk.sync_directory(self.directory)
+            self.flushed_offset = max(self.flushed_offset, self.min_offset)
+        return len(expired)
+
+    def destroy(self) -> None:
+        """Delete all files and the directory."""
+        self._delete_first(len(self.files))
+        try:
+            self.directory.rmdir()
+        except OSError:
+            return  # It is not there, or holds something that is not ours to delete.
+        disk.sync_directory(self.directory.parent)
+
+    def unmap(self) -> None:
+        """Let go of every mapping; they are made anew when needed."""
+        for file in self.files:
+            file.unmap()
+
+    def close(self) -> None:
+        """Let go of mappings and descriptors.  Flushes nothing."""
+        for file in self.files:
+            file.close()
