@@ -59,10 +59,10 @@ check: lint  ## lint, types and import contracts
 	$(BIN)/lint-imports
 
 bench: $(VENV)/.installed  ## measure this broker beside a bare uvloop echo (needs a C compiler)
-	$(BIN)/python benchmarks/bench.py
+	$(BIN)/python -m benchmarks.bench
 
 bench-peers: $(VENV)/.installed  ## the same beside the official Apache broker (needs a JDK and Maven)
-	$(BIN)/python benchmarks/bench.py --peers
+	$(BIN)/python -m benchmarks.bench --peers
 
 interop: $(VENV)/.installed-test  ## against official Apache releases and ali-ons (needs a JDK, Maven, npm)
 	$(PYTEST) -q -m interop tests/interop --timeout 900

@@ -1,0 +1,111 @@
+"""Compiling and running the load generator."""
+
+import functools
+import json
+import os
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.cases import Case
+
+HERE = Path(__file__).parent
+BUILD = HERE / ".build"
+WARM_UP_S = 0.5
+
+
+class BenchError(Exception):
+    """The measurement cannot be made; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One run of one case against one server."""
+
+    messages_per_s: float
+    cpu_us: float
+    """CPU time of the server per message, in microseconds."""
+    cpu_share: float
+    """CPU seconds of the server per second; 1.0 is one whole core."""
+    load_cpu_share: float
+    """The same of the load generator: near 1.0 it is what limits."""
+    others_cpu_share: float
+    """The same of everything else on the machine: the run is not quiet if this is not near 0."""
+    p50_us: float
+    p99_us: float
+    max_us: float
+    failures: dict[str, int]
+    """Answers refused, with a foreign opaque, missing, or with too few messages; empty if none."""
+    refusal: str
+
+
+@functools.cache
+def cores() -> tuple[int, int]:
+    """Return the core for the server and the one for the load; the same if there is only one."""
+    allowed = sorted(os.sched_getaffinity(0))
+    return allowed[0], allowed[-1]
+
+
+def build_loadgen() -> Path:
+    """Compile loadgen.c unless that was done since it changed."""
+    source, binary = HERE / "loadgen.c", BUILD / "loadgen"
+    if binary.exists() and binary.stat().st_mtime > source.stat().st_mtime:
+        return binary
+    BUILD.mkdir(exist_ok=True)
+    compiler = os.environ.get("CC", "cc")
+    command = [compiler, "-O2", "-Wall", "-Wextra", "-o", str(binary), str(source)]
+    try:
+        subprocess.run(command, check=True)
+    except FileNotFoundError:
+        raise BenchError(
+            f"There is no C compiler {compiler!r}; install one, or name yours in CC."
+        ) from None
+    except subprocess.CalledProcessError as error:
+        raise BenchError(f"{compiler} could not compile {source.name}.") from error
+    return binary
+
+
+def run(case: Case, port: int, pid: int, seconds: float, warm_up_s: float = WARM_UP_S) -> Sample:
+    """Put the load of *case* on the server at *port* whose process is *pid*."""
+    core = cores()[1]
+    command = [
+        *(str(build_loadgen()), "--mode", case.mode, "--port", str(port), "--pid", str(pid)),
+        *("--connections", str(case.connections), "--in-flight", str(case.in_flight)),
+        *("--body", str(case.body_size_bytes)),
+        *("--seconds", str(seconds), "--warm-up", str(warm_up_s)),
+    ]
+    os.sync()  # what earlier runs left to write would slow this one
+    busy_before, started = _machine_cpu_s(), time.monotonic()
+    process = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=seconds + warm_up_s + 60,
+        preexec_fn=lambda: os.sched_setaffinity(0, {core}),
+    )
+    busy_share = (_machine_cpu_s() - busy_before) / (time.monotonic() - started)
+    if not process.stdout:
+        raise BenchError(f"The load generator gave up on {case.title}: {process.stderr.strip()}")
+    result = json.loads(process.stdout)
+    counters = ("refused", "mismatched", "unanswered", "short_pulls")
+    refusal = f"code {result['first_refusal']} {result['first_remark']}".rstrip()
+    return Sample(
+        messages_per_s=result["messages_per_s"],
+        cpu_us=result["cpu_us_per_message"],
+        cpu_share=result["cpu_share"],
+        load_cpu_share=result["load_cpu_share"],
+        others_cpu_share=max(0.0, busy_share - result["cpu_share"] - result["load_cpu_share"]),
+        p50_us=result["p50_us"],
+        p99_us=result["p99_us"],
+        max_us=result["max_us"],
+        failures={name: result[name] for name in counters if result[name]},
+        refusal=refusal if result["refused"] else "",
+    )
+
+
+def _machine_cpu_s() -> float:
+    """CPU seconds that all cores have been busy, their host's neighbours included."""
+    with open("/proc/stat") as file:
+        user, nice, system, _idle, _wait, *others = map(int, file.readline().split()[1:9])
+    return (user + nice + system + sum(others)) / os.sysconf("SC_CLK_TCK")

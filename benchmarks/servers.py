@@ -1,0 +1,175 @@
+"""The servers under load, each in its own process: the echo, our broker, Apache's."""
+
+import contextlib
+import json
+import os
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.load import BUILD, HERE, BenchError, cores
+
+TOPIC = "LoadTest"
+QUEUE_COUNT = 4
+START_TIMEOUT_S = 30
+UPDATE_AND_CREATE_TOPIC = 17
+
+
+@dataclass(slots=True)
+class Server:
+    """A running server."""
+
+    name: str
+    port: int
+    pid: int
+    http_port: int = 0
+    start_s: float = 0.0
+    """From spawning the process to the first accepted connection."""
+    sync_flush: bool = False
+
+    def memory_mb(self) -> float:
+        """Resident memory, mapped files included."""
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) / 1024
+        raise BenchError(f"{self.name} is gone.")
+
+    def metrics(self, part: str) -> dict[str, float]:
+        """Values of /metrics whose name contains *part*; empty if the server has none."""
+        if not self.http_port:
+            return {}
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}/metrics") as answer:
+            lines = answer.read().decode().splitlines()
+        samples = (line.rsplit(" ", 1) for line in lines if part in line and line[0] != "#")
+        return {name: float(value) for name, value in samples}
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports that nobody listens on at the moment."""
+    with contextlib.ExitStack() as stack:
+        sockets = [
+            stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)
+        ]
+        return [listener.getsockname()[1] for listener in sockets]
+
+
+@contextlib.contextmanager
+def echo() -> Iterator[Server]:
+    """Run the bare echo on the servers' core."""
+    command = [sys.executable, str(HERE / "echo_server.py")]
+    with _process(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        port = int(process.stdout.readline() or 0)
+        if not port:
+            raise BenchError("The echo server did not start.")
+        yield Server("echo", port, process.pid)
+
+
+@contextlib.contextmanager
+def rockhopper(settings: Mapping[str, str], directory: Path | None = None) -> Iterator[Server]:
+    """Run our broker on the servers' core with an empty store, which is removed at the end."""
+    BUILD.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="store-", dir=directory or BUILD) as store:
+        port, namesrv_port, http_port = free_ports(3)
+        lines = {
+            "storePathRootDir": store,
+            "bindAddress": "127.0.0.1",
+            "listenPort": str(port),
+            "namesrvPort": str(namesrv_port),
+            "httpPort": str(http_port),
+            **settings,
+        }
+        conf = Path(store + ".conf")
+        conf.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+        log = Path(store + ".log")
+        try:
+            command = [sys.executable, "-m", "broker", "-c", str(conf)]
+            started = time.perf_counter()
+            with log.open("w") as stderr, _process(command, stderr=stderr) as process:
+                _wait_for_port(process, port, log)
+                start_s = time.perf_counter() - started
+                create_topic(port)
+                yield Server("Rockhopper", port, process.pid, http_port, start_s)
+        finally:
+            conf.unlink()
+            log.unlink()
+
+
+def interpreter_start_s() -> float:
+    """How long the bare interpreter takes, for comparison with a broker's start."""
+    started = time.perf_counter()
+    subprocess.run([sys.executable, "-c", "pass"], check=True)
+    return time.perf_counter() - started
+
+
+def create_topic(port: int) -> None:
+    """Create the topic of the load generator on the broker at *port*."""
+    queues = str(QUEUE_COUNT)
+    ext = {
+        "topic": TOPIC,
+        "defaultTopic": "TBW102",
+        "readQueueNums": queues,
+        "writeQueueNums": queues,
+        "perm": "6",
+        "topicFilterType": "SINGLE_TAG",
+        "topicSysFlag": "0",
+        "order": "false",
+    }
+    command = {
+        "code": UPDATE_AND_CREATE_TOPIC,
+        "extFields": ext,
+        "flag": 0,
+        "language": "JAVA",
+        "opaque": 1,
+        "serializeTypeCurrentRPC": "JSON",
+        "version": 479,
+    }
+    header = json.dumps(command).encode()
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(struct.pack(">II", 4 + len(header), len(header)) + header)
+        with connection.makefile("rb") as answers:
+            size, header_size = struct.unpack(">II", answers.read(8))
+            answer = json.loads(answers.read(size - 4)[:header_size])
+    if answer["code"] != 0:
+        raise BenchError(f"The broker refused to create topic {TOPIC}: {answer}")
+
+
+@contextlib.contextmanager
+def _process(command: list[str], **streams: object) -> Iterator["subprocess.Popen[str]"]:
+    """Run *command* on the servers' core and terminate it at the end."""
+    core = cores()[0]
+    process = subprocess.Popen(
+        command,
+        text=True,
+        cwd=HERE.parent,
+        preexec_fn=lambda: os.sched_setaffinity(0, {core}),
+        **streams,  # type: ignore[call-overload]
+    )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if process.stdout:
+            process.stdout.close()
+
+
+def _wait_for_port(process: "subprocess.Popen[str]", port: int, log: Path) -> None:
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while process.poll() is None and time.monotonic() < deadline:
+        with contextlib.suppress(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return
+        time.sleep(0.001)
+    raise BenchError(f"The broker did not start:\n{log.read_text()[-2000:]}")

@@ -1,0 +1,159 @@
+"""The compose file, for real: built, started, used from the host and from a container, stopped."""
+
+import asyncio
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from client import Message, Producer
+
+ROOT = Path(__file__).parents[2]
+DOCKER = os.environ.get("DOCKER", "docker")
+
+pytestmark = pytest.mark.docker
+
+
+def why_not() -> str | None:
+    """Say why there is no engine to test with."""
+    if shutil.which(DOCKER) is None:
+        return f"there is no {DOCKER}"
+    answer = subprocess.run([DOCKER, "info"], capture_output=True, text=True, timeout=60)
+    return f"no Docker engine answers: {answer.stderr.strip()}" if answer.returncode else None
+
+
+class Compose:
+    """The compose file under a project name and on host ports of its own."""
+
+    def __init__(self, project: str, ports: tuple[int, int, int]) -> None:
+        self.project = project
+        self.network = f"{project}_default"
+        self.image = f"{project}-image"
+        self.nameserver = f"127.0.0.1:{ports[1]}"
+        self._environment = {
+            **os.environ,
+            "DOCKER": DOCKER,
+            "COMPOSE_PROJECT_NAME": project,
+            "ROCKHOPPER_IMAGE": self.image,
+            "ROCKHOPPER_BROKER_PORT": str(ports[0]),
+            "ROCKHOPPER_NAMESRV_PORT": str(ports[1]),
+            "ROCKHOPPER_HTTP_PORT": str(ports[2]),
+        }
+
+    def run(self, *arguments: str) -> str:
+        """Run docker/compose.sh; its output goes into the failure message."""
+        command = [str(ROOT / "docker/compose.sh"), *arguments]
+        return output_of(command, self._environment)
+
+    def container(self) -> str:
+        """Return the broker's container, running or not."""
+        return self.run("ps", "-q", "broker").strip()
+
+    def pull_in_another_container(self, topic: str) -> list[str]:
+        """Pull everything in *topic* from beside the broker; return the bodies."""
+        output = docker(
+            *("run", "--rm", "--network", self.network, "--entrypoint", "rockhopper", self.image),
+            *("pull", topic, "--from", "earliest", "--max", "1000", "--json"),
+            *("--nameserver", "broker:9876"),
+        )
+        return sorted(json.loads(line)["body"] for line in output.splitlines())
+
+
+def output_of(command: list[str], environment: dict[str, str] | None = None) -> str:
+    """Run *command* and return what it printed; fail with everything it said."""
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=800)
+    assert done.returncode == 0, f"{command} failed:\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def docker(*arguments: str) -> str:
+    """Run the Docker client."""
+    return output_of([DOCKER, *arguments])
+
+
+def free_ports() -> tuple[int, int, int]:
+    """Return three ports that nobody listens on."""
+    with ExitStack() as stack:
+        listeners = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
+        broker, namesrv, http = (listener.getsockname()[1] for listener in listeners)
+    return broker, namesrv, http
+
+
+def send_from_the_host(nameserver: str, topic: str, bodies: list[str]) -> None:
+    """Send with the client library, as a program outside the containers would."""
+
+    async def send() -> None:
+        async with Producer(nameserver=nameserver) as producer:
+            for body in bodies:
+                await producer.send(Message(topic, body.encode()))
+
+    asyncio.run(send())
+
+
+@pytest.fixture(scope="module")
+def compose() -> Iterator[Compose]:
+    """Bring the file up, and take everything of it away at the end."""
+    if reason := why_not():
+        pytest.skip(reason)
+    compose = Compose(f"rockhopper-test-{os.getpid()}", free_ports())
+    try:
+        compose.run("up")
+        yield compose
+    finally:
+        compose.run("down", "--volumes", "--remove-orphans")
+        docker("image", "rm", "--no-prune", compose.image)
+
+
+def test_health_check_finds_the_broker_healthy(compose: Compose) -> None:
+    status = docker("inspect", "-f", "{{.State.Health.Status}}", compose.container())
+    assert status.strip() == "healthy"
+
+
+def test_broker_does_not_run_as_root(compose: Compose) -> None:
+    assert docker("exec", compose.container(), "id", "-u").strip() == "10001"
+
+
+def test_message_from_the_host_is_pulled_by_another_container(compose: Compose) -> None:
+    send_from_the_host(compose.nameserver, "host-to-container", ["hello", "world"])
+    assert compose.pull_in_another_container("host-to-container") == ["hello", "world"]
+
+
+def test_command_line_in_the_brokers_own_container_reaches_it(compose: Compose) -> None:
+    docker("exec", compose.container(), "rockhopper", "send", "from-inside", "hello")
+    assert compose.pull_in_another_container("from-inside") == ["hello"]
+
+
+def test_host_may_administrate(compose: Compose) -> None:
+    output_of(
+        [
+            *(sys.executable, "-m", "client", "topic", "create", "made-by-the-host"),
+            *("--queues", "2", "--nameserver", compose.nameserver),
+        ]
+    )
+    send_from_the_host(compose.nameserver, "made-by-the-host", ["hello"])
+    assert compose.pull_in_another_container("made-by-the-host") == ["hello"]
+
+
+def test_messages_survive_stop_removal_and_a_new_container(compose: Compose) -> None:
+    send_from_the_host(compose.nameserver, "orders", [f"order {number}" for number in range(10)])
+    compose.run("stop")
+    container = compose.run("ps", "-aq", "broker").strip()
+    assert docker("inspect", "-f", "{{.State.ExitCode}}", container).strip() == "0"
+    compose.run("down")
+    compose.run("up")
+    expected = [f"order {number}" for number in range(10)]
+    assert compose.pull_in_another_container("orders") == expected
+
+
+def test_kill_costs_no_message_that_was_acknowledged(compose: Compose) -> None:
+    send_from_the_host(compose.nameserver, "killed", [f"order {number}" for number in range(10)])
+    compose.run("kill")
+    compose.run("up")
+    assert len(compose.pull_in_another_container("killed")) == 10
