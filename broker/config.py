@@ -63,6 +63,9 @@ class StoreConfig:
     root: Path = setting("storePathRootDir", Path("data"))
     """The store directory.  One broker at a time; created when missing."""
 
+    commit_log_directory: Path | None = setting("storePathCommitLog", None)
+    """Where the commit log is when not in ``<storePathRootDir>/commitlog``: on a faster disk."""
+
     commit_log_file_size_bytes: int = setting(
         "mappedFileSizeCommitLog", 1 << 30, least=4096, most=(1 << 31) - 1
     )
@@ -207,6 +210,10 @@ class StoreConfig:
         check_fields(self)
         _round_up(self, "consume_queue_file_size_bytes", ROCKETMQ_QUEUE_UNIT_BYTES)
         _round_up(self, "batch_consume_queue_file_size_bytes", ROCKETMQ_BATCH_QUEUE_UNIT_BYTES)
+        if self.commit_log_directory is not None and "," in str(self.commit_log_directory):
+            raise SettingError(
+                "storePathCommitLog", self.commit_log_directory, "one directory is allowed, no list"
+            )
         hours = [hour.strip() for hour in self.delete_when.split(";") if hour.strip()]
         if not all(hour.isdigit() and int(hour) < 24 for hour in hours):
             raise SettingError(

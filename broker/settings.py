@@ -134,6 +134,8 @@ def _parse(known: Setting, default: object, text: str) -> object:
         return _parse_choice(key, type(default), text)
     if isinstance(default, tuple):
         return _parse_list(known, text)
+    if default is None:
+        return Path(text).expanduser() if text else None
     if isinstance(default, Path):
         if not text:
             raise SettingError(key, text, "a path is needed")

@@ -1,0 +1,188 @@
+"""ConsumerOffsetTable: where each group goes on reading, kept in ``config/consumerOffset.json``.
+
+RocketMQ: ConsumerOffsetManager.  ``topic@group`` -> {queue id: offset of the next message}.  The
+file is written every flushConsumerOffsetInterval, so a crash costs repeated messages, never lost
+ones.  Offsets that an operator resets are kept twice: the consumer learns of the reset at its next
+pull, and its own commits do not count until then.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import structlog
+
+from broker.json_table import JsonObject, JsonTable, wall_clock_ms
+
+log = structlog.get_logger("broker.offsets")
+
+SEPARATOR = "@"
+
+
+class ConsumerOffsetTable(JsonTable):
+    """Committed offsets of all groups."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        version_step: int = 500,
+        now_ms: Callable[[], int] = wall_clock_ms,
+    ) -> None:
+        super().__init__(path, now_ms=now_ms)
+        self._offsets: dict[str, dict[int, int]] = {}
+        self._resets: dict[str, dict[int, int]] = {}
+        self._version_step = version_step
+        self._commits = 0
+
+    def to_json(self) -> JsonObject:
+        """The content of consumerOffset.json."""
+        offsets = {key: dict(queues) for key, queues in list(self._offsets.items())}
+        topics_of: dict[str, list[str]] = {}
+        for key in offsets:
+            topic, separator, group = key.partition(SEPARATOR)
+            if separator and SEPARATOR not in group:
+                topics_of.setdefault(group, []).append(topic)
+        return {
+            "dataVersion": self.version.to_json(),
+            "groupTopicMap": topics_of,
+            "offsetTable": offsets,
+        }
+
+    def from_json(self, document: JsonObject) -> None:
+        """Take the offsets of a consumerOffset.json, its queue ids bare or quoted."""
+        table = document.get("offsetTable")
+        if not isinstance(table, dict):
+            raise ValueError("it has no offsetTable")
+        offsets: dict[str, dict[int, int]] = {}
+        for key, queues in table.items():
+            if not isinstance(queues, dict):
+                raise ValueError(f"the offsets of {key} are no JSON object")
+            offsets[str(key)] = {int(queue_id): int(offset) for queue_id, offset in queues.items()}
+        self._offsets = offsets
+
+    def get(self, topic: str, group: str, queue_id: int) -> int | None:
+        """The offset to go on from; None when the group has none in this queue."""
+        queues = self._offsets.get(f"{topic}@{group}")
+        return None if queues is None else queues.get(queue_id)
+
+    def commit(
+        self, topic: str, group: str, queue_id: int, offset: int, *, backward: bool = False
+    ) -> bool:
+        """Move a group's offset; False when a reset is pending, which commits may not undo.
+
+        Negative offsets (some clients send -1 for 0) change nothing.  Nor does a smaller offset
+        unless *backward*: after a rebalance the former owner's last commit may come late.
+        """
+        key = f"{topic}@{group}"
+        if self._resets and queue_id in self._resets.get(key, ()):
+            return False
+        queues = self._offsets.get(key)
+        if queues is None:
+            if offset < 0:
+                return True
+            queues = self._offsets[key] = {}
+        known = queues.get(queue_id, -1)
+        if offset == known or offset < 0 or (offset < known and not backward):
+            return True
+        queues[queue_id] = offset
+        self._count_commit()
+        return True
+
+    def _count_commit(self) -> None:
+        self._changes += 1
+        self._commits += 1
+        if self._commits % self._version_step == 0:
+            self.version.advance(self._now_ms())
+
+    def reset(self, topic: str, group: str, queue_id: int, offset: int) -> None:
+        """Set an offset by an operator's wish; the next pull is told with ``take_reset``."""
+        key = f"{topic}@{group}"
+        self._resets.setdefault(key, {})[queue_id] = offset
+        self._offsets.setdefault(key, {})[queue_id] = offset
+        self._count_commit()
+
+    def pending_reset(self, topic: str, group: str, queue_id: int) -> int | None:
+        """The offset that an operator set and no pull has learnt of yet."""
+        if not self._resets:
+            return None
+        return self._resets.get(f"{topic}@{group}", {}).get(queue_id)
+
+    def take_reset(self, topic: str, group: str, queue_id: int) -> int | None:
+        """The same, for the pull that learns of it: from then on commits count again."""
+        if not self._resets:
+            return None
+        key = f"{topic}@{group}"
+        resets = self._resets.get(key)
+        if resets is None:
+            return None
+        offset = resets.pop(queue_id, None)
+        if not resets:
+            del self._resets[key]
+        return offset
+
+    def queues(self, topic: str, group: str) -> dict[int, int]:
+        """Queue id -> offset of one group and topic; a copy."""
+        return dict(self._offsets.get(f"{topic}@{group}", {}))
+
+    def topics_of(self, group: str) -> list[str]:
+        """The topics in which *group* has offsets."""
+        return sorted(topic for topic, owner, _ in self.entries() if owner == group)
+
+    def groups_of(self, topic: str) -> list[str]:
+        """The groups that have offsets in *topic*."""
+        return sorted(group for name, group, _ in self.entries() if name == topic)
+
+    def entries(self) -> Iterator[tuple[str, str, dict[int, int]]]:
+        """(topic, group, {queue id: offset}); keys that are not ``topic@group`` are left out."""
+        for key, queues in list(self._offsets.items()):
+            topic, separator, group = key.partition(SEPARATOR)
+            if separator and SEPARATOR not in group:
+                yield topic, group, queues
+
+    def delete_topic(self, topic: str) -> int:
+        """Forget every group's offsets in *topic*; return of how many groups."""
+        return self._delete([f"{topic}@{group}" for group in self.groups_of(topic)])
+
+    def delete_group(self, group: str) -> int:
+        """Forget *group*'s offsets; return in how many topics."""
+        return self._delete([f"{topic}@{group}" for topic in self.topics_of(group)])
+
+    def _delete(self, keys: list[str]) -> int:
+        for key in keys:
+            self._offsets.pop(key, None)
+            self._resets.pop(key, None)
+        if keys:
+            self._count_commit()
+        return len(keys)
+
+    def copy_group(self, source: str, target: str, topic: str) -> None:
+        """Give *target* the offsets that *source* has in *topic*."""
+        queues = self._offsets.get(f"{topic}@{source}")
+        if queues:
+            self._offsets[f"{topic}@{target}"] = dict(queues)
+            self._count_commit()
+
+    def clamp(self, max_offset_of: Callable[[str, int], int]) -> int:
+        """Take back offsets beyond the end of their queue; return how many there were.
+
+        After a power cut the log may have lost messages that consumers had already committed: left
+        alone, the group would skip as many messages that come later.
+        """
+        clamped = 0
+        for topic, group, queues in self.entries():
+            for queue_id, offset in queues.items():
+                max_offset = max_offset_of(topic, queue_id)
+                if offset > max_offset:
+                    queues[queue_id] = max_offset
+                    clamped += 1
+                    log.warning(
+                        "committed offset was beyond the end of its queue",
+                        topic=topic,
+                        group=group,
+                        queue=queue_id,
+                        committed=offset,
+                        now=max_offset,
+                    )
+        if clamped:
+            self._count_commit()
+        return clamped

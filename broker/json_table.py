@@ -1,0 +1,209 @@
+"""A table that lives in memory and is kept in one JSON file under ``config/`` of the store.
+
+The file is RocketMQ's: fastjson's dialect, pretty printed, with a ``dataVersion``.  It is replaced
+atomically and the previous one kept as ``<name>.bak``, so that a crash at any moment leaves one
+that can be read.  Writing happens in a thread, and changes that come while a write is running
+share the next one.
+
+At load, a file that is missing or empty gives way to its backup; so does a damaged one, which is
+kept aside as ``<name>.damaged`` before the first save.  When neither can be read, load refuses:
+starting with an empty table would lose what the operator can still repair.
+"""
+
+import asyncio
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from broker.store.disk import backup_path, write_atomically
+from broker.store.errors import CorruptFileError
+from protocol import fastjson
+from protocol.errors import ProtocolError
+
+log = structlog.get_logger("broker.tables")
+
+SAVE_RETRY_S = 5.0
+
+JsonObject = dict[str, Any]
+
+
+def wall_clock_ms() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+class DataVersion:
+    """How often and when a table changed; RocketMQ compares it to notice changes."""
+
+    __slots__ = ("counter", "state_version", "timestamp_ms")
+
+    def __init__(self, counter: int = 0, timestamp_ms: int = 0, state_version: int = 0) -> None:
+        self.counter = counter
+        self.timestamp_ms = timestamp_ms
+        self.state_version = state_version
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DataVersion) and self.to_json() == other.to_json()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def advance(self, now_ms: int) -> None:
+        """Count one change."""
+        self.counter += 1
+        self.timestamp_ms = now_ms
+
+    def to_json(self) -> dict[str, int]:
+        """The object as it stands in files and bodies."""
+        return {
+            "counter": self.counter,
+            "stateVersion": self.state_version,
+            "timestamp": self.timestamp_ms,
+        }
+
+    @classmethod
+    def from_json(cls, value: object) -> "DataVersion":
+        """The version in *value*; what is missing is 0."""
+        if not isinstance(value, dict):
+            return cls()
+        counter, timestamp_ms, state_version = (
+            number if isinstance(number := value.get(name), int) else 0
+            for name in ("counter", "timestamp", "stateVersion")
+        )
+        return cls(counter, timestamp_ms, state_version)
+
+
+class JsonTable(ABC):
+    """Loading and saving; what the table holds is its subclass's business.
+
+    Methods belong to the event loop's thread, except ``to_json``: the writing thread calls it too,
+    so it must copy each dict with ``list(d.items())``, which is atomic, before it walks through it.
+    """
+
+    def __init__(self, path: Path, *, now_ms: Callable[[], int] = wall_clock_ms) -> None:
+        self.path = path
+        self.version = DataVersion(0, now_ms())
+        self.save_failure: OSError | None = None
+        self._now_ms = now_ms
+        self._changes = 0
+        self._saved_changes = 0
+        self._saving: asyncio.Task[None] | None = None
+        self._write_lock = threading.Lock()
+        self._damaged: bytes | None = None
+        self._is_saving_on = False
+
+    @abstractmethod
+    def to_json(self) -> JsonObject:
+        """The whole table as its file holds it.  Any thread."""
+
+    @abstractmethod
+    def from_json(self, document: JsonObject) -> None:
+        """Take the table from *document*, all or nothing.  Raises ValueError."""
+
+    def load(self) -> bool:
+        """Read the file or its backup; False when there is neither.  Writes nothing.
+
+        Raises:
+            CorruptFileError: neither file can be read as this table.
+            OSError: the file cannot be opened.
+        """
+        damage: str | None = None
+        backup = backup_path(self.path)
+        for path in (self.path, backup):
+            data = path.read_bytes() if path.exists() else b""
+            if not data.strip():
+                continue
+            try:
+                self._take(data)
+            except ValueError as error:
+                damage = damage or f"{path.name}: {error}"
+                self._damaged = self._damaged or data
+                continue
+            if path is backup:
+                log.warning("table read from its backup", file=str(self.path), reason=damage)
+                self._changes += 1
+            return True
+        if damage is not None:
+            raise CorruptFileError(
+                self.path,
+                f"neither the file nor its backup can be read ({damage}); repair it, or move both "
+                "away to start with an empty table",
+            )
+        return False
+
+    def _take(self, data: bytes) -> None:
+        """Decode *data*.  Raises ValueError for whatever is wrong with it."""
+        try:
+            document = fastjson.loads(data)
+            if not isinstance(document, dict):
+                raise ValueError("it holds no JSON object")
+            self.from_json(document)
+        except (ProtocolError, RecursionError, TypeError, AttributeError) as error:
+            raise ValueError(str(error)) from None
+        self.version = DataVersion.from_json(document.get("dataVersion"))
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether the file holds every change."""
+        return self._saved_changes == self._changes
+
+    def start_saving(self) -> None:
+        """From now on write changes; before, nothing may touch a store that is not locked yet."""
+        self._is_saving_on = True
+        self.save_soon()
+
+    def mark_changed(self) -> None:
+        """Note that the file is behind; ``save_soon`` or ``saved`` writes it."""
+        self._changes += 1
+
+    def save_soon(self) -> None:
+        """Start writing in a thread unless that is under way or nothing changed."""
+        if self._is_saving_on and self._saving is None and not self.is_saved:
+            self._saving = asyncio.get_running_loop().create_task(self._save_in_thread())
+
+    async def saved(self) -> None:
+        """Return when every change made until now is durable, if saving is on.  Raises OSError."""
+        changes = self._changes
+        while self._is_saving_on and self._saved_changes < changes:
+            self.save_soon()
+            if self._saving is not None:
+                await asyncio.shield(self._saving)
+            if self.save_failure is not None:
+                raise self.save_failure
+
+    def save(self) -> None:
+        """Write now, blocking; for where no event loop runs.  Raises OSError."""
+        changes = self._changes
+        self._write()
+        self._saved_changes = changes
+
+    async def _save_in_thread(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while not self.is_saved:
+                changes = self._changes
+                await loop.run_in_executor(None, self._write)
+                self._saved_changes = changes
+            self.save_failure = None
+        except OSError as error:
+            if self.save_failure is None:
+                log.error("table not saved, trying again", file=str(self.path), reason=str(error))
+            self.save_failure = error
+            loop.call_later(SAVE_RETRY_S, self.save_soon)
+        finally:
+            self._saving = None
+
+    def _write(self) -> None:
+        with self._write_lock:
+            data = fastjson.dumps(self.to_json(), pretty=True)
+            text = data.encode() if isinstance(data, str) else data
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            if self._damaged is not None:
+                aside = self.path.with_name(self.path.name + ".damaged")
+                write_atomically(aside, self._damaged)
+            write_atomically(self.path, text, keep_backup=self._damaged is None)
+            self._damaged = None

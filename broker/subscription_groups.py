@@ -1,0 +1,223 @@
+"""SubscriptionGroupTable: the settings of consumer groups, in ``config/subscriptionGroup.json``.
+
+RocketMQ: SubscriptionGroupManager, SubscriptionGroupConfig.  Who is consuming right now is not
+here but in consumer_groups.py.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from broker.config import BrokerConfig
+from broker.json_table import JsonObject, JsonTable, wall_clock_ms
+from protocol.names import group_error
+
+log = structlog.get_logger("broker.groups")
+
+SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
+SYSTEM_GROUPS = (
+    "TOOLS_CONSUMER",
+    "FILTERSRV_CONSUMER",
+    "SELF_TEST_C_GROUP",
+    "CID_ONS-HTTP-PROXY",
+    "CID_ONSAPI_PULL",
+    "CID_ONSAPI_PERMISSION",
+    "CID_ONSAPI_OWNER",
+    "CID_RMQ_SYS_TRANS",
+)
+
+# Wire name -> (attribute, default), in the order of the file.
+_FIELDS: dict[str, tuple[str, bool | int]] = {
+    "brokerId": ("broker_id", 0),
+    "consumeBroadcastEnable": ("consume_broadcast_enable", True),
+    "consumeEnable": ("consume_enable", True),
+    "consumeFromMinEnable": ("consume_from_min_enable", True),
+    "consumeMessageOrderly": ("consume_message_orderly", False),
+    "consumeTimeoutMinute": ("consume_timeout_minute", 15),
+    "groupSysFlag": ("group_sys_flag", 0),
+    "notifyConsumerIdsChangedEnable": ("notify_consumer_ids_changed_enable", True),
+    "retryMaxTimes": ("retry_max_times", 16),
+    "retryQueueNums": ("retry_queue_nums", 1),
+    "whichBrokerWhenConsumeSlowly": ("which_broker_when_consume_slowly", 1),
+}
+
+
+class SubscriptionGroup:
+    """The settings of one group.  Never changed: put another in its place.
+
+    ``others`` holds what RocketMQ keeps in the object and this broker only hands on: attributes,
+    groupRetryPolicy, subscriptionDataSet and fields of later releases.
+    """
+
+    __slots__ = (
+        "broker_id",
+        "consume_broadcast_enable",
+        "consume_enable",
+        "consume_from_min_enable",
+        "consume_message_orderly",
+        "consume_timeout_minute",
+        "group_sys_flag",
+        "name",
+        "notify_consumer_ids_changed_enable",
+        "others",
+        "retry_max_times",
+        "retry_queue_nums",
+        "which_broker_when_consume_slowly",
+    )
+
+    broker_id: int
+    consume_broadcast_enable: bool
+    consume_enable: bool
+    consume_from_min_enable: bool
+    consume_message_orderly: bool
+    consume_timeout_minute: int
+    group_sys_flag: int
+    notify_consumer_ids_changed_enable: bool
+    retry_max_times: int
+    retry_queue_nums: int
+    which_broker_when_consume_slowly: int
+
+    def __init__(self, name: str, **settings: bool | int) -> None:
+        self.name = name
+        self.others: JsonObject = {"attributes": {}, "groupRetryPolicy": {"type": "CUSTOMIZED"}}
+        for attribute, default in _FIELDS.values():
+            setattr(self, attribute, settings.pop(attribute, default))
+        if settings:
+            raise TypeError(f"a group has no setting {', '.join(settings)}")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SubscriptionGroup) and self.to_json() == other.to_json()
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def to_json(self) -> JsonObject:
+        """The object as it stands in subscriptionGroup.json and in bodies."""
+        value: JsonObject = {"groupName": self.name, **self.others}
+        for wire_name, (attribute, _) in _FIELDS.items():
+            value[wire_name] = getattr(self, attribute)
+        return dict(sorted(value.items()))
+
+    @classmethod
+    def from_json(cls, name: str, value: Any) -> "SubscriptionGroup":
+        """The group in *value*, absent fields at their defaults.  Raises ValueError."""
+        if not isinstance(value, dict):
+            raise ValueError(f"group {name} is no JSON object")
+        group = cls(name)
+        for wire_name, field in value.items():
+            attribute, default = _FIELDS.get(wire_name, ("", 0))
+            if isinstance(default, bool) and attribute:
+                setattr(group, attribute, field is True or str(field).lower() == "true")
+            elif attribute:
+                setattr(group, attribute, int(field))
+            elif wire_name != "groupName" and field is not None:
+                group.others[wire_name] = field
+        return group
+
+
+class SubscriptionGroupTable(JsonTable):
+    """Group name -> SubscriptionGroup, and the topics that a group may not read."""
+
+    def __init__(
+        self, path: Path, config: BrokerConfig, *, now_ms: Callable[[], int] = wall_clock_ms
+    ) -> None:
+        super().__init__(path, now_ms=now_ms)
+        self.config = config
+        self.groups: dict[str, SubscriptionGroup] = {}
+        self.get: Callable[[str], SubscriptionGroup | None] = self.groups.get
+        """The group's settings, None when nobody created it.  Bound to the dict for speed."""
+        self._forbidden: dict[str, dict[str, int]] = {}
+
+    def to_json(self) -> JsonObject:
+        """The content of subscriptionGroup.json."""
+        return {
+            "dataVersion": self.version.to_json(),
+            "forbiddenTable": {
+                group: dict(topics) for group, topics in list(self._forbidden.items())
+            },
+            "subscriptionGroupTable": {
+                name: group.to_json() for name, group in list(self.groups.items())
+            },
+        }
+
+    def from_json(self, document: JsonObject) -> None:
+        """Take the groups of a subscriptionGroup.json."""
+        table = document.get("subscriptionGroupTable")
+        if not isinstance(table, dict):
+            raise ValueError("it has no subscriptionGroupTable")
+        groups = {name: SubscriptionGroup.from_json(name, value) for name, value in table.items()}
+        self._forbidden = {
+            group: {topic: int(bits) for topic, bits in topics.items()}
+            for group, topics in (document.get("forbiddenTable") or {}).items()
+        }
+        self.groups.clear()
+        self.groups.update(groups)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.groups
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+    def find_or_create(self, name: str) -> SubscriptionGroup | None:
+        """The group a client names, created on first use when allowed; None means: not there."""
+        group = self.groups.get(name)
+        if group is not None:
+            return group
+        allowed = self.config.auto_create_subscription_group or name.startswith(SYSTEM_GROUP_PREFIX)
+        if not allowed or group_error(name) is not None:
+            return None
+        group = SubscriptionGroup(name)
+        log.info("group created on first use", group=name)
+        self.put(group)
+        return group
+
+    def put(self, group: SubscriptionGroup) -> bool:
+        """Create or replace a group; False when it is exactly so already."""
+        if self.groups.get(group.name) == group:
+            return False
+        self.groups[group.name] = group
+        self._changed()
+        return True
+
+    def delete(self, name: str) -> bool:
+        """Forget a group's settings; False when there are none."""
+        if self.groups.pop(name, None) is None:
+            return False
+        self._forbidden.pop(name, None)
+        self._changed()
+        return True
+
+    def is_forbidden(self, group: str, topic: str, bit: int = 1) -> bool:
+        """Whether *group* may not read *topic*."""
+        return bool(self._forbidden and self._forbidden.get(group, {}).get(topic, 0) & bit)
+
+    def forbid(self, group: str, topic: str, *, readable: bool, bit: int = 1) -> None:
+        """Allow or forbid *group* to read *topic*."""
+        topics = self._forbidden.setdefault(group, {})
+        bits = topics.get(topic, 0) & ~bit if readable else topics.get(topic, 0) | bit
+        if bits:
+            topics[topic] = bits
+        else:
+            topics.pop(topic, None)
+            if not topics:
+                del self._forbidden[group]
+        self._changed()
+
+    def _changed(self) -> None:
+        self.version.advance(self._now_ms())
+        self.mark_changed()
+        self.save_soon()
+
+    def seed_system_groups(self) -> None:
+        """Create the groups that every broker has."""
+        for name in SYSTEM_GROUPS:
+            if name not in self.groups:
+                self.put(SubscriptionGroup(name))
+
+    @staticmethod
+    def is_system(name: str) -> bool:
+        """Whether *name* is RocketMQ's own."""
+        return name in SYSTEM_GROUPS or name.startswith(SYSTEM_GROUP_PREFIX)

@@ -1,0 +1,109 @@
+"""Topic attributes: which exist, and what ``+key=value,-key`` may do to them.
+
+RocketMQ: TopicAttributes, AttributeUtil; the messages of errors are RocketMQ's, tools show them.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+ATTRIBUTE_QUEUE_TYPE = "queue.type"
+ATTRIBUTE_CLEANUP_POLICY = "cleanup.policy"
+ATTRIBUTE_MESSAGE_TYPE = "message.type"
+ATTRIBUTE_RESERVE_TIME = "reserve.time"
+
+QUEUE_TYPE_SIMPLE = "SimpleCQ"
+QUEUE_TYPE_BATCH = "BatchCQ"
+MESSAGE_TYPE_MIXED = "MIXED"
+
+
+class AttributeRule(NamedTuple):
+    """One attribute: its values (None: a number), whether it may change, and what absent means."""
+
+    values: frozenset[str] | None
+    is_changeable: bool
+    default: str
+
+
+RULES: Mapping[str, AttributeRule] = {
+    ATTRIBUTE_QUEUE_TYPE: AttributeRule(
+        frozenset((QUEUE_TYPE_SIMPLE, QUEUE_TYPE_BATCH)), False, QUEUE_TYPE_SIMPLE
+    ),
+    ATTRIBUTE_CLEANUP_POLICY: AttributeRule(frozenset(("DELETE", "COMPACTION")), False, "DELETE"),
+    ATTRIBUTE_MESSAGE_TYPE: AttributeRule(
+        frozenset(("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", MESSAGE_TYPE_MIXED)),
+        True,
+        "NORMAL",
+    ),
+    ATTRIBUTE_RESERVE_TIME: AttributeRule(None, True, "-1"),
+}
+
+
+class AttributeChangeError(ValueError):
+    """A change of attributes that is not allowed; str() says which."""
+
+
+def parse_attribute_changes(text: str) -> dict[str, str]:
+    """``+k=v,-k`` as a dict whose keys keep their sign.  Raises AttributeChangeError."""
+    changes: dict[str, str] = {}
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        key, separator, value = part.partition("=")
+        if key[:1] == "+" and (not separator or not value):
+            raise AttributeChangeError(f"add/alter attribute format is wrong: {part}")
+        if key in changes:
+            raise AttributeChangeError(f"key duplication. key: {key[1:]}")
+        changes[key] = value
+    return changes
+
+
+def change_attributes(
+    current: Mapping[str, str] | None, changes: Mapping[str, str]
+) -> dict[str, str]:
+    """*current* (None: the topic is being created) after *changes*, whose keys start with + or -.
+
+    Raises:
+        AttributeChangeError: an unknown attribute or value, or one that may not change.
+    """
+    after = dict(current or {})
+    touched: set[str] = set()
+    for signed_key, value in changes.items():
+        sign, key = signed_key[:1], signed_key[1:].strip()
+        if sign not in ("+", "-") or not key:
+            raise AttributeChangeError(f"wrong format key: {signed_key}")
+        rule = RULES.get(key)
+        if rule is None:
+            raise AttributeChangeError(f"unsupported key: {key}")
+        if key in touched:
+            raise AttributeChangeError(f"key duplication. key: {key}")
+        touched.add(key)
+        if sign == "+":
+            _check_value(key, rule, value)
+            is_same = after.get(key, rule.default) == value
+            if current is not None and not rule.is_changeable and not is_same:
+                raise AttributeChangeError(
+                    f"attempt to update an unchangeable attribute. key: {key}"
+                )
+            after[key] = value
+        else:
+            _check_removal(key, rule, current)
+            del after[key]
+    return after
+
+
+def _check_removal(key: str, rule: AttributeRule, current: Mapping[str, str] | None) -> None:
+    if current is None:
+        raise AttributeChangeError(
+            f"only add attribute is supported while creating topic. key: {key}"
+        )
+    if key not in current:
+        raise AttributeChangeError(f"attempt to delete a nonexistent key: {key}")
+    if not rule.is_changeable:
+        raise AttributeChangeError(f"attempt to delete an unchangeable attribute. key: {key}")
+
+
+def _check_value(key: str, rule: AttributeRule, value: str) -> None:
+    if rule.values is None:
+        if not value.lstrip("-").isdecimal():
+            raise AttributeChangeError(f"{key}: {value} is no whole number")
+    elif value not in rule.values:
+        allowed = ", ".join(sorted(rule.values))
+        raise AttributeChangeError(f"{key}: value is not in set: {{{allowed}}}")

@@ -1,0 +1,344 @@
+"""TopicTable: what topics exist, kept in ``config/topics.json``.
+
+RocketMQ: TopicConfigManager, TopicConfig, TopicAttributes.  A TopicConfig is never changed, only
+replaced, so the hot path may keep what it derived from one as long as ``get`` returns the same.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+import structlog
+
+from broker.config import AutoCreateTopic, BrokerConfig
+from broker.json_table import JsonObject, JsonTable, wall_clock_ms
+from broker.topic_attributes import ATTRIBUTE_QUEUE_TYPE, QUEUE_TYPE_BATCH
+from protocol.names import topic_error
+
+log = structlog.get_logger("broker.topics")
+
+PERM_INHERIT = 1
+PERM_WRITE = 2
+PERM_READ = 4
+
+AUTO_CREATE_TOPIC_KEY = "TBW102"
+RETRY_TOPIC_PREFIX = "%RETRY%"
+DLQ_TOPIC_PREFIX = "%DLQ%"
+LMQ_TOPIC_PREFIX = "%LMQ%"
+SYSTEM_TOPIC_PREFIX = "rmq_sys_"
+
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+SCHEDULE_LEVEL_COUNT = 18
+
+QUEUE_COUNT_MAX = 65_536
+# What clients ask for when a topic is made by their first message.
+CLIENT_QUEUE_COUNT = 4
+BENCHMARK_TOPIC = "BenchmarkTest"
+
+
+class TopicConfig:
+    """The settings of one topic.  Never changed: ``replace`` makes another."""
+
+    __slots__ = (
+        "attributes",
+        "filter_type",
+        "is_batch",
+        "is_readable",
+        "is_writable",
+        "name",
+        "order",
+        "perm",
+        "read_queue_nums",
+        "sys_flag",
+        "write_queue_nums",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        read_queue_nums: int = 16,
+        write_queue_nums: int = 16,
+        perm: int = PERM_READ | PERM_WRITE,
+        filter_type: str = "SINGLE_TAG",
+        sys_flag: int = 0,
+        order: bool = False,
+        attributes: Mapping[str, str] | None = None,
+    ) -> None:
+        self.name = name
+        self.read_queue_nums = read_queue_nums
+        self.write_queue_nums = write_queue_nums
+        self.perm = perm
+        self.filter_type = filter_type
+        self.sys_flag = sys_flag
+        self.order = order
+        self.attributes = dict(attributes or {})
+        self.is_readable = bool(perm & PERM_READ)
+        self.is_writable = bool(perm & PERM_WRITE)
+        self.is_batch = self.attributes.get(ATTRIBUTE_QUEUE_TYPE) == QUEUE_TYPE_BATCH
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TopicConfig) and self.to_json() == other.to_json()
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __repr__(self) -> str:
+        return f"TopicConfig({self.to_json()})"
+
+    def to_json(self) -> JsonObject:
+        """The object as it stands in topics.json and in bodies."""
+        return {
+            "attributes": self.attributes,
+            "order": self.order,
+            "perm": self.perm,
+            "readQueueNums": self.read_queue_nums,
+            "topicFilterType": self.filter_type,
+            "topicName": self.name,
+            "topicSysFlag": self.sys_flag,
+            "writeQueueNums": self.write_queue_nums,
+        }
+
+    @classmethod
+    def from_json(cls, name: str, value: object) -> "TopicConfig":
+        """The topic in *value*, absent fields at their defaults.  Raises ValueError."""
+        if not isinstance(value, dict):
+            raise ValueError(f"topic {name} is no JSON object")
+        attributes = value.get("attributes") or {}
+        return cls(
+            name,
+            read_queue_nums=int(value.get("readQueueNums", 16)),
+            write_queue_nums=int(value.get("writeQueueNums", 16)),
+            perm=int(value.get("perm", PERM_READ | PERM_WRITE)),
+            filter_type=str(value.get("topicFilterType") or "SINGLE_TAG"),
+            sys_flag=int(value.get("topicSysFlag", 0)),
+            order=value.get("order") is True,
+            attributes={str(key): str(text) for key, text in attributes.items()},
+        )
+
+
+Listener = Callable[[str, TopicConfig | None], None]
+
+
+class TopicTable(JsonTable):
+    """Topic name -> TopicConfig.  Every change is saved soon and told to the listeners."""
+
+    def __init__(
+        self, path: Path, config: BrokerConfig, *, now_ms: Callable[[], int] = wall_clock_ms
+    ) -> None:
+        super().__init__(path, now_ms=now_ms)
+        self.config = config
+        self.configs: dict[str, TopicConfig] = {}
+        self.get: Callable[[str], TopicConfig | None] = self.configs.get
+        """The topic's settings, None when it does not exist.  Bound to the dict for speed."""
+        self.listeners: list[Listener] = []
+        self._system_names = _system_names(config)
+
+    def to_json(self) -> JsonObject:
+        """The content of topics.json."""
+        topics = {name: topic.to_json() for name, topic in list(self.configs.items())}
+        return {"dataVersion": self.version.to_json(), "topicConfigTable": topics}
+
+    def from_json(self, document: JsonObject) -> None:
+        """Take the topics of a topics.json."""
+        table = document.get("topicConfigTable")
+        if not isinstance(table, dict):
+            raise ValueError("it has no topicConfigTable")
+        configs = {name: TopicConfig.from_json(name, value) for name, value in table.items()}
+        self.configs.clear()
+        self.configs.update(configs)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.configs
+
+    def __len__(self) -> int:
+        return len(self.configs)
+
+    def is_system(self, name: str) -> bool:
+        """Whether *name* is RocketMQ's own and not for users to change."""
+        return name in self._system_names or name.startswith(SYSTEM_TOPIC_PREFIX)
+
+    def system_topics(self) -> list[str]:
+        """The system topics that exist here."""
+        return sorted(filter(self.is_system, list(self.configs)))
+
+    def is_batch(self, name: str) -> bool:
+        """Whether the topic's queues are of type BatchCQ."""
+        topic = self.configs.get(name)
+        return topic is not None and topic.is_batch
+
+    def put(self, topic: TopicConfig) -> bool:
+        """Create or replace a topic; False when it is exactly so already."""
+        if self.configs.get(topic.name) == topic:
+            return False
+        self.configs[topic.name] = topic
+        self._changed(topic.name, topic)
+        return True
+
+    def delete(self, name: str) -> bool:
+        """Forget a topic; False when there is none."""
+        if self.configs.pop(name, None) is None:
+            return False
+        self._changed(name, None)
+        return True
+
+    def _changed(self, name: str, topic: TopicConfig | None) -> None:
+        self.version.advance(self._now_ms())
+        self.mark_changed()
+        self.save_soon()
+        for listener in self.listeners:
+            listener(name, topic)
+
+    def create_on_send(
+        self, name: str, default_topic: str, wanted_queues: int
+    ) -> TopicConfig | None:
+        """The topic of a message, made after *default_topic* if need be; None if that may not be.
+
+        The default topic must carry the inherit permission; TBW102 does unless autoCreateTopic is
+        off.
+        """
+        topic = self.configs.get(name)
+        if topic is not None:
+            return topic
+        pattern = self.configs.get(default_topic)
+        if pattern is None or not pattern.perm & PERM_INHERIT or topic_error(name) is not None:
+            return None
+        if default_topic == AUTO_CREATE_TOPIC_KEY and not self.creates_on_send:
+            return None
+        queue_count = max(1, min(wanted_queues, pattern.write_queue_nums))
+        return self._create(name, queue_count, pattern.perm & ~PERM_INHERIT, pattern.filter_type)
+
+    def create_on_lookup(self, name: str) -> TopicConfig | None:
+        """The topic whose route is asked for, made if autoCreateTopic=on-lookup; else None."""
+        topic = self.configs.get(name)
+        if topic is not None or self.config.auto_create_topic is not AutoCreateTopic.ON_LOOKUP:
+            return topic
+        if "%" in name or self.is_system(name) or topic_error(name) is not None:
+            return None
+        queue_count = min(CLIENT_QUEUE_COUNT, self.config.default_topic_queue_nums)
+        return self._create(name, queue_count)
+
+    @property
+    def creates_on_send(self) -> bool:
+        """Whether a message to an unknown topic makes it."""
+        return self.config.auto_create_topic is not AutoCreateTopic.OFF
+
+    def ensure_retry_topic(self, group: str, queue_count: int = 1) -> TopicConfig:
+        """``%RETRY%group``: where failed messages of a group wait."""
+        name = RETRY_TOPIC_PREFIX + group
+        return self.configs.get(name) or self._create(name, max(1, queue_count))
+
+    def ensure_dlq_topic(self, group: str) -> TopicConfig:
+        """``%DLQ%group``: where messages end that failed too often."""
+        name = DLQ_TOPIC_PREFIX + group
+        return self.configs.get(name) or self._create(name, 1)
+
+    def _create(
+        self,
+        name: str,
+        queue_count: int,
+        perm: int = PERM_READ | PERM_WRITE,
+        filter_type: str = "SINGLE_TAG",
+    ) -> TopicConfig:
+        topic = TopicConfig(
+            name,
+            read_queue_nums=queue_count,
+            write_queue_nums=queue_count,
+            perm=perm,
+            filter_type=filter_type,
+        )
+        log.info("topic created", topic=name, queues=queue_count)
+        self.put(topic)
+        return topic
+
+    def seed_system_topics(self) -> None:
+        """Create the system topics that are missing; TBW102 follows defaultTopicQueueNums."""
+        for topic in _system_topics(self.config):
+            existing = self.configs.get(topic.name)
+            if existing is None or topic.name == AUTO_CREATE_TOPIC_KEY:
+                self.put(topic)
+
+    def restore_from_queue_directories(self, found: Iterable[tuple[str, int, bool]]) -> list[str]:
+        """Bring back topics that have queues on disk but are not known; return their names.
+
+        *found* is (topic, queue id, is BatchCQ) for each queue directory that holds a file.  The
+        highest queue id decides how many queues the topic gets.
+        """
+        queue_counts: dict[str, int] = {}
+        batch: set[str] = set()
+        for name, queue_id, is_batch in found:
+            queue_counts[name] = max(queue_counts.get(name, 0), queue_id + 1)
+            if is_batch:
+                batch.add(name)
+        restored = []
+        for name, queue_count in sorted(queue_counts.items()):
+            if name in self.configs or name.startswith(LMQ_TOPIC_PREFIX):
+                continue
+            if topic_error(name) is not None or queue_count > QUEUE_COUNT_MAX:
+                log.warning("queue directory is no topic", directory=name, queues=queue_count)
+                continue
+            self.put(
+                TopicConfig(
+                    name,
+                    read_queue_nums=queue_count,
+                    write_queue_nums=queue_count,
+                    attributes={ATTRIBUTE_QUEUE_TYPE: QUEUE_TYPE_BATCH} if name in batch else {},
+                )
+            )
+            log.warning("topic restored from its queues", topic=name, queues=queue_count)
+            restored.append(name)
+        return restored
+
+
+def queue_directories(root: Path) -> Iterable[tuple[str, int, bool]]:
+    """(topic, queue id, is BatchCQ) of each queue directory of a store that holds a file."""
+    for folder, is_batch in (("consumequeue", False), ("batchconsumequeue", True)):
+        for topic_directory in _directories(root / folder):
+            for queue_directory in _directories(topic_directory):
+                if queue_directory.name.isdecimal() and any(queue_directory.iterdir()):
+                    yield topic_directory.name, int(queue_directory.name), is_batch
+
+
+def _directories(path: Path) -> list[Path]:
+    return sorted(entry for entry in path.iterdir() if entry.is_dir()) if path.is_dir() else []
+
+
+def _system_topics(config: BrokerConfig) -> list[TopicConfig]:
+    """What exists in every broker.  RocketMQ's BenchmarkTest with its 1024 queues is left out."""
+    read_write = PERM_READ | PERM_WRITE
+    cluster, broker = config.cluster_name, config.broker_name
+    seeds = [
+        ("SELF_TEST_TOPIC", 1, read_write),
+        (cluster, 16, PERM_INHERIT | (read_write if config.cluster_topic_enable else 0)),
+        (broker, 1, PERM_INHERIT | (read_write if config.broker_topic_enable else 0)),
+        ("OFFSET_MOVED_EVENT", 1, read_write),
+        (SCHEDULE_TOPIC, SCHEDULE_LEVEL_COUNT, read_write),
+        (f"{cluster}_REPLY_TOPIC", 1, read_write),
+        (f"rmq_sys_REVIVE_LOG_{cluster}", 8, read_write),
+        (f"rmq_sys_SYNC_BROKER_MEMBER_{broker}", 1, PERM_INHERIT),
+        ("RMQ_SYS_TRANS_HALF_TOPIC", 1, read_write),
+        ("RMQ_SYS_TRANS_OP_HALF_TOPIC", 1, read_write),
+        ("rmq_sys_wheel_timer", 1, read_write),
+    ]
+    if config.auto_create_topic is not AutoCreateTopic.OFF:
+        seeds.append(
+            (AUTO_CREATE_TOPIC_KEY, config.default_topic_queue_nums, PERM_INHERIT | read_write)
+        )
+    if config.trace_topic_enable:
+        seeds.append((config.trace_topic_name, 1, read_write))
+    return [
+        TopicConfig(name, read_queue_nums=count, write_queue_nums=count, perm=perm)
+        for name, count, perm in seeds
+    ]
+
+
+def _system_names(config: BrokerConfig) -> frozenset[str]:
+    return frozenset(
+        {topic.name for topic in _system_topics(config)}
+        | {
+            AUTO_CREATE_TOPIC_KEY,
+            BENCHMARK_TOPIC,
+            "CHECKPOINT_TOPIC",
+            "RMQ_SYS_TRACE_TOPIC",
+            "TRANS_CHECK_MAX_TIME_TOPIC",
+        }
+    )
