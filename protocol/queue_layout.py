@@ -1,53 +1,68 @@
-"""The layouts of consume queues, index files and the checkpoint; all integers big-endian, signed.
+"""Byte layouts of the store's files other than the commit log.  All numbers are big-endian.
 
-Consume queue unit, 20 bytes; file names are byte offsets, so a queue offset is a position / 20:
+Consume queue unit, 20 bytes; the n-th unit of a queue belongs to queue offset n:
 
     offset  size  field
          0     8  commit log offset of the message
-         8     4  size of its record in bytes
-        12     8  tags code: Java's hash of the tags; in SCHEDULE_TOPIC_XXXX the time of delivery
-                  in ms; at or below −2³¹−1 the address of a consume queue extension unit
+         8     4  size of the message's record
+        12     8  tags code: Java hash of the tag, 0 without a tag; a deadline in ms in
+                  SCHEDULE_TOPIC_XXXX; at or below EXT_ADDRESS_MAX the address of an extension unit
 
-Batch consume queue unit, 46 bytes; its queue offsets are not derived from its position:
+A queue that does not start at offset 0 has its first file filled up to its first unit with blank
+units: commit log offset 0, size 0x7FFFFFFF, tags code 0.
 
-         0     8  commit log offset
-         8     4  size in bytes
+Batch consume queue unit, 46 bytes; one for each record, found by its base offset:
+
+         0     8  commit log offset of the record
+         8     4  size of the record
         12     8  tags code
-        20     8  store time in ms
-        28     8  queue offset of the first message in the record
-        36     2  number of messages in the record
-        38     4  compacted offset, −1
-        42     4  zeros
+        20     8  store time, ms
+        28     8  queue offset of the record's first message
+        36     2  how many messages the record holds
+        38     4  compacted offset, -1 as written
+        42     4  reserved, 0
 
-Index file: header of 40 bytes, then 4-byte slots, then 20-byte entries (entry 0 is never used):
+Index file, IndexFile in RocketMQ: header, slots, entries.
 
-         0     8  store time in ms of the first entry
-         8     8  store time in ms of the last entry
+         0     8  store time of the first entry, ms
+         8     8  store time of the last entry, ms
         16     8  commit log offset of the first entry
         24     8  commit log offset of the last entry
-        32     4  number of slots that are not empty
-        36     4  number of the next free entry, from 1 on
+        32     4  number of slots in use
+        36     4  number of the next free entry; starts at 1, entry 0 is never used
+        40    4s  slots: number of the newest entry of the chain, 0 when empty
+    40+4s   20n   entries
 
-    slot:  the number of the newest entry of its chain, 0 when empty
-    entry: 0: 4 key hash, 4: 8 commit log offset, 12: 4 seconds since the header's first time,
-           16: 4 number of the entry before it in the chain, 0 at the end
+Index entry, 20 bytes:
 
-Checkpoint: five numbers at the start of a page of 4096 bytes, see broker/store/checkpoint.py.
+         0     4  key hash (protocol.java_hash.index_key_hash)
+         4     8  commit log offset
+        12     4  seconds since the store time of the file's first entry
+        16     4  number of the next older entry of the chain, 0 at its end
+
+Checkpoint, one page of 4096 bytes: three store times in ms (commit log, consume queues, index
+files), two commit log offsets (flushed by the master, confirmed), zeros.
 """
 
 import struct
 
 CONSUME_QUEUE_UNIT = struct.Struct(">qiq")
 CONSUME_QUEUE_UNIT_SIZE_BYTES = 20
-# Fills the first file of a queue up to its first offset (RocketMQ: preBlank).
-BLANK_UNIT_SIZE = 0x7FFFFFFF
-BLANK_UNIT = CONSUME_QUEUE_UNIT.pack(0, BLANK_UNIT_SIZE, 0)
+BLANK_UNIT_SIZE_FIELD = 0x7FFFFFFF
+BLANK_CONSUME_QUEUE_UNIT = CONSUME_QUEUE_UNIT.pack(0, BLANK_UNIT_SIZE_FIELD, 0)
+# ConsumeQueueExt.MAX_ADDR: tags codes are 32-bit hashes, so nothing else is this small.
+EXT_ADDRESS_MAX = -(2**31) - 1
 
 BATCH_CONSUME_QUEUE_UNIT = struct.Struct(">qiqqqhii")
 BATCH_CONSUME_QUEUE_UNIT_SIZE_BYTES = 46
+COMPACTED_OFFSET_NONE = -1
 
 INDEX_HEADER = struct.Struct(">qqqqii")
+INDEX_HEADER_SIZE_BYTES = 40
 INDEX_SLOT = struct.Struct(">i")
+INDEX_SLOT_SIZE_BYTES = 4
 INDEX_ENTRY = struct.Struct(">iqii")
+INDEX_ENTRY_SIZE_BYTES = 20
 
 CHECKPOINT = struct.Struct(">qqqqq")
+CHECKPOINT_SIZE_BYTES = 4096

@@ -1,0 +1,55 @@
+"""What can be wrong with bytes, fields and expressions that a peer sent.
+
+    ProtocolError
+    ├── MalformedFrameError      lengths that no frame can have: close the connection
+    ├── MalformedHeaderError     a header that does not decode: close the connection
+    ├── FieldError               a header field that is missing or does not parse: answer
+    ├── MalformedBodyError       a request or answer body that does not decode: answer
+    ├── MalformedMessageError    bytes that are not a stored message
+    ├── MalformedBatchError      a batch body with lengths that do not add up
+    ├── SubscriptionError        a filter expression that selects nothing or does not parse
+    └── CompressionError         a body that does not decompress, or not with what is installed
+"""
+
+
+class ProtocolError(Exception):
+    """The other side sent something that the protocol does not allow."""
+
+
+class MalformedFrameError(ProtocolError):
+    """The stream cannot be split into frames from here on."""
+
+
+class MalformedHeaderError(ProtocolError):
+    """A frame's header is not a command in the serialisation that the frame names."""
+
+
+class FieldError(ProtocolError):
+    """A header field is missing, or its text is not a value of the field's type."""
+
+    def __init__(self, name: str, reason: str, *, is_missing: bool = False) -> None:
+        """*name* is the field's name on the wire; *reason* completes "field 'name' …"."""
+        super().__init__(f"field '{name}' {reason}")
+        self.name = name
+        self.reason = reason
+        self.is_missing = is_missing
+
+
+class MalformedBodyError(ProtocolError):
+    """A body is not the JSON, or not the shape, that its request code asks for."""
+
+
+class MalformedMessageError(ProtocolError):
+    """Bytes that should be a stored message are not one."""
+
+
+class MalformedBatchError(ProtocolError):
+    """A batch body is empty, too long, or its lengths do not add up."""
+
+
+class SubscriptionError(ProtocolError):
+    """A subscription expression cannot be used as a filter."""
+
+
+class CompressionError(ProtocolError):
+    """A body cannot be decompressed; the message says whether a package is missing."""

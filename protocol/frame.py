@@ -1,0 +1,158 @@
+"""Frames on the stream: where one command ends and the next begins.
+
+Layout, big-endian:
+
+    offset  size  field
+         0     4  length of what follows: 4 + header + body
+         4     1  serialisation of the header (protocol.codes.SerializeType)
+         5     3  size of the header
+         8     h  header
+       8+h     …  body, may be empty
+
+The decoder takes any pieces of the stream and returns whole frames.  It keeps pieces of an
+unfinished frame as they came and joins them once, so a frame that arrives byte by byte costs time
+and memory in proportion to its size.  Lengths beyond the limits are noticed as soon as their bytes
+are there, before anything is kept.
+"""
+
+import struct
+from typing import TypeAlias
+
+from protocol.errors import MalformedFrameError, ProtocolError
+
+# Serialisation, header, body.
+Frame: TypeAlias = tuple[int, bytes, bytes]
+
+FRAME_SIZE_BYTES_MAX = 16_777_212
+HEADER_SIZE_BYTES_MAX = 262_144
+
+_HEAD = struct.Struct(">II")
+_LENGTH = struct.Struct(">I")
+# Above this many pieces they are joined: a piece of one byte costs forty bytes to keep.
+_PIECES_MAX = 4096
+
+
+class FrameDecoder:
+    """Splits one direction of one connection into frames."""
+
+    __slots__ = (
+        "_frame_size_bytes_max",
+        "_header_size_bytes_max",
+        "_joined",
+        "_needed_bytes",
+        "_pieces",
+        "error",
+        "pending_bytes",
+    )
+
+    def __init__(
+        self,
+        frame_size_bytes_max: int = FRAME_SIZE_BYTES_MAX,
+        header_size_bytes_max: int = HEADER_SIZE_BYTES_MAX,
+    ) -> None:
+        """The frame limit is on the length word, as in RocketMQ's NettyDecoder."""
+        self._frame_size_bytes_max = frame_size_bytes_max
+        self._header_size_bytes_max = header_size_bytes_max
+        self._joined: list[bytes] = []
+        self._pieces: list[bytes] = []
+        self._needed_bytes = 0
+        self.pending_bytes = 0
+        """Bytes kept of a frame that is not complete yet."""
+        self.error: ProtocolError | None = None
+        """Why the stream cannot be split any further; set once, for good."""
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """Take the next bytes of the stream; return the frames that they complete.
+
+        After malformed input the frames in front of it are returned, ``error`` is set, and what
+        follows is ignored: the connection has to be closed.
+        """
+        if self.pending_bytes:
+            self._keep(data)
+            if self.pending_bytes < self._needed_bytes:
+                return []
+            data = self._take()
+        elif self.error is not None:
+            return []
+        unpack_head = _HEAD.unpack_from
+        frame_size_max = self._frame_size_bytes_max
+        header_size_max = self._header_size_bytes_max
+        end = len(data)
+        frames = []
+        start = 0
+        while end - start >= 8:
+            length, word = unpack_head(data, start)
+            header_size = word & 0xFFFFFF
+            header_start = start + 8
+            body_start = header_start + header_size
+            frame_end = start + 4 + length
+            if (
+                frame_end < body_start
+                or length > frame_size_max
+                or header_size > header_size_max
+            ):
+                self._fail(length, header_size)
+                return frames
+            if frame_end > end:
+                break
+            frames.append((word >> 24, data[header_start:body_start], data[body_start:frame_end]))
+            start = frame_end
+        if start < end:
+            self._begin(data[start:] if start else data)
+        return frames
+
+    def _begin(self, data: bytes) -> None:
+        """Keep the start of a frame whose end has not come yet."""
+        size = len(data)
+        if size < 4:
+            self._needed_bytes = 4
+        else:
+            (length,) = _LENGTH.unpack_from(data)
+            if not 4 <= length <= self._frame_size_bytes_max:
+                self._fail(length, None)
+                return
+            self._needed_bytes = 8 if size < 8 else 4 + length
+        self._pieces.append(data)
+        self.pending_bytes = size
+
+    def _keep(self, data: bytes) -> None:
+        pieces = self._pieces
+        pieces.append(data)
+        self.pending_bytes += len(data)
+        if len(pieces) >= _PIECES_MAX:
+            self._joined.append(b"".join(pieces))
+            pieces.clear()
+
+    def _take(self) -> bytes:
+        self._joined += self._pieces
+        data = b"".join(self._joined)
+        self._joined.clear()
+        self._pieces.clear()
+        self.pending_bytes = 0
+        return data
+
+    def _fail(self, length: int, header_size: int | None) -> None:
+        if not 4 <= length <= self._frame_size_bytes_max:
+            reason = f"a frame of {length} bytes; 4 to {self._frame_size_bytes_max} are allowed"
+        elif header_size is not None and header_size > self._header_size_bytes_max:
+            reason = (
+                f"a header of {header_size} bytes; {self._header_size_bytes_max} are allowed"
+            )
+        else:
+            reason = f"a header of {header_size} bytes in a frame of {length} bytes"
+        self.error = MalformedFrameError(f"the peer announced {reason}")
+
+
+def encode_frame(serialize_type: int, header: bytes, body: bytes = b"") -> bytes:
+    """Put a header and a body into a frame.
+
+    Raises:
+        ValueError: a RocketMQ peer would close the connection on a frame of this size.
+    """
+    header_size = len(header)
+    length = 4 + header_size + len(body)
+    if length > FRAME_SIZE_BYTES_MAX:
+        raise ValueError(
+            f"a frame of {length} bytes is more than the {FRAME_SIZE_BYTES_MAX} that peers accept"
+        )
+    return _HEAD.pack(length, serialize_type << 24 | header_size) + header + body

@@ -1,0 +1,139 @@
+"""Names of topics and groups: which are well formed, which belong to the system.
+
+Names become directories of the store, so nothing but letters, digits, ``_ - % |`` may pass.
+"""
+
+import re
+
+TOPIC_SIZE_MAX = 127
+DERIVED_TOPIC_SIZE_MAX = 255
+GROUP_SIZE_MAX = 120
+
+RETRY_PREFIX = "%RETRY%"
+DLQ_PREFIX = "%DLQ%"
+LMQ_PREFIX = "%LMQ%"
+SYSTEM_TOPIC_PREFIX = "rmq_sys_"
+SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
+REPLY_TOPIC_SUFFIX = "REPLY_TOPIC"
+
+# The template of topics that are created by a first send (autoCreateTopicEnable).
+AUTO_CREATE_TOPIC = "TBW102"
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+BENCHMARK_TOPIC = "BenchmarkTest"
+TRANSACTION_HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+TRANSACTION_OP_HALF_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+TRANSACTION_CHECK_MAX_TIME_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
+SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
+OFFSET_MOVED_EVENT_TOPIC = "OFFSET_MOVED_EVENT"
+CHECKPOINT_TOPIC = "CHECKPOINT_TOPIC"
+TIMER_TOPIC = "rmq_sys_wheel_timer"
+
+SYSTEM_TOPICS = frozenset(
+    {
+        AUTO_CREATE_TOPIC,
+        SCHEDULE_TOPIC,
+        BENCHMARK_TOPIC,
+        TRANSACTION_HALF_TOPIC,
+        TRACE_TOPIC,
+        TRANSACTION_OP_HALF_TOPIC,
+        TRANSACTION_CHECK_MAX_TIME_TOPIC,
+        SELF_TEST_TOPIC,
+        OFFSET_MOVED_EVENT_TOPIC,
+        CHECKPOINT_TOPIC,
+    }
+)
+NOT_SENDABLE_TOPICS = frozenset(
+    {
+        SCHEDULE_TOPIC,
+        TRANSACTION_HALF_TOPIC,
+        TRANSACTION_OP_HALF_TOPIC,
+        TRANSACTION_CHECK_MAX_TIME_TOPIC,
+        SELF_TEST_TOPIC,
+        OFFSET_MOVED_EVENT_TOPIC,
+    }
+)
+
+TOOLS_CONSUMER_GROUP = "TOOLS_CONSUMER"
+CLIENT_INNER_PRODUCER_GROUP = "CLIENT_INNER_PRODUCER"
+# Groups that every RocketMQ broker has from the start.
+SYSTEM_GROUPS = frozenset(
+    {
+        TOOLS_CONSUMER_GROUP,
+        "FILTERSRV_CONSUMER",
+        "SELF_TEST_C_GROUP",
+        "CID_ONS-HTTP-PROXY",
+        "CID_ONSAPI_PULL",
+        "CID_ONSAPI_PERMISSION",
+        "CID_ONSAPI_OWNER",
+        "CID_RMQ_SYS_TRANS",
+    }
+)
+# Names that clients use by themselves, beside the groups above.
+PREDEFINED_GROUPS = SYSTEM_GROUPS | {
+    "DEFAULT_PRODUCER",
+    "DEFAULT_CONSUMER",
+    "SCHEDULE_CONSUMER",
+    "__MONITOR_CONSUMER",
+    CLIENT_INNER_PRODUCER_GROUP,
+    "SELF_TEST_P_GROUP",
+}
+
+_is_well_formed = re.compile(r"[%|a-zA-Z0-9_-]+").fullmatch
+_ALLOWED = "letters, digits, '_', '-', '%' and '|'"
+
+
+def topic_error(name: str) -> str | None:
+    """Why *name* cannot be a topic, as a sentence; None if it can."""
+    derived = name.startswith((RETRY_PREFIX, DLQ_PREFIX))
+    return _name_error("topic", name, DERIVED_TOPIC_SIZE_MAX if derived else TOPIC_SIZE_MAX)
+
+
+def group_error(name: str) -> str | None:
+    """Why *name* cannot be a consumer or producer group, as a sentence; None if it can."""
+    return _name_error("group", name, GROUP_SIZE_MAX)
+
+
+def _name_error(kind: str, name: str, size_max: int) -> str | None:
+    if not name or name.isspace():
+        return f"the {kind} is blank: give it a name"
+    if len(name) > size_max:
+        return f"the {kind} '{name[:40]}...' has {len(name)} characters; {size_max} are allowed"
+    if not _is_well_formed(name):
+        return f"the {kind} {name!r} holds characters other than {_ALLOWED}"
+    return None
+
+
+def is_system_topic(name: str) -> bool:
+    """Whether the broker keeps *name* for itself, whatever cluster and broker are called."""
+    return name in SYSTEM_TOPICS or name.startswith(SYSTEM_TOPIC_PREFIX)
+
+
+def is_system_group(name: str) -> bool:
+    """Whether *name* is a group that tools and brokers use, not applications."""
+    return name in SYSTEM_GROUPS or name.startswith(SYSTEM_GROUP_PREFIX)
+
+
+def retry_topic(group: str) -> str:
+    """The topic that holds what *group* wants delivered again."""
+    return RETRY_PREFIX + group
+
+
+def dlq_topic(group: str) -> str:
+    """The topic that holds what *group* could not consume (dead letters)."""
+    return DLQ_PREFIX + group
+
+
+def is_retry_topic(topic: str) -> bool:
+    """Whether *topic* holds messages for redelivery."""
+    return topic.startswith(RETRY_PREFIX)
+
+
+def is_dlq_topic(topic: str) -> bool:
+    """Whether *topic* holds dead letters."""
+    return topic.startswith(DLQ_PREFIX)
+
+
+def reply_topic(cluster: str) -> str:
+    """The topic by which answers to request messages travel in *cluster*."""
+    return f"{cluster}_{REPLY_TOPIC_SUFFIX}"
