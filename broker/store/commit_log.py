@@ -1,0 +1,429 @@
+"""The commit log: every message of every topic, one after the other, in files of one size.
+
+Records are staged while the requests of one read of a socket are handled, and written by one
+``pwrite`` at the end of the pass.  Writing with pwrite rather than through the mapping turns a full
+or failing disk into an exception, where a mapping would kill the process; reading goes through the
+mapping.  The record layout is in protocol/message_codec.py.
+
+A file ends with a blank record of at least 8 bytes, so no record crosses from one file to the next:
+
+    offset  size  field
+         0     4  bytes from here to the end of the file
+         4     4  0xCBD43194
+         8     …  whatever was there
+"""
+
+import errno
+import os
+import struct
+from collections.abc import Sequence
+from concurrent.futures import Executor, Future
+from zlib import crc32
+
+from broker.store.errors import DiskFullError, RecordTooLargeError, StoreError, StoreFailedError
+from broker.store.mapped_file import MappedFile
+from broker.store.mapped_file_queue import MappedFileQueue
+from protocol.message_codec import (
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    SYS_FLAG_BORN_HOST_V6,
+    SYS_FLAG_STORE_HOST_V6,
+)
+
+BLANK = struct.Struct(">II")
+# Everything before the body, for each pair of host widths (born, store).
+HEADS = {
+    (born, store): struct.Struct(f">IIIiiqqiq{born}sq{store}siqi")
+    for born in (8, 20)
+    for store in (8, 20)
+}
+PROPERTIES_SIZE_BYTES_MAX = 32_767
+_PROPERTIES_SIZE = struct.Struct(">h")
+_FREE_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+class QueueTail:
+    """Where the next message of one queue goes, and what every one of its records repeats."""
+
+    __slots__ = (
+        "consume_queue",
+        "index_seed",
+        "is_batch",
+        "magic",
+        "next_offset",
+        "overhead_bytes",
+        "queue_id",
+        "topic",
+        "topic_field",
+        "waiters",
+    )
+
+    def __init__(self, topic: str, queue_id: int, next_offset: int, *, is_batch: bool) -> None:
+        encoded = topic.encode()
+        wide = len(encoded) > 127
+        self.topic = topic
+        self.queue_id = queue_id
+        self.next_offset = next_offset
+        self.is_batch = is_batch
+        self.magic = MAGIC_V2 if wide else MAGIC_V1
+        self.topic_field = len(encoded).to_bytes(2 if wide else 1, "big") + encoded
+        # Head with IPv4 hosts, topic field, and the two bytes of the properties' length.
+        self.overhead_bytes = 88 + len(self.topic_field) + 2
+        self.consume_queue: object | None = None
+        self.index_seed = 0
+        self.waiters: list[object] | None = None
+
+
+class CommitLog:
+    """Stages, writes and reads records.  Belongs to the event loop's thread but for ``flush``."""
+
+    __slots__ = (
+        "_executor",
+        "_file",
+        "_file_end",
+        "_files",
+        "_head",
+        "_next_file",
+        "_parts",
+        "_preallocate_at",
+        "_store_host",
+        "_store_host_flag",
+        "flushed_offset",
+        "flushed_time_ms",
+        "store_time_ms",
+        "staged_offset",
+        "written_mark",
+        "written_offset",
+    )
+
+    def __init__(
+        self, files: MappedFileQueue, write_offset: int, store_host: bytes, executor: Executor
+    ) -> None:
+        """*store_host* is 8 or 20 bytes as in the record; *executor* makes files ahead of need."""
+        self._files = files
+        self._executor = executor
+        self._next_file: Future[MappedFile] | None = None
+        self._parts: list[bytes] = []
+        self._store_host = store_host
+        self._store_host_flag = SYS_FLAG_STORE_HOST_V6 if len(store_host) == 20 else 0
+        self._head = HEADS[8, len(store_host)]
+        self.store_time_ms = 0
+        self.staged_offset = self.written_offset = self.flushed_offset = write_offset
+        # Position and newest store time, replaced as a whole: the flush thread reads it.
+        self.written_mark = (write_offset, 0)
+        self.flushed_time_ms = 0
+        self._file: MappedFile | None = files.files[-1] if files.files else None
+        self._file_end = 0
+        self._preallocate_at = 0
+        if self._file is not None:
+            self._enter(self._file)
+
+    def _enter(self, file: MappedFile) -> None:
+        self._file = file
+        self._file_end = file.base_offset + file.size_bytes
+        self._preallocate_at = file.base_offset + file.size_bytes // 2
+
+    @property
+    def file_size_bytes(self) -> int:
+        """The size of each file."""
+        return self._files.file_size_bytes
+
+    @property
+    def min_offset(self) -> int:
+        """The offset of the oldest file's first byte."""
+        return self._files.min_offset
+
+    def stage(
+        self,
+        tail: QueueTail,
+        body: bytes,
+        properties: bytes,
+        flag: int,
+        sys_flag: int,
+        born_time_ms: int,
+        born_host: bytes,
+        reconsume_times: int = 0,
+        prepared_offset: int = 0,
+        queue_offset: int | None = None,
+    ) -> int:
+        """Add a record to the pass and return its size; it starts at ``staged_offset`` − size.
+
+        The queue offset is the tail's next one unless given; advancing the tail is the caller's.
+
+        Raises:
+            RecordTooLargeError: properties above 32,767 bytes, or no file can hold the record.
+            DiskFullError: the record needs a new file and there is no room for one.
+        """
+        body_size = len(body)
+        properties_size = len(properties)
+        size = tail.overhead_bytes + body_size + properties_size
+        head = self._head
+        if len(born_host) != 8:
+            head = HEADS[20, len(self._store_host)]
+            sys_flag |= SYS_FLAG_BORN_HOST_V6
+            size += 12
+        if self._store_host_flag:
+            sys_flag |= self._store_host_flag
+            size += 12
+        if properties_size > PROPERTIES_SIZE_BYTES_MAX:
+            raise RecordTooLargeError(
+                f"the properties take {properties_size} bytes, and {PROPERTIES_SIZE_BYTES_MAX} is the most"
+            )
+        position = self.staged_offset
+        if position + size + 8 > self._file_end:
+            self._roll(size)
+            position = self.staged_offset
+        try:
+            packed = head.pack(
+                size,
+                tail.magic,
+                crc32(body) & 0x7FFFFFFF if body_size else 0,
+                tail.queue_id,
+                flag,
+                tail.next_offset if queue_offset is None else queue_offset,
+                position,
+                sys_flag,
+                born_time_ms,
+                born_host,
+                self.store_time_ms,
+                self._store_host,
+                reconsume_times,
+                prepared_offset,
+                body_size,
+            )
+        except struct.error as error:
+            raise RecordTooLargeError(f"a header field does not fit the record: {error}") from None
+        self._parts += (
+            packed,
+            body,
+            tail.topic_field,
+            _PROPERTIES_SIZE.pack(properties_size),
+            properties,
+        )
+        self.staged_offset = position + size
+        return size
+
+    def stage_many(
+        self,
+        tail: QueueTail,
+        messages: Sequence[tuple[int, bytes, bytes]],
+        sys_flag: int,
+        born_time_ms: int,
+        born_host: bytes,
+    ) -> list[tuple[int, int]]:
+        """Add (flag, body, properties) records with consecutive queue offsets; ``reserve`` first.
+
+        Returns their commit log offsets and sizes; advancing the tail is the caller's.
+
+        Raises:
+            RecordTooLargeError: nothing of them is in the pass.
+        """
+        head = HEADS[len(born_host), len(self._store_host)]
+        overhead = tail.overhead_bytes
+        if len(born_host) != 8:
+            sys_flag |= SYS_FLAG_BORN_HOST_V6
+            overhead += 12
+        if self._store_host_flag:
+            sys_flag |= self._store_host_flag
+            overhead += 12
+        pack = head.pack
+        pack_size = _PROPERTIES_SIZE.pack
+        magic, queue_id, topic_field = tail.magic, tail.queue_id, tail.topic_field
+        store_time_ms, store_host = self.store_time_ms, self._store_host
+        position, queue_offset = self.staged_offset, tail.next_offset
+        parts: list[bytes] = []
+        placed: list[tuple[int, int]] = []
+        try:
+            for flag, body, properties in messages:
+                body_size = len(body)
+                size = overhead + body_size + len(properties)
+                parts += (
+                    pack(
+                        size,
+                        magic,
+                        crc32(body) & 0x7FFFFFFF if body_size else 0,
+                        queue_id,
+                        flag,
+                        queue_offset,
+                        position,
+                        sys_flag,
+                        born_time_ms,
+                        born_host,
+                        store_time_ms,
+                        store_host,
+                        0,
+                        0,
+                        body_size,
+                    ),
+                    body,
+                    topic_field,
+                    pack_size(len(properties)),
+                    properties,
+                )
+                placed.append((position, size))
+                position += size
+                queue_offset += 1
+        except struct.error as error:
+            raise RecordTooLargeError(f"a header field does not fit the record: {error}") from None
+        self._parts += parts
+        self.staged_offset = position
+        return placed
+
+    def check_fits(self, size_bytes: int) -> None:
+        """Refuse what no file can hold, before any of it is staged.  Raises RecordTooLargeError."""
+        if size_bytes + 8 > self.file_size_bytes:
+            raise RecordTooLargeError(
+                f"{size_bytes} bytes of records do not fit a commit log file of "
+                f"{self.file_size_bytes} bytes (mappedFileSizeCommitLog)"
+            )
+
+    def reserve(self, size_bytes: int) -> None:
+        """Make the next *size_bytes* of records go to one file, as RocketMQ keeps a batch together.
+
+        Raises:
+            RecordTooLargeError, DiskFullError: as ``stage``.
+        """
+        if self.staged_offset + size_bytes + 8 > self._file_end:
+            self._roll(size_bytes)
+
+    def _roll(self, size_bytes: int) -> None:
+        """Write what is staged, close the file with a blank record, and go to the next one."""
+        self.check_fits(size_bytes)
+        self.write()
+        next_file = self._take_next_file()
+        if self._file is not None and self.written_offset < self._file_end:
+            remaining = self._file_end - self.written_offset
+            self._pwrite(self._file, self.written_offset, BLANK.pack(remaining, MAGIC_BLANK))
+        self._files.attach(next_file)
+        self._enter(next_file)
+        self.staged_offset = self.written_offset = next_file.base_offset
+        self.written_mark = (self.written_offset, self.written_mark[1])
+
+    def _take_next_file(self) -> MappedFile:
+        ahead, self._next_file = self._next_file, None
+        try:
+            if ahead is not None:
+                try:
+                    return ahead.result()
+                except OSError:
+                    pass  # There may be room again: try once more, here.
+            return self._files.create_next()
+        except OSError as error:
+            raise _store_error(error, "make the next commit log file") from error
+
+    def write(self) -> None:
+        """Write everything staged, with one call.
+
+        Raises:
+            StoreError: none of what was staged since the last write is in the log.
+        """
+        parts = self._parts
+        if not parts:
+            return
+        self._parts = []
+        file = self._file
+        assert file is not None
+        try:
+            self._pwrite(file, self.written_offset, b"".join(parts))
+        except StoreError:
+            self._forget_staged(file)
+            raise
+        self.written_offset = self.staged_offset
+        self.written_mark = (self.written_offset, self.store_time_ms)
+        if self.written_offset > self._preallocate_at:
+            self._preallocate_at = self._file_end
+            self._next_file = self._executor.submit(self._files.create_next)
+
+    def discard(self) -> None:
+        """Forget what is staged and not written."""
+        self._parts = []
+        self.staged_offset = self.written_offset
+
+    def _forget_staged(self, file: MappedFile) -> None:
+        self.discard()
+        # Part of the group may be on disk: make sure that recovery stops in front of it.
+        try:
+            file.pwrite(self.written_offset - file.base_offset, bytes(8))
+        except OSError:
+            return
+
+    def _pwrite(self, file: MappedFile, offset: int, data: bytes) -> None:
+        try:
+            file.pwrite(offset - file.base_offset, data)
+        except OSError as error:
+            raise _store_error(error, f"write the commit log at {offset}") from error
+
+    def read(self, start: int, end: int) -> bytes:
+        """The bytes of [start, end), which must lie in one file; empty when they are gone.
+
+        A copy: it stays valid when the file is deleted.
+        """
+        file = self._file
+        if file is None:
+            return b""
+        if not file.base_offset <= start:
+            file = self._files.file_at(start)
+            if file is None:
+                return b""
+        base = file.base_offset
+        if end > self.written_offset or end > base + file.size_bytes:
+            return b""
+        return file.read(start - base, end - base)
+
+    def record_at(self, offset: int) -> bytes:
+        """The bytes that a record at *offset* claims for itself; empty when they cannot be one."""
+        head = self.read(offset, offset + 8)
+        if len(head) != 8:
+            return b""
+        size, magic = BLANK.unpack(head)
+        if magic not in (MAGIC_V1, MAGIC_V2) or size < 91:
+            return b""
+        return self.read(offset, offset + size)
+
+    def flush(self) -> int:
+        """Make everything written durable and return up to where.  Blocks: for the flush thread.
+
+        Raises:
+            StoreFailedError: an fsync failed; what is on disk is unknown until a restart reads it.
+        """
+        target, store_time_ms = self.written_mark
+        if target > self.flushed_offset:
+            try:
+                self._files.flush_range(self.flushed_offset, target)
+            except OSError as error:
+                raise StoreFailedError(
+                    f"the commit log could not be flushed ({os.strerror(error.errno or 0)}): "
+                    "messages from now on are refused; check the disk, then restart the broker"
+                ) from error
+            self.flushed_offset = target
+            self.flushed_time_ms = store_time_ms
+        return target
+
+    def next_file_offset(self, offset: int) -> int:
+        """Where the file behind the one that holds *offset* starts."""
+        file = self._files.file_at(offset)
+        return self.written_offset if file is None else file.base_offset + file.size_bytes
+
+    def drop_files_before(self, offset: int) -> None:
+        """Delete the files that end at or before *offset*; never the newest."""
+        self._files.delete_files_before(offset)
+
+    def close(self) -> None:
+        """Close the files and delete the one made ahead that nothing was written to."""
+        if self._next_file is not None:
+            try:
+                self._next_file.result().delete()
+            except OSError:
+                pass  # It was never made.
+            self._next_file = None
+        self._files.close()
+
+
+def _store_error(error: OSError, what: str) -> StoreError:
+    reason = os.strerror(error.errno or 0)
+    if error.errno in _FREE_ERRNOS:
+        return DiskFullError(
+            f"the disk is full: cannot {what} ({reason}); free space, or lower fileReservedTime"
+        )
+    return StoreError(f"cannot {what}: {reason}")

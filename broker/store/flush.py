@@ -1,0 +1,130 @@
+"""The flush service: the one thread that calls fsync, and what waits for it.
+
+ASYNC_FLUSH  the commit log is flushed every ``flush_interval_ms``, at any rate of sending.
+SYNC_FLUSH   besides, at once when somebody waits; whatever is written while one fsync runs is
+             covered by the next one (group commit).
+
+Consume queues and index follow at their own pace, one file at a time, so that a producer that
+waits is served in between.  The checkpoint is saved after the fsyncs whose times it states.
+
+An fsync that fails is never repeated: the kernel may have dropped the pages and a second try would
+succeed without them.  The service stops and reports the failure; the store refuses writes from
+then on.
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from broker.store.errors import StoreFailedError
+
+
+class FlushWork(NamedTuple):
+    """What the thread does; every function runs in it and may block."""
+
+    commit_log: Callable[[], int]
+    """Flush the commit log; return up to which offset."""
+    derived_files: Callable[[bool], Iterator[None]]
+    """Flush queues and index step by step; True means everything, False what is worth it."""
+    checkpoint: Callable[[], None]
+    """Save the checkpoint if it has anything new to say."""
+
+
+class FlushService:
+    """Runs FlushWork in a thread; ``on_flushed`` and ``on_failure`` are called in the event loop."""
+
+    def __init__(
+        self,
+        work: FlushWork,
+        *,
+        flush_interval_ms: int,
+        queue_flush_interval_ms: int,
+        queue_flush_thorough_interval_ms: int,
+        on_flushed: Callable[[int], None],
+        on_failure: Callable[[StoreFailedError], None],
+    ) -> None:
+        self._work = work
+        self._interval_s = flush_interval_ms / 1000
+        self._queue_interval_s = queue_flush_interval_ms / 1000
+        self._thorough_interval_s = queue_flush_thorough_interval_ms / 1000
+        self._on_flushed = on_flushed
+        self._on_failure = on_failure
+        self._wake = threading.Event()
+        self._requested = False
+        self._stopping = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Start the thread; needs a running event loop."""
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.Thread(target=self._run, name="store-flush", daemon=True)
+        self._thread.start()
+
+    def request(self) -> None:
+        """Flush the commit log as soon as possible; cheap, from the event loop's thread."""
+        if not self._requested:
+            self._requested = True
+            self._wake.set()
+
+    def stop(self) -> None:
+        """End the thread after its current step.  Blocks until then; flushes nothing more."""
+        self._stopping = True
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            self._serve()
+        except StoreFailedError as error:
+            self._call(self._on_failure, error)
+        except OSError as error:
+            self._call(
+                self._on_failure,
+                StoreFailedError(
+                    f"a file of the store could not be flushed ({error}): messages from now on are "
+                    "refused; check the disk, then restart the broker"
+                ),
+            )
+
+    def _serve(self) -> None:
+        now_s = time.monotonic()
+        log_due_s = now_s + self._interval_s
+        queues_due_s = now_s + self._queue_interval_s
+        thorough_due_s = now_s + self._thorough_interval_s
+        while not self._stopping:
+            self._wake.wait(max(0.0, min(log_due_s, queues_due_s) - time.monotonic()))
+            now_s = time.monotonic()
+            if self._requested or now_s >= log_due_s:
+                self._flush_commit_log()
+                log_due_s = now_s + self._interval_s
+            if now_s >= queues_due_s and not self._stopping:
+                thorough = now_s >= thorough_due_s
+                for _ in self._work.derived_files(thorough):
+                    if self._requested:
+                        self._flush_commit_log()
+                    if self._stopping:
+                        return
+                self._work.checkpoint()
+                queues_due_s = time.monotonic() + self._queue_interval_s
+                if thorough:
+                    thorough_due_s = now_s + self._thorough_interval_s
+
+    def _flush_commit_log(self) -> None:
+        # Cleared before the flush looks at the end of the log: what is requested later than that
+        # is either covered by this flush or sets the event again.
+        self._wake.clear()
+        self._requested = False
+        self._call(self._on_flushed, self._work.commit_log())
+
+    def _call(self, function: Callable[..., None], argument: object) -> None:
+        loop = self._loop
+        assert loop is not None
+        try:
+            loop.call_soon_threadsafe(function, argument)
+        except RuntimeError:
+            if not self._stopping:
+                raise

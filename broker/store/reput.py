@@ -1,0 +1,60 @@
+"""The reput coroutine: dispatches what is in the commit log and not yet in queues and index.
+
+Sending dispatches its own messages in the same turn of the loop, so there is normally nothing to
+do here.  The coroutine runs when that failed (no room for a consume queue file, say), reading the
+log from where dispatch stopped and going through the same dispatch step.  It never polls: it is
+woken, and after a failure it tries again a second later.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from broker.store.errors import StoreError
+
+log = structlog.get_logger("broker.store")
+
+RETRY_INTERVAL_S = 1.0
+
+
+class ReputService:
+    """Drives *catch_up*, which dispatches a bounded piece and says whether there is more."""
+
+    def __init__(self, catch_up: Callable[[], bool]) -> None:
+        self._catch_up = catch_up
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Start the coroutine; needs a running event loop."""
+        self._task = asyncio.create_task(self._run(), name="reput")
+
+    def wake(self) -> None:
+        """Say that the log is ahead of the queues."""
+        self._wake.set()
+
+    async def stop(self) -> None:
+        """End the coroutine between two pieces."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        failing = False
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            try:
+                while self._catch_up():
+                    await asyncio.sleep(0)
+            except (StoreError, OSError) as error:
+                if not failing:
+                    log.error("dispatch is behind and is retried every second", reason=str(error))
+                failing = True
+                self._wake.set()
+                await asyncio.sleep(RETRY_INTERVAL_S)
+            else:
+                if failing:
+                    log.info("dispatch has caught up")
+                failing = False
