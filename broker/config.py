@@ -7,13 +7,13 @@ Values come, later over earlier, from the defaults here, ``-c broker.conf``, the
 
 # ruff: noqa: RUF009  (setting() makes fields; it is no shared mutable default)
 
+import re
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
 from broker.advertise import AdvertiseRule, parse_rule, split_address
 from broker.settings import SettingError, check_fields, setting
-from protocol.names import topic_error
 
 ROCKETMQ_QUEUE_UNIT_BYTES = 20
 ROCKETMQ_BATCH_QUEUE_UNIT_BYTES = 46
@@ -406,6 +406,7 @@ class BrokerConfig:
             ("brokerName", self.broker_name),
             ("brokerClusterName", self.cluster_name),
         ):
-            problem = topic_error(name)
-            if problem is not None:
-                raise SettingError(key, name, f"it names a topic too, and {problem}")
+            if not re.fullmatch(r"[\w.%|-]{1,127}", name, re.ASCII):
+                raise SettingError(
+                    key, name, "letters, digits, '_', '-', '%', '|', '.' are allowed"
+                )

@@ -35,7 +35,6 @@ class Setting(NamedTuple):
     least: int | None = None
     most: int | None = None
     live: bool = False
-    aliases: tuple[str, ...] = ()
     separator: str = ";"
     element: Callable[[str], object] = str
 
@@ -47,7 +46,6 @@ def setting(
     least: int | None = None,
     most: int | None = None,
     live: bool = False,
-    aliases: tuple[str, ...] = (),
     separator: str = ";",
     element: Callable[[str], object] = str,
 ) -> Value:
@@ -56,7 +54,7 @@ def setting(
     *live* marks what may be changed while the broker runs (request code 25); *separator* and
     *element* say how the text of a tuple is read.
     """
-    metadata = {"setting": Setting(key, least, most, live, aliases, separator, element)}
+    metadata = {"setting": Setting(key, least, most, live, separator, element)}
     field: Value = dataclasses.field(default=default, metadata=metadata)
     return field
 
@@ -73,9 +71,8 @@ def parse_fields(config: type, texts: Mapping[str, str]) -> dict[str, Any]:
     """Field values of *config* for those of its keys that *texts* holds.  Raises SettingError."""
     values: dict[str, Any] = {}
     for field, known in settings_of(config):
-        for key in (*known.aliases, known.key):
-            if key in texts:
-                values[field.name] = _parse(known, field.default, texts[key].strip())
+        if known.key in texts:
+            values[field.name] = _parse(known, field.default, texts[known.key].strip())
     return values
 
 
@@ -124,7 +121,7 @@ def _parse(known: Setting, default: object, text: str) -> object:
     """*text* as the type of the field's default."""
     key = known.key
     if isinstance(default, bool):
-        return _parse_bool(key, text)
+        return parse_bool(key, text)
     if isinstance(default, int):
         try:
             return int(text)
@@ -152,7 +149,8 @@ def _parse_list(known: Setting, text: str) -> tuple[object, ...]:
         raise SettingError(known.key, text, str(error)) from None
 
 
-def _parse_bool(key: str, text: str) -> bool:
+def parse_bool(key: str, text: str) -> bool:
+    """*text* as a truth value.  Raises SettingError."""
     if text.lower() in ("true", "yes", "on", "1"):
         return True
     if text.lower() in ("false", "no", "off", "0"):

@@ -12,21 +12,9 @@ import structlog
 
 from broker.config import BrokerConfig
 from broker.json_table import JsonObject, JsonTable, wall_clock_ms
-from protocol.names import group_error
+from protocol.names import SYSTEM_GROUP_PREFIX, SYSTEM_GROUPS, group_error
 
 log = structlog.get_logger("broker.groups")
-
-SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
-SYSTEM_GROUPS = (
-    "TOOLS_CONSUMER",
-    "FILTERSRV_CONSUMER",
-    "SELF_TEST_C_GROUP",
-    "CID_ONS-HTTP-PROXY",
-    "CID_ONSAPI_PULL",
-    "CID_ONSAPI_PERMISSION",
-    "CID_ONSAPI_OWNER",
-    "CID_RMQ_SYS_TRANS",
-)
 
 # Wire name -> (attribute, default), in the order of the file.
 _FIELDS: dict[str, tuple[str, bool | int]] = {
@@ -213,11 +201,6 @@ class SubscriptionGroupTable(JsonTable):
 
     def seed_system_groups(self) -> None:
         """Create the groups that every broker has."""
-        for name in SYSTEM_GROUPS:
+        for name in sorted(SYSTEM_GROUPS):
             if name not in self.groups:
                 self.put(SubscriptionGroup(name))
-
-    @staticmethod
-    def is_system(name: str) -> bool:
-        """Whether *name* is RocketMQ's own."""
-        return name in SYSTEM_GROUPS or name.startswith(SYSTEM_GROUP_PREFIX)

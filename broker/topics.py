@@ -12,7 +12,22 @@ import structlog
 from broker.config import AutoCreateTopic, BrokerConfig
 from broker.json_table import JsonObject, JsonTable, wall_clock_ms
 from broker.topic_attributes import ATTRIBUTE_QUEUE_TYPE, QUEUE_TYPE_BATCH
-from protocol.names import topic_error
+from protocol.names import (
+    AUTO_CREATE_TOPIC,
+    LMQ_PREFIX,
+    OFFSET_MOVED_EVENT_TOPIC,
+    SCHEDULE_TOPIC,
+    SELF_TEST_TOPIC,
+    SYSTEM_TOPICS,
+    TIMER_TOPIC,
+    TRANSACTION_HALF_TOPIC,
+    TRANSACTION_OP_HALF_TOPIC,
+    dlq_topic,
+    is_system_topic,
+    reply_topic,
+    retry_topic,
+    topic_error,
+)
 
 log = structlog.get_logger("broker.topics")
 
@@ -20,19 +35,11 @@ PERM_INHERIT = 1
 PERM_WRITE = 2
 PERM_READ = 4
 
-AUTO_CREATE_TOPIC_KEY = "TBW102"
-RETRY_TOPIC_PREFIX = "%RETRY%"
-DLQ_TOPIC_PREFIX = "%DLQ%"
-LMQ_TOPIC_PREFIX = "%LMQ%"
-SYSTEM_TOPIC_PREFIX = "rmq_sys_"
-
-SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 SCHEDULE_LEVEL_COUNT = 18
 
 QUEUE_COUNT_MAX = 65_536
 # What clients ask for when a topic is made by their first message.
 CLIENT_QUEUE_COUNT = 4
-BENCHMARK_TOPIC = "BenchmarkTest"
 
 
 class TopicConfig:
@@ -155,7 +162,7 @@ class TopicTable(JsonTable):
 
     def is_system(self, name: str) -> bool:
         """Whether *name* is RocketMQ's own and not for users to change."""
-        return name in self._system_names or name.startswith(SYSTEM_TOPIC_PREFIX)
+        return name in self._system_names or is_system_topic(name)
 
     def system_topics(self) -> list[str]:
         """The system topics that exist here."""
@@ -202,7 +209,7 @@ class TopicTable(JsonTable):
         pattern = self.configs.get(default_topic)
         if pattern is None or not pattern.perm & PERM_INHERIT or topic_error(name) is not None:
             return None
-        if default_topic == AUTO_CREATE_TOPIC_KEY and not self.creates_on_send:
+        if default_topic == AUTO_CREATE_TOPIC and not self.creates_on_send:
             return None
         queue_count = max(1, min(wanted_queues, pattern.write_queue_nums))
         return self._create(name, queue_count, pattern.perm & ~PERM_INHERIT, pattern.filter_type)
@@ -224,12 +231,12 @@ class TopicTable(JsonTable):
 
     def ensure_retry_topic(self, group: str, queue_count: int = 1) -> TopicConfig:
         """``%RETRY%group``: where failed messages of a group wait."""
-        name = RETRY_TOPIC_PREFIX + group
+        name = retry_topic(group)
         return self.configs.get(name) or self._create(name, max(1, queue_count))
 
     def ensure_dlq_topic(self, group: str) -> TopicConfig:
         """``%DLQ%group``: where messages end that failed too often."""
-        name = DLQ_TOPIC_PREFIX + group
+        name = dlq_topic(group)
         return self.configs.get(name) or self._create(name, 1)
 
     def _create(
@@ -254,7 +261,7 @@ class TopicTable(JsonTable):
         """Create the system topics that are missing; TBW102 follows defaultTopicQueueNums."""
         for topic in _system_topics(self.config):
             existing = self.configs.get(topic.name)
-            if existing is None or topic.name == AUTO_CREATE_TOPIC_KEY:
+            if existing is None or topic.name == AUTO_CREATE_TOPIC:
                 self.put(topic)
 
     def restore_from_queue_directories(self, found: Iterable[tuple[str, int, bool]]) -> list[str]:
@@ -271,7 +278,7 @@ class TopicTable(JsonTable):
                 batch.add(name)
         restored = []
         for name, queue_count in sorted(queue_counts.items()):
-            if name in self.configs or name.startswith(LMQ_TOPIC_PREFIX):
+            if name in self.configs or name.startswith(LMQ_PREFIX):
                 continue
             if topic_error(name) is not None or queue_count > QUEUE_COUNT_MAX:
                 log.warning("queue directory is no topic", directory=name, queues=queue_count)
@@ -307,21 +314,21 @@ def _system_topics(config: BrokerConfig) -> list[TopicConfig]:
     read_write = PERM_READ | PERM_WRITE
     cluster, broker = config.cluster_name, config.broker_name
     seeds = [
-        ("SELF_TEST_TOPIC", 1, read_write),
+        (SELF_TEST_TOPIC, 1, read_write),
         (cluster, 16, PERM_INHERIT | (read_write if config.cluster_topic_enable else 0)),
         (broker, 1, PERM_INHERIT | (read_write if config.broker_topic_enable else 0)),
-        ("OFFSET_MOVED_EVENT", 1, read_write),
+        (OFFSET_MOVED_EVENT_TOPIC, 1, read_write),
         (SCHEDULE_TOPIC, SCHEDULE_LEVEL_COUNT, read_write),
-        (f"{cluster}_REPLY_TOPIC", 1, read_write),
+        (reply_topic(cluster), 1, read_write),
         (f"rmq_sys_REVIVE_LOG_{cluster}", 8, read_write),
         (f"rmq_sys_SYNC_BROKER_MEMBER_{broker}", 1, PERM_INHERIT),
-        ("RMQ_SYS_TRANS_HALF_TOPIC", 1, read_write),
-        ("RMQ_SYS_TRANS_OP_HALF_TOPIC", 1, read_write),
-        ("rmq_sys_wheel_timer", 1, read_write),
+        (TRANSACTION_HALF_TOPIC, 1, read_write),
+        (TRANSACTION_OP_HALF_TOPIC, 1, read_write),
+        (TIMER_TOPIC, 1, read_write),
     ]
     if config.auto_create_topic is not AutoCreateTopic.OFF:
         seeds.append(
-            (AUTO_CREATE_TOPIC_KEY, config.default_topic_queue_nums, PERM_INHERIT | read_write)
+            (AUTO_CREATE_TOPIC, config.default_topic_queue_nums, PERM_INHERIT | read_write)
         )
     if config.trace_topic_enable:
         seeds.append((config.trace_topic_name, 1, read_write))
@@ -332,13 +339,4 @@ def _system_topics(config: BrokerConfig) -> list[TopicConfig]:
 
 
 def _system_names(config: BrokerConfig) -> frozenset[str]:
-    return frozenset(
-        {topic.name for topic in _system_topics(config)}
-        | {
-            AUTO_CREATE_TOPIC_KEY,
-            BENCHMARK_TOPIC,
-            "CHECKPOINT_TOPIC",
-            "RMQ_SYS_TRACE_TOPIC",
-            "TRANS_CHECK_MAX_TIME_TOPIC",
-        }
-    )
+    return SYSTEM_TOPICS | {topic.name for topic in _system_topics(config)}

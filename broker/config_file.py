@@ -1,0 +1,208 @@
+r"""From broker.conf, the environment and flags to a BrokerConfig.
+
+The file is a Java properties file, as RocketMQ's broker.conf:
+
+    key=value, key:value or key value; # and ! begin comments; a line that ends in a backslash goes
+    on in the next; \t \n \r \f \uXXXX and a backslash before any other character are escapes
+
+The environment names keys as ROCKHOPPER_<KEY>, in any case and with underscores anywhere:
+ROCKHOPPER_LISTEN_PORT is listenPort.  Keys that nobody knows bring a warning, not an error.
+"""
+
+import dataclasses
+import difflib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from broker.config import BrokerConfig, NameServiceConfig, StoreConfig
+from broker.rocketmq_keys import REFUSED, WITHOUT_EFFECT
+from broker.settings import (
+    SettingError,
+    format_fields,
+    format_value,
+    parse_bool,
+    parse_fields,
+    settings_of,
+)
+
+ENVIRONMENT_PREFIX = "ROCKHOPPER_"
+_AUTO_CREATE_ENABLE = "autoCreateTopicEnable"
+_OUR_KEYS = frozenset(
+    known.key
+    for part in (BrokerConfig, StoreConfig, NameServiceConfig)
+    for _, known in settings_of(part)
+)
+_LIVE_KEYS = frozenset(known.key for _, known in settings_of(BrokerConfig) if known.live)
+_KNOWN_KEYS = _OUR_KEYS | {_AUTO_CREATE_ENABLE} | WITHOUT_EFFECT | REFUSED.keys()
+
+
+class LoadedConfig(NamedTuple):
+    """A configuration, and what its operator should be told about where it came from."""
+
+    config: BrokerConfig
+    warnings: list[str]
+    ignored_keys: list[str]
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """The entries of a Java properties file; a later one replaces an earlier one."""
+    entries: dict[str, str] = {}
+    for line in _logical_lines(text):
+        key_end = _key_end(line)
+        rest = line[key_end:].lstrip(" \t\f")
+        if rest[:1] in ("=", ":"):
+            rest = rest[1:].lstrip(" \t\f")
+        entries[_unescape(line[:key_end])] = _unescape(rest)
+    return entries
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    """Lines joined over trailing backslashes, without comments and blank ones."""
+    joined = ""
+    for natural in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
+        line = natural.lstrip(" \t\f")
+        if not joined and (not line or line[0] in "#!"):
+            continue
+        backslashes = len(line) - len(line.rstrip("\\"))
+        if backslashes % 2:
+            joined += line[:-1]
+            continue
+        if joined + line:
+            yield joined + line
+        joined = ""
+    if joined:
+        yield joined
+
+
+def _key_end(line: str) -> int:
+    position = 0
+    while position < len(line) and line[position] not in "=: \t\f":
+        position += 2 if line[position] == "\\" else 1
+    return min(position, len(line))
+
+
+def _unescape(text: str) -> str:
+    if "\\" not in text:
+        return text
+    pieces: list[str] = []
+    position = 0
+    while position < len(text):
+        character = text[position]
+        position += 1
+        if character == "\\" and position < len(text):
+            character = text[position]
+            position += 1
+            if character == "u":
+                digits = text[position : position + 4]
+                position += 4
+                try:
+                    character = chr(int(digits, 16))
+                except ValueError:
+                    character = "u" + digits
+            else:
+                character = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}.get(character, character)
+        pieces.append(character)
+    return "".join(pieces)
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """The entries of the file at *path*, UTF-8 or else ISO-8859-1.  Raises OSError."""
+    data = path.read_bytes()
+    try:
+        return parse_properties(data.decode())
+    except UnicodeDecodeError:
+        return parse_properties(data.decode("latin-1"))
+
+
+def load_config(
+    path: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    flags: Mapping[str, str] | None = None,
+) -> LoadedConfig:
+    """The configuration: defaults < file < environment < flags.
+
+    Raises:
+        SettingError: a value makes no sense.
+        OSError: the file cannot be read.
+    """
+    layers = [
+        read_properties(path) if path is not None else {},
+        _from_environment(environment or {}),
+        dict(flags or {}),
+    ]
+    texts: dict[str, str] = {}
+    for layer in layers:
+        texts.update(_without_shorthand(layer))
+    warnings = [_warning(key) for key in texts if key not in _KNOWN_KEYS]
+    ignored = sorted(key for key in texts if key in WITHOUT_EFFECT)
+    for key, why in REFUSED.items():
+        if key in texts and parse_bool(key, texts[key]):
+            raise SettingError(key, texts[key], why)
+    if texts.get("role", "").lower() == "nameserver" and "listenPort" in texts:
+        # A namesrv.conf of RocketMQ's names the port so.
+        texts.setdefault("namesrvPort", texts["listenPort"])
+    return LoadedConfig(build_config(texts), warnings, ignored)
+
+
+def build_config(texts: Mapping[str, str]) -> BrokerConfig:
+    """A configuration from values by key.  Raises SettingError."""
+    return BrokerConfig(
+        store=StoreConfig(**parse_fields(StoreConfig, texts)),
+        name_service=NameServiceConfig(**parse_fields(NameServiceConfig, texts)),
+        **parse_fields(BrokerConfig, _without_shorthand(texts)),
+    )
+
+
+def change_live(config: BrokerConfig, texts: Mapping[str, str]) -> BrokerConfig:
+    """*config* with those changes of *texts* that may be made while the broker runs.
+
+    Unknown keys are left out, as RocketMQ does.
+
+    Raises:
+        SettingError: a value makes no sense, or a setting needs a restart.
+    """
+    changes = _without_shorthand(texts)
+    current = properties_of(config)
+    for key, text in changes.items():
+        if key in _OUR_KEYS and key not in _LIVE_KEYS and current[key] != text.strip():
+            raise SettingError(key, text, "it changes only with a restart of the broker")
+    live = {key: text for key, text in changes.items() if key in _LIVE_KEYS}
+    return dataclasses.replace(config, **parse_fields(BrokerConfig, live))
+
+
+def properties_of(config: BrokerConfig) -> dict[str, str]:
+    """Every setting with its value, by RocketMQ's key, as request code 26 and ``-p`` show them."""
+    properties = {
+        **format_fields(config),
+        **format_fields(config.store),
+        **format_fields(config.name_service),
+    }
+    properties[_AUTO_CREATE_ENABLE] = format_value(properties["autoCreateTopic"] != "off")
+    return dict(sorted(properties.items()))
+
+
+def _without_shorthand(texts: Mapping[str, str]) -> dict[str, str]:
+    """*texts* with autoCreateTopicEnable written as autoCreateTopic, which has more values."""
+    full = dict(texts)
+    enabled = full.pop(_AUTO_CREATE_ENABLE, None)
+    if enabled is not None and "autoCreateTopic" not in full:
+        full["autoCreateTopic"] = "on-send" if parse_bool(_AUTO_CREATE_ENABLE, enabled) else "off"
+    return full
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    key_of = {key.upper(): key for key in _KNOWN_KEYS}
+    texts = {}
+    for name, text in environment.items():
+        if name.upper().startswith(ENVIRONMENT_PREFIX):
+            bare = name[len(ENVIRONMENT_PREFIX) :].replace("_", "")
+            texts[key_of.get(bare.upper(), bare)] = text
+    return texts
+
+
+def _warning(key: str) -> str:
+    lower_case = {known.lower(): known for known in _KNOWN_KEYS}
+    nearest = difflib.get_close_matches(key.lower(), lower_case, n=1)
+    hint = f"; the nearest known one is {lower_case[nearest[0]]}" if nearest else ""
+    return f"setting {key} is not known and has no effect{hint}"

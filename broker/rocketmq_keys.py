@@ -1,0 +1,104 @@
+"""RocketMQ's keys that mean nothing here, so that an existing broker.conf brings no warnings.
+
+Some tune thread pools and locks that one event loop does not have, some belong to what is not
+served (replication, RocksDB), some are spellings of old releases that RocketMQ itself ignores.
+"""
+
+_WITHOUT_EFFECT_TEXT = """
+    abortFile accountStatsEnable accountStatsPrintZeroValues ackMessageThreadPoolNums
+    ackThreadPoolQueueCapacity adminBrokerThreadPoolNums adminBrokerThreadPoolQueueCapacity
+    allAckInSyncStateSet asyncLearner asyncSendEnable autoMessageVersionOnTopicLen
+    batchDispatchRequestThreadPoolNums bitMapLengthConsumeQueueExt
+    broadcastOffsetExpireMaxSecond broadcastOffsetExpireSecond brokerConfigPath
+    brokerFastFailureEnable brokerHeartbeatInterval brokerIP2 brokerNotActiveTimeoutMillis
+    channelExpiredTimeout channelNotActiveInterval checkTransactionMessageEnable
+    clientAsyncSemaphoreValue clientCallbackExecutorThreads clientChannelMaxIdleTimeSeconds
+    clientCloseSocketIfTimeout clientManageThreadPoolNums clientManagerThreadPoolQueueCapacity
+    clientOnewaySemaphoreValue clientPooledByteBufAllocatorEnable clientRequestThreadPoolNums
+    clientRequestThreadPoolQueueCapacity clientSocketRcvBufSize clientSocketSndBufSize
+    clientWorkerThreads clusterTest coldDataFlowControlEnable coldDataScanEnable
+    commercialBaseCount commercialBigCount commercialEnable commercialTimerCount
+    commercialTransCount commitCommitLogLeastPages commitCommitLogThoroughInterval
+    commitIntervalCommitLog compactionCqMappedFileSize compactionMappedFileSize
+    compactionScheduleInternal compatibleWithOldNameSrv compressedRegister configBlackList
+    configManagerVersion configStorePath connectTimeoutMillis consumerFallbehindThreshold
+    consumerManageThreadPoolNums consumerManagerThreadPoolQueueCapacity
+    correctLogicMinOffsetForceInterval correctLogicMinOffsetSleepInterval dataReadAheadEnable
+    defaultPopShareQueueNum defaultThreadPoolNums defaultThreadPoolQueueCapacity
+    delayOffsetUpdateVersionStep deleteConsumeQueueFilesInterval
+    destroyMapedFileIntervalForcibly disableConsumeIfConsumerReadSlowly disappearTimeAfterStart
+    diskFallRecorded duplicationEnable enableAutoInSyncReplicas enableBroadcastOffsetStore
+    enableBuildConsumeQueueConcurrently enableCalcFilterBitMap enableCleanExpiredOffset
+    enableCompaction enableConsumeQueueExt enableControllerInNamesrv enableCreateSysGroup
+    enableDetailStat enableLmq enableMultiDispatch enableNetWorkFlowControl
+    enableNotifyAfterPopOrderLockRelease enablePopBatchAck enablePopBufferMerge enablePopLog
+    enablePopMessageThreshold enableRemoteEscape enableRetryTopicV2 enableRunningFlagsInFlush
+    enableScheduleAsyncDeliver enableScheduleMessageStats enableShutdownGracefully
+    enableSingleTopicRegister enableSlaveActingMaster enableSplitRegistration
+    enabledAppendPropCRC endTransactionPoolQueueCapacity endTransactionThreadPoolNums
+    estimateAccumulation expectConsumerNumUseFilter fastFailIfNoBufferInStorePool
+    fetchNamesrvAddrByAddressServer filterDataCleanTimeSpan filterSupportRetry
+    flushCommitLogTimed flushConsumerOffsetHistoryInterval flushDelayOffsetInterval
+    flushLeastPagesWhenWarmMapedFile forceRegister forceVerifyPropCRC haFlowControlEnable
+    haHousekeepingInterval haListenPort haMasterAddress haMaxGapNotInSync
+    haMaxTimeSlaveNotCatchup haSendHeartbeatInterval haServerAddr haTransferBatchSize
+    heartbeatThreadPoolNums heartbeatThreadPoolQueueCapacity highSpeedMode inSyncReplicas
+    initPopOffsetByCheckMsgInMem kvConfigPath litePullMessageThreadPoolNums
+    litePullThreadPoolQueueCapacity loadBalanceProcessorThreadPoolNums
+    loadBalanceThreadPoolQueueCapacity lockInStrictMode logicalDiskSpaceCleanForciblyThreshold
+    mapedFileSizeCommitLog mapedFileSizeConsumeQueue mapedFileSizeConsumeQueueExt
+    mappedFileSizeConsumeQueueExt mappedFileSizeTimerLog maxChecksumRange maxConsumeQueueScan
+    maxErrorRateOfBloomFilter maxHaTransferByteInSecond maxLmqConsumeQueueNum maxPopPollingSize
+    maxRecoveryCommitlogFiles maxTopicLength messageDelayLevel messageIndexSafe
+    messageStorePlugIn metricsExportIntervalInMills metricsExporterType
+    metricsGrpcExporterHeader metricsGrpcExporterIntervalInMills metricsGrpcExporterTarget
+    metricsGrpcExporterTimeOutInMills metricsInDelta metricsLabel
+    metricsLoggingExporterIntervalInMills metricsPromExporterHost metricsPromExporterPort
+    minInSyncReplicas needWaitForService notifyMinBrokerIdChanged offsetCheckInSlave
+    osPageCacheBusyTimeOutMills popConsumerKVServiceEnable popConsumerKVServiceInit
+    popFromRetryProbability popInflightMessageThreshold popPollingMapSize popPollingSize
+    popResponseReturnActualRetryTopic processReplyMessageThreadPoolNums productEnvName
+    pullBatchMaxMessageCount pullMessageThreadPoolNums pullThreadPoolQueueCapacity
+    putConsumeQueueDataByFileChannel putMessageTimeout putMsgIndexHightWater
+    queryMessageThreadPoolNums queryThreadPoolQueueCapacity readOnlyCommitLogStorePaths
+    readUnCommitted realTimeNotifyConsumerChange recallMessageEnable recheckReputOffsetFromCq
+    recoverConcurrently recoverThreadPoolNums redeleteHangedFileInterval rejectCheckGroup
+    replicasPerDiskPartition replyThreadPoolQueueCapacity retrieveMessageFromPopRetryTopicV1
+    returnOrderTopicConfigToBroker reviveInterval reviveQueueNum rocketmqHome
+    sampleCountThreshold sampleSteps scheduleAsyncDeliverMaxPendingLimit
+    scheduleAsyncDeliverMaxResendNum2Blocked searchBcqByCacheEnable sendMessageThreadPoolNums
+    sendThreadPoolQueueCapacity serverAsyncSemaphoreValue serverCallbackExecutorThreads
+    serverChannelMaxIdleTimeSeconds serverLoadBalancerEnable serverNettyWorkerGroupEnable
+    serverOnewaySemaphoreValue serverPooledByteBufAllocatorEnable serverSelectorThreads
+    serverSocketBacklog serverSocketRcvBufSize serverSocketSndBufSize serverWorkerThreads
+    shutdownWaitTimeSeconds skipPreOnline slaveReadEnable slaveTimeout
+    spinLockCollisionRetreatOptimalDegree splitRegistrationSize storeCheckpoint
+    storePathBrokerIdentity storePathCheckpoint storePathConsumeQueue storePathEpochFile
+    storePathIndex storeReplyMessageEnable subscriptionExpiredTimeout supportActingMaster
+    syncBrokerMemberGroupPeriod syncFromLastFile syncMasterFlushOffsetWhenStartup
+    timerCheckMetricsWhen timerCongestNumEachSlot timerEnableCheckMetrics timerEnableDisruptor
+    timerEnableRetryUntilSuccess timerFlushIntervalMs timerGetMessageThreadNum timerMaxDelaySec
+    timerMetricSmallThreshold timerPrecisionMs timerPutMessageThreadNum timerRollWindowSlot
+    timerSkipUnknownError timerStopDequeue timerStopEnqueue timerWarmEnable timerWheelEnable
+    topicQueueLockNum totalReplicas transactionCheckInterval transactionCheckMax
+    transactionMetricFlushInterval transactionOpBatchInterval transactionOpMsgMaxSize
+    transactionTimeOut transferMsgByHeap transientStorePoolEnable transientStorePoolSize
+    travelCqFileNumWhenGetMessage unRegisterBrokerQueueCapacity useABSLock
+    useEpollNativeSelector useReentrantLockWhenPutMessage useServerSideResetOffset useTLS
+    waitSecondsForService waitTimeMillsInAckQueue waitTimeMillsInAdminBrokerQueue
+    waitTimeMillsInHeartbeatQueue waitTimeMillsInLitePullQueue waitTimeMillsInPullQueue
+    waitTimeMillsInSendQueue waitTimeMillsInTransactionQueue wakeCommitWhenPutMessage
+    wakeFlushWhenPutMessage warmMapedFileEnable writeBufferHighWaterMark writeBufferLowWaterMark
+    writeWithoutMmap
+"""
+WITHOUT_EFFECT = frozenset(_WITHOUT_EFFECT_TEXT.split())
+
+# Keys that promise something which running without them would silently break: value -> what to do.
+REFUSED = {
+    "aclEnable": "access control is not served: remove the setting to run without it, or keep "
+    "bindAddress at 127.0.0.1",
+    "authenticationEnabled": "access control is not served: remove the setting to run without it",
+    "authorizationEnabled": "access control is not served: remove the setting to run without it",
+    "enableDLegerCommitLog": "DLedger's commit log has another format and is not served",
+    "enableControllerMode": "controller mode is not served",
+}
