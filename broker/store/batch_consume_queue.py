@@ -1,0 +1,180 @@
+"""BatchConsumeQueue: the queue of a BatchCQ topic, whose records may hold several messages each.
+
+One 46-byte unit for each record (protocol/queue_layout.py); it carries the queue offset of the
+record's first message and their number, so a message is found by a binary search over the units.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from broker.store.errors import QueueConflictError, QueueGapError
+from broker.store.unit_queue import UnitQueue, ignore
+from protocol.queue_layout import (
+    BATCH_CONSUME_QUEUE_UNIT,
+    BATCH_CONSUME_QUEUE_UNIT_SIZE_BYTES,
+    BLANK_UNIT_SIZE_FIELD,
+    COMPACTED_OFFSET_NONE,
+)
+
+_UNIT_SIZE = BATCH_CONSUME_QUEUE_UNIT_SIZE_BYTES
+_STORE_TIME, _BASE, _COUNT = 3, 4, 5
+
+
+class BatchConsumeQueue(UnitQueue):
+    """One queue of a BatchCQ topic."""
+
+    __slots__ = ("_end", "_start")
+    UNIT = BATCH_CONSUME_QUEUE_UNIT
+    UNIT_SIZE_BYTES = _UNIT_SIZE
+
+    def __init__(
+        self,
+        directory: Path,
+        topic: str,
+        queue_id: int,
+        file_size_bytes: int,
+        mark_dirty: Callable[[Any], None] = ignore,
+    ) -> None:
+        """As UnitQueue."""
+        self._start = self._end = 0
+        super().__init__(directory, topic, queue_id, file_size_bytes, mark_dirty)
+
+    def append_batch(
+        self,
+        base_offset: int,
+        count: int,
+        commit_log_offset: int,
+        size_bytes: int,
+        tags_code: int,
+        store_time_ms: int,
+    ) -> None:
+        """Note that the record at *commit_log_offset* holds *count* messages from *base_offset* on.
+
+        Noting it again changes nothing.  The first record of an empty queue may have any offset.
+
+        Raises:
+            QueueGapError: messages in front of it were not noted.
+            QueueConflictError: another record has that offset.
+            DiskFullError, OSError: there is no room for a new file, or it cannot be made.
+
+        Whatever is raised, the queue is as it was.
+        """
+        unit = self.UNIT.pack(
+            commit_log_offset,
+            size_bytes,
+            tags_code,
+            store_time_ms,
+            base_offset,
+            count,
+            COMPACTED_OFFSET_NONE,
+            0,
+        )
+        if self.has_files and base_offset != self.max_offset:
+            if base_offset > self.max_offset:
+                raise QueueGapError(self.topic, self.queue_id, self.max_offset, base_offset)
+            self._check_noted(base_offset, commit_log_offset)
+            return
+        is_empty = not self.has_files
+        position = 0 if is_empty else self._end
+        if position >= self._append_limit * _UNIT_SIZE:
+            self._open_for(position)
+        start = position - self._mapping_start
+        self._mapping[start : start + _UNIT_SIZE] = unit
+        if is_empty:
+            self.min_offset = base_offset
+        self._end = position + _UNIT_SIZE
+        self.max_offset = base_offset + count
+        self.commit_log_end = commit_log_offset + size_bytes
+        self._note_change()
+
+    def _check_noted(self, base_offset: int, commit_log_offset: int) -> None:
+        held = self.entry(base_offset)
+        if held is not None and held[0] != commit_log_offset:
+            raise QueueConflictError(
+                self.topic, self.queue_id, base_offset, held[0], commit_log_offset
+            )
+
+    def read_units(self, queue_offset: int, count: int) -> bytes:
+        """The packed units of up to *count* records, from the one with message *queue_offset* on.
+
+        Empty when the message is not there.
+        """
+        if not self.min_offset <= queue_offset < self.max_offset:
+            return b""
+        position = self._first(
+            self._start, self._end, lambda unit: unit[_BASE] + unit[_COUNT] > queue_offset
+        )
+        return self._read(position, min(self._end, position + count * _UNIT_SIZE))
+
+    def entry(self, queue_offset: int) -> tuple[int, ...] | None:
+        """The fields of the unit of the record that holds message *queue_offset*, or None."""
+        unit = self.read_units(queue_offset, 1)
+        return self.UNIT.unpack(unit) if unit else None
+
+    def offset_by_time(
+        self, time_ms: int, upper: bool, store_time_of: Callable[[int, int], int] | None = None
+    ) -> int:
+        """The first record's offset stored at *time_ms* or later; with *upper* the last until then.
+
+        The units hold the store times, so *store_time_of* is not needed.
+        """
+        if upper:
+            behind = self._first(self._start, self._end, lambda unit: unit[_STORE_TIME] > time_ms)
+            position = max(behind - _UNIT_SIZE, self._start)
+        else:
+            position = self._first(
+                self._start, self._end, lambda unit: unit[_STORE_TIME] >= time_ms
+            )
+        return self._unit_at(position)[_BASE] if position < self._end else self.max_offset
+
+    def truncate_to(self, queue_offset: int) -> None:
+        """Drop the records with messages from *queue_offset* on; the log knows other ones there."""
+        if queue_offset < self.max_offset and self.has_files:
+            self._truncate_to_position(
+                self._first(
+                    self._start, self._end, lambda unit: unit[_BASE] + unit[_COUNT] > queue_offset
+                )
+            )
+
+    # What UnitQueue asks for.
+
+    def _end_position(self) -> int:
+        return self._end
+
+    def _start_position(self) -> int:
+        return self._start
+
+    def _set_range(self, start: int, end: int) -> None:
+        self._start, self._end = start, end
+        self.min_offset = self._unit_at(start)[_BASE]
+        last = self._unit_at(end - _UNIT_SIZE)
+        self.max_offset = last[_BASE] + last[_COUNT]
+        self.commit_log_end = last[0] + last[1]
+
+    def _set_start(self, position: int) -> None:
+        self._start = position
+        is_empty = position >= self._end
+        self.min_offset = self.max_offset if is_empty else self._unit_at(position)[_BASE]
+
+    def _set_empty(self, next_offset: int) -> None:
+        super()._set_empty(next_offset)
+        self._start = self._end = 0
+
+    def _is_plausible(self, unit: tuple[int, ...], commit_log_max: int) -> bool:
+        return super()._is_plausible(unit, commit_log_max) and unit[_BASE] >= 0 and unit[_COUNT] > 0
+
+    def _count_valid(
+        self, units: bytes, previous: tuple[int, ...] | None, commit_log_max: int
+    ) -> int:
+        number = 0
+        for number, unit in enumerate(self.UNIT.iter_unpack(units)):
+            if (
+                not self._is_plausible(unit, commit_log_max)
+                or unit[1] >= BLANK_UNIT_SIZE_FIELD
+                or (previous is not None and unit[0] <= previous[0])
+                or (previous is not None and unit[_BASE] < previous[_BASE] + previous[_COUNT])
+            ):
+                return number
+            previous = unit
+        return number + 1 if units else 0

@@ -1,0 +1,246 @@
+"""ConsumeQueue: where the messages of one queue of one topic are in the commit log.
+
+Message number n (its queue offset) has the 20-byte unit at position 20·n of the queue's address
+space; the layout is in protocol/queue_layout.py.  A queue whose first message has an offset above
+0 starts with blank units up to it, so that its files can keep the names that RocketMQ expects.
+
+RocketMQ writes a unit behind the last one whatever its offset is, which shifts the rest of a queue
+after any mishap.  Here a unit is only ever written where its offset says, and a gap is an error.
+"""
+
+from collections.abc import Callable
+
+from broker.store.errors import QueueConflictError, QueueGapError
+from broker.store.unit_queue import UnitQueue
+from protocol.queue_layout import (
+    BLANK_CONSUME_QUEUE_UNIT,
+    BLANK_UNIT_SIZE_FIELD,
+    CONSUME_QUEUE_UNIT,
+    CONSUME_QUEUE_UNIT_SIZE_BYTES,
+)
+
+_UNIT_SIZE = CONSUME_QUEUE_UNIT_SIZE_BYTES
+_pack_into = CONSUME_QUEUE_UNIT.pack_into
+_unpack_from = CONSUME_QUEUE_UNIT.unpack_from
+_iter_unpack = CONSUME_QUEUE_UNIT.iter_unpack
+# An unreadable record has no store time; this many neighbours are asked for theirs instead.
+_UNREADABLE_MAX = 1000
+
+
+class ConsumeQueue(UnitQueue):
+    """One queue of a topic whose records hold one message each."""
+
+    __slots__ = ()
+    UNIT = CONSUME_QUEUE_UNIT
+    UNIT_SIZE_BYTES = _UNIT_SIZE
+
+    # The hot path: once per message sent.
+
+    def append(
+        self, queue_offset: int, commit_log_offset: int, size_bytes: int, tags_code: int
+    ) -> None:
+        """Note that message *queue_offset* is the record of *size_bytes* at *commit_log_offset*.
+
+        Noting it again changes nothing.  The first message of an empty queue may have any offset.
+
+        Raises:
+            QueueGapError: messages in front of it were not noted.
+            QueueConflictError: another message has that offset.
+            DiskFullError, OSError: there is no room for a new file, or it cannot be made.
+
+        Whatever is raised, the queue is as it was.
+        """
+        if queue_offset != self.max_offset or queue_offset >= self._append_limit:
+            self._append_slowly(queue_offset, commit_log_offset, size_bytes, tags_code)
+            return
+        _pack_into(
+            self._mapping,
+            queue_offset * _UNIT_SIZE - self._mapping_start,
+            commit_log_offset,
+            size_bytes,
+            tags_code,
+        )
+        self.max_offset = queue_offset + 1
+        self.commit_log_end = commit_log_offset + size_bytes
+        # Last: the flush thread clears the flag before it looks at the end.
+        if not self._is_dirty:
+            self._is_dirty = True
+            self._mark_dirty(self)
+
+    def append_many(
+        self, first_queue_offset: int, units: bytes, count: int, commit_log_end: int
+    ) -> None:
+        """Append *count* packed units; the last of their records ends at *commit_log_end*.
+
+        Raises as ``append``; the units in front of the one that failed are in the queue then.
+        """
+        end = first_queue_offset + count
+        if first_queue_offset != self.max_offset or end > self._append_limit:
+            for number, unit in enumerate(_iter_unpack(units)):
+                self.append(first_queue_offset + number, *unit)
+            return
+        start = first_queue_offset * _UNIT_SIZE - self._mapping_start
+        self._mapping[start : start + count * _UNIT_SIZE] = units
+        self.max_offset = end
+        self.commit_log_end = commit_log_end
+        self._note_change()
+
+    def _append_slowly(
+        self, queue_offset: int, commit_log_offset: int, size_bytes: int, tags_code: int
+    ) -> None:
+        """Append where it takes a file, a mapping, or a look at what is there already."""
+        unit = CONSUME_QUEUE_UNIT.pack(commit_log_offset, size_bytes, tags_code)
+        is_empty = not self.has_files
+        if not is_empty and queue_offset < self.max_offset:
+            self._check_noted(queue_offset, unit)
+            return
+        if not is_empty and queue_offset > self.max_offset:
+            raise QueueGapError(self.topic, self.queue_id, self.max_offset, queue_offset)
+        position = queue_offset * _UNIT_SIZE
+        file = self._open_for(position)
+        start = position - file.base_offset
+        if is_empty:
+            self._mapping[:start] = BLANK_CONSUME_QUEUE_UNIT * (start // _UNIT_SIZE)
+            self._flushed = file.base_offset
+            self.min_offset = queue_offset
+        self._mapping[start : start + _UNIT_SIZE] = unit
+        self.max_offset = queue_offset + 1
+        self.commit_log_end = commit_log_offset + size_bytes
+        self._note_change()
+
+    def _check_noted(self, queue_offset: int, unit: bytes) -> None:
+        """Accept what is there already, and mend a unit that was lost or damaged."""
+        if queue_offset < self.min_offset:
+            return
+        position = queue_offset * _UNIT_SIZE
+        held = self._read(position, position + _UNIT_SIZE)
+        if held == unit:
+            return
+        held_offset, held_size, _ = _unpack_from(held)
+        given_offset = _unpack_from(unit)[0]
+        if held_offset >= 0 and held_size > 0 and held_offset != given_offset:
+            raise QueueConflictError(
+                self.topic, self.queue_id, queue_offset, held_offset, given_offset
+            )
+        file = self._files.file_at(position)
+        assert file is not None
+        start = position - file.base_offset
+        file.mapping[start : start + _UNIT_SIZE] = unit
+        self._flushed = min(self._flushed, position)
+        self._note_change()
+
+    # Reading.
+
+    def read_units(self, queue_offset: int, count: int) -> bytes:
+        """The packed units of up to *count* messages from *queue_offset* on; empty out of range."""
+        end = self.max_offset
+        if not self.min_offset <= queue_offset < end:
+            return b""
+        if queue_offset + count < end:
+            end = queue_offset + count
+        start = queue_offset * _UNIT_SIZE
+        mapping_start = self._mapping_start
+        if start >= mapping_start:
+            return self._mapping[start - mapping_start : end * _UNIT_SIZE - mapping_start]
+        return self._read(start, end * _UNIT_SIZE)
+
+    def entry(self, queue_offset: int) -> tuple[int, int, int] | None:
+        """Commit log offset, size and tags code of one message, or None out of range."""
+        unit = self.read_units(queue_offset, 1)
+        return _unpack_from(unit) if unit else None
+
+    def next_file_offset(self, queue_offset: int) -> int:
+        """The first queue offset of the file after that of *queue_offset*."""
+        per_file = self.file_size_bytes // _UNIT_SIZE
+        return queue_offset - queue_offset % per_file + per_file
+
+    def offset_by_time(
+        self, time_ms: int, upper: bool, store_time_of: Callable[[int, int], int]
+    ) -> int:
+        """The first message stored at *time_ms* or later; with *upper* the last one until then.
+
+        *store_time_of* tells a record's store time by its commit log offset and size, −1 if it
+        cannot be read.  Without such a message the answer is the nearest end of the queue.
+        """
+        low, high = self.min_offset, self.max_offset
+        while low < high:
+            middle = (low + high) // 2
+            examined, store_time_ms = self._readable(middle, high, store_time_of)
+            if store_time_ms > time_ms or (store_time_ms == time_ms and not upper):
+                high = middle
+            else:
+                low = examined + 1
+        return max(low - 1, self.min_offset) if upper else low
+
+    def _readable(
+        self, start: int, end: int, store_time_of: Callable[[int, int], int]
+    ) -> tuple[int, int]:
+        """The first message from *start* on with a store time, and that time.
+
+        When there is none its place is taken by the last one looked at, with time −1: what cannot
+        be read is most often what the log has just deleted.
+        """
+        end = min(end, start + _UNREADABLE_MAX)
+        for number in range(start, end):
+            entry = self.entry(number)
+            store_time_ms = store_time_of(entry[0], entry[1]) if entry else -1
+            if store_time_ms >= 0:
+                return number, store_time_ms
+        return end - 1, -1
+
+    def truncate_to(self, queue_offset: int) -> None:
+        """Drop the messages from *queue_offset* on; the log knows other ones there."""
+        if queue_offset < self.max_offset and self.has_files:
+            self._truncate_to_position(queue_offset * _UNIT_SIZE)
+
+    # What UnitQueue asks for.
+
+    def _end_position(self) -> int:
+        return self.max_offset * _UNIT_SIZE
+
+    def _start_position(self) -> int:
+        return self.min_offset * _UNIT_SIZE
+
+    def _set_range(self, start: int, end: int) -> None:
+        self.min_offset = start // _UNIT_SIZE
+        self.max_offset = end // _UNIT_SIZE
+        commit_log_offset, size_bytes, _ = self._unit_at(end - _UNIT_SIZE)
+        self.commit_log_end = commit_log_offset + size_bytes
+
+    def _set_start(self, position: int) -> None:
+        self.min_offset = position // _UNIT_SIZE
+
+    def _is_plausible(self, unit: tuple[int, ...], commit_log_max: int) -> bool:
+        return _is_blank(unit) or super()._is_plausible(unit, commit_log_max)
+
+    def _first_counted(self, start: int, end: int) -> int:
+        files = self._files.files
+        if not files:
+            return end
+        return self._first(start, min(end, files[0].end_offset), lambda unit: not _is_blank(unit))
+
+    def _count_valid(
+        self, units: bytes, previous: tuple[int, ...] | None, commit_log_max: int
+    ) -> int:
+        before = -1
+        blanks_end = 0
+        if previous is None or _is_blank(previous):
+            while units.startswith(BLANK_CONSUME_QUEUE_UNIT, blanks_end):
+                blanks_end += _UNIT_SIZE
+        else:
+            before = previous[0]
+        count = blanks_end // _UNIT_SIZE
+        for commit_log_offset, size_bytes, _ in _iter_unpack(units[blanks_end:]):
+            if (
+                commit_log_offset <= before
+                or not 0 < size_bytes < BLANK_UNIT_SIZE_FIELD
+                or commit_log_offset + size_bytes > commit_log_max
+            ):
+                break
+            before = commit_log_offset
+            count += 1
+        return count
+
+
+def _is_blank(unit: tuple[int, ...]) -> bool:
+    return unit[1] == BLANK_UNIT_SIZE_FIELD and unit[0] == 0

@@ -1,0 +1,75 @@
+"""ConsumeQueueExt: read what RocketMQ kept beside a consume queue for SQL filters.
+
+With ``enableConsumeQueueExt`` the tags code in a consume queue unit may be an address here: the
+offset of an extension unit, minus 2⁶³.  The unit holds the real tags code.  We read such stores and
+never write one; a unit, big-endian:
+
+    offset  size  field
+         0     2  size of the unit in bytes, 20 + n; −1 where a file has no more units
+         2     8  tags code
+        10     8  store time in ms
+        18     2  n, size of the bitmap
+        20     n  bitmap of a Bloom filter over consumer groups
+"""
+
+import struct
+from pathlib import Path
+from typing import NamedTuple
+
+from broker.store.errors import CorruptFileError
+from broker.store.mapped_file_queue import MappedFileQueue
+from protocol.queue_layout import EXT_ADDRESS_MAX
+
+_HEAD = struct.Struct(">hqqh")
+_ADDRESS_OF_OFFSET_0 = -(2**63)
+
+
+class ExtensionUnit(NamedTuple):
+    """What stands at an address."""
+
+    tags_code: int
+    store_time_ms: int
+    bitmap: bytes
+
+
+def is_address(tags_code: int) -> bool:
+    """Whether a unit's tags code is an address instead of a hash or a time."""
+    return tags_code <= EXT_ADDRESS_MAX
+
+
+class ConsumeQueueExt:
+    """The extension files of one queue."""
+
+    def __init__(self, directory: Path) -> None:
+        """Look at *directory*, which may be missing.
+
+        Raises:
+            CorruptFileError: the files differ in size.
+        """
+        self._files = MappedFileQueue(directory, 0)
+        self._files.load()
+
+    def get(self, address: int) -> ExtensionUnit | None:
+        """The unit at *address*, or None when there is none that makes sense."""
+        offset = address - _ADDRESS_OF_OFFSET_0
+        file = self._files.file_at(offset) if offset >= 0 else None
+        if file is None:
+            return None
+        start = offset - file.base_offset
+        try:
+            head = file.read(start, start + _HEAD.size)
+            if len(head) < _HEAD.size:
+                return None
+            size_bytes, tags_code, store_time_ms, bitmap_bytes = _HEAD.unpack(head)
+            if bitmap_bytes < 0 or size_bytes != _HEAD.size + bitmap_bytes:
+                return None
+            bitmap = file.read(start + _HEAD.size, start + size_bytes)
+        except (CorruptFileError, FileNotFoundError):
+            return None
+        if len(bitmap) != bitmap_bytes:
+            return None
+        return ExtensionUnit(tags_code, store_time_ms, bitmap)
+
+    def close(self) -> None:
+        """Let go of the mappings."""
+        self._files.close()

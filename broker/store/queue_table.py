@@ -1,0 +1,230 @@
+"""ConsumeQueueTable: all consume queues of a store, by topic and queue id.
+
+A store may have tens of thousands of queues, most of them idle.  A queue costs an object and, once
+used, a mapping; ``release_idle`` gives those of idle queues back.  Queues with something to flush
+put themselves into a list, so that a pass over clean ones costs nothing.
+
+Threads: everything belongs to the thread that appends, except ``flush_steps``.
+"""
+
+import os
+from collections import deque
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Literal, overload
+
+import structlog
+
+from broker.store.batch_consume_queue import BatchConsumeQueue
+from broker.store.consume_queue import ConsumeQueue
+from broker.store.consume_queue_ext import ConsumeQueueExt
+from broker.store.errors import CorruptFileError, StoreError
+from broker.store.layout import StoreLayout
+from broker.store.unit_queue import UnitQueue
+
+log = structlog.get_logger("broker.store")
+
+Queue = ConsumeQueue | BatchConsumeQueue
+
+LEAST_PAGES = 2
+
+
+class ConsumeQueueTable:
+    """The queues found in a store directory, and those made since."""
+
+    def __init__(
+        self, layout: StoreLayout, file_size_bytes: int, batch_file_size_bytes: int
+    ) -> None:
+        """Sizes are rounded up to whole units and count until ``load`` finds files of another."""
+        self._layout = layout
+        self.file_size_bytes = _whole_units(file_size_bytes, ConsumeQueue)
+        self.batch_file_size_bytes = _whole_units(batch_file_size_bytes, BatchConsumeQueue)
+        self._topics: dict[str, dict[int, Queue]] = {}
+        self._dirty: deque[UnitQueue] = deque()
+        self._extensions: dict[tuple[str, int], ConsumeQueueExt] = {}
+
+    def load(self) -> None:
+        """Find the queues on disk; each is still to be recovered.
+
+        Raises:
+            CorruptFileError: files of different sizes, or a topic with queues of both kinds.
+        """
+        layout = self._layout
+        for topic, queue_id in _directories(layout.consume_queues):
+            queue = self._new(topic, queue_id)
+            queue.load()
+            if not queue.has_files:
+                continue
+            self.file_size_bytes = self._common_size(queue, self.file_size_bytes)
+            self._topics.setdefault(topic, {})[queue_id] = queue
+        for topic, queue_id in _directories(layout.batch_consume_queues):
+            batch_queue = self._new_batch(topic, queue_id)
+            batch_queue.load()
+            if not batch_queue.has_files:
+                continue
+            self.batch_file_size_bytes = self._common_size(batch_queue, self.batch_file_size_bytes)
+            queues = self._topics.setdefault(topic, {})
+            if any(isinstance(other, ConsumeQueue) for other in queues.values()):
+                raise CorruptFileError(
+                    batch_queue.directory,
+                    f"topic {topic} has batch consume queues and plain ones under "
+                    f"{layout.consume_queues}: move the ones away that do not fit its type",
+                )
+            queues[queue_id] = batch_queue
+
+    def _common_size(self, queue: UnitQueue, size_bytes: int) -> int:
+        """The size of the files of *queue*, which the first queue that has any decides for all."""
+        if queue.file_size_bytes == size_bytes:
+            return size_bytes
+        kind = type(queue)
+        for other in self:
+            if isinstance(other, kind):
+                raise CorruptFileError(
+                    queue.directory,
+                    f"its files have {queue.file_size_bytes} bytes, those in {other.directory} "
+                    f"{other.file_size_bytes}: restore the directory, or move it away to have it "
+                    "rebuilt",
+                )
+        log.warning(
+            "queue files have another size than configured; theirs is used",
+            directory=str(queue.directory),
+            size_bytes=queue.file_size_bytes,
+            configured_size_bytes=size_bytes,
+        )
+        return queue.file_size_bytes
+
+    def __iter__(self) -> Iterator[Queue]:
+        """All queues; deleting topics meanwhile is fine."""
+        for queues in tuple(self._topics.values()):
+            yield from tuple(queues.values())
+
+    def topics(self) -> list[str]:
+        """The topics that have queues."""
+        return list(self._topics)
+
+    def queues_of(self, topic: str) -> dict[int, Queue]:
+        """The queues of one topic by their ids, as they are now."""
+        return dict(self._topics.get(topic, {}))
+
+    def queue_ids(self, topic: str) -> list[int]:
+        """The ids of the topic's queues, in order."""
+        return sorted(self._topics.get(topic, ()))
+
+    def get(self, topic: str, queue_id: int) -> Queue | None:
+        """The queue, or None; never makes one."""
+        queues = self._topics.get(topic)
+        return None if queues is None else queues.get(queue_id)
+
+    @overload
+    def get_or_create(
+        self, topic: str, queue_id: int, batch: Literal[False] = False
+    ) -> ConsumeQueue: ...
+
+    @overload
+    def get_or_create(
+        self, topic: str, queue_id: int, batch: Literal[True]
+    ) -> BatchConsumeQueue: ...
+
+    def get_or_create(self, topic: str, queue_id: int, batch: bool = False) -> Queue:
+        """The queue; a new one has no files before its first message.
+
+        Raises:
+            StoreError: there is one of the other kind.
+        """
+        queue = self.get(topic, queue_id)
+        if queue is None:
+            queue = self._new_batch(topic, queue_id) if batch else self._new(topic, queue_id)
+            self._topics.setdefault(topic, {})[queue_id] = queue
+        if isinstance(queue, BatchConsumeQueue) is not batch:
+            raise StoreError(
+                f"queue {queue_id} of topic {topic} is in {queue.directory}: the topic's type "
+                "(queue.type) cannot change while it has messages; delete the topic first"
+            )
+        return queue
+
+    def _new(self, topic: str, queue_id: int) -> ConsumeQueue:
+        directory = self._layout.consume_queue(topic, queue_id)
+        size_bytes = self.file_size_bytes
+        return ConsumeQueue(directory, topic, queue_id, size_bytes, self._dirty.append)
+
+    def _new_batch(self, topic: str, queue_id: int) -> BatchConsumeQueue:
+        directory = self._layout.batch_consume_queue(topic, queue_id)
+        size_bytes = self.batch_file_size_bytes
+        return BatchConsumeQueue(directory, topic, queue_id, size_bytes, self._dirty.append)
+
+    def resolve_ext(self, topic: str, queue_id: int, tags_code: int) -> int | None:
+        """The tags code behind an address in the queue's extension; None when it is lost."""
+        key = topic, queue_id
+        extension = self._extensions.get(key)
+        if extension is None:
+            extension = ConsumeQueueExt(self._layout.consume_queue_ext(topic, queue_id))
+            self._extensions[key] = extension
+        unit = extension.get(tags_code)
+        return None if unit is None else unit.tags_code
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete the queues of a topic and their files; unknown topics are fine."""
+        for queue in self._topics.pop(topic, {}).values():
+            queue.destroy()
+            parent = queue.directory.parent
+            if parent.is_dir() and not any(parent.iterdir()):
+                parent.rmdir()
+
+    def flush_steps(self, thorough: bool) -> Iterator[None]:
+        """Flush the queues that are dirty now, one between each step.  For the flush thread.
+
+        When a *thorough* pass ends, all that was appended before it began is durable; otherwise
+        queues with less than LEAST_PAGES to flush wait.
+
+        Raises:
+            StoreFailedError: what is on disk is unknown.
+        """
+        for _ in range(len(self._dirty)):
+            self._dirty.popleft().flush(0 if thorough else LEAST_PAGES)
+            yield
+
+    def flush_step(self, thorough: bool) -> None:
+        """``flush_steps`` in one go."""
+        for _ in self.flush_steps(thorough):
+            pass
+
+    @property
+    def dirty_count(self) -> int:
+        """How many queues have something to flush."""
+        return len(self._dirty)
+
+    def release_idle(self) -> int:
+        """Unmap the queues that took no message since the last call; return how many.
+
+        A minute between calls is fine.  For the thread that appends.
+        """
+        return sum(queue.release_if_idle() for queue in self)
+
+    def close(self) -> None:
+        """Let go of all mappings.  Flushes nothing."""
+        for queue in self:
+            queue.close()
+        for extension in self._extensions.values():
+            extension.close()
+
+
+def _whole_units(size_bytes: int, kind: type[UnitQueue]) -> int:
+    unit_size = kind.UNIT_SIZE_BYTES
+    return max(-(-size_bytes // unit_size), 1) * unit_size
+
+
+def _directories(parent: Path) -> Iterable[tuple[str, int]]:
+    """Topic and queue id of each queue's directory; what is not named like one is left alone."""
+    for topic_entry in _scan(parent):
+        for queue_entry in _scan(Path(topic_entry.path)) if topic_entry.is_dir() else ():
+            if queue_entry.is_dir() and queue_entry.name.isdecimal():
+                yield topic_entry.name, int(queue_entry.name)
+            else:
+                log.warning("what is no queue directory is ignored", path=queue_entry.path)
+
+
+def _scan(directory: Path) -> list[os.DirEntry[str]]:
+    try:
+        return sorted(os.scandir(directory), key=lambda entry: entry.name)
+    except FileNotFoundError:
+        return []

@@ -1,0 +1,444 @@
+"""UnitQueue: what consume queues of both kinds share: units of one size in numbered files.
+
+Units stand one behind the other in an address space of bytes ("position"), divided over the files
+of a MappedFileQueue; zeros follow the last one.  Commit log offsets grow from unit to unit, so
+every question of the kind "where does … begin" is a binary search.  A unit's first two fields are
+the commit log offset and the size of its record, whichever kind it is.
+
+Everything here can be rebuilt from the commit log, which is therefore right whenever the two
+disagree.
+
+Writing goes through the mapping of the last file; files are allocated whole before they are
+mapped.  The file of a queue is made only when a unit is about to be written: RocketMQ may not
+start over an empty one.
+
+Threads: all of it belongs to the thread that appends, except ``flush``.
+"""
+
+import errno
+import mmap
+import struct
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import structlog
+
+from broker.store.errors import DiskFullError, StoreFailedError
+from broker.store.mapped_file import MappedFile
+from broker.store.mapped_file_queue import MappedFileQueue
+
+log = structlog.get_logger("broker.store")
+
+# Stands for "no mapping held", so that the hot path need not ask.
+UNMAPPED = mmap.mmap(-1, 1)
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
+_PAGE_BITS = 12
+# Recovery reads this many files from the end unless told which units are known to be good ...
+_FILES_TO_VERIFY = 3
+# ... and this many units in front of those that are not.
+_UNITS_TO_VERIFY = 1024
+_SLICE_UNITS = 4096
+
+
+def ignore(_: object) -> None:
+    """Be the ``mark_dirty`` of a queue that belongs to no table."""
+
+
+class UnitQueue(ABC):
+    """One queue of one topic.
+
+    ``min_offset`` and ``max_offset`` are queue offsets: the first message there is, and the one
+    behind the last.  ``commit_log_end`` is where the last one's record ends, −1 without messages.
+    """
+
+    __slots__ = (
+        "_append_limit",
+        "_files",
+        "_flushed",
+        "_is_dirty",
+        "_mapping",
+        "_mapping_start",
+        "_mark_dirty",
+        "_max_offset_when_checked",
+        "commit_log_end",
+        "max_offset",
+        "min_offset",
+        "queue_id",
+        "topic",
+    )
+    UNIT: ClassVar[struct.Struct]
+    UNIT_SIZE_BYTES: ClassVar[int]
+
+    def __init__(
+        self,
+        directory: Path,
+        topic: str,
+        queue_id: int,
+        file_size_bytes: int,
+        mark_dirty: Callable[[Any], None] = ignore,
+    ) -> None:
+        """Stand for the queue in *directory*; ``load`` and ``recover`` look at what is there.
+
+        *file_size_bytes* is for the first file of a new queue.  *mark_dirty* is called with the
+        queue when it has something to flush and had nothing before.
+        """
+        self.topic = topic
+        self.queue_id = queue_id
+        self.min_offset = 0
+        self.max_offset = 0
+        self.commit_log_end = -1
+        self._files = MappedFileQueue(
+            directory, file_size_bytes, writable=True, unit_size_bytes=self.UNIT_SIZE_BYTES
+        )
+        self._mark_dirty = mark_dirty
+        self._is_dirty = False
+        self._flushed = 0
+        self._max_offset_when_checked = 0
+        self._forget_mapping()
+
+    def __repr__(self) -> str:
+        return (
+            f"<{type(self).__name__} {self.topic}/{self.queue_id} "
+            f"[{self.min_offset}, {self.max_offset})>"
+        )
+
+    @property
+    def directory(self) -> Path:
+        """Where the files are."""
+        return self._files.directory
+
+    @property
+    def file_size_bytes(self) -> int:
+        """The size of each file."""
+        return self._files.file_size_bytes
+
+    @property
+    def has_files(self) -> bool:
+        """Whether there is anything on disk."""
+        return bool(self._files.files)
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether something may have been appended since the last flush."""
+        return self._is_dirty
+
+    def load(self) -> None:
+        """Find the files; ``recover`` then finds out what is in them.
+
+        Raises:
+            CorruptFileError: the files are not what RocketMQ would accept either.
+        """
+        self._files.load()
+
+    # What differs between the kinds of queue.
+
+    @abstractmethod
+    def _end_position(self) -> int:
+        """The position behind the last unit."""
+
+    @abstractmethod
+    def _start_position(self) -> int:
+        """The position of the first unit that counts."""
+
+    @abstractmethod
+    def _set_range(self, start: int, end: int) -> None:
+        """Set the offsets from the units in [start, end), at least one, or none in the files."""
+
+    @abstractmethod
+    def _set_start(self, position: int) -> None:
+        """Set ``min_offset``: what stands in front of *position* is gone from the log."""
+
+    @abstractmethod
+    def _count_valid(
+        self, units: bytes, previous: tuple[int, ...] | None, commit_log_max: int
+    ) -> int:
+        """How many of *units*, which follow the unit *previous*, make sense one by one."""
+
+    # Looking at units.
+
+    def _read(self, start: int, end: int) -> bytes:
+        """The bytes of positions [start, end), or as many of them as are there without a gap."""
+        parts = []
+        while start < end:
+            file = self._files.file_at(start)
+            if file is None:
+                break
+            stop = min(end, file.end_offset)
+            parts.append(file.read(start - file.base_offset, stop - file.base_offset))
+            start = stop
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _unit_at(self, position: int) -> tuple[int, ...]:
+        return self.UNIT.unpack(self._read(position, position + self.UNIT_SIZE_BYTES))
+
+    def _first(self, start: int, end: int, is_behind: Callable[[tuple[int, ...]], bool]) -> int:
+        """The first position in [start, end] from which on *is_behind* holds of the units."""
+        unit_size = self.UNIT_SIZE_BYTES
+        low, high = 0, max(end - start, 0) // unit_size
+        while low < high:
+            middle = (low + high) // 2
+            if is_behind(self._unit_at(start + middle * unit_size)):
+                high = middle
+            else:
+                low = middle + 1
+        return start + low * unit_size
+
+    def last_units(self, count: int) -> list[tuple[int, ...]]:
+        """Up to *count* units from the end, oldest first, for recovery to compare with the log."""
+        end = self._end_position()
+        start = max(self._start_position(), end - count * self.UNIT_SIZE_BYTES)
+        return list(self.UNIT.iter_unpack(self._read(start, end))) if self.has_files else []
+
+    # Appending.
+
+    def _open_for(self, position: int) -> MappedFile:
+        """The file for a unit at *position*, behind the last one; made if need be, and mapped.
+
+        Raises:
+            DiskFullError: no room for a new file; nothing has changed.
+            OSError: it could not be made or mapped; nothing has changed.
+        """
+        files = self._files.files
+        if files and position < files[-1].end_offset:
+            self._use(files[-1])
+            return files[-1]
+        try:
+            file = self._files.append_file(position - position % self.file_size_bytes)
+        except OSError as error:
+            if error.errno in _NO_ROOM:
+                raise DiskFullError(
+                    f"no room for a file of {self.file_size_bytes} bytes in {self.directory}: "
+                    "free space, or lower fileReservedTime"
+                ) from error
+            raise
+        try:
+            self._use(file)
+        except OSError:
+            self._files.files.remove(file)
+            file.delete()
+            raise
+        return file
+
+    def _use(self, file: MappedFile) -> None:
+        self._mapping = file.mapping
+        self._mapping_start = file.base_offset
+        self._append_limit = file.end_offset // self.UNIT_SIZE_BYTES
+
+    def _note_change(self) -> None:
+        if not self._is_dirty:
+            self._is_dirty = True
+            self._mark_dirty(self)
+
+    def _forget_mapping(self) -> None:
+        self._mapping = UNMAPPED
+        self._mapping_start = sys.maxsize
+        self._append_limit = 0
+
+    def release_if_idle(self) -> bool:
+        """Let go of mappings when nothing was appended since the last call; return whether so.
+
+        They are made anew when needed.  For the thread that appends, not for the flush thread.
+        """
+        was_idle = self.max_offset == self._max_offset_when_checked and not self._is_dirty
+        self._max_offset_when_checked = self.max_offset
+        if was_idle:
+            self._release()
+        return was_idle
+
+    def _release(self) -> None:
+        self._forget_mapping()
+        self._files.unmap()
+
+    def _release_unless_in_use(self) -> None:
+        """Let go of what a look at an idle queue has mapped."""
+        if self._mapping is UNMAPPED:
+            self._files.unmap()
+
+    # Flushing.
+
+    def flush(self, least_pages: int = 0) -> bool:
+        """Make the units durable if at least *least_pages* pages, or a file, were filled.
+
+        Blocks; the flush thread calls it.  Returns whether anything was flushed.
+
+        Raises:
+            StoreFailedError: what is on disk is unknown.
+        """
+        end = self._end_position()
+        start = self._flushed
+        if self._is_short_of(least_pages, start, end):
+            self._mark_dirty(self)  # It stays dirty, and in the list of those that are.
+            return False
+        # Before the end is read again: what is appended after that marks the queue once more.
+        self._is_dirty = False
+        end = self._end_position()
+        if end <= start:
+            return False
+        try:
+            self._files.flush_range(start, end)
+        except OSError as error:
+            raise StoreFailedError(
+                f"{self.directory} could not be flushed ({error.strerror}): messages from now on "
+                "are refused; check the disk, then restart the broker"
+            ) from error
+        self._flushed = end
+        return True
+
+    def _is_short_of(self, least_pages: int, start: int, end: int) -> bool:
+        if not self._is_dirty or end <= start or end % self.file_size_bytes == 0:
+            return False
+        same_file = start // self.file_size_bytes == end // self.file_size_bytes
+        return same_file and (end >> _PAGE_BITS) - (start >> _PAGE_BITS) < least_pages
+
+    # Recovery.
+
+    def recover(self, commit_log_max: int, trusted_below: int = 0) -> None:
+        """Find where the units end, cut what makes no sense, and set the offsets.
+
+        Units that point beyond *commit_log_max* are cut, and so is everything behind a unit that
+        is damaged or missing: the log puts it back.  Units that point below *trusted_below* were
+        known to be on disk and are not all read; after a clean stop give *commit_log_max* there.
+        """
+        files = self._files
+        self._forget_mapping()
+        first = files.min_offset
+        end = self._plausible_end(first, commit_log_max)
+        start = max(first, end - self._bytes_to_verify(first, end, trusted_below))
+        good = self._verified_end(start, end, commit_log_max)
+        while good == start > first:
+            end, start = start, max(first, start - self.file_size_bytes)
+            good = self._verified_end(start, end, commit_log_max)
+        self._cut(good)
+        is_flushed = trusted_below >= commit_log_max
+        self._flushed = min(self._flushed, start)
+        if is_flushed:
+            self._flushed = self._end_position()
+        elif self.has_files:
+            self._note_change()
+        self._release()
+
+    def _plausible_end(self, first: int, commit_log_max: int) -> int:
+        """Where the units end if nothing is wrong with them."""
+        gaps = self._files.gaps
+        run_end = gaps[0][0] if gaps else self._files.next_base_offset
+        run = [file for file in self._files.files if file.base_offset < run_end]
+        while run:
+            file = run.pop()
+            if self._is_plausible(self._unit_at(file.base_offset), commit_log_max):
+                return self._first(
+                    file.base_offset,
+                    file.end_offset,
+                    lambda unit: not self._is_plausible(unit, commit_log_max),
+                )
+            file.unmap()
+        return first
+
+    def _is_plausible(self, unit: tuple[int, ...], commit_log_max: int) -> bool:
+        return unit[0] >= 0 and unit[1] > 0 and unit[0] + unit[1] <= commit_log_max
+
+    def _bytes_to_verify(self, first: int, end: int, trusted_below: int) -> int:
+        size_bytes = self.file_size_bytes
+        last_start = max(end - self.UNIT_SIZE_BYTES, 0) // size_bytes * size_bytes
+        earliest = max(first, last_start - (_FILES_TO_VERIFY - 1) * size_bytes)
+        if not trusted_below:
+            return end - earliest
+        untrusted = self._first(earliest, end, lambda unit: unit[0] >= trusted_below)
+        return end - max(earliest, untrusted - _UNITS_TO_VERIFY * self.UNIT_SIZE_BYTES)
+
+    def _verified_end(self, start: int, end: int, commit_log_max: int) -> int:
+        unit_size = self.UNIT_SIZE_BYTES
+        position = start
+        while position < end:
+            units = self._read(position, min(end, position + _SLICE_UNITS * unit_size))
+            previous = None
+            if position > self._files.min_offset:
+                previous = self._unit_at(position - unit_size)
+            count = self._count_valid(units, previous, commit_log_max)
+            position += count * unit_size
+            if count * unit_size < len(units) or not count:
+                break
+        return position
+
+    def _cut(self, end: int) -> None:
+        """Drop the units from position *end* on, and set the offsets by those that stay."""
+        files = self._files
+        self._forget_mapping()
+        self._flushed = min(self._flushed, end)
+        start = self._first_counted(files.min_offset, end)
+        if start < end:
+            files.truncate_to(end)
+            self._set_range(start, end)
+            return
+        files.destroy()
+        self._set_empty(self.min_offset)
+
+    def _set_empty(self, next_offset: int) -> None:
+        """Note that there are neither messages nor files; the next message is *next_offset*."""
+        self.min_offset = self.max_offset = next_offset
+        self.commit_log_end = -1
+        self._flushed = 0
+
+    def _first_counted(self, start: int, end: int) -> int:
+        """The position of the first unit that stands for a message."""
+        return start if self._files.files else end
+
+    def truncate_to_commit_log(self, commit_log_end: int) -> None:
+        """Drop the units of records that end beyond *commit_log_end*.
+
+        Without any message left the files go too; the next message is still ``max_offset``.
+        """
+        if self.commit_log_end <= commit_log_end or not self.has_files:
+            return
+        start = self._start_position()
+        end = self._end_position()
+        keep = self._first(start, end, lambda unit: unit[0] + unit[1] > commit_log_end)
+        self._truncate_to_position(keep)
+
+    def _truncate_to_position(self, position: int) -> None:
+        start = self._start_position()
+        self._cut(position if position > start else self._files.min_offset)
+
+    # Retention.
+
+    def correct_min_offset(self, commit_log_min: int) -> None:
+        """Move ``min_offset`` to the first message that the log, from *commit_log_min* on, has."""
+        if not self.has_files:
+            return
+        start, end = self._start_position(), self._end_position()
+        if self.commit_log_end <= commit_log_min:
+            start = end
+        if start < end and self._unit_at(start)[0] >= commit_log_min:
+            self._release_unless_in_use()
+            return
+        self._set_start(self._first(start, end, lambda unit: unit[0] >= commit_log_min))
+        self._release_unless_in_use()
+
+    def delete_expired(self, commit_log_min: int) -> int:
+        """Delete the files, never the last, whose messages are gone; return how many.
+
+        ``min_offset`` is corrected as well.
+        """
+        keep = 0
+        files = self._files.files
+        for file in files[:-1]:
+            unit = self._unit_at(file.end_offset - self.UNIT_SIZE_BYTES)
+            if unit[0] >= commit_log_min:
+                break
+            keep += 1
+        count = self._files.delete_files_before(files[keep].base_offset) if keep else 0
+        self.correct_min_offset(commit_log_min)
+        return count
+
+    def destroy(self) -> None:
+        """Delete the queue's files and directory; offsets start at 0 again."""
+        self._forget_mapping()
+        self._files.destroy()
+        self._set_empty(0)
+
+    def close(self) -> None:
+        """Let go of mappings and descriptors.  Flushes nothing."""
+        self._forget_mapping()
+        self._files.close()
