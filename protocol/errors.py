@@ -1,14 +1,14 @@
 """What can be wrong with bytes, fields and expressions that a peer sent.
 
-    ProtocolError
-    ├── MalformedFrameError      lengths that no frame can have: close the connection
-    ├── MalformedHeaderError     a header that does not decode: close the connection
-    ├── FieldError               a header field that is missing or does not parse: answer
-    ├── MalformedBodyError       a request or answer body that does not decode: answer
-    ├── MalformedMessageError    bytes that are not a stored message
-    ├── MalformedBatchError      a batch body with lengths that do not add up
-    ├── SubscriptionError        a filter expression that selects nothing or does not parse
-    └── CompressionError         a body that does not decompress, or not with what is installed
+ProtocolError
+├── MalformedFrameError      lengths that no frame can have: close the connection
+├── MalformedHeaderError     a header that does not decode: close the connection
+├── FieldError               a header field that is missing or does not parse: answer
+├── MalformedBodyError       a request or answer body that does not decode: answer
+├── MalformedMessageError    bytes that are not a stored message
+├── MalformedBatchError      a batch body with lengths that do not add up
+├── SubscriptionError        a filter expression that selects nothing or does not parse
+└── CompressionError         a body that does not decompress, or not with what is installed
 """
 
 

@@ -78,7 +78,7 @@ class FrameDecoder:
         frame_size_max = self._frame_size_bytes_max
         header_size_max = self._header_size_bytes_max
         end = len(data)
-        frames = []
+        frames: list[Frame] = []
         start = 0
         while end - start >= 8:
             length, word = unpack_head(data, start)
@@ -86,11 +86,7 @@ class FrameDecoder:
             header_start = start + 8
             body_start = header_start + header_size
             frame_end = start + 4 + length
-            if (
-                frame_end < body_start
-                or length > frame_size_max
-                or header_size > header_size_max
-            ):
+            if frame_end < body_start or length > frame_size_max or header_size > header_size_max:
                 self._fail(length, header_size)
                 return frames
             if frame_end > end:
@@ -135,9 +131,7 @@ class FrameDecoder:
         if not 4 <= length <= self._frame_size_bytes_max:
             reason = f"a frame of {length} bytes; 4 to {self._frame_size_bytes_max} are allowed"
         elif header_size is not None and header_size > self._header_size_bytes_max:
-            reason = (
-                f"a header of {header_size} bytes; {self._header_size_bytes_max} are allowed"
-            )
+            reason = f"a header of {header_size} bytes; {self._header_size_bytes_max} are allowed"
         else:
             reason = f"a header of {header_size} bytes in a frame of {length} bytes"
         self.error = MalformedFrameError(f"the peer announced {reason}")

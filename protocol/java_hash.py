@@ -57,7 +57,10 @@ def seeded_index_key_hash(seed: int, key: str) -> int:
     if 8 <= size < 256 and key.isascii():
         try:
             value = (
-                seed * _POWERS[size] + _fronts[key[:-8]] + _pieces[key[-8:-4]] * _P4 + _pieces[key[-4:]]
+                seed * _POWERS[size]
+                + _fronts[key[:-8]]
+                + _pieces[key[-8:-4]] * _P4
+                + _pieces[key[-4:]]
             ) & _MASK
         except KeyError:
             value = (seed * _POWERS[size] + _hash_ascii(key)) & _MASK

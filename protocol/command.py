@@ -1,0 +1,92 @@
+"""One request or response: the command that a frame carries.
+
+Commands are written in one of three serialisations; the module of each one documents its bytes:
+header_json (RocketMQ's usual one), header_binary (RocketMQ's other one) and header_msgpack (ours).
+"""
+
+from dataclasses import dataclass
+
+from protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, MQ_VERSION, LanguageCode, SerializeType
+from protocol.errors import MalformedHeaderError
+from protocol.frame import encode_frame
+from protocol.header_binary import decode_binary_header, encode_binary_header
+from protocol.header_json import decode_json_header, encode_json_header
+from protocol.header_msgpack import decode_msgpack_header, encode_msgpack_header
+
+_DECODERS = {
+    SerializeType.JSON.value: decode_json_header,
+    SerializeType.ROCKETMQ.value: decode_binary_header,
+    SerializeType.MSGPACK.value: decode_msgpack_header,
+}
+_ENCODERS = {
+    SerializeType.JSON.value: encode_json_header,
+    SerializeType.ROCKETMQ.value: encode_binary_header,
+    SerializeType.MSGPACK.value: encode_msgpack_header,
+}
+
+
+@dataclass(slots=True)
+class Command:
+    """A request or a response, with RocketMQ's names for its parts (RemotingCommand).
+
+    ``code`` is a request code in a request and a response code in a response.  ``opaque`` ties a
+    response to its request.  ``ext`` holds the header fields of the code; their values are text.
+    """
+
+    code: int
+    opaque: int = 0
+    flag: int = 0
+    remark: str | None = None
+    ext: dict[str, str] | None = None
+    body: bytes = b""
+    language: int = LanguageCode.JAVA.value
+    version: int = MQ_VERSION
+    serialize_type: int = SerializeType.JSON.value
+
+    @property
+    def is_response(self) -> bool:
+        """Whether this answers a request."""
+        return self.flag & FLAG_RESPONSE != 0
+
+    @property
+    def is_oneway(self) -> bool:
+        """Whether no response must be written, not even an error."""
+        return self.flag & FLAG_ONEWAY != 0
+
+
+def decode_header(serialize_type: int, header: bytes, body: bytes = b"") -> Command:
+    """The command of a frame.
+
+    Values of ext fields are text whatever they were: numbers and booleans become their JSON text,
+    nulls are left out.
+
+    Raises:
+        MalformedHeaderError: the header is not a command; the connection has to be closed.
+    """
+    decode = _DECODERS.get(serialize_type)
+    if decode is None:
+        raise MalformedHeaderError(f"header serialisation {serialize_type} is not known")
+    code, language, version, opaque, flag, remark, ext = decode(header)
+    return Command(code, opaque, flag, remark, ext, body, language, version, serialize_type)
+
+
+def encode_command(command: Command) -> bytes:
+    """The whole frame of a command, in the command's own serialisation.
+
+    Raises:
+        ValueError: a field does not fit the serialisation, such as a request code above 32,767 in
+            the binary one; or the frame is larger than peers accept.
+    """
+    encode = _ENCODERS.get(command.serialize_type)
+    if encode is None:
+        raise ValueError(f"header serialisation {command.serialize_type} is not known")
+    header = encode(
+        command.code,
+        command.language,
+        command.version,
+        command.opaque,
+        command.flag,
+        command.remark,
+        command.ext,
+    )
+    return encode_frame(command.serialize_type, header, command.body)

@@ -1,0 +1,30 @@
+"""What the three header serialisations have in common: the fields, their ranges, the limits."""
+
+from typing import TypeAlias
+
+from protocol.codes import LanguageCode
+from protocol.errors import MalformedHeaderError
+
+# Code, language, version, opaque, flag, remark, ext fields.
+HeaderFields: TypeAlias = tuple[int, int, int, int, int, str | None, dict[str, str] | None]
+
+EXT_FIELDS_MAX = 256
+INT32_MIN = -(2**31)
+INT32_MAX = 2**31 - 1
+
+LANGUAGE_BY_NAME = {language.name: language.value for language in LanguageCode}
+LANGUAGE_NAMES = {language.value: language.name for language in LanguageCode}
+OTHER_LANGUAGE = LanguageCode.OTHER.value
+
+
+def known_language(ordinal: int) -> int:
+    """*ordinal* if a language has it, else that of OTHER."""
+    return ordinal if ordinal in LANGUAGE_NAMES else OTHER_LANGUAGE
+
+
+def check_ext_count(count: int) -> None:
+    """Refuse more ext fields than any client sends.  Raises MalformedHeaderError."""
+    if count > EXT_FIELDS_MAX:
+        raise MalformedHeaderError(
+            f"the header has {count} ext fields, and {EXT_FIELDS_MAX} are allowed"
+        )

@@ -1,0 +1,122 @@
+"""Header fields of requests about topics, groups and the broker itself."""
+
+import msgspec
+
+from protocol.requests.fields import Int32, Int64, RpcRequest
+
+
+class CreateTopicRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
+    """UPDATE_AND_CREATE_TOPIC (17); attributes are ``+key=value,-key``."""
+
+    topic: str
+    default_topic: str | None = None
+    read_queue_nums: Int32
+    write_queue_nums: Int32
+    perm: Int32
+    topic_filter_type: str = "SINGLE_TAG"
+    topic_sys_flag: Int32 | None = None
+    order: bool = False
+    attributes: str | None = None
+    force: bool = False
+
+
+class TopicRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
+    """215, 351, 202, 300, 217: nothing but a topic."""
+
+    topic: str
+
+
+class GetAllTopicConfigRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
+    """GET_ALL_TOPIC_CONFIG (21); old clients send none of it."""
+
+    topic_seq: Int32 | None = None
+    data_version: str | None = None
+    max_topic_num: Int32 | None = None
+
+
+class GetAllTopicConfigResponse(
+    msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False
+):
+    """How many topics there are over all pages."""
+
+    total_topic_num: Int32
+
+
+class GetAllSubscriptionGroupRequest(
+    RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False
+):
+    """GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201)."""
+
+    group_seq: Int32 | None = None
+    data_version: str | None = None
+    max_group_num: Int32 | None = None
+
+
+class GetAllSubscriptionGroupResponse(
+    msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False
+):
+    """How many groups there are over all pages."""
+
+    total_group_num: Int32
+
+
+class GetBrokerConfigResponse(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False):
+    """GET_BROKER_CONFIG (26): the version of the settings as JSON."""
+
+    version: str
+
+
+class ConsumerGroupRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
+    """GET_CONSUMER_CONNECTION_LIST (203)."""
+
+    consumer_group: str
+
+
+class ProducerGroupRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
+    """GET_PRODUCER_CONNECTION_LIST (204)."""
+
+    producer_group: str
+
+
+class GroupRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
+    """352, 343: nothing but a group."""
+
+    group: str
+
+
+class DeleteSubscriptionGroupRequest(
+    RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False
+):
+    """DELETE_SUBSCRIPTIONGROUP (207)."""
+
+    group_name: str
+    clean_offset: bool = False
+
+
+class GetConsumeStatsRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
+    """GET_CONSUME_STATS (208); topics of the list are joined by semicolons."""
+
+    consumer_group: str
+    topic: str | None = None
+    topic_list: str | None = None
+
+
+class ResetOffsetRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
+    """INVOKE_BROKER_TO_RESET_OFFSET (222) and RESET_CONSUMER_CLIENT_OFFSET (220)."""
+
+    group: str
+    topic: str
+    queue_id: Int32 = -1
+    offset: Int64 | None = None
+    timestamp: Int64
+    is_force: bool = False
+
+
+class QueryConsumeQueueRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
+    """QUERY_CONSUME_QUEUE (321)."""
+
+    topic: str
+    queue_id: Int32
+    index: Int64
+    count: Int32
+    consumer_group: str | None = None
