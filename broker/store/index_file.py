@@ -1,0 +1,351 @@
+"""IndexFile: one file of the message index, a hash table on disk from keys to commit log offsets.
+
+The layout is in protocol/queue_layout.py; RocketMQ (IndexFile, IndexHeader) reads and writes the
+same.  New entries go to the head of the chain of their slot, so that a look-up finds the newest
+message first.  A file of S slots and N entries is 40 + 4·S + 20·N bytes long and takes N − 1
+entries, entry 0 being unused.
+
+The file has its full length at once but not its blocks: the slot table is reserved when the file is
+made, the entries in steps ahead of writing.  Writing through the mapping therefore never meets a
+full disk, which would end the process; reserving does, as an OSError that changes nothing.
+
+What survives a crash: the header on disk only ever counts entries that were synced before it, and
+everything behind the last counted entry is either zeros or what a put wrote there.  index_repair.py
+builds on that.
+"""
+
+import mmap
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Self
+
+from broker.store import disk
+from broker.store.errors import CorruptFileError
+from protocol.queue_layout import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
+
+HEADER_SIZE_BYTES = INDEX_HEADER.size
+SLOT_SIZE_BYTES = INDEX_SLOT.size
+ENTRY_SIZE_BYTES = INDEX_ENTRY.size
+# Entries are reserved 4 MB at a time.
+STEP_ENTRY_COUNT = 200_000
+SECONDS_MAX = 2**31 - 1
+
+_read_slot = INDEX_SLOT.unpack_from
+_write_slot = INDEX_SLOT.pack_into
+_read_entry = INDEX_ENTRY.unpack_from
+_write_entry = INDEX_ENTRY.pack_into
+
+
+def file_size_bytes(slot_count: int, entry_count_max: int) -> int:
+    """The length of an index file of this geometry."""
+    return HEADER_SIZE_BYTES + SLOT_SIZE_BYTES * slot_count + ENTRY_SIZE_BYTES * entry_count_max
+
+
+class IndexFile:
+    """One index file, open and mapped.
+
+    ``next_number`` is the number of the next free entry, from 1 on; ``flushed_number`` what it was
+    when the header was last on disk.  Belongs to the thread that puts, except ``flush``, which the
+    flush thread calls.
+    """
+
+    __slots__ = (
+        "_full",
+        "_is_new",
+        "_lock",
+        "_reserved_number",
+        "begin_ms",
+        "begin_offset",
+        "descriptor",
+        "end_ms",
+        "end_offset",
+        "entries_at",
+        "entry_count_max",
+        "flushed_number",
+        "mapping",
+        "next_number",
+        "path",
+        "slot_count",
+        "used_slot_count",
+    )
+
+    def __init__(
+        self,
+        path: Path,
+        descriptor: int,
+        slot_count: int,
+        entry_count_max: int,
+        full: Callable[[int, int, int], None],
+    ) -> None:
+        """Take over *descriptor*, open on a file of the right length."""
+        self.path = path
+        self.slot_count = slot_count
+        self.entry_count_max = entry_count_max
+        self._full = full
+        self.descriptor = descriptor
+        self._lock = threading.Lock()
+        self.entries_at = HEADER_SIZE_BYTES + SLOT_SIZE_BYTES * slot_count
+        self.mapping = mmap.mmap(descriptor, file_size_bytes(slot_count, entry_count_max))
+        header: tuple[int, ...] = INDEX_HEADER.unpack_from(self.mapping)
+        self.begin_ms, self.end_ms, self.begin_offset, self.end_offset = header[:4]
+        self.used_slot_count = header[4]
+        self.next_number = max(header[5], 1)
+        self.flushed_number = self.next_number
+        self._reserved_number = 0
+        self._is_new = False
+
+    @classmethod
+    def create(
+        cls,
+        path: Path,
+        slot_count: int,
+        entry_count_max: int,
+        full: Callable[[int, int, int], None],
+        previous: "IndexFile | None",
+    ) -> Self:
+        """Make an empty file; *full* is called in place of ``put`` once there is no free entry.
+
+        Until its first entry the header repeats the end of the *previous* file, as RocketMQ's does.
+
+        Raises:
+            FileExistsError: the name is taken.
+            OSError: no room for the slot table, or another failure; nothing is left behind.
+        """
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        try:
+            os.ftruncate(descriptor, file_size_bytes(slot_count, entry_count_max))
+            disk.preallocate(descriptor, HEADER_SIZE_BYTES + SLOT_SIZE_BYTES * slot_count)
+            file = cls(path, descriptor, slot_count, entry_count_max, full)
+        except BaseException:
+            os.close(descriptor)
+            path.unlink()
+            raise
+        file._is_new = True
+        if previous is not None:
+            file.begin_ms = file.end_ms = previous.end_ms
+            file.begin_offset = file.end_offset = previous.end_offset
+        return file
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        slot_count: int,
+        entry_count_max: int,
+        full: Callable[[int, int, int], None],
+    ) -> Self:
+        """Open the existing file *path* for reading and writing.
+
+        Raises:
+            CorruptFileError: the length does not fit the geometry.
+            OSError: it cannot be opened or mapped.
+        """
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            expected_bytes = file_size_bytes(slot_count, entry_count_max)
+            actual_bytes = os.fstat(descriptor).st_size
+            if actual_bytes != expected_bytes:
+                raise CorruptFileError(path, f"{actual_bytes} bytes long, not {expected_bytes}")
+            return cls(path, descriptor, slot_count, entry_count_max, full)
+        except BaseException:
+            os.close(descriptor)
+            raise
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is no free entry left."""
+        return self.next_number >= self.entry_count_max
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was put yet."""
+        return self.next_number <= 1
+
+    def damage(self) -> str | None:
+        """Say why header and entries cannot both be right; None when nothing speaks against it."""
+        number = self.next_number
+        if number > self.entry_count_max:
+            return f"the header counts {number} entries and {self.entry_count_max} is the most"
+        if number == 1:
+            return None
+        if self.begin_ms <= 0 or not 0 <= self.begin_offset <= self.end_offset:
+            return "the header's first time or its offsets make no sense"
+        for entry_number, offset in ((1, self.begin_offset), (number - 1, self.end_offset)):
+            _, entry_offset, _, previous = self.entry(entry_number)
+            if entry_offset != offset or not 0 <= previous < entry_number:
+                return f"entry {entry_number} does not fit the header"
+        return None
+
+    # -- writing -------------------------------------------------------------------------------
+
+    def put(self, key_hash: int, commit_log_offset: int, store_time_ms: int) -> None:
+        """Add one key, not negative; the file's *full* function takes it when there is no room.
+
+        Raises:
+            OSError: the disk is full; nothing has changed, and the next call tries again.
+        """
+        number = self.next_number
+        if number >= self._reserved_number:
+            if number >= self.entry_count_max:
+                self._full(key_hash, commit_log_offset, store_time_ms)
+                return
+            self._reserve()
+        mapping = self.mapping
+        slot_at = 40 + key_hash % self.slot_count * 4
+        (previous,) = _read_slot(mapping, slot_at)
+        if not 0 < previous < number:
+            previous = 0
+            self.used_slot_count += 1
+        begin_ms = self.begin_ms
+        seconds = (store_time_ms - begin_ms) // 1000 if begin_ms > 0 else 0
+        if not 0 <= seconds <= SECONDS_MAX:
+            seconds = 0 if seconds < 0 else SECONDS_MAX
+        _write_entry(
+            mapping, self.entries_at + number * 20, key_hash, commit_log_offset, seconds, previous
+        )
+        _write_slot(mapping, slot_at, number)
+        if number == 1:
+            self._begin(commit_log_offset, store_time_ms)
+        self.end_ms = store_time_ms
+        self.end_offset = commit_log_offset
+        # Last: the flush thread reads it to know how many entries are complete.
+        self.next_number = number + 1
+
+    def _begin(self, commit_log_offset: int, store_time_ms: int) -> None:
+        """Note what the entries are relative to, in the file as well: it never changes again.
+
+        RocketMQ's quirk is kept that the first entry's seconds count from the former file's end.
+        """
+        self.begin_ms = self.end_ms = store_time_ms
+        self.begin_offset = self.end_offset = commit_log_offset
+        self._write_header(1)
+
+    def _reserve(self) -> None:
+        number = self.next_number
+        count = min(STEP_ENTRY_COUNT, self.entry_count_max - number)
+        start = self.entries_at + number * ENTRY_SIZE_BYTES
+        disk.preallocate(self.descriptor, count * ENTRY_SIZE_BYTES, start)
+        self._reserved_number = number + count
+
+    def _write_header(self, number: int) -> None:
+        end_offset = self.begin_offset if number == 1 else self.entry(number - 1)[1]
+        INDEX_HEADER.pack_into(
+            self.mapping,
+            0,
+            self.begin_ms,
+            self.end_ms,
+            self.begin_offset,
+            end_offset,
+            self.used_slot_count if number > 1 else 0,
+            number,
+        )
+
+    def flush(self) -> bool:
+        """Make all entries durable, then the header that counts them; False if nothing was new.
+
+        Blocks, and may run in another thread than the puts.
+
+        Raises:
+            OSError: the header still counts what was durable before.
+        """
+        number = self.next_number
+        with self._lock:
+            if number == self.flushed_number or self.descriptor < 0:
+                return False
+            descriptor = os.dup(self.descriptor)
+        try:
+            disk.sync_file(descriptor)
+            if self._is_new:
+                disk.sync_directory(self.path.parent)
+                self._is_new = False
+            with self._lock:
+                if self.descriptor < 0:
+                    return False
+                self._write_header(number)
+            disk.sync_file(descriptor)
+        finally:
+            os.close(descriptor)
+        self.flushed_number = number
+        return True
+
+    def close(self) -> None:
+        """Let go of mapping and descriptor.  Flushes nothing."""
+        with self._lock:
+            if self.descriptor >= 0:
+                self.mapping.close()
+                os.close(self.descriptor)
+                self.descriptor = -1
+
+    def delete(self) -> None:
+        """Close and delete the file."""
+        self.close()
+        disk.remove_files([self.path])
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def entry(self, number: int) -> tuple[int, int, int, int]:
+        """Entry *number*: key hash, commit log offset, seconds, number of the next older one."""
+        key_hash, offset, seconds, previous = _read_entry(
+            self.mapping, self.entries_at + number * ENTRY_SIZE_BYTES
+        )
+        return key_hash, offset, seconds, previous
+
+    def candidates(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[int]:
+        """Commit log offsets under *key_hash*, newest first.
+
+        Times in a file are whole seconds, and those of its first entry are off by what RocketMQ
+        counts them from: the window is a second wider on both sides, the record itself decides.
+        """
+        begin_ms -= 1000
+        end_ms += 1000
+        if self.is_empty or self.begin_ms > end_ms or self.end_ms < begin_ms:
+            return
+        older_than = self.next_number
+        slot_at = HEADER_SIZE_BYTES + key_hash % self.slot_count * SLOT_SIZE_BYTES
+        (number,) = _read_slot(self.mapping, slot_at)
+        while 0 < number < older_than:
+            entry_hash, offset, seconds, previous = self.entry(number)
+            time_ms = self.begin_ms if number == 1 else self.begin_ms + seconds * 1000
+            if time_ms < begin_ms or seconds < 0:
+                return
+            if entry_hash == key_hash and time_ms <= end_ms:
+                yield offset
+            older_than, number = number, previous
+
+    def hashes_at_end(self) -> list[int]:
+        """The key hashes of the newest message's entries, in the order they were put."""
+        hashes = []
+        number = self.next_number - 1
+        while number >= 1:
+            key_hash, offset, _, _ = self.entry(number)
+            if offset != self.end_offset:
+                break
+            hashes.append(key_hash)
+            number -= 1
+        return hashes[::-1]
+
+    def discard_from(self, commit_log_offset: int) -> int:
+        """Take out the entries of messages at or behind *commit_log_offset*; return how many.
+
+        For a commit log that ends there: its offsets are used again.
+        """
+        before = self.next_number
+        number = before - 1
+        while number >= 1:
+            key_hash, offset, _, previous = self.entry(number)
+            if offset < commit_log_offset:
+                break
+            slot_at = HEADER_SIZE_BYTES + key_hash % self.slot_count * SLOT_SIZE_BYTES
+            if _read_slot(self.mapping, slot_at)[0] == number:
+                _write_slot(self.mapping, slot_at, previous)
+                self.used_slot_count -= previous == 0
+            number -= 1
+        self.next_number = number + 1
+        if number >= 1 and self.next_number != before:
+            _, self.end_offset, seconds, _ = self.entry(number)
+            self.end_ms = min(self.end_ms, self.begin_ms + seconds * 1000 + 999)
+            end = self.entries_at + self.next_number * ENTRY_SIZE_BYTES
+            disk.zero_tail(self.descriptor, end, len(self.mapping))
+        return before - self.next_number
