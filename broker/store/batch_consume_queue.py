@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from broker.store.errors import QueueConflictError, QueueGapError
+from broker.store.unit_files import points_into_log
 from broker.store.unit_queue import UnitQueue, ignore
 from protocol.queue_layout import (
     BATCH_CONSUME_QUEUE_UNIT,
@@ -102,10 +103,10 @@ class BatchConsumeQueue(UnitQueue):
         """
         if not self.min_offset <= queue_offset < self.max_offset:
             return b""
-        position = self._first(
+        position = self._files.first(
             self._start, self._end, lambda unit: unit[_BASE] + unit[_COUNT] > queue_offset
         )
-        return self._read(position, min(self._end, position + count * _UNIT_SIZE))
+        return self._files.read(position, min(self._end, position + count * _UNIT_SIZE))
 
     def entry(self, queue_offset: int) -> tuple[int, ...] | None:
         """The fields of the unit of the record that holds message *queue_offset*, or None."""
@@ -120,19 +121,21 @@ class BatchConsumeQueue(UnitQueue):
         The units hold the store times, so *store_time_of* is not needed.
         """
         if upper:
-            behind = self._first(self._start, self._end, lambda unit: unit[_STORE_TIME] > time_ms)
+            behind = self._files.first(
+                self._start, self._end, lambda unit: unit[_STORE_TIME] > time_ms
+            )
             position = max(behind - _UNIT_SIZE, self._start)
         else:
-            position = self._first(
+            position = self._files.first(
                 self._start, self._end, lambda unit: unit[_STORE_TIME] >= time_ms
             )
-        return self._unit_at(position)[_BASE] if position < self._end else self.max_offset
+        return self._files.unit_at(position)[_BASE] if position < self._end else self.max_offset
 
     def truncate_to(self, queue_offset: int) -> None:
         """Drop the records with messages from *queue_offset* on; the log knows other ones there."""
         if queue_offset < self.max_offset and self.has_files:
             self._truncate_to_position(
-                self._first(
+                self._files.first(
                     self._start, self._end, lambda unit: unit[_BASE] + unit[_COUNT] > queue_offset
                 )
             )
@@ -147,30 +150,30 @@ class BatchConsumeQueue(UnitQueue):
 
     def _set_range(self, start: int, end: int) -> None:
         self._start, self._end = start, end
-        self.min_offset = self._unit_at(start)[_BASE]
-        last = self._unit_at(end - _UNIT_SIZE)
+        self.min_offset = self._files.unit_at(start)[_BASE]
+        last = self._files.unit_at(end - _UNIT_SIZE)
         self.max_offset = last[_BASE] + last[_COUNT]
         self.commit_log_end = last[0] + last[1]
 
     def _set_start(self, position: int) -> None:
         self._start = position
         is_empty = position >= self._end
-        self.min_offset = self.max_offset if is_empty else self._unit_at(position)[_BASE]
+        self.min_offset = self.max_offset if is_empty else self._files.unit_at(position)[_BASE]
 
     def _set_empty(self, next_offset: int) -> None:
         super()._set_empty(next_offset)
         self._start = self._end = 0
 
-    def _is_plausible(self, unit: tuple[int, ...], commit_log_max: int) -> bool:
-        return super()._is_plausible(unit, commit_log_max) and unit[_BASE] >= 0 and unit[_COUNT] > 0
+    @staticmethod
+    def is_plausible(unit: tuple[int, ...], commit_log_max: int) -> bool:
+        return points_into_log(unit, commit_log_max) and unit[_BASE] >= 0 and unit[_COUNT] > 0
 
-    def _count_valid(
-        self, units: bytes, previous: tuple[int, ...] | None, commit_log_max: int
-    ) -> int:
+    @staticmethod
+    def count_valid(units: bytes, previous: tuple[int, ...] | None, commit_log_max: int) -> int:
         number = 0
-        for number, unit in enumerate(self.UNIT.iter_unpack(units)):
+        for number, unit in enumerate(BATCH_CONSUME_QUEUE_UNIT.iter_unpack(units)):
             if (
-                not self._is_plausible(unit, commit_log_max)
+                not BatchConsumeQueue.is_plausible(unit, commit_log_max)
                 or unit[1] >= BLANK_UNIT_SIZE_FIELD
                 or (previous is not None and unit[0] <= previous[0])
                 or (previous is not None and unit[_BASE] < previous[_BASE] + previous[_COUNT])

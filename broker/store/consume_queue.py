@@ -11,6 +11,7 @@ after any mishap.  Here a unit is only ever written where its offset says, and a
 from collections.abc import Callable
 
 from broker.store.errors import QueueConflictError, QueueGapError
+from broker.store.unit_files import points_into_log
 from broker.store.unit_queue import UnitQueue
 from protocol.queue_layout import (
     BLANK_CONSUME_QUEUE_UNIT,
@@ -23,6 +24,8 @@ _UNIT_SIZE = CONSUME_QUEUE_UNIT_SIZE_BYTES
 _pack_into = CONSUME_QUEUE_UNIT.pack_into
 _unpack_from = CONSUME_QUEUE_UNIT.unpack_from
 _iter_unpack = CONSUME_QUEUE_UNIT.iter_unpack
+# Positions are 64-bit numbers to RocketMQ, and the last file must end within them.
+_OFFSET_END = 2**62 // _UNIT_SIZE
 # An unreadable record has no store time; this many neighbours are asked for theirs instead.
 _UNREADABLE_MAX = 1000
 
@@ -89,6 +92,8 @@ class ConsumeQueue(UnitQueue):
         self, queue_offset: int, commit_log_offset: int, size_bytes: int, tags_code: int
     ) -> None:
         """Append where it takes a file, a mapping, or a look at what is there already."""
+        if not 0 <= queue_offset < _OFFSET_END:
+            raise QueueGapError(self.topic, self.queue_id, self.max_offset, queue_offset)
         unit = CONSUME_QUEUE_UNIT.pack(commit_log_offset, size_bytes, tags_code)
         is_empty = not self.has_files
         if not is_empty and queue_offset < self.max_offset:
@@ -113,7 +118,7 @@ class ConsumeQueue(UnitQueue):
         if queue_offset < self.min_offset:
             return
         position = queue_offset * _UNIT_SIZE
-        held = self._read(position, position + _UNIT_SIZE)
+        held = self._files.read(position, position + _UNIT_SIZE)
         if held == unit:
             return
         held_offset, held_size, _ = _unpack_from(held)
@@ -142,7 +147,7 @@ class ConsumeQueue(UnitQueue):
         mapping_start = self._mapping_start
         if start >= mapping_start:
             return self._mapping[start - mapping_start : end * _UNIT_SIZE - mapping_start]
-        return self._read(start, end * _UNIT_SIZE)
+        return self._files.read(start, end * _UNIT_SIZE)
 
     def entry(self, queue_offset: int) -> tuple[int, int, int] | None:
         """Commit log offset, size and tags code of one message, or None out of range."""
@@ -204,24 +209,26 @@ class ConsumeQueue(UnitQueue):
     def _set_range(self, start: int, end: int) -> None:
         self.min_offset = start // _UNIT_SIZE
         self.max_offset = end // _UNIT_SIZE
-        commit_log_offset, size_bytes, _ = self._unit_at(end - _UNIT_SIZE)
+        commit_log_offset, size_bytes, _ = self._files.unit_at(end - _UNIT_SIZE)
         self.commit_log_end = commit_log_offset + size_bytes
 
     def _set_start(self, position: int) -> None:
         self.min_offset = position // _UNIT_SIZE
 
-    def _is_plausible(self, unit: tuple[int, ...], commit_log_max: int) -> bool:
-        return _is_blank(unit) or super()._is_plausible(unit, commit_log_max)
+    @staticmethod
+    def is_plausible(unit: tuple[int, ...], commit_log_max: int) -> bool:
+        return _is_blank(unit) or points_into_log(unit, commit_log_max)
 
     def _first_counted(self, start: int, end: int) -> int:
         files = self._files.files
         if not files:
             return end
-        return self._first(start, min(end, files[0].end_offset), lambda unit: not _is_blank(unit))
+        return self._files.first(
+            start, min(end, files[0].end_offset), lambda unit: not _is_blank(unit)
+        )
 
-    def _count_valid(
-        self, units: bytes, previous: tuple[int, ...] | None, commit_log_max: int
-    ) -> int:
+    @staticmethod
+    def count_valid(units: bytes, previous: tuple[int, ...] | None, commit_log_max: int) -> int:
         before = -1
         blanks_end = 0
         if previous is None or _is_blank(previous):

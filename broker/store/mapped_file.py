@@ -156,12 +156,12 @@ class MappedFile:
         Raises:
             OSError: a part of it may have been written.
         """
+        if position + len(data) > self.size_bytes:
+            raise ValueError(f"{len(data)} bytes at {position} do not fit {self.path}")
         with self._lock:
             if self._descriptor < 0:
                 self._descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
             descriptor = self._descriptor
-        if position + len(data) > self.size_bytes:
-            raise ValueError(f"{len(data)} bytes at {position} do not fit {self.path}")
         disk.write_fully(descriptor, position, data)
 
     def append(self, data: bytes) -> None:

@@ -184,13 +184,19 @@ class MappedFileQueue:
 
     def _create(self, base_offset: int) -> MappedFile:
         changed = disk.make_directories(self.directory)
-        return MappedFile.create(
-            self.directory / file_name(base_offset),
-            base_offset,
-            self.file_size_bytes,
-            writable=self._is_writable,
-            unsynced_directories=changed,
-        )
+        try:
+            return MappedFile.create(
+                self.directory / file_name(base_offset),
+                base_offset,
+                self.file_size_bytes,
+                writable=self._is_writable,
+                unsynced_directories=changed,
+            )
+        except OSError:
+            # The next attempt finds the directories there and has no reason to sync them.
+            for directory in changed:
+                disk.sync_directory(directory)
+            raise
 
     def flush(self) -> bool:
         """Make everything written durable; return whether there was anything to do.

@@ -28,7 +28,7 @@ import structlog
 
 from broker.store.errors import DiskFullError, StoreFailedError
 from broker.store.mapped_file import MappedFile
-from broker.store.mapped_file_queue import MappedFileQueue
+from broker.store.unit_files import UnitFiles, find_end
 
 log = structlog.get_logger("broker.store")
 
@@ -36,11 +36,6 @@ log = structlog.get_logger("broker.store")
 UNMAPPED = mmap.mmap(-1, 1)
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 _PAGE_BITS = 12
-# Recovery reads this many files from the end unless told which units are known to be good ...
-_FILES_TO_VERIFY = 3
-# ... and this many units in front of those that are not.
-_UNITS_TO_VERIFY = 1024
-_SLICE_UNITS = 4096
 
 
 def ignore(_: object) -> None:
@@ -90,9 +85,7 @@ class UnitQueue(ABC):
         self.min_offset = 0
         self.max_offset = 0
         self.commit_log_end = -1
-        self._files = MappedFileQueue(
-            directory, file_size_bytes, writable=True, unit_size_bytes=self.UNIT_SIZE_BYTES
-        )
+        self._files = UnitFiles(directory, file_size_bytes, self.UNIT)
         self._mark_dirty = mark_dirty
         self._is_dirty = False
         self._flushed = 0
@@ -151,46 +144,21 @@ class UnitQueue(ABC):
     def _set_start(self, position: int) -> None:
         """Set ``min_offset``: what stands in front of *position* is gone from the log."""
 
+    @staticmethod
     @abstractmethod
-    def _count_valid(
-        self, units: bytes, previous: tuple[int, ...] | None, commit_log_max: int
-    ) -> int:
+    def is_plausible(unit: tuple[int, ...], commit_log_max: int) -> bool:
+        """Whether *unit* may stand for a record of a log that ends at *commit_log_max*."""
+
+    @staticmethod
+    @abstractmethod
+    def count_valid(units: bytes, previous: tuple[int, ...] | None, commit_log_max: int) -> int:
         """How many of *units*, which follow the unit *previous*, make sense one by one."""
-
-    # Looking at units.
-
-    def _read(self, start: int, end: int) -> bytes:
-        """The bytes of positions [start, end), or as many of them as are there without a gap."""
-        parts = []
-        while start < end:
-            file = self._files.file_at(start)
-            if file is None:
-                break
-            stop = min(end, file.end_offset)
-            parts.append(file.read(start - file.base_offset, stop - file.base_offset))
-            start = stop
-        return parts[0] if len(parts) == 1 else b"".join(parts)
-
-    def _unit_at(self, position: int) -> tuple[int, ...]:
-        return self.UNIT.unpack(self._read(position, position + self.UNIT_SIZE_BYTES))
-
-    def _first(self, start: int, end: int, is_behind: Callable[[tuple[int, ...]], bool]) -> int:
-        """The first position in [start, end] from which on *is_behind* holds of the units."""
-        unit_size = self.UNIT_SIZE_BYTES
-        low, high = 0, max(end - start, 0) // unit_size
-        while low < high:
-            middle = (low + high) // 2
-            if is_behind(self._unit_at(start + middle * unit_size)):
-                high = middle
-            else:
-                low = middle + 1
-        return start + low * unit_size
 
     def last_units(self, count: int) -> list[tuple[int, ...]]:
         """Up to *count* units from the end, oldest first, for recovery to compare with the log."""
         end = self._end_position()
         start = max(self._start_position(), end - count * self.UNIT_SIZE_BYTES)
-        return list(self.UNIT.iter_unpack(self._read(start, end))) if self.has_files else []
+        return list(self.UNIT.iter_unpack(self._files.read(start, end))) if self.has_files else []
 
     # Appending.
 
@@ -302,65 +270,15 @@ class UnitQueue(ABC):
         is damaged or missing: the log puts it back.  Units that point below *trusted_below* were
         known to be on disk and are not all read; after a clean stop give *commit_log_max* there.
         """
-        files = self._files
         self._forget_mapping()
-        first = files.min_offset
-        end = self._plausible_end(first, commit_log_max)
-        start = max(first, end - self._bytes_to_verify(first, end, trusted_below))
-        good = self._verified_end(start, end, commit_log_max)
-        while good == start > first:
-            end, start = start, max(first, start - self.file_size_bytes)
-            good = self._verified_end(start, end, commit_log_max)
-        self._cut(good)
-        is_flushed = trusted_below >= commit_log_max
-        self._flushed = min(self._flushed, start)
-        if is_flushed:
+        verified_from, end = find_end(self._files, self, commit_log_max, trusted_below)
+        self._cut(end)
+        if trusted_below >= commit_log_max:
             self._flushed = self._end_position()
         elif self.has_files:
+            self._flushed = min(self._flushed, verified_from)
             self._note_change()
         self._release()
-
-    def _plausible_end(self, first: int, commit_log_max: int) -> int:
-        """Where the units end if nothing is wrong with them."""
-        gaps = self._files.gaps
-        run_end = gaps[0][0] if gaps else self._files.next_base_offset
-        run = [file for file in self._files.files if file.base_offset < run_end]
-        while run:
-            file = run.pop()
-            if self._is_plausible(self._unit_at(file.base_offset), commit_log_max):
-                return self._first(
-                    file.base_offset,
-                    file.end_offset,
-                    lambda unit: not self._is_plausible(unit, commit_log_max),
-                )
-            file.unmap()
-        return first
-
-    def _is_plausible(self, unit: tuple[int, ...], commit_log_max: int) -> bool:
-        return unit[0] >= 0 and unit[1] > 0 and unit[0] + unit[1] <= commit_log_max
-
-    def _bytes_to_verify(self, first: int, end: int, trusted_below: int) -> int:
-        size_bytes = self.file_size_bytes
-        last_start = max(end - self.UNIT_SIZE_BYTES, 0) // size_bytes * size_bytes
-        earliest = max(first, last_start - (_FILES_TO_VERIFY - 1) * size_bytes)
-        if not trusted_below:
-            return end - earliest
-        untrusted = self._first(earliest, end, lambda unit: unit[0] >= trusted_below)
-        return end - max(earliest, untrusted - _UNITS_TO_VERIFY * self.UNIT_SIZE_BYTES)
-
-    def _verified_end(self, start: int, end: int, commit_log_max: int) -> int:
-        unit_size = self.UNIT_SIZE_BYTES
-        position = start
-        while position < end:
-            units = self._read(position, min(end, position + _SLICE_UNITS * unit_size))
-            previous = None
-            if position > self._files.min_offset:
-                previous = self._unit_at(position - unit_size)
-            count = self._count_valid(units, previous, commit_log_max)
-            position += count * unit_size
-            if count * unit_size < len(units) or not count:
-                break
-        return position
 
     def _cut(self, end: int) -> None:
         """Drop the units from position *end* on, and set the offsets by those that stay."""
@@ -394,7 +312,7 @@ class UnitQueue(ABC):
             return
         start = self._start_position()
         end = self._end_position()
-        keep = self._first(start, end, lambda unit: unit[0] + unit[1] > commit_log_end)
+        keep = self._files.first(start, end, lambda unit: unit[0] + unit[1] > commit_log_end)
         self._truncate_to_position(keep)
 
     def _truncate_to_position(self, position: int) -> None:
@@ -410,10 +328,10 @@ class UnitQueue(ABC):
         start, end = self._start_position(), self._end_position()
         if self.commit_log_end <= commit_log_min:
             start = end
-        if start < end and self._unit_at(start)[0] >= commit_log_min:
+        if start < end and self._files.unit_at(start)[0] >= commit_log_min:
             self._release_unless_in_use()
             return
-        self._set_start(self._first(start, end, lambda unit: unit[0] >= commit_log_min))
+        self._set_start(self._files.first(start, end, lambda unit: unit[0] >= commit_log_min))
         self._release_unless_in_use()
 
     def delete_expired(self, commit_log_min: int) -> int:
@@ -424,7 +342,7 @@ class UnitQueue(ABC):
         keep = 0
         files = self._files.files
         for file in files[:-1]:
-            unit = self._unit_at(file.end_offset - self.UNIT_SIZE_BYTES)
+            unit = self._files.unit_at(file.end_offset - self.UNIT_SIZE_BYTES)
             if unit[0] >= commit_log_min:
                 break
             keep += 1

@@ -1,0 +1,141 @@
+"""UnitFiles: numbered files full of units of one size, and where the units in them end.
+
+Units stand one behind the other from the start of the first file; zeros follow the last.  A unit's
+first two fields are a commit log offset and the size of the record there, and commit log offsets
+grow from unit to unit: so every "where does … begin" is a binary search.
+
+After a crash that is only almost true.  Pages of a file reach the disk in any order, so a hole may
+be left in front of units that arrived; and RocketMQ leaves stale units behind the end when it cuts
+a queue.  ``find_end`` therefore reads, one by one, the units that may have been affected.
+"""
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from broker.store.mapped_file_queue import MappedFileQueue
+from protocol.queue_layout import BLANK_UNIT_SIZE_FIELD
+
+Unit = tuple[int, ...]
+
+# Without knowing which units were on disk, this many files are read from the end, as RocketMQ does,
+_FILES_TO_VERIFY = 3
+# and otherwise this many units in front of those that may not have been.
+_UNITS_TO_VERIFY = 1024
+_SLICE_UNITS = 4096
+
+
+class UnitRules(Protocol):
+    """What is a unit, for one kind of queue."""
+
+    def is_plausible(self, unit: Unit, commit_log_max: int) -> bool:
+        """Whether *unit* may stand for a record of a log that ends at *commit_log_max*."""
+
+    def count_valid(self, units: bytes, previous: Unit | None, commit_log_max: int) -> int:
+        """How many of *units*, which follow the unit *previous*, make sense one by one."""
+
+
+class UnitFiles(MappedFileQueue):
+    """A MappedFileQueue to write units into; offsets are called positions here."""
+
+    __slots__ = ("unit",)
+
+    def __init__(self, directory: Path, file_size_bytes: int, unit: struct.Struct) -> None:
+        """*unit* is the layout of one unit."""
+        super().__init__(directory, file_size_bytes, writable=True, unit_size_bytes=unit.size)
+        self.unit = unit
+
+    def read(self, start: int, end: int) -> bytes:
+        """The bytes of [start, end), or as many of them as are there without a gap."""
+        parts = []
+        while start < end:
+            file = self.file_at(start)
+            if file is None:
+                break
+            stop = min(end, file.end_offset)
+            parts.append(file.read(start - file.base_offset, stop - file.base_offset))
+            start = stop
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def unit_at(self, position: int) -> Unit:
+        """The fields of the unit at *position*, which must be in a file."""
+        return self.unit.unpack(self.read(position, position + self.unit.size))
+
+    def first(self, start: int, end: int, is_behind: Callable[[Unit], bool]) -> int:
+        """The first position in [start, end] from which on *is_behind* holds of the units."""
+        unit_size = self.unit.size
+        low, high = 0, max(end - start, 0) // unit_size
+        while low < high:
+            middle = (low + high) // 2
+            if is_behind(self.unit_at(start + middle * unit_size)):
+                high = middle
+            else:
+                low = middle + 1
+        return start + low * unit_size
+
+
+def points_into_log(unit: Unit, commit_log_max: int) -> bool:
+    """Whether a unit's commit log offset and size are those of a record in the log."""
+    return (
+        unit[0] >= 0 and 0 < unit[1] < BLANK_UNIT_SIZE_FIELD and unit[0] + unit[1] <= commit_log_max
+    )
+
+
+def find_end(
+    files: UnitFiles, rules: UnitRules, commit_log_max: int, trusted_below: int
+) -> tuple[int, int]:
+    """Where the units end, and from where on each of them was looked at to find out.
+
+    Units that point below *trusted_below* are known to be on disk; 0 if nothing is known.
+    """
+    first = files.min_offset
+    end = _plausible_end(files, rules, commit_log_max)
+    start = _verify_from(files, end, trusted_below)
+    good = _verified_end(files, rules, start, end, commit_log_max)
+    while good == start > first:
+        end, start = start, max(first, start - files.file_size_bytes)
+        good = _verified_end(files, rules, start, end, commit_log_max)
+    return start, good
+
+
+def _plausible_end(files: UnitFiles, rules: UnitRules, commit_log_max: int) -> int:
+    """Where the units end if all is well with them; what is behind a lost file does not count."""
+    gaps = files.gaps
+    run_end = gaps[0][0] if gaps else files.next_base_offset
+    for file in reversed(files.files):
+        if file.base_offset >= run_end:
+            continue
+        if rules.is_plausible(files.unit_at(file.base_offset), commit_log_max):
+            return files.first(
+                file.base_offset,
+                file.end_offset,
+                lambda unit: not rules.is_plausible(unit, commit_log_max),
+            )
+    return files.min_offset
+
+
+def _verify_from(files: UnitFiles, end: int, trusted_below: int) -> int:
+    unit_size, file_size = files.unit.size, files.file_size_bytes
+    last_file_start = max(end - unit_size, 0) // file_size * file_size
+    earliest = max(files.min_offset, last_file_start - (_FILES_TO_VERIFY - 1) * file_size)
+    if not trusted_below:
+        return earliest
+    untrusted = files.first(earliest, end, lambda unit: unit[0] >= trusted_below)
+    return max(earliest, untrusted - _UNITS_TO_VERIFY * unit_size)
+
+
+def _verified_end(
+    files: UnitFiles, rules: UnitRules, start: int, end: int, commit_log_max: int
+) -> int:
+    unit_size = files.unit.size
+    previous = files.unit_at(start - unit_size) if start > files.min_offset else None
+    position = start
+    while position < end:
+        units = files.read(position, min(end, position + _SLICE_UNITS * unit_size))
+        count = rules.count_valid(units, previous, commit_log_max)
+        position += count * unit_size
+        if count * unit_size < len(units):
+            break
+        previous = files.unit.unpack(units[-unit_size:])
+    return position
