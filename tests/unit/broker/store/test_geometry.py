@@ -1,0 +1,77 @@
+"""The store's index geometry: noted, and a setting that contradicts it refused."""
+
+from pathlib import Path
+
+import pytest
+
+from broker.store import geometry
+from broker.store.errors import GeometryError
+from broker.store.geometry import Geometry
+from broker.store.layout import StoreLayout
+from tests.support.golden_stores import copy_golden_store
+
+BASIC30 = Geometry(16, 40)
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> StoreLayout:
+    """A store with one index file of 16 slots and 40 entries."""
+    (tmp_path / "index").mkdir()
+    (tmp_path / "index" / "20261120091843715").write_bytes(bytes(904))
+    return StoreLayout(tmp_path)
+
+
+def test_a_new_store_takes_what_is_configured(tmp_path: Path) -> None:
+    layout = StoreLayout(tmp_path)
+    geometry.check(layout, BASIC30)
+    assert geometry.load(layout) == BASIC30
+
+
+def test_a_store_without_a_note_is_known_by_the_length_of_its_files(layout: StoreLayout) -> None:
+    with pytest.raises(GeometryError) as caught:
+        geometry.check(layout, Geometry(5_000_000, 20_000_000))
+    assert "is 904 bytes long" in str(caught.value)
+    assert "maxHashSlotNum=5000000 and maxIndexNum=20000000 make 420000040" in str(caught.value)
+    assert geometry.load(layout) is None
+    geometry.check(layout, BASIC30)
+    assert geometry.load(layout) == BASIC30
+
+
+def test_another_pair_of_the_same_length_is_refused_once_it_was_noted(layout: StoreLayout) -> None:
+    geometry.check(layout, BASIC30)
+    with pytest.raises(GeometryError) as caught:
+        geometry.check(layout, Geometry(11, 41))
+    assert "made with maxHashSlotNum=16 and maxIndexNum=40" in str(caught.value)
+    assert "the settings say maxHashSlotNum=11 and maxIndexNum=41" in str(caught.value)
+    assert f"delete {layout.index}" in str(caught.value)
+    assert geometry.load(layout) == BASIC30
+
+
+def test_without_index_files_another_geometry_takes_over(layout: StoreLayout) -> None:
+    geometry.check(layout, BASIC30)
+    (layout.index / "20261120091843715").unlink()
+    geometry.check(layout, Geometry(11, 41))
+    assert geometry.load(layout) == Geometry(11, 41)
+
+
+def test_a_file_of_another_length_beside_the_note_is_not_the_settings_fault(
+    layout: StoreLayout,
+) -> None:
+    geometry.check(layout, BASIC30)
+    (layout.index / "20261120091843715").write_bytes(bytes(100))
+    geometry.check(layout, BASIC30)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b'{"indexSlotCount": 16}', b"\xff"])
+def test_an_unreadable_note_is_written_anew(content: bytes, layout: StoreLayout) -> None:
+    layout.own.mkdir()
+    (layout.own / geometry.FILE_NAME).write_bytes(content)
+    geometry.check(layout, BASIC30)
+    assert geometry.load(layout) == BASIC30
+
+
+def test_rocketmqs_stores_are_recognised(tmp_path: Path) -> None:
+    layout = StoreLayout(copy_golden_store("three_sessions", tmp_path / "store"))
+    with pytest.raises(GeometryError, match="80104 bytes"):
+        geometry.check(layout, BASIC30)
+    geometry.check(layout, Geometry(16, 4000))
