@@ -1,0 +1,343 @@
+"""Who consumes and who produces: the clients that send heartbeats, by group and by connection.
+
+A consumer group has members, one for each connection.  Members share the queues of a topic among
+themselves, so all of them must learn of every change at once: NOTIFY_CONSUMER_IDS_CHANGED (40) goes
+to the whole group whenever a member comes, goes, or changes the set of its topics.  A closed socket
+counts as going; so do 120 s without a heartbeat.
+
+RocketMQ (ConsumerManager) keeps one subscription table per group, where the last heartbeat wins, so
+that members with different expressions filter each other's messages.  Here each member has its own,
+and what the group subscribes to is what its members subscribe to together.
+
+All of it lives in memory: after a restart the next heartbeats bring it back.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import structlog
+
+from protocol.codes import RequestCode
+from protocol.subscription import Subscription
+
+if TYPE_CHECKING:
+    from broker.server import Connection
+
+log = structlog.get_logger("broker.consumer_groups")
+
+HEARTBEAT_TIMEOUT_MS = 120_000
+DEPARTED_MEMORY_MS = 600_000
+
+BROADCASTING = "BROADCASTING"
+
+
+class Client:
+    """One side of a registration: a connection, and what its heartbeats say about it."""
+
+    __slots__ = ("client_id", "connection", "language", "last_seen_ms", "version")
+
+    def __init__(
+        self, connection: "Connection", client_id: str, language: int, version: int
+    ) -> None:
+        self.connection = connection
+        self.client_id = client_id
+        self.language = language
+        self.version = version
+        self.last_seen_ms = 0
+
+
+class Member(Client):
+    """A consumer in a group, with the subscriptions that are its own."""
+
+    __slots__ = ("fingerprint", "subscriptions")
+
+    def __init__(self, client: Client) -> None:
+        super().__init__(client.connection, client.client_id, client.language, client.version)
+        self.subscriptions: dict[str, Subscription] = {}
+        self.fingerprint = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumeSettings:
+    """How a group consumes, by RocketMQ's names; the last heartbeat wins."""
+
+    consume_type: str = "CONSUME_PASSIVELY"
+    message_model: str = "CLUSTERING"
+    consume_from_where: str = "CONSUME_FROM_LAST_OFFSET"
+
+
+class ConsumerGroup:
+    """The members of one group that are online now."""
+
+    __slots__ = ("members", "name", "settings")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.settings = ConsumeSettings()
+        self.members: dict[Connection, Member] = {}
+
+    def client_ids(self) -> list[str]:
+        """Each member once: a client that reconnected may still have its old connection.
+
+        RocketMQ lists it twice, and the queues of the second one are nobody's until it expires.
+        """
+        return list(dict.fromkeys(member.client_id for member in self.members.values()))
+
+    def subscriptions(self) -> dict[str, Subscription]:
+        """What the group subscribes to, by topic; the newest expression of each."""
+        merged: dict[str, Subscription] = {}
+        for member in self.members.values():
+            for topic, subscription in member.subscriptions.items():
+                known = merged.get(topic)
+                if known is None or subscription.version > known.version:
+                    merged[topic] = subscription
+        return merged
+
+    def subscription(self, topic: str) -> Subscription | None:
+        """The newest subscription that any member has to *topic*."""
+        newest: Subscription | None = None
+        for member in self.members.values():
+            subscription = member.subscriptions.get(topic)
+            if subscription is not None and (
+                newest is None or subscription.version > newest.version
+            ):
+                newest = subscription
+        return newest
+
+    def is_consistent(self) -> bool:
+        """Whether all members that told us subscribe to the same topics by the same expressions."""
+        shapes = {
+            frozenset((s.topic, s.expression_type, s.expression) for s in m.subscriptions.values())
+            for m in self.members.values()
+            if m.subscriptions
+        }
+        return len(shapes) <= 1
+
+
+class ConsumerGroups:
+    """All consumer groups that are online.
+
+    *may_notify* says for a group whether its members want to hear of changes (the settings
+    notifyConsumerIdsChangedEnable of broker and group).
+    """
+
+    def __init__(
+        self, *, now_ms: Callable[[], int], may_notify: Callable[[str], bool] = lambda _group: True
+    ) -> None:
+        self._now_ms = now_ms
+        self._may_notify = may_notify
+        self._groups: dict[str, ConsumerGroup] = {}
+        self._groups_of: dict[Connection, set[str]] = {}
+        # What V2 clients told us before they lost their connection: they do not repeat it.
+        self._departed: dict[tuple[str, str], tuple[int, Member]] = {}
+
+    def __iter__(self) -> Iterator[ConsumerGroup]:
+        return iter(list(self._groups.values()))
+
+    def get(self, group: str) -> ConsumerGroup | None:
+        """The group, if any member is online."""
+        return self._groups.get(group)
+
+    def find(self, group: str, client_id: str) -> Member | None:
+        """The member with this client id; of several connections the newest."""
+        found: Member | None = None
+        online = self._groups.get(group)
+        if online is not None:
+            for member in online.members.values():
+                if member.client_id == client_id:
+                    found = member
+        return found
+
+    def subscription(self, group: str, topic: str, connection: "Connection") -> Subscription | None:
+        """What filters *topic* for the member on *connection*: its own, else the group's newest."""
+        online = self._groups.get(group)
+        if online is None:
+            return None
+        member = online.members.get(connection)
+        if member is not None:
+            own = member.subscriptions.get(topic)
+            if own is not None:
+                return own
+        return online.subscription(topic)
+
+    def groups_of_topic(self, topic: str) -> list[str]:
+        """The groups that are online and subscribe to *topic*."""
+        return [
+            group.name
+            for group in self._groups.values()
+            if any(topic in member.subscriptions for member in group.members.values())
+        ]
+
+    def register(
+        self,
+        group: str,
+        client: Client,
+        settings: ConsumeSettings,
+        subscriptions: Mapping[str, Subscription],
+        fingerprint: int = 0,
+    ) -> None:
+        """Take a heartbeat that names its subscriptions."""
+        if client.connection.closed:
+            return
+        online, member, is_new = self._seen(group, client)
+        online.settings = settings
+        changed = is_new or member.subscriptions.keys() != subscriptions.keys()
+        was_consistent = not changed or online.is_consistent()
+        member.subscriptions = dict(subscriptions)
+        member.fingerprint = fingerprint
+        if changed:
+            if was_consistent and not online.is_consistent():
+                log.warning("members of a group subscribe differently", group=group)
+            self._notify(online)
+
+    def register_again(self, group: str, client: Client, fingerprint: int) -> bool:
+        """Take a heartbeat that only says "as before" (V2, withoutSub).
+
+        False when nothing is known under this fingerprint: the client should then say it in full.
+        """
+        if client.connection.closed:
+            return True
+        online, member, is_new = self._seen(group, client)
+        departed = self._departed.pop((group, client.client_id), None)
+        if is_new and departed is not None:
+            member.subscriptions = departed[1].subscriptions
+            member.fingerprint = departed[1].fingerprint
+        if is_new:
+            self._notify(online)
+        return member.fingerprint == fingerprint
+
+    def _seen(self, group: str, client: Client) -> tuple[ConsumerGroup, Member, bool]:
+        online = self._groups.get(group)
+        if online is None:
+            online = self._groups[group] = ConsumerGroup(group)
+        member = online.members.get(client.connection)
+        is_new = member is None
+        if member is None or member.client_id != client.client_id:
+            subscriptions = {} if member is None else member.subscriptions
+            member = online.members[client.connection] = Member(client)
+            member.subscriptions = subscriptions
+        member.last_seen_ms = self._now_ms()
+        if is_new:
+            groups = self._groups_of.get(client.connection)
+            if groups is None:
+                groups = self._groups_of[client.connection] = set()
+                client.connection.on_close.append(self._connection_closed)
+            groups.add(group)
+        return online, member, is_new
+
+    def unregister(self, group: str, connection: "Connection") -> None:
+        """Take a member out, because it says goodbye."""
+        self._groups_of.get(connection, set()).discard(group)
+        self._remove(group, connection, remember=False)
+
+    def expire(self) -> None:
+        """Take out who has sent no heartbeat for 120 s.  RocketMQ does, but tells nobody."""
+        now_ms = self._now_ms()
+        silent = [
+            (group.name, member.connection)
+            for group in self._groups.values()
+            for member in group.members.values()
+            if now_ms - member.last_seen_ms > HEARTBEAT_TIMEOUT_MS
+        ]
+        for name, connection in silent:
+            log.info("a consumer stopped sending heartbeats", group=name, peer=connection.peer)
+            self.unregister(name, connection)
+        self._departed = {
+            key: (left_ms, member)
+            for key, (left_ms, member) in self._departed.items()
+            if now_ms - left_ms <= DEPARTED_MEMORY_MS
+        }
+
+    def _connection_closed(self, connection: "Connection") -> None:
+        for group in self._groups_of.pop(connection, set()):
+            self._remove(group, connection, remember=True)
+
+    def _remove(self, group: str, connection: "Connection", *, remember: bool) -> None:
+        online = self._groups.get(group)
+        member = online.members.pop(connection, None) if online is not None else None
+        if online is None or member is None:
+            return
+        if remember and member.fingerprint != 0:
+            self._departed[group, member.client_id] = (self._now_ms(), member)
+        if online.members:
+            self._notify(online)
+        else:
+            del self._groups[group]
+
+    def _notify(self, group: ConsumerGroup) -> None:
+        """Tell every member to share out the queues again."""
+        if group.settings.message_model == BROADCASTING or not self._may_notify(group.name):
+            return
+        ext = {"consumerGroup": group.name}
+        for connection in list(group.members):
+            connection.send_request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, ext)
+
+
+class ProducerTable:
+    """The producers that are online, by group; the broker calls them back about transactions."""
+
+    def __init__(self, *, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
+        self._groups: dict[str, dict[Connection, Client]] = {}
+        self._groups_of: dict[Connection, set[str]] = {}
+
+    def groups(self) -> dict[str, list[Client]]:
+        """Every producer group and who is in it."""
+        return {name: list(clients.values()) for name, clients in self._groups.items()}
+
+    def clients(self, group: str) -> list[Client]:
+        """The producers of *group*, oldest first; empty if nobody is online."""
+        return list(self._groups.get(group, {}).values())
+
+    def find(self, client_id: str) -> Client | None:
+        """The producer with this client id in any group; of several connections the newest."""
+        found: Client | None = None
+        for client in self._all():
+            if client.client_id == client_id and (
+                found is None or client.last_seen_ms >= found.last_seen_ms
+            ):
+                found = client
+        return found
+
+    def _all(self) -> Iterable[Client]:
+        return (client for clients in self._groups.values() for client in clients.values())
+
+    def register(self, group: str, client: Client) -> None:
+        """Take a heartbeat."""
+        if client.connection.closed:
+            return
+        clients = self._groups.setdefault(group, {})
+        known = clients.get(client.connection)
+        if known is None or known.client_id != client.client_id:
+            known = clients[client.connection] = client
+        known.last_seen_ms = self._now_ms()
+        groups = self._groups_of.get(client.connection)
+        if groups is None:
+            groups = self._groups_of[client.connection] = set()
+            client.connection.on_close.append(self._connection_closed)
+        groups.add(group)
+
+    def unregister(self, group: str, connection: "Connection") -> None:
+        """Take a producer out of one group."""
+        self._groups_of.get(connection, set()).discard(group)
+        clients = self._groups.get(group)
+        if clients is not None and clients.pop(connection, None) is not None and not clients:
+            del self._groups[group]
+
+    def expire(self) -> None:
+        """Take out who has sent no heartbeat for 120 s."""
+        now_ms = self._now_ms()
+        silent = [
+            (group, connection)
+            for group, clients in self._groups.items()
+            for connection, client in clients.items()
+            if now_ms - client.last_seen_ms > HEARTBEAT_TIMEOUT_MS
+        ]
+        for group, connection in silent:
+            self.unregister(group, connection)
+
+    def _connection_closed(self, connection: "Connection") -> None:
+        for group in list(self._groups_of.get(connection, ())):
+            self.unregister(group, connection)
+        self._groups_of.pop(connection, None)

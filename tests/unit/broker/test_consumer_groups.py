@@ -1,0 +1,286 @@
+"""ConsumerGroups and ProducerTable: who is online, who is told of it, and when they are gone."""
+
+from broker.consumer_groups import (
+    DEPARTED_MEMORY_MS,
+    HEARTBEAT_TIMEOUT_MS,
+    Client,
+    ConsumerGroups,
+    ConsumeSettings,
+    ProducerTable,
+)
+from protocol.subscription import Subscription
+from tests.support.peers import Clock, Peer
+
+PUSH = ConsumeSettings()
+CHANGED = (40, {"consumerGroup": "billing"})
+
+
+def client(peer: Peer, client_id: str = "c1") -> Client:
+    return Client(peer.connection, client_id, language=0, version=479)
+
+
+def to(*topics: str, expression: str = "*", version: int = 1) -> dict[str, Subscription]:
+    return {topic: Subscription(topic, expression, version=version) for topic in topics}
+
+
+def groups(clock: Clock | None = None, *, may_notify: bool = True) -> ConsumerGroups:
+    return ConsumerGroups(now_ms=clock or Clock(), may_notify=lambda _group: may_notify)
+
+
+def ids(table: ConsumerGroups, group: str = "billing") -> list[str]:
+    online = table.get(group)
+    return online.client_ids() if online is not None else []
+
+
+def test_first_heartbeat_makes_a_member_and_tells_it() -> None:
+    table, peer = groups(), Peer()
+    table.register("billing", client(peer), PUSH, to("orders"))
+    assert ids(table) == ["c1"]
+    assert peer.requests == [CHANGED]
+
+
+def test_same_heartbeat_again_tells_nobody() -> None:
+    table, peer = groups(), Peer()
+    for _ in range(2):
+        table.register("billing", client(peer), PUSH, to("orders"))
+    assert peer.requests == [CHANGED]
+
+
+def test_new_member_is_told_to_the_whole_group_at_once() -> None:
+    table, old, new = groups(), Peer(), Peer()
+    table.register("billing", client(old), PUSH, to("orders"))
+    table.register("billing", client(new, "c2"), PUSH, to("orders"))
+    assert old.requests == [CHANGED, CHANGED]
+    assert new.requests == [CHANGED]
+    assert ids(table) == ["c1", "c2"]
+
+
+def test_another_topic_is_a_change_and_another_expression_is_none() -> None:
+    table, peer = groups(), Peer()
+    table.register("billing", client(peer), PUSH, to("orders"))
+    table.register("billing", client(peer), PUSH, to("orders", "bills"))
+    assert len(peer.requests) == 2
+    table.register("billing", client(peer), PUSH, to("orders", "bills", expression="a", version=2))
+    assert len(peer.requests) == 2
+    subscription = table.subscription("billing", "orders", peer.connection)
+    assert subscription is not None
+    assert subscription.expression == "a"
+
+
+def test_closed_socket_counts_at_once() -> None:
+    table, gone, rest = groups(), Peer(), Peer()
+    table.register("billing", client(gone), PUSH, to("orders"))
+    table.register("billing", client(rest, "c2"), PUSH, to("orders"))
+    rest.requests.clear()
+    gone.hang_up()
+    assert ids(table) == ["c2"]
+    assert rest.requests == [CHANGED]
+
+
+def test_closed_socket_leaves_every_group_of_the_client() -> None:
+    table, peer = groups(), Peer()
+    table.register("billing", client(peer), PUSH, to("orders"))
+    table.register("audit", client(peer), PUSH, to("orders"))
+    assert len(peer.on_close) == 1
+    peer.hang_up()
+    assert list(table) == []
+
+
+def test_goodbye_leaves_one_group_and_tells_the_rest() -> None:
+    table, peer, rest = groups(), Peer(), Peer()
+    table.register("billing", client(peer), PUSH, to("orders"))
+    table.register("audit", client(peer), PUSH, to("orders"))
+    table.register("billing", client(rest, "c2"), PUSH, to("orders"))
+    rest.requests.clear()
+    table.unregister("billing", peer.connection)
+    assert ids(table) == ["c2"]
+    assert ids(table, "audit") == ["c1"]
+    assert rest.requests == [CHANGED]
+
+
+def test_goodbye_of_a_stranger_changes_nothing() -> None:
+    table, peer = groups(), Peer()
+    table.register("billing", client(peer), PUSH, to("orders"))
+    table.unregister("billing", Peer().connection)
+    table.unregister("nobody", peer.connection)
+    assert ids(table) == ["c1"]
+
+
+def test_silence_of_two_minutes_ends_membership_and_the_rest_is_told() -> None:
+    clock = Clock()
+    table, silent, alive = groups(clock), Peer(), Peer()
+    table.register("billing", client(silent), PUSH, to("orders"))
+    clock.advance(1)
+    table.register("billing", client(alive, "c2"), PUSH, to("orders"))
+    alive.requests.clear()
+    clock.advance(HEARTBEAT_TIMEOUT_MS)
+    table.expire()
+    assert ids(table) == ["c2"]
+    assert alive.requests == [CHANGED]
+
+
+def test_silence_just_short_of_two_minutes_is_forgiven() -> None:
+    clock = Clock()
+    table, peer = groups(clock), Peer()
+    table.register("billing", client(peer), PUSH, to("orders"))
+    clock.advance(HEARTBEAT_TIMEOUT_MS)
+    table.expire()
+    assert ids(table) == ["c1"]
+
+
+def test_broadcasting_groups_are_told_nothing() -> None:
+    table, peer = groups(), Peer()
+    table.register(
+        "billing", client(peer), ConsumeSettings(message_model="BROADCASTING"), to("orders")
+    )
+    assert peer.requests == []
+
+
+def test_groups_that_do_not_want_to_hear_of_changes_are_told_nothing() -> None:
+    table, peer = groups(may_notify=False), Peer()
+    table.register("billing", client(peer), PUSH, to("orders"))
+    assert peer.requests == []
+
+
+def test_client_with_two_connections_is_listed_once() -> None:
+    table, old, new = groups(), Peer(), Peer()
+    table.register("billing", client(old), PUSH, to("orders"))
+    table.register("billing", client(new), PUSH, to("orders"))
+    assert ids(table) == ["c1"]
+    found = table.find("billing", "c1")
+    assert found is not None
+    assert found.connection is new.connection
+    old.hang_up()
+    assert ids(table) == ["c1"]
+
+
+def test_each_member_is_filtered_by_its_own_expression() -> None:
+    table, first, second = groups(), Peer(), Peer()
+    table.register("billing", client(first), PUSH, to("orders", expression="a", version=1))
+    table.register("billing", client(second, "c2"), PUSH, to("orders", expression="b", version=2))
+    own = table.subscription("billing", "orders", first.connection)
+    newest = table.subscription("billing", "orders", Peer().connection)
+    assert own is not None
+    assert own.expression == "a"
+    assert newest is not None
+    assert newest.expression == "b"
+    online = table.get("billing")
+    assert online is not None
+    assert not online.is_consistent()
+    assert online.subscriptions()["orders"].expression == "b"
+
+
+def test_topic_that_a_member_gave_up_stays_subscribed_through_another() -> None:
+    table, first, second = groups(), Peer(), Peer()
+    table.register("billing", client(first), PUSH, to("orders", "bills"))
+    table.register("billing", client(second, "c2"), PUSH, to("orders", "bills"))
+    table.register("billing", client(second, "c2"), PUSH, to("orders"))
+    assert table.subscription("billing", "bills", second.connection) is not None
+    table.register("billing", client(first), PUSH, to("orders"))
+    assert table.subscription("billing", "bills", second.connection) is None
+
+
+def test_unknown_groups_and_topics_have_no_subscription() -> None:
+    table, peer = groups(), Peer()
+    table.register("billing", client(peer), PUSH, to("orders"))
+    assert table.subscription("nobody", "orders", peer.connection) is None
+    assert table.subscription("billing", "bills", peer.connection) is None
+    assert table.find("billing", "c9") is None
+    assert table.find("nobody", "c1") is None
+
+
+def test_groups_of_a_topic_are_those_that_subscribe_to_it() -> None:
+    table, peer = groups(), Peer()
+    table.register("billing", client(peer), PUSH, to("orders"))
+    table.register("audit", client(peer), PUSH, to("orders", "bills"))
+    assert sorted(table.groups_of_topic("orders")) == ["audit", "billing"]
+    assert table.groups_of_topic("bills") == ["audit"]
+
+
+def test_short_heartbeat_keeps_subscriptions_and_asks_for_a_full_one_when_they_differ() -> None:
+    table, peer = groups(), Peer()
+    table.register("billing", client(peer), PUSH, to("orders"), fingerprint=7)
+    assert table.register_again("billing", client(peer), 7)
+    assert not table.register_again("billing", client(peer), 8)
+    assert table.subscription("billing", "orders", peer.connection) is not None
+    assert peer.requests == [CHANGED]
+
+
+def test_short_heartbeat_of_a_stranger_asks_for_a_full_one() -> None:
+    table, peer = groups(), Peer()
+    assert not table.register_again("billing", client(peer), 7)
+    assert ids(table) == ["c1"]
+    assert peer.requests == [CHANGED]
+
+
+def test_short_heartbeat_after_a_lost_connection_brings_the_subscriptions_back() -> None:
+    table, old, new = groups(), Peer(), Peer()
+    table.register("billing", client(old), PUSH, to("orders"), fingerprint=7)
+    old.hang_up()
+    assert table.register_again("billing", client(new), 7)
+    assert table.subscription("billing", "orders", new.connection) is not None
+
+
+def test_lost_clients_are_forgotten_after_ten_minutes() -> None:
+    clock = Clock()
+    table, old, new = groups(clock), Peer(), Peer()
+    table.register("billing", client(old), PUSH, to("orders"), fingerprint=7)
+    old.hang_up()
+    clock.advance(DEPARTED_MEMORY_MS + 1)
+    table.expire()
+    assert not table.register_again("billing", client(new), 7)
+
+
+def test_changed_client_id_on_one_connection_replaces_the_member() -> None:
+    table, peer = groups(), Peer()
+    table.register("billing", client(peer), PUSH, to("orders"))
+    table.register("billing", client(peer, "c9"), PUSH, to("orders"))
+    assert ids(table) == ["c9"]
+
+
+def test_heartbeat_that_outlives_its_connection_registers_nobody() -> None:
+    table, peer = groups(), Peer()
+    peer.hang_up()
+    table.register("billing", client(peer), PUSH, to("orders"))
+    assert table.register_again("billing", client(peer), 7)
+    assert ids(table) == []
+
+
+def test_producers_are_known_by_group_and_by_client_id() -> None:
+    table, peer = ProducerTable(now_ms=Clock()), Peer()
+    table.register("senders", client(peer))
+    table.register("others", client(peer))
+    assert [c.client_id for c in table.clients("senders")] == ["c1"]
+    assert sorted(table.groups()) == ["others", "senders"]
+    found = table.find("c1")
+    assert found is not None
+    assert found.connection is peer.connection
+    assert table.find("c2") is None
+
+
+def test_producer_that_leaves_one_group_stays_in_the_other() -> None:
+    table, peer = ProducerTable(now_ms=Clock()), Peer()
+    table.register("senders", client(peer))
+    table.register("others", client(peer))
+    table.unregister("senders", peer.connection)
+    assert table.clients("senders") == []
+    assert table.find("c1") is not None
+
+
+def test_producer_goes_with_its_connection_and_after_silence() -> None:
+    clock = Clock()
+    table, closed, silent = ProducerTable(now_ms=clock), Peer(), Peer()
+    table.register("senders", client(closed))
+    table.register("senders", client(silent, "c2"))
+    closed.hang_up()
+    assert [c.client_id for c in table.clients("senders")] == ["c2"]
+    clock.advance(HEARTBEAT_TIMEOUT_MS + 1)
+    table.expire()
+    assert table.groups() == {}
+
+
+def test_producer_heartbeat_that_outlives_its_connection_registers_nobody() -> None:
+    table, peer = ProducerTable(now_ms=Clock()), Peer()
+    peer.hang_up()
+    table.register("senders", client(peer))
+    assert table.groups() == {}
