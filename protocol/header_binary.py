@@ -100,9 +100,7 @@ def encode_binary_header(
         ValueError: a number or a string does not fit its field.
     """
     if not -_CODE_MAX <= code <= _CODE_MAX:
-        raise ValueError(
-            f"code {code} does not fit the 16 bits of a binary header: send it as JSON"
-        )
+        raise ValueError(f"code {code} does not fit a binary header: send it as JSON")
     remark_bytes = (remark or "").encode("utf-8", "replace")
     ext_bytes = b"".join([_encode_entry(*item) for item in ext.items()]) if ext else b""
     try:

@@ -1,7 +1,7 @@
-"""Message properties: their names, and the string that carries them.
+r"""Message properties: their names, and the string that carries them.
 
-The string is ``name \\x01 value \\x02`` for each property, UTF-8, at most 32,767 bytes.  Nothing
-escapes the two separators.  Some clients leave the last \\x02 out.  Readers drop what is not a name
+The string is ``name \x01 value \x02`` for each property, UTF-8, at most 32,767 bytes.  Nothing
+escapes the two separators.  Some clients leave the last \x02 out.  Readers drop what is not a name
 and a value, so a property with an empty value vanishes on the way.
 """
 
@@ -80,10 +80,10 @@ SYSTEM_PROPERTIES = frozenset(
 
 
 def encode_properties(properties: dict[str, str]) -> str:
-    """The string that carries *properties*; ends with \\x02 unless there are none.
+    r"""The string that carries *properties*; ends with \x02 unless there are none.
 
     Raises:
-        ValueError: a name or a value holds one of the separators, and would be read as something else.
+        ValueError: a name or a value holds one of the separators.
     """
     text = "".join([f"{name}\x01{value}\x02" for name, value in properties.items()])
     if text.count("\x01") != len(properties) or text.count("\x02") != len(properties):

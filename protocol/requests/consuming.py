@@ -1,4 +1,4 @@
-"""Header fields of requests that consumers send: heartbeats, membership, pulls, offsets, look-ups."""
+"""Header fields of requests that consumers send: membership, pulls, offsets, look-ups."""
 
 import msgspec
 from msgspec import field

@@ -1,0 +1,40 @@
+"""Hosts as records keep them: 4 or 16 address bytes in network order, then 4 bytes of port."""
+
+import struct
+from functools import lru_cache
+from ipaddress import IPv6Address, ip_address
+
+_PORT = struct.Struct(">i")
+
+
+@lru_cache(maxsize=1024)
+def ip_bytes(ip: str) -> bytes:
+    """The 4 or 16 bytes of an address; IPv6 forms of IPv4 addresses become 4 bytes.
+
+    Raises:
+        ValueError: *ip* is not an address in figures.
+    """
+    address = ip_address(ip.partition("%")[0])
+    if isinstance(address, IPv6Address):
+        return (address.ipv4_mapped or address).packed
+    return address.packed
+
+
+@lru_cache(maxsize=1024)
+def ip_text(address: bytes) -> str:
+    """The address that 4 or 16 bytes are, in figures.
+
+    Raises:
+        ValueError: *address* has another size.
+    """
+    return str(ip_address(address))
+
+
+def host_bytes(ip: str, port: int) -> bytes:
+    """A host as records keep it: 8 bytes, or 20 for IPv6."""
+    return ip_bytes(ip) + _PORT.pack(port)
+
+
+def host_text(host: bytes) -> tuple[str, int]:
+    """Address and port of a host as records keep it."""
+    return ip_text(host[:-4]), int.from_bytes(host[-4:], "big", signed=True)

@@ -1,0 +1,192 @@
+"""A message as a producer writes it, and a message as the broker stored it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from protocol.addresses import ip_bytes
+from protocol.compression import DECOMPRESSED_SIZE_BYTES_MAX, decompress
+from protocol.message_ids import offset_message_id
+from protocol.properties import (
+    PROPERTY_DELAY_LEVEL,
+    PROPERTY_KEYS,
+    PROPERTY_SHARDING_KEY,
+    PROPERTY_TAGS,
+    PROPERTY_TIMER_DELIVER_MS,
+    PROPERTY_UNIQUE_KEY,
+    PROPERTY_WAIT,
+    SYSTEM_PROPERTIES,
+)
+from protocol.sys_flags import SYS_FLAG_COMPRESSED
+
+_SEPARATORS = frozenset("\x01\x02")
+
+
+class Message:
+    """A message to be sent.
+
+    ``tags`` is one tag to filter by; ``keys`` are what the message can be found by later.
+    A message with ``delay_level`` (1 to 18: 1s 5s 10s 30s 1m … 10m 20m 30m 1h 2h) or
+    ``deliver_at_ms`` (since the epoch) is delivered later.  Messages with one ``sharding_key`` go
+    to one queue, in order.  With ``wait_stored`` false the broker answers before a message is
+    flushed, whatever its flush mode.
+    """
+
+    __slots__ = (
+        "body",
+        "deliver_at_ms",
+        "delay_level",
+        "flag",
+        "keys",
+        "properties",
+        "sharding_key",
+        "tags",
+        "topic",
+        "wait_stored",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        body: bytes = b"",
+        *,
+        tags: str | None = None,
+        keys: str | Iterable[str] = (),
+        properties: Mapping[str, str] | None = None,
+        flag: int = 0,
+        delay_level: int | None = None,
+        deliver_at_ms: int | None = None,
+        sharding_key: str | None = None,
+        wait_stored: bool = True,
+    ) -> None:
+        """A string of *keys* is RocketMQ's form of several: separated by blanks.
+
+        Raises:
+            TypeError: *body* is not bytes.
+            ValueError: a property has a name that belongs to the system, holds one of the
+                characters 1 and 2, or is empty; a key holds a blank; two times of delivery.
+        """
+        if not isinstance(body, (bytes, bytearray, memoryview)):
+            raise TypeError(f"a body is bytes, not {type(body).__name__}: text.encode() makes some")
+        if delay_level is not None and deliver_at_ms is not None:
+            raise ValueError("delay_level and deliver_at_ms exclude each other: give one of them")
+        self.topic = topic
+        self.body = bytes(body)
+        self.tags = tags or None
+        self.keys = _keys(keys)
+        self.properties = dict(properties or {})
+        self.flag = flag
+        self.delay_level = delay_level
+        self.deliver_at_ms = deliver_at_ms
+        self.sharding_key = sharding_key
+        self.wait_stored = wait_stored
+        for name in self.properties:
+            if name in SYSTEM_PROPERTIES:
+                raise ValueError(f"property '{name}' belongs to RocketMQ: choose another name")
+        for name, value in self.wire_properties().items():
+            _check_property(name, value)
+
+    def wire_properties(self, unique_key: str | None = None) -> dict[str, str]:
+        """All properties as they travel: the message's own, and those of its other fields.
+
+        *unique_key* is the id that the producer gives this sending.
+        """
+        properties = dict(self.properties)
+        if self.keys:
+            properties[PROPERTY_KEYS] = " ".join(self.keys)
+        if unique_key is not None:
+            properties[PROPERTY_UNIQUE_KEY] = unique_key
+        if self.sharding_key is not None:
+            properties[PROPERTY_SHARDING_KEY] = self.sharding_key
+        if self.delay_level is not None:
+            properties[PROPERTY_DELAY_LEVEL] = str(self.delay_level)
+        if self.deliver_at_ms is not None:
+            properties[PROPERTY_TIMER_DELIVER_MS] = str(self.deliver_at_ms)
+        properties[PROPERTY_WAIT] = "true" if self.wait_stored else "false"
+        if self.tags is not None:
+            properties[PROPERTY_TAGS] = self.tags
+        return properties
+
+    def __repr__(self) -> str:
+        return f"Message({self.topic!r}, {len(self.body)} bytes, tags={self.tags!r}, keys={self.keys!r})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Message):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in Message.__slots__)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _keys(keys: str | Iterable[str]) -> tuple[str, ...]:
+    if isinstance(keys, str):
+        return tuple(keys.split())
+    keys = tuple(keys)
+    for key in keys:
+        if not key or " " in key:
+            raise ValueError(f"{key!r} cannot be a key: keys are separated by blanks when stored")
+    return keys
+
+
+def _check_property(name: str, value: str) -> None:
+    if not isinstance(value, str):
+        raise TypeError(f"property '{name}' is {type(value).__name__}; properties are strings")
+    if not name or not value:
+        raise ValueError(f"property {name!r} or its value is empty, and would be lost on the way")
+    if not _SEPARATORS.isdisjoint(name) or not _SEPARATORS.isdisjoint(value):
+        raise ValueError(f"property {name!r} holds the character 1 or 2, which separate properties")
+
+
+@dataclass(slots=True)
+class StoredMessage:
+    """A message as it stands in the commit log (MessageExt)."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    commit_log_offset: int
+    body: bytes
+    """As stored: still compressed if the producer compressed it."""
+    flag: int = 0
+    sys_flag: int = 0
+    born_time_ms: int = 0
+    born_host: str = "0.0.0.0"
+    born_port: int = 0
+    store_time_ms: int = 0
+    store_host: str = "0.0.0.0"
+    store_port: int = 0
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
+    body_crc: int = 0
+    properties: dict[str, str] = field(default_factory=dict)
+    size_bytes: int = 0
+    """The size of the record; of a message inside a batch record its own part of it."""
+
+    @property
+    def message_id(self) -> str:
+        """The producer's id of the message (UNIQ_KEY); without one, the offset message id."""
+        return self.properties.get(PROPERTY_UNIQUE_KEY) or self.offset_message_id
+
+    @property
+    def offset_message_id(self) -> str:
+        """Where the message is stored: host, port and commit log offset in hex."""
+        return offset_message_id(ip_bytes(self.store_host), self.store_port, self.commit_log_offset)
+
+    @property
+    def tags(self) -> str | None:
+        """The tag."""
+        return self.properties.get(PROPERTY_TAGS)
+
+    @property
+    def keys(self) -> list[str]:
+        """What the message can be found by, beside its id."""
+        return [key for key in self.properties.get(PROPERTY_KEYS, "").split(" ") if key]
+
+    def decompressed_body(self, size_bytes_max: int = DECOMPRESSED_SIZE_BYTES_MAX) -> bytes:
+        """The body as the producer's application gave it.
+
+        Raises:
+            CompressionError: see protocol.compression.
+        """
+        if self.sys_flag & SYS_FLAG_COMPRESSED:
+            return decompress(self.body, self.sys_flag, size_bytes_max)
+        return self.body

@@ -1,0 +1,298 @@
+"""The record of a message: in the commit log, in answers to pulls, in what brokers push to clients.
+
+Layout, big-endian; offsets for IPv4 hosts, each IPv6 host makes what follows 12 bytes later:
+
+    offset  size  field
+         0     4  size of the record, this field included
+         4     4  magic: 0xDAA320A7 (V1) or 0xDAA320AB (V2)
+         8     4  CRC-32 of the body, its top bit cleared; 0 for an empty body
+        12     4  queue id
+        16     4  flag, the producer's
+        20     8  queue offset
+        28     8  commit log offset of the record
+        36     4  sysFlag (protocol.sys_flags)
+        40     8  born time, ms
+        48     8  born host: address and port; 20 bytes if sysFlag has BORN_HOST_V6
+        56     8  store time, ms
+        64     8  store host; 20 bytes if sysFlag has STORE_HOST_V6
+        72     4  reconsume times
+        76     8  prepared transaction offset
+        84     4  size of the body
+        88     b  body, as the producer sent it (maybe compressed)
+      88+b     1  size of the topic, at most 127; in V2 two bytes, at most 32,767
+         …     t  topic, UTF-8
+         …     2  size of the properties, at most 32,767
+         …     p  properties (protocol.properties)
+
+V2 is for topics of more than 127 bytes.  A file of the commit log ends with a blank record: 4 bytes
+of size, up to the file's end, and the magic 0xCBD43194.
+"""
+
+import struct
+from mmap import mmap
+from typing import Any, TypeAlias
+from zlib import crc32
+
+from protocol.addresses import host_text, ip_bytes
+from protocol.errors import MalformedMessageError
+from protocol.message import StoredMessage
+from protocol.properties import decode_properties, encode_properties
+from protocol.sys_flags import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
+
+# What a record can be decoded from.
+Buffer: TypeAlias = bytes | bytearray | memoryview | mmap
+
+MAGIC_V1 = 0xDAA320A7
+MAGIC_V2 = 0xDAA320AB
+MAGIC_BLANK = 0xCBD43194
+
+BODY_CRC_MASK = 0x7FFFFFFF
+RECORD_SIZE_BYTES_MIN = 91
+V1_TOPIC_SIZE_BYTES_MAX = 127
+HOST_FLAGS_MASK = SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6
+
+# Everything in front of the body, by the sizes of born host and store host.
+RECORD_HEADS = {
+    (born, store): struct.Struct(
+        ">"
+        "I"  # size of the record
+        "I"  # magic
+        "I"  # body CRC
+        "i"  # queue id
+        "i"  # flag
+        "q"  # queue offset
+        "q"  # commit log offset
+        "i"  # sysFlag
+        "q"  # born time
+        f"{born}s"  # born host
+        "q"  # store time
+        f"{store}s"  # store host
+        "i"  # reconsume times
+        "q"  # prepared transaction offset
+        "i"  # size of the body
+    )
+    for born in (8, 20)
+    for store in (8, 20)
+}
+BLANK_RECORD = struct.Struct(">II")
+
+_HEADS_BY_FLAGS = {
+    0: RECORD_HEADS[8, 8],
+    SYS_FLAG_BORN_HOST_V6: RECORD_HEADS[20, 8],
+    SYS_FLAG_STORE_HOST_V6: RECORD_HEADS[8, 20],
+    HOST_FLAGS_MASK: RECORD_HEADS[20, 20],
+}
+_V4_HEAD = RECORD_HEADS[8, 8]
+_SIZE_AND_MAGIC = BLANK_RECORD
+_UINT16 = struct.Struct(">H")
+
+
+def body_crc(body: bytes) -> int:
+    """What a record holds to check its body by."""
+    return crc32(body) & BODY_CRC_MASK if body else 0
+
+
+def decode_message(buffer: Buffer, offset: int = 0, *, check_crc: bool = False) -> StoredMessage:
+    """The message whose record starts at *offset*; bytes after the record are not looked at.
+
+    Raises:
+        MalformedMessageError: there is no whole record there, or *check_crc* and the body is not
+            the one that was stored.
+    """
+    record = record_bytes(buffer, offset)
+    fields, body_start, topic_start, properties_start = split_record(record)
+    (_, _, crc, queue_id, flag, queue_offset, commit_log_offset, sys_flag) = fields[:8]
+    (born_time_ms, born_host, store_time_ms, store_host, reconsume_times, prepared, body_size) = (
+        fields[8:]
+    )
+    body = record[body_start : body_start + body_size]
+    if check_crc and body_crc(body) != crc:
+        raise MalformedMessageError(
+            f"the body of the message at commit log offset {commit_log_offset} is damaged: "
+            f"its CRC is {body_crc(body)}, not {crc}"
+        )
+    try:
+        topic = record[topic_start : properties_start - 2].decode()
+    except UnicodeDecodeError:
+        raise MalformedMessageError("the topic of the record is not UTF-8") from None
+    born_ip, born_port = host_text(born_host)
+    store_ip, store_port = host_text(store_host)
+    return StoredMessage(
+        topic,
+        queue_id,
+        queue_offset,
+        commit_log_offset,
+        body,
+        flag,
+        sys_flag,
+        born_time_ms,
+        born_ip,
+        born_port,
+        store_time_ms,
+        store_ip,
+        store_port,
+        reconsume_times,
+        prepared,
+        crc,
+        decode_properties(record[properties_start:]),
+        len(record),
+    )
+
+
+def record_bytes(buffer: Buffer, offset: int) -> bytes:
+    """The bytes of the record that starts at *offset*, by what it says of its size and magic.
+
+    Raises:
+        MalformedMessageError: no record starts there, or it is not whole.
+    """
+    available = len(buffer) - offset
+    if available < 8:
+        raise MalformedMessageError(f"{available} bytes are too few for a record")
+    size, magic = _SIZE_AND_MAGIC.unpack_from(buffer, offset)
+    if magic != MAGIC_V1 and magic != MAGIC_V2:
+        raise MalformedMessageError(f"0x{magic:08X} is not the magic of a record")
+    if not RECORD_SIZE_BYTES_MIN <= size <= available:
+        raise MalformedMessageError(f"a record of {size} bytes cannot be in {available} bytes")
+    return bytes(buffer[offset : offset + size])
+
+
+def split_record(record: bytes) -> tuple[tuple[Any, ...], int, int, int]:
+    """The fields in front of the body, and where body, topic and properties start.
+
+    *record* is one whole record as its size field says, with a magic that was looked at.
+
+    Raises:
+        MalformedMessageError: the sizes in it do not add up to its own.
+    """
+    size = len(record)
+    fields = _V4_HEAD.unpack_from(record)
+    head_size = 88
+    sys_flag = fields[7]
+    if sys_flag & HOST_FLAGS_MASK:
+        head = _HEADS_BY_FLAGS[sys_flag & HOST_FLAGS_MASK]
+        head_size = head.size
+        if size < head_size:
+            raise MalformedMessageError(f"a record of {size} bytes cannot hold IPv6 hosts")
+        fields = head.unpack_from(record)
+    body_size = fields[14]
+    topic_start = head_size + body_size + (1 if fields[1] == MAGIC_V1 else 2)
+    if body_size >= 0 and topic_start + 2 <= size:
+        if fields[1] == MAGIC_V1:
+            topic_size = record[topic_start - 1]
+            topic_size_max = V1_TOPIC_SIZE_BYTES_MAX
+        else:
+            (topic_size,) = _UINT16.unpack_from(record, topic_start - 2)
+            topic_size_max = 0x7FFF
+        properties_start = topic_start + topic_size + 2
+        if topic_size <= topic_size_max and properties_start <= size:
+            (properties_size,) = _UINT16.unpack_from(record, properties_start - 2)
+            if properties_start + properties_size == size and properties_size <= 0x7FFF:
+                return fields, head_size, topic_start, properties_start
+    raise MalformedMessageError(
+        f"the sizes in the record at commit log offset {fields[6]} do not add up to its {size} bytes"
+    )
+
+
+def encode_message(
+    *,
+    topic: str,
+    body: bytes = b"",
+    properties: bytes | str | dict[str, str] = b"",
+    queue_id: int = 0,
+    queue_offset: int = 0,
+    commit_log_offset: int = 0,
+    flag: int = 0,
+    sys_flag: int = 0,
+    born_time_ms: int = 0,
+    born_host: bytes = bytes(8),
+    store_time_ms: int = 0,
+    store_host: bytes = bytes(8),
+    reconsume_times: int = 0,
+    prepared_transaction_offset: int = 0,
+) -> bytes:
+    """The record of a message.  Hosts are 8 or 20 bytes; their flags in *sys_flag* follow them.
+
+    Raises:
+        ValueError: something does not fit its field.
+    """
+    topic_bytes = topic.encode()
+    wide = len(topic_bytes) > V1_TOPIC_SIZE_BYTES_MAX
+    if isinstance(properties, dict):
+        properties = encode_properties(properties)
+    if isinstance(properties, str):
+        properties = properties.encode()
+    sys_flag &= ~HOST_FLAGS_MASK
+    if len(born_host) == 20:
+        sys_flag |= SYS_FLAG_BORN_HOST_V6
+    if len(store_host) == 20:
+        sys_flag |= SYS_FLAG_STORE_HOST_V6
+    head = RECORD_HEADS.get((len(born_host), len(store_host)))
+    if head is None:
+        raise ValueError("a host is 8 bytes, or 20 for IPv6: see protocol.addresses.host_bytes")
+    if len(topic_bytes) > 0x7FFF or len(properties) > 0x7FFF:
+        raise ValueError(
+            f"a topic of {len(topic_bytes)} and properties of {len(properties)} bytes: "
+            "each has at most 32767"
+        )
+    size = (
+        head.size
+        + len(body)
+        + (2 if wide else 1)
+        + len(topic_bytes)
+        + _UINT16.size
+        + len(properties)
+    )
+    try:
+        packed = head.pack(
+            size,
+            MAGIC_V2 if wide else MAGIC_V1,
+            body_crc(body),
+            queue_id,
+            flag,
+            queue_offset,
+            commit_log_offset,
+            sys_flag,
+            born_time_ms,
+            born_host,
+            store_time_ms,
+            store_host,
+            reconsume_times,
+            prepared_transaction_offset,
+            len(body),
+        )
+    except struct.error as error:
+        raise ValueError(f"a field does not fit the record: {error}") from None
+    return b"".join(
+        (
+            packed,
+            body,
+            len(topic_bytes).to_bytes(2 if wide else 1, "big"),
+            topic_bytes,
+            _UINT16.pack(len(properties)),
+            properties,
+        )
+    )
+
+
+def encode_stored_message(message: StoredMessage) -> bytes:
+    """The record of a message that was decoded, or changed since; the CRC is made anew."""
+    return encode_message(
+        topic=message.topic,
+        body=message.body,
+        properties=message.properties,
+        queue_id=message.queue_id,
+        queue_offset=message.queue_offset,
+        commit_log_offset=message.commit_log_offset,
+        flag=message.flag,
+        sys_flag=message.sys_flag,
+        born_time_ms=message.born_time_ms,
+        born_host=_host(message.born_host, message.born_port),
+        store_time_ms=message.store_time_ms,
+        store_host=_host(message.store_host, message.store_port),
+        reconsume_times=message.reconsume_times,
+        prepared_transaction_offset=message.prepared_transaction_offset,
+    )
+
+
+def _host(ip: str, port: int) -> bytes:
+    return ip_bytes(ip) + struct.pack(">i", port)

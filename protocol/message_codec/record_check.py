@@ -1,0 +1,122 @@
+"""Whether the bytes at an offset of the commit log are a record: what recovery and dispatch ask.
+
+CommitLog.checkMessageAndReturnSize in RocketMQ, which does not compare the record's own commit log
+offset with where it stands; here a record that was copied elsewhere is not one.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from zlib import crc32
+
+from protocol.errors import MalformedMessageError
+from protocol.message_codec.record import (
+    BLANK_RECORD,
+    BODY_CRC_MASK,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    RECORD_SIZE_BYTES_MIN,
+    Buffer,
+    split_record,
+)
+from protocol.properties import decode_properties
+
+
+class RecordStatus(Enum):
+    """What stands at an offset."""
+
+    OK = "ok"
+    BLANK = "blank"
+    """The end of a file: the next record starts the next file."""
+    INVALID = "invalid"
+
+
+@dataclass(slots=True)
+class RecordCheck:
+    """What was found.  Beside status, size and reason, the fields mean something only when OK."""
+
+    status: RecordStatus
+    size_bytes: int = 0
+    """Of the record.  When invalid: what to skip to come to the next record if only the body is
+    damaged, and 0 if nothing can be said."""
+    reason: str = ""
+    topic: str = ""
+    queue_id: int = 0
+    queue_offset: int = 0
+    commit_log_offset: int = 0
+    sys_flag: int = 0
+    store_time_ms: int = 0
+    prepared_transaction_offset: int = 0
+    properties_bytes: bytes = b""
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether a whole record stands there."""
+        return self.status is RecordStatus.OK
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether the file ends there."""
+        return self.status is RecordStatus.BLANK
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The properties, decoded at each call."""
+        return decode_properties(self.properties_bytes)
+
+
+def check_record(
+    buffer: Buffer,
+    offset: int,
+    available: int,
+    expected_commit_log_offset: int | None = None,
+    check_crc: bool = True,
+) -> RecordCheck:
+    """Look at the bytes from *offset* on, *available* of which may be looked at.
+
+    *expected_commit_log_offset* is where they stand in the log, None if that is not known.
+    """
+    if available < 8:
+        return _invalid(f"{available} bytes are too few for a record")
+    size, magic = BLANK_RECORD.unpack_from(buffer, offset)
+    if magic == MAGIC_BLANK:
+        if not 8 <= size <= available:
+            return _invalid(f"a blank record of {size} bytes where {available} are left")
+        return RecordCheck(RecordStatus.BLANK, size)
+    if magic != MAGIC_V1 and magic != MAGIC_V2:
+        return _invalid(f"0x{magic:08X} is not the magic of a record")
+    if not RECORD_SIZE_BYTES_MIN <= size <= available:
+        return _invalid(f"a record of {size} bytes where {available} are left")
+    record = bytes(buffer[offset : offset + size])
+    try:
+        fields, body_start, topic_start, properties_start = split_record(record)
+        topic = record[topic_start : properties_start - 2].decode()
+    except (MalformedMessageError, UnicodeDecodeError) as error:
+        return _invalid(str(error))
+    (_, _, crc, queue_id, _, queue_offset, commit_log_offset, sys_flag) = fields[:8]
+    (_, _, store_time_ms, _, _, prepared_transaction_offset, body_size) = fields[8:]
+    if expected_commit_log_offset is not None and commit_log_offset != expected_commit_log_offset:
+        return _invalid(
+            f"the record at {expected_commit_log_offset} says that it stands at {commit_log_offset}"
+        )
+    if check_crc and body_size:
+        found = crc32(record[body_start : body_start + body_size]) & BODY_CRC_MASK
+        if found != crc:
+            return _invalid(f"the CRC of the body is {found}, not {crc}", size)
+    return RecordCheck(
+        RecordStatus.OK,
+        size,
+        "",
+        topic,
+        queue_id,
+        queue_offset,
+        commit_log_offset,
+        sys_flag,
+        store_time_ms,
+        prepared_transaction_offset,
+        record[properties_start:],
+    )
+
+
+def _invalid(reason: str, size_bytes: int = 0) -> RecordCheck:
+    return RecordCheck(RecordStatus.INVALID, size_bytes, reason)

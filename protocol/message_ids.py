@@ -1,0 +1,82 @@
+"""The two ids of a message, both in upper-case hex.
+
+Offset message id: where the message is stored.  32 characters, 56 with IPv6:
+
+    offset  size  field
+         0     4  address of the store's host (16 with IPv6)
+         4     4  its port
+         8     8  commit log offset
+
+Unique id: made by the producer (property UNIQ_KEY), for the broker just a key.  32 characters:
+
+         0     4  address of the producer's host (16 with IPv6)
+         4     2  process id, its low 16 bits
+         6     4  salt; in Java the hash code of a class loader
+        10     4  milliseconds since the first of the month, local time
+        14     2  counter
+"""
+
+import struct
+from datetime import datetime
+
+from protocol.addresses import ip_text
+from protocol.errors import FieldError
+
+_OFFSET_TAIL = struct.Struct(">iq")
+_UNIQUE_TAIL = struct.Struct(">HIIH")
+
+# Start and end of the month that ids were made for last, ms since the epoch.
+_month_ms = (0, 0)
+
+
+def offset_message_id(ip: bytes, port: int, commit_log_offset: int) -> str:
+    """The id of the message at an offset of the store at *ip* (4 or 16 bytes) and *port*."""
+    return (ip + _OFFSET_TAIL.pack(port, commit_log_offset)).hex().upper()
+
+
+def decode_offset_message_id(message_id: str) -> tuple[str, int, int]:
+    """Address, port and commit log offset of an offset message id.
+
+    Raises:
+        FieldError: *message_id* is not one.
+    """
+    try:
+        data = bytes.fromhex(message_id)
+    except ValueError:
+        data = b""
+    if len(message_id) not in (32, 56) or len(data) * 2 != len(message_id):
+        raise FieldError("msgId", f"is {message_id[:60]!r}; an offset message id has 32 hex digits")
+    port, offset = _OFFSET_TAIL.unpack_from(data, len(data) - 12)
+    return ip_text(data[:-12]), port, offset
+
+
+def make_unique_id(ip: bytes, pid: int, salt: int, now_ms: int, counter: int) -> str:
+    """An id for a message to be sent; numbers are cut to the width of their fields."""
+    start_ms, end_ms = _month_ms
+    if not start_ms <= now_ms < end_ms:
+        start_ms = _enter_month(now_ms)
+    return (
+        (
+            ip
+            + _UNIQUE_TAIL.pack(
+                pid & 0xFFFF,
+                salt & 0xFFFFFFFF,
+                (now_ms - start_ms) & 0xFFFFFFFF,
+                counter & 0xFFFF,
+            )
+        )
+        .hex()
+        .upper()
+    )
+
+
+def _enter_month(now_ms: int) -> int:
+    global _month_ms
+    now = datetime.fromtimestamp(now_ms / 1000)
+    start = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    if start.month == 12:
+        end = start.replace(year=start.year + 1, month=1)
+    else:
+        end = start.replace(month=start.month + 1)
+    _month_ms = (int(start.timestamp() * 1000), int(end.timestamp() * 1000))
+    return _month_ms[0]

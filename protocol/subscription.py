@@ -1,0 +1,97 @@
+"""What a consumer wants of a topic: everything, some tags, or what an SQL expression selects.
+
+An expression of type TAG is ``*`` or tags joined by ``||``.  The broker compares Java hashes of
+tags, which is all that a consume queue holds; the client compares the tags themselves.
+"""
+
+from protocol.errors import SubscriptionError
+from protocol.java_hash import java_string_hash
+
+SUBSCRIBE_ALL = "*"
+TYPE_TAG = "TAG"
+TYPE_SQL92 = "SQL92"
+
+
+class Subscription:
+    """One topic of a consumer, and which of its messages; compares by value.
+
+    ``version`` grows with every change (milliseconds in Java, nanoseconds in Go, 0 from some).
+    For SQL92 the expression is kept as it is, and every message matches as far as tags go.
+    """
+
+    __slots__ = (
+        "expression",
+        "expression_type",
+        "matches_all",
+        "tag_hashes",
+        "tags",
+        "topic",
+        "version",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        expression: str | None = SUBSCRIBE_ALL,
+        expression_type: str | None = TYPE_TAG,
+        version: int = 0,
+    ) -> None:
+        """No expression means everything, no type means TAG.
+
+        Raises:
+            SubscriptionError: the type is not known, or the expression selects nothing.
+        """
+        self.topic = topic
+        self.expression_type = expression_type or TYPE_TAG
+        self.version = version
+        self.matches_all = False
+        """Whether no message is filtered out by its tag."""
+        tags: frozenset[str] = frozenset()
+        if self.expression_type == TYPE_TAG:
+            expression = (expression or "").strip() or SUBSCRIBE_ALL
+            if expression == SUBSCRIBE_ALL:
+                self.matches_all = True
+            else:
+                tags = frozenset(tag.strip() for tag in expression.split("||")) - {""}
+                if not tags:
+                    raise SubscriptionError(
+                        f"the expression '{expression}' for topic '{topic}' names no tag; "
+                        "'*' subscribes to everything, 'a || b' to two tags"
+                    )
+        elif self.expression_type == TYPE_SQL92:
+            self.matches_all = True
+            if not expression or not expression.strip():
+                raise SubscriptionError(f"the SQL92 expression for topic '{topic}' is empty")
+        else:
+            raise SubscriptionError(
+                f"the expression type '{expression_type}' for topic '{topic}' is not known; "
+                f"{TYPE_TAG} and {TYPE_SQL92} are"
+            )
+        self.expression: str = expression
+        self.tags = tags
+        self.tag_hashes = frozenset(map(java_string_hash, tags))
+
+    def matches_hash(self, tags_code: int) -> bool:
+        """Whether a message whose consume queue entry holds *tags_code* may be wanted."""
+        return self.matches_all or tags_code in self.tag_hashes
+
+    def matches_tag(self, tag: str | None) -> bool:
+        """Whether a message with this tag, None for none, is wanted."""
+        return self.matches_all or tag in self.tags
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Subscription):
+            return NotImplemented
+        return self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[str, str, str, int]:
+        return self.topic, self.expression, self.expression_type, self.version
+
+    def __repr__(self) -> str:
+        return (
+            f"Subscription({self.topic!r}, {self.expression!r}, {self.expression_type!r}, "
+            f"{self.version})"
+        )
