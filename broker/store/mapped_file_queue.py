@@ -253,13 +253,22 @@ class MappedFileQueue:
         expired = [file for file in self.files[:-1] if file.end_offset <= offset]
         return self._delete_first(len(expired))
 
-    def _delete_first(self, count: int) -> int:
+    def detach_first(self, count: int) -> list[MappedFile]:
+        """Take the oldest *count* files out of the queue; deleting them, perhaps elsewhere, is left.
+
+        The caller syncs the directory afterwards.
+        """
         expired, self.files = self.files[:count], self.files[count:]
+        if expired:
+            self.flushed_offset = max(self.flushed_offset, self.min_offset)
+        return expired
+
+    def _delete_first(self, count: int) -> int:
+        expired = self.detach_first(count)
         for file in expired:
             file.delete()
         if expired:
             disk.sync_directory(self.directory)
-            self.flushed_offset = max(self.flushed_offset, self.min_offset)
         return len(expired)
 
     def destroy(self) -> None:
