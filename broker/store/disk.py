@@ -52,12 +52,12 @@ def _write_durably(path: Path, data: bytes) -> None:
 
 def _back_up(path: Path) -> None:
     """Give the present content of *path* a second name, without a moment in which it has none."""
+    if not path.exists():
+        return
     spare = path.with_name(path.name + ".bak.tmp")
     spare.unlink(missing_ok=True)
     try:
         os.link(path, spare)
-    except FileNotFoundError:
-        return
     except OSError as error:
         if error.errno not in _LINK_REFUSED:
             raise

@@ -31,7 +31,7 @@ class MappedFileQueue:
 
     __slots__ = (
         "_is_writable",
-        "_name_step_bytes",
+        "_unit_size_bytes",
         "directory",
         "file_size_bytes",
         "files",
@@ -55,7 +55,7 @@ class MappedFileQueue:
         self.files: list[MappedFile] = []
         self.flushed_offset = 0
         self._is_writable = writable
-        self._name_step_bytes = unit_size_bytes
+        self._unit_size_bytes = unit_size_bytes
 
     def load(self) -> None:
         """Find the files.  Positions are set as if all were full; recovery corrects them.
@@ -110,9 +110,15 @@ class MappedFileQueue:
                 f"{size_bytes}; all files of the directory must have one size: restore the file, "
                 "or move it away to go on without what it held",
             )
-        if size_bytes == 0 or size_bytes % self._name_step_bytes:
+        if size_bytes == 0:
             raise CorruptFileError(
-                file.path, f"{size_bytes} bytes long, not whole units of {self._name_step_bytes}"
+                file.path,
+                "empty, though other files follow it: restore it, or move it away to go on "
+                "without what it held",
+            )
+        if size_bytes % self._unit_size_bytes:
+            raise CorruptFileError(
+                file.path, f"{size_bytes} bytes long, not whole units of {self._unit_size_bytes}"
             )
         if file.base_offset % size_bytes:
             raise CorruptFileError(

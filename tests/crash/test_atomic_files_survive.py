@@ -1,0 +1,98 @@
+"""Once a small file is written it survives a power cut; cut before that, it is the old or the new.
+
+The disk forgets what was not fsynced, so a missing fsync of file or directory shows here.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.store import abort_file, checkpoint
+from broker.store.checkpoint import StoreCheckpoint
+from broker.store.disk import backup_path, read_with_backup, write_atomically
+from tests.support.crashing_disk import CrashingDisk, PowerCutError
+
+OLD = StoreCheckpoint(commit_log_ms=1, consume_queue_ms=2, index_ms=3)
+NEW = StoreCheckpoint(commit_log_ms=4, consume_queue_ms=5, index_ms=6)
+
+
+@pytest.fixture
+def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CrashingDisk]:
+    """Give a disk that forgets, under tmp_path."""
+    disk = CrashingDisk(tmp_path, monkeypatch)
+    yield disk
+    disk.close()
+
+
+def syncs_of_a_save(disk: CrashingDisk, path: Path) -> int:
+    disk.sync_count = 0
+    checkpoint.save(path, OLD)
+    return disk.sync_count
+
+
+def test_saved_checkpoint_survives_a_power_cut(disk: CrashingDisk, tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint"
+    for saved in (OLD, NEW, OLD):
+        checkpoint.save(path, saved)
+        disk.crash()
+        assert checkpoint.load(path) == saved
+
+
+def test_power_cut_at_any_sync_of_a_save_leaves_the_old_checkpoint(
+    disk: CrashingDisk, tmp_path: Path
+) -> None:
+    path = tmp_path / "checkpoint"
+    count = syncs_of_a_save(disk, path)
+    assert count >= 2
+    for syncs in range(count):
+        disk.cut_after(syncs)
+        with pytest.raises(PowerCutError):
+            checkpoint.save(path, NEW)
+        disk.crash()
+        assert checkpoint.load(path) == OLD
+
+
+def test_backup_is_the_content_before_the_last_write_after_a_power_cut(
+    disk: CrashingDisk, tmp_path: Path
+) -> None:
+    path = tmp_path / "topics.json"
+    for content in (b"one", b"two", b"three"):
+        write_atomically(path, content, keep_backup=True)
+    disk.crash()
+    assert path.read_bytes() == b"three"
+    assert backup_path(path).read_bytes() == b"two"
+
+
+def test_power_cut_while_a_file_with_backup_is_replaced_leaves_a_whole_one(
+    disk: CrashingDisk, tmp_path: Path
+) -> None:
+    path = tmp_path / "topics.json"
+    write_atomically(path, b"one", keep_backup=True)
+    disk.sync_count = 0
+    write_atomically(path, b"two", keep_backup=True)
+    for syncs in range(disk.sync_count):
+        disk.cut_after(syncs)
+        with pytest.raises(PowerCutError):
+            write_atomically(path, b"three", keep_backup=True)
+        disk.crash()
+        assert read_with_backup(path) == b"two"
+
+
+def test_abort_file_survives_a_power_cut_as_soon_as_it_is_made(
+    disk: CrashingDisk, tmp_path: Path
+) -> None:
+    path = tmp_path / "abort"
+    abort_file.create(path)
+    disk.crash()
+    assert abort_file.was_left_behind(path)
+
+
+def test_removed_abort_file_stays_removed_after_a_power_cut(
+    disk: CrashingDisk, tmp_path: Path
+) -> None:
+    path = tmp_path / "abort"
+    abort_file.create(path)
+    abort_file.remove(path)
+    disk.crash()
+    assert not abort_file.was_left_behind(path)

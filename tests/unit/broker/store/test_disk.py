@@ -1,0 +1,160 @@
+"""disk: atomic replacement, backups, preallocation and zeroing, on good disks and bad ones."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from broker.store import disk
+
+
+def failing(code: int) -> object:
+    def fail(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    return fail
+
+
+def open_new(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT)
+
+
+def test_replacing_leaves_nothing_beside_the_file(tmp_path: Path) -> None:
+    disk.write_atomically(tmp_path / "f", b"one")
+    disk.write_atomically(tmp_path / "f", b"two")
+    assert [path.name for path in tmp_path.iterdir()] == ["f"]
+    assert (tmp_path / "f").read_bytes() == b"two"
+
+
+def test_failed_write_keeps_the_old_content_and_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk.write_atomically(tmp_path / "f", b"one")
+    monkeypatch.setattr(os, "fsync", failing(errno.ENOSPC))
+    with pytest.raises(OSError, match="No space left"):
+        disk.write_atomically(tmp_path / "f", b"two")
+    assert [path.name for path in tmp_path.iterdir()] == ["f"]
+    assert (tmp_path / "f").read_bytes() == b"one"
+
+
+def test_backup_holds_what_was_replaced(tmp_path: Path) -> None:
+    for content in (b"one", b"two", b"three"):
+        disk.write_atomically(tmp_path / "f", content, keep_backup=True)
+    assert (tmp_path / "f.bak").read_bytes() == b"two"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["f", "f.bak"]
+
+
+def test_backup_is_copied_where_files_cannot_be_linked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "link", failing(errno.EPERM))
+    disk.write_atomically(tmp_path / "f", b"one", keep_backup=True)
+    disk.write_atomically(tmp_path / "f", b"two", keep_backup=True)
+    assert (tmp_path / "f.bak").read_bytes() == b"one"
+    assert (tmp_path / "f").read_bytes() == b"two"
+
+
+@pytest.mark.parametrize("main", [None, b""])
+def test_backup_is_read_when_the_file_is_missing_or_empty(
+    main: bytes | None, tmp_path: Path
+) -> None:
+    if main is not None:
+        (tmp_path / "f").write_bytes(main)
+    (tmp_path / "f.bak").write_bytes(b"old")
+    assert disk.read_with_backup(tmp_path / "f") == b"old"
+
+
+def test_the_file_itself_comes_before_its_backup(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"new")
+    (tmp_path / "f.bak").write_bytes(b"old")
+    assert disk.read_with_backup(tmp_path / "f") == b"new"
+
+
+def test_neither_file_nor_backup_reads_as_none(tmp_path: Path) -> None:
+    assert disk.read_with_backup(tmp_path / "f") is None
+
+
+def test_new_directories_are_reported_with_the_ones_that_name_them(tmp_path: Path) -> None:
+    assert disk.make_directories(tmp_path / "a" / "b") == [tmp_path, tmp_path / "a"]
+    assert (tmp_path / "a" / "b").is_dir()
+    assert disk.make_directories(tmp_path / "a" / "b") == []
+
+
+def test_preallocated_bytes_have_blocks_and_are_zeros(tmp_path: Path) -> None:
+    descriptor = open_new(tmp_path / "f")
+    disk.preallocate(descriptor, 1 << 20)
+    status = os.fstat(descriptor)
+    os.close(descriptor)
+    assert status.st_size == 1 << 20
+    assert status.st_blocks * 512 >= 1 << 20
+    assert (tmp_path / "f").read_bytes() == bytes(1 << 20)
+
+
+@pytest.mark.parametrize("code", [errno.EOPNOTSUPP, errno.EINVAL])
+def test_zeros_are_written_where_nothing_can_be_preallocated(
+    code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "posix_fallocate", failing(code))
+    descriptor = open_new(tmp_path / "f")
+    os.pwrite(descriptor, b"data", 0)
+    disk.preallocate(descriptor, (1 << 20) + 4092, 4)
+    os.close(descriptor)
+    assert (tmp_path / "f").read_bytes() == b"data" + bytes((1 << 20) + 4092)
+    assert (tmp_path / "f").stat().st_blocks * 512 >= (1 << 20) + 4096
+
+
+def test_full_disk_is_an_error_when_preallocating(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "posix_fallocate", failing(errno.ENOSPC))
+    descriptor = open_new(tmp_path / "f")
+    with pytest.raises(OSError, match="No space left"):
+        disk.preallocate(descriptor, 4096)
+    os.close(descriptor)
+
+
+def test_short_writes_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pwrite = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, position: pwrite(fd, data[:3], position))
+    descriptor = open_new(tmp_path / "f")
+    disk.write_fully(descriptor, 2, b"0123456789")
+    disk.write_fully(descriptor, 12, 5)
+    os.close(descriptor)
+    assert (tmp_path / "f").read_bytes() == b"\0\0" + b"0123456789" + bytes(5)
+
+
+def test_tail_of_zeros_is_left_alone(tmp_path: Path) -> None:
+    descriptor = open_new(tmp_path / "f")
+    disk.preallocate(descriptor, 1 << 20)
+    os.pwrite(descriptor, b"data", 0)
+    assert not disk.zero_tail(descriptor, 4, 1 << 20)
+    os.close(descriptor)
+
+
+@pytest.mark.parametrize("position", [4, 4095, 4096, 500_000, (1 << 21) - 1])
+def test_a_stale_byte_in_the_tail_is_zeroed(position: int, tmp_path: Path) -> None:
+    descriptor = open_new(tmp_path / "f")
+    disk.preallocate(descriptor, 1 << 21)
+    os.pwrite(descriptor, b"data", 0)
+    os.pwrite(descriptor, b"x", position)
+    assert disk.zero_tail(descriptor, 4, 1 << 21)
+    os.close(descriptor)
+    assert (tmp_path / "f").read_bytes() == b"data" + bytes((1 << 21) - 4)
+
+
+def test_tail_is_zeroed_where_holes_cannot_be_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    descriptor = open_new(tmp_path / "f")
+    os.pwrite(descriptor, b"data" + b"x" * 100, 0)
+    monkeypatch.setattr(os, "lseek", failing(errno.EINVAL))
+    assert disk.zero_tail(descriptor, 4, 104)
+    os.close(descriptor)
+    assert (tmp_path / "f").read_bytes() == b"data" + bytes(100)
+
+
+def test_removing_counts_the_files_that_were_there(tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    assert disk.remove_files([tmp_path / "a", tmp_path / "b"]) == 1
+    assert not list(tmp_path.iterdir())

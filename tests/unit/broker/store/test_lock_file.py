@@ -1,0 +1,99 @@
+"""StoreLock and abort file: one process per store, and a trace of those that were cut off."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from broker.store import abort_file
+from broker.store.errors import StoreLockedError
+from broker.store.lock_file import StoreLock
+
+# Takes the lock as Java's FileChannel.tryLock(0, 1, false) does, and reports the outcome.
+OTHER_PROCESS = """
+import fcntl, sys
+file = open(sys.argv[1], "r+b")
+try:
+    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+except OSError:
+    print("refused")
+else:
+    print("locked", flush=True)
+    sys.stdin.read()
+"""
+
+
+def try_from_another_process(path: Path) -> str:
+    return subprocess.run(
+        [sys.executable, "-c", OTHER_PROCESS, str(path)],
+        input="",
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    ).stdout.strip()
+
+
+def lock(directory: Path) -> StoreLock:
+    return StoreLock(directory, directory / "lock", directory / "abort")
+
+
+def test_other_processes_are_kept_out_until_release(tmp_path: Path) -> None:
+    held = lock(tmp_path)
+    assert try_from_another_process(tmp_path / "lock") == "refused"
+    held.release()
+    assert try_from_another_process(tmp_path / "lock") == "locked"
+
+
+def test_second_attempt_of_the_same_process_is_refused_and_does_no_harm(tmp_path: Path) -> None:
+    with lock(tmp_path):
+        with pytest.raises(StoreLockedError, match="this very process"):
+            lock(tmp_path)
+        assert try_from_another_process(tmp_path / "lock") == "refused"
+
+
+def test_it_can_be_taken_again_after_release(tmp_path: Path) -> None:
+    lock(tmp_path).release()
+    lock(tmp_path).release()
+
+
+def test_file_holds_the_text_that_rocketmq_writes(tmp_path: Path) -> None:
+    with lock(tmp_path):
+        assert (tmp_path / "lock").read_bytes() == bytes.fromhex("6c6f636b")
+
+
+def test_refusal_names_directory_process_and_remedy(tmp_path: Path) -> None:
+    (tmp_path / "lock").write_bytes(b"lock")
+    (tmp_path / "abort").write_text("4711")
+    with subprocess.Popen(
+        [sys.executable, "-c", OTHER_PROCESS, str(tmp_path / "lock")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "locked\n"
+        with pytest.raises(StoreLockedError) as caught:
+            lock(tmp_path)
+        other.communicate(timeout=30)
+    assert str(tmp_path) in str(caught.value)
+    assert "process 4711" in str(caught.value)
+    assert "storePathRootDir" in str(caught.value)
+
+
+def test_abort_file_holds_the_process_id(tmp_path: Path) -> None:
+    path = tmp_path / "abort"
+    assert not abort_file.was_left_behind(path)
+    abort_file.create(path)
+    assert abort_file.was_left_behind(path)
+    assert path.read_bytes() == str(os.getpid()).encode()
+
+
+def test_removing_the_abort_file_twice_is_fine(tmp_path: Path) -> None:
+    path = tmp_path / "abort"
+    abort_file.create(path)
+    abort_file.remove(path)
+    abort_file.remove(path)
+    assert not abort_file.was_left_behind(path)
