@@ -13,6 +13,7 @@ from enum import Enum
 from pathlib import Path
 
 from broker.advertise import AdvertiseRule, parse_rule, split_address
+from broker.delay_levels import DEFAULT_DELAY_LEVELS, DelayLevels
 from broker.settings import SettingError, check_fields, setting
 
 ROCKETMQ_QUEUE_UNIT_BYTES = 20
@@ -382,6 +383,10 @@ class BrokerConfig:
     """Ours.  Where a new group starts in a queue that still has its first message: ``first`` at 0
     as RocketMQ does, ``client`` where the client asks (CONSUME_FROM_LAST_OFFSET means last)."""
 
+    delay_levels: str = setting("messageDelayLevel", DEFAULT_DELAY_LEVELS)
+    """How long each delay level waits.  Changing it delays what is waiting already by the new
+    times."""
+
     accept_send_from_ms: int = setting("startAcceptSendRequestTimeStamp", 0, least=0, live=True)
     """Refuse sends before this Unix time in ms."""
 
@@ -410,3 +415,7 @@ class BrokerConfig:
                 raise SettingError(
                     key, name, "letters, digits, '_', '-', '%', '|', '.' are allowed"
                 )
+        try:
+            DelayLevels(self.delay_levels)
+        except ValueError as error:
+            raise SettingError("messageDelayLevel", self.delay_levels, str(error)) from None

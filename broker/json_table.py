@@ -199,8 +199,7 @@ class JsonTable(ABC):
 
     def _write(self) -> None:
         with self._write_lock:
-            data = fastjson.dumps(self.to_json(), pretty=True)
-            text = data.encode() if isinstance(data, str) else data
+            text = fastjson.dumps(self.to_json(), pretty=True).encode()
             self.path.parent.mkdir(parents=True, exist_ok=True)
             if self._damaged is not None:
                 aside = self.path.with_name(self.path.name + ".damaged")

@@ -49,7 +49,7 @@ _WITHOUT_EFFECT_TEXT = """
     mapedFileSizeCommitLog mapedFileSizeConsumeQueue mapedFileSizeConsumeQueueExt
     mappedFileSizeConsumeQueueExt mappedFileSizeTimerLog maxChecksumRange maxConsumeQueueScan
     maxErrorRateOfBloomFilter maxHaTransferByteInSecond maxLmqConsumeQueueNum maxPopPollingSize
-    maxRecoveryCommitlogFiles maxTopicLength messageDelayLevel messageIndexSafe
+    maxRecoveryCommitlogFiles maxTopicLength messageIndexSafe
     messageStorePlugIn metricsExportIntervalInMills metricsExporterType
     metricsGrpcExporterHeader metricsGrpcExporterIntervalInMills metricsGrpcExporterTarget
     metricsGrpcExporterTimeOutInMills metricsInDelta metricsLabel

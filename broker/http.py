@@ -1,0 +1,138 @@
+"""The operator's port: /healthz, /readyz and /metrics over HTTP/1.1, GET and HEAD only.
+
+Every answer closes its connection, so there is no state to keep.  A page is made by a function
+that the owner registers; one that takes long runs in a thread.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import NamedTuple
+
+import structlog
+
+log = structlog.get_logger("broker.http")
+
+REQUEST_SIZE_BYTES_MAX = 8192
+REQUEST_TIMEOUT_S = 10.0
+_REASONS = {
+    200: "OK",
+    400: "Bad Request",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    500: "Internal Server Error",
+    503: "Service Unavailable",
+}
+
+
+class Page(NamedTuple):
+    """An answer."""
+
+    body: bytes
+    status: int = 200
+    content_type: str = "text/plain; charset=utf-8"
+
+
+PageMaker = Callable[[], Awaitable[Page]]
+
+
+class HttpServer:
+    """A listening port that serves a few pages."""
+
+    def __init__(self, pages: Mapping[str, PageMaker]) -> None:
+        self._pages = pages
+        self._listener: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.port = 0
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen; port 0 picks a free one, which ``port`` then names.  Raises OSError."""
+        loop = asyncio.get_running_loop()
+        self._listener = await loop.create_server(lambda: _Connection(self), host, port)
+        self.port = self._listener.sockets[0].getsockname()[1]
+
+    async def close(self) -> None:
+        """Stop listening and give up the answers under way."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def answer(self, connection: "_Connection", head: bytes) -> None:
+        """Serve the request in *head* on *connection*."""
+        task = asyncio.get_running_loop().create_task(self._answer(connection, head))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _answer(self, connection: "_Connection", head: bytes) -> None:
+        method, path = _parse_request_line(head)
+        page = await self._make_page(method, path)
+        connection.finish(page, with_body=method != "HEAD")
+
+    async def _make_page(self, method: str, path: str) -> Page:
+        maker = self._pages.get(path)
+        if not method:
+            return Page(b"this is no HTTP request\n", 400)
+        if method not in ("GET", "HEAD"):
+            return Page(b"only GET and HEAD are served\n", 405)
+        if maker is None:
+            return Page(f"served are {', '.join(sorted(self._pages))}\n".encode(), 404)
+        try:
+            return await maker()
+        except Exception as error:
+            log.error("page failed", path=path, exc_info=error)
+            return Page(b"see the broker's log\n", 500)
+
+
+class _Connection(asyncio.Protocol):
+    """Collects one request head, then belongs to its answer."""
+
+    def __init__(self, server: HttpServer) -> None:
+        self._server = server
+        self._received = bytearray()
+        self._transport: asyncio.Transport | None = None
+        self._timeout: asyncio.TimerHandle | None = None
+        self._is_complete = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._timeout = asyncio.get_running_loop().call_later(REQUEST_TIMEOUT_S, transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._timeout is not None:
+            self._timeout.cancel()
+        self._transport = None
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_complete:
+            return
+        self._received += data
+        if b"\r\n\r\n" in self._received or b"\n\n" in self._received:
+            self._is_complete = True
+            self._server.answer(self, bytes(self._received))
+        elif len(self._received) > REQUEST_SIZE_BYTES_MAX:
+            self._is_complete = True
+            self.finish(Page(b"the request is too long\n", 400), with_body=True)
+
+    def finish(self, page: Page, *, with_body: bool) -> None:
+        """Write the answer and close; a peer that has gone is not an error."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        head = (
+            f"HTTP/1.1 {page.status} {_REASONS[page.status]}\r\n"
+            f"Content-Type: {page.content_type}\r\n"
+            f"Content-Length: {len(page.body)}\r\n"
+            "Connection: close\r\n\r\n"
+        )
+        self._transport.write(head.encode("ascii") + (page.body if with_body else b""))
+        self._transport.close()
+
+
+def _parse_request_line(head: bytes) -> tuple[str, str]:
+    """Method and path without query; two empty strings when it is no request line."""
+    parts = head.split(b"\n", 1)[0].decode("latin-1").split()
+    if len(parts) != 3 or not parts[2].startswith("HTTP/"):
+        return "", ""
+    return parts[0], parts[1].partition("?")[0]

@@ -1,0 +1,52 @@
+"""Logging: one line per event on standard error, for people on a terminal, as JSON elsewhere.
+
+Modules get their logger with ``structlog.get_logger("broker.<part>")``; the name comes out as
+``logger``.  Until ``configure`` runs (tests, a broker inside another program) structlog's own
+defaults apply.
+"""
+
+import logging
+import sys
+from typing import Any, TextIO
+
+import structlog
+from structlog.typing import EventDict, WrappedLogger
+
+LEVELS = ("debug", "info", "warning", "error")
+
+
+class _NamedLogger(structlog.WriteLogger):
+    """Writes finished lines and remembers the name it was asked for."""
+
+    def __init__(self, file: TextIO, name: str) -> None:
+        super().__init__(file)
+        self.name = name
+
+
+def _add_name(logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    event["logger"] = logger.name
+    return event
+
+
+def configure(level: str = "info", file: TextIO | None = None) -> None:
+    """Send every logger's lines of *level* and above to *file* (standard error)."""
+    target = file or sys.stderr
+    if target.isatty():
+        renderers: list[Any] = [
+            structlog.processors.TimeStamper(fmt="%H:%M:%S.%f", utc=False),
+            structlog.dev.ConsoleRenderer(
+                colors=True, exception_formatter=structlog.dev.plain_traceback
+            ),
+        ]
+    else:
+        renderers = [
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(ensure_ascii=False),
+        ]
+    structlog.configure(
+        processors=[_add_name, structlog.processors.add_log_level, *renderers],
+        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
+        logger_factory=lambda *names: _NamedLogger(target, names[0] if names else "broker"),
+        cache_logger_on_first_use=True,
+    )

@@ -1,0 +1,59 @@
+"""KeyValueTable: what operators keep in the name service, in ``config/kvConfig.json``.
+
+RocketMQ: KVConfigManager.  Namespace -> key -> value; the namespace ORDER_TOPIC_CONFIG says how
+many queues an ordered topic has on which broker (``broker-a:4;broker-b:4``).
+"""
+
+from pathlib import Path
+
+from broker.json_table import JsonObject, JsonTable
+
+ORDER_TOPIC_NAMESPACE = "ORDER_TOPIC_CONFIG"
+
+
+class KeyValueTable(JsonTable):
+    """Settings by namespace and key, all of them text."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._values: dict[str, dict[str, str]] = {}
+
+    def to_json(self) -> JsonObject:
+        """The content of kvConfig.json."""
+        return {
+            "configTable": {
+                namespace: dict(values) for namespace, values in list(self._values.items())
+            }
+        }
+
+    def from_json(self, document: JsonObject) -> None:
+        """Take the values of a kvConfig.json."""
+        table = document.get("configTable")
+        if not isinstance(table, dict):
+            raise ValueError("it has no configTable")
+        self._values = {
+            str(namespace): {str(key): str(value) for key, value in values.items()}
+            for namespace, values in table.items()
+        }
+
+    def get(self, namespace: str, key: str) -> str | None:
+        """One value."""
+        return self._values.get(namespace, {}).get(key)
+
+    def namespace(self, namespace: str) -> dict[str, str]:
+        """All values of a namespace; empty when there is none."""
+        return dict(self._values.get(namespace, {}))
+
+    def put(self, namespace: str, key: str, value: str) -> None:
+        """Set one value."""
+        self._values = {**self._values, namespace: {**self.namespace(namespace), key: value}}
+        self.mark_changed()
+        self.save_soon()
+
+    def delete(self, namespace: str, key: str) -> None:
+        """Remove one value; none is fine."""
+        values = self.namespace(namespace)
+        if values.pop(key, None) is not None:
+            self._values = {**self._values, namespace: values}
+            self.mark_changed()
+            self.save_soon()

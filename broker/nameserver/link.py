@@ -1,0 +1,130 @@
+"""A connection from this broker to a name service elsewhere: requests out, answers back.
+
+Opened when the first request needs it, and again after it broke.  The owner learns at once when
+the other side closes: the name service has forgotten this broker then.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from broker.advertise import split_address
+from broker.server import socket_address
+from protocol.codes import ResponseCode
+from protocol.command import Command, decode_header, encode_command
+from protocol.errors import ProtocolError
+from protocol.frame import FrameDecoder
+
+
+class RefusedError(Exception):
+    """A name service answered with another code than success."""
+
+    def __init__(self, code: int, remark: str | None) -> None:
+        super().__init__(f"refused with code {code}: {remark or 'no reason given'}")
+        self.code = code
+
+
+class NameServiceLink:
+    """One name service.  Methods belong to the event loop's thread."""
+
+    def __init__(self, address: str, on_lost: Callable[[], None]) -> None:
+        host, port = split_address(address)
+        self.address = address
+        self._host = host
+        self._port = port or 0
+        self._on_lost = on_lost
+        self._protocol: _LinkProtocol | None = None
+        self._connecting = asyncio.Lock()
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the connection stands."""
+        return self._protocol is not None and not self._protocol.is_lost
+
+    async def connect(self) -> tuple[str, str]:
+        """Connect unless that is done; return the hosts of both ends, theirs first.  OSError."""
+        async with self._connecting:
+            if self._protocol is None or self._protocol.is_lost:
+                loop = asyncio.get_running_loop()
+                _, self._protocol = await loop.create_connection(
+                    lambda: _LinkProtocol(self._on_lost), self._host, self._port
+                )
+        return self._protocol.hosts
+
+    async def call(self, code: int, ext: dict[str, str], body: bytes = b"") -> Command:
+        """Send a request and return its answer.
+
+        Raises:
+            RefusedError: the answer's code is not success.
+            OSError: there is no connection, or it broke.
+        """
+        await self.connect()
+        assert self._protocol is not None
+        answer = await self._protocol.call(code, ext, body)
+        if answer.code != ResponseCode.SUCCESS:
+            raise RefusedError(answer.code, answer.remark)
+        return answer
+
+    def close(self) -> None:
+        """Drop the connection without telling the owner."""
+        if self._protocol is not None:
+            self._protocol.close()
+
+
+class _LinkProtocol(asyncio.Protocol):
+    def __init__(self, on_lost: Callable[[], None]) -> None:
+        self._on_lost = on_lost
+        self._decoder = FrameDecoder()
+        self._calls: dict[int, asyncio.Future[Command]] = {}
+        self._opaque = 0
+        self._transport: asyncio.Transport | None = None
+        self._is_closed_by_us = False
+        self.is_lost = False
+        self.hosts = ("", "")
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        peer, _ = socket_address(transport.get_extra_info("peername"))
+        local, _ = socket_address(transport.get_extra_info("sockname"))
+        self.hosts = (peer, local)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_lost = True
+        for call in self._calls.values():
+            if not call.done():
+                call.set_exception(ConnectionResetError("it closed the connection"))
+        self._calls.clear()
+        if not self._is_closed_by_us:
+            self._on_lost()
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for serialize_type, header, body in self._decoder.feed(data):
+                command = decode_header(serialize_type, header, body)
+                call = self._calls.pop(command.opaque, None)
+                if command.is_response and call is not None and not call.done():
+                    call.set_result(command)
+            if self._decoder.error is not None:
+                raise self._decoder.error
+        except ProtocolError:
+            # Whoever answers so is no name service; the callers see a broken connection.
+            assert self._transport is not None
+            self._transport.abort()
+
+    async def call(self, code: int, ext: dict[str, str], body: bytes) -> Command:
+        if self.is_lost or self._transport is None:
+            raise ConnectionResetError("it closed the connection")
+        self._opaque += 1
+        opaque = self._opaque
+        future: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
+        self._calls[opaque] = future
+        self._transport.write(encode_command(Command(code=code, opaque=opaque, ext=ext, body=body)))
+        try:
+            return await future
+        finally:
+            self._calls.pop(opaque, None)
+
+    def close(self) -> None:
+        self._is_closed_by_us = True
+        if self._transport is not None and not self.is_lost:
+            self._transport.close()

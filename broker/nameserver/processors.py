@@ -1,0 +1,438 @@
+"""The requests that a name service serves, one processor each, and the table of them.
+
+RocketMQ: ClientRequestProcessor (105) and DefaultRequestProcessor.  Route bodies are written
+compactly and without true, false and null: some clients read them with parsers of their own.
+"""
+
+import zlib
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from broker.config import BrokerConfig, NameServiceConfig
+from broker.config_file import properties_of
+from broker.dispatcher import Entry, Request, RequestError, Response
+from broker.json_table import DataVersion, JsonObject
+from broker.nameserver.kv_config import ORDER_TOPIC_NAMESPACE, KeyValueTable
+from broker.nameserver.registration import INSTANCE_FIELD
+from broker.nameserver.registration_body import decode_registration_body, topics_of
+from broker.nameserver.route_table import (
+    Member,
+    QueueData,
+    Registration,
+    Route,
+    RouteTable,
+)
+from protocol import fastjson
+from protocol.codes import RequestCode, ResponseCode
+from protocol.errors import FieldError
+from protocol.requests import (
+    BrokerHeartbeatRequest,
+    BrokerIdentityRequest,
+    DeleteTopicFromNamesrvRequest,
+    GetRouteInfoRequest,
+    KVConfigRequest,
+    KVConfigResponse,
+    QueryDataVersionResponse,
+    RegisterBrokerRequest,
+    RegisterBrokerResponse,
+    TopicRequest,
+    encode_fields,
+)
+
+if TYPE_CHECKING:
+    from broker.server import Connection
+
+VERSION_WITH_STANDARD_JSON = 401
+VERSION_WITH_REGISTER_BODY = 37
+UNIT_FLAG = 1
+UNIT_SUB_FLAG = 2
+TOPIC_FAQ = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
+
+
+class LocalIdentity:
+    """What the name service knows of the broker in its process."""
+
+    def __init__(
+        self,
+        *,
+        cluster: str,
+        name: str,
+        instance: str,
+        address_for: Callable[["Connection"], str],
+        create_on_lookup: Callable[[str], object],
+    ) -> None:
+        self.cluster = cluster
+        self.name = name
+        self.instance = instance
+        self.address_for = address_for
+        self.create_on_lookup = create_on_lookup
+
+
+class NameServiceProcessors:
+    """Serves requests from the tables of one name service."""
+
+    def __init__(
+        self,
+        config: Callable[[], BrokerConfig],
+        routes: RouteTable,
+        values: KeyValueTable,
+        *,
+        local: LocalIdentity | None,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._config = config
+        self._routes = routes
+        self._values = values
+        self._local = local
+        self._now_ms = now_ms
+
+    def table(self) -> Mapping[int, Entry]:
+        """Request code -> processor."""
+        return {
+            RequestCode.PUT_KV_CONFIG: Entry(self.put_value, admin=True),
+            RequestCode.GET_KV_CONFIG: Entry(self.get_value),
+            RequestCode.DELETE_KV_CONFIG: Entry(self.delete_value, admin=True),
+            RequestCode.REGISTER_BROKER: Entry(self.register),
+            RequestCode.UNREGISTER_BROKER: Entry(self.unregister),
+            RequestCode.GET_ROUTEINFO_BY_TOPIC: Entry(self.route),
+            RequestCode.GET_BROKER_CLUSTER_INFO: Entry(self.cluster_info),
+            RequestCode.WIPE_WRITE_PERM_OF_BROKER: Entry(self.wipe_write, admin=True),
+            RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: Entry(self.all_topics),
+            RequestCode.DELETE_TOPIC_IN_NAMESRV: Entry(self.delete_topic, admin=True),
+            RequestCode.REGISTER_TOPIC_IN_NAMESRV: Entry(self.register_topic),
+            RequestCode.GET_KVLIST_BY_NAMESPACE: Entry(self.values_of_namespace),
+            RequestCode.GET_TOPICS_BY_CLUSTER: Entry(self.topics_of_cluster),
+            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: Entry(self.system_topics),
+            RequestCode.GET_UNIT_TOPIC_LIST: Entry(self.unit_topics),
+            RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: Entry(self.unit_sub_topics),
+            RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: Entry(self.unit_sub_ununit_topics),
+            RequestCode.UPDATE_NAMESRV_CONFIG: Entry(self.update_config, admin=True),
+            RequestCode.GET_NAMESRV_CONFIG: Entry(self.get_config, admin=True),
+            RequestCode.QUERY_DATA_VERSION: Entry(self.query_version),
+            RequestCode.ADD_WRITE_PERM_OF_BROKER: Entry(self.add_write, admin=True),
+            RequestCode.GET_BROKER_MEMBER_GROUP: Entry(self.member_group),
+            RequestCode.BROKER_HEARTBEAT: Entry(self.heartbeat),
+        }
+
+    # -- routes --------------------------------------------------------------------------------
+
+    def route(self, request: Request) -> Response:
+        """105: where a topic's queues are, with the addresses that the asking client can reach."""
+        fields = request.fields(GetRouteInfoRequest)
+        topic = fields.topic
+        if self._local is not None:
+            self._local.create_on_lookup(topic)
+        route = self._routes.route(topic, self._local_address(request))
+        if route is None:
+            raise RequestError(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"No topic route info in name server for the topic: {topic[:300]}\n{TOPIC_FAQ}",
+            )
+        if (fields.zone_mode or "").lower() == "true" and fields.zone_name:
+            route = _in_zone(route, fields.zone_name)
+        is_standard = (
+            request.version >= VERSION_WITH_STANDARD_JSON or fields.accept_standard_json_only
+        )
+        return Response(body=self._route_body(topic, route, quoted_ids=is_standard))
+
+    def _route_body(self, topic: str, route: Route, *, quoted_ids: bool) -> bytes:
+        body: JsonObject = {
+            "brokerDatas": [
+                _member_json(member, quoted_ids=quoted_ids) for member in route.members
+            ],
+            "filterServerTable": {},
+            "queueDatas": [_queue_json(queues) for queues in route.queues],
+        }
+        if self._settings.order_message_enable:
+            order = self._values.get(ORDER_TOPIC_NAMESPACE, topic)
+            if order is not None:
+                body["orderTopicConf"] = order
+        return _json(body)
+
+    def cluster_info(self, request: Request) -> Response:
+        """106: every broker, by name and by cluster."""
+        members = self._routes.members(self._local_address(request))
+        clusters: dict[str, list[str]] = {}
+        for member in members:
+            clusters.setdefault(member.cluster, []).append(member.name)
+        brokers = {member.name: _member_json(member, quoted_ids=False) for member in members}
+        return Response(body=_json({"brokerAddrTable": brokers, "clusterAddrTable": clusters}))
+
+    def member_group(self, request: Request) -> Response:
+        """901: the addresses behind one broker name."""
+        cluster, name = _field(request, "clusterName"), _field(request, "brokerName")
+        addresses: dict[int, str] = {}
+        for member in self._routes.members(self._local_address(request)):
+            if (member.cluster, member.name) == (cluster, name):
+                addresses = dict(member.addresses)
+        group = {"brokerAddrs": addresses, "brokerName": name, "cluster": cluster}
+        return Response(body=_json({"brokerMemberGroup": group}))
+
+    def _local_address(self, request: Request) -> str:
+        return self._local.address_for(request.connection) if self._local is not None else ""
+
+    # -- registration --------------------------------------------------------------------------
+
+    def register(self, request: Request) -> Response:
+        """103: a broker elsewhere says what it serves."""
+        fields = request.fields(RegisterBrokerRequest)
+        if fields.body_crc32 not in (0, zlib.crc32(request.body) & 0x7FFFFFFF):
+            raise RequestError(ResponseCode.SYSTEM_ERROR, "crc32 not match")
+        if self._is_local(request, fields.broker_name):
+            return Response(ext={}, body=self._order_topics())
+        version, topics = decode_registration_body(
+            request.body,
+            compressed=fields.compressed,
+            is_bare=request.version < VERSION_WITH_REGISTER_BODY,
+        )
+        accepted = self._routes.register(
+            Registration(
+                cluster=fields.cluster_name,
+                name=fields.broker_name or "",
+                broker_id=fields.broker_id,
+                address=fields.broker_addr,
+                ha_address=fields.ha_server_addr,
+                timeout_ms=fields.heartbeat_timeout_millis,
+                zone=fields.zone_name,
+                acting_master=fields.enable_acting_master,
+                version=version,
+                topics=topics,
+            ),
+            self._now_ms(),
+            request.connection,
+        )
+        if accepted is None:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, "register broker failed")
+        self._watch(request.connection)
+        response = RegisterBrokerResponse(
+            ha_server_addr=accepted.master_ha_address, master_addr=accepted.master_address
+        )
+        return Response(ext=encode_fields(response), body=self._order_topics())
+
+    def _order_topics(self) -> bytes:
+        values = self._values.namespace(ORDER_TOPIC_NAMESPACE)
+        return _json({"table": values}) if values else b""
+
+    def _is_local(self, request: Request, broker_name: str | None) -> bool:
+        """Whether the broker of this process registers, which needs no registering."""
+        local = self._local
+        if local is None:
+            return False
+        if request.ext.get(INSTANCE_FIELD) == local.instance:
+            return True
+        if broker_name == local.name:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"brokerName {local.name} is that of the broker which runs this name service: "
+                "give the other broker a name of its own",
+            )
+        return False
+
+    def _watch(self, connection: "Connection") -> None:
+        if "registered" not in connection.attributes:
+            connection.attributes["registered"] = True
+            connection.on_close.append(self._routes.connection_lost)
+
+    def unregister(self, request: Request) -> Response:
+        """104: a broker elsewhere stops."""
+        fields = request.fields(BrokerIdentityRequest)
+        self._routes.unregister(fields.cluster_name, fields.broker_addr)
+        return Response()
+
+    def query_version(self, request: Request) -> Response:
+        """322: whether a broker elsewhere has to register anew."""
+        fields = request.fields(BrokerIdentityRequest)
+        asked = DataVersion.from_json(_load(request.body))
+        changed, known = self._routes.query_version(
+            fields.cluster_name, fields.broker_addr, asked, self._now_ms()
+        )
+        return Response(
+            ext=encode_fields(QueryDataVersionResponse(changed=changed)),
+            body=_json(known.to_json()) if known is not None else b"",
+        )
+
+    def heartbeat(self, request: Request) -> Response:
+        """904: a broker elsewhere lives."""
+        fields = request.fields(BrokerHeartbeatRequest)
+        self._routes.heartbeat(fields.cluster_name, fields.broker_addr, self._now_ms())
+        return Response()
+
+    def register_topic(self, request: Request) -> Response:
+        """217: one topic of brokers that are registered."""
+        topic = request.fields(TopicRequest).topic
+        self._routes.add_topic(topics_of(topic, _load(request.body)))
+        return Response()
+
+    # -- topics --------------------------------------------------------------------------------
+
+    def all_topics(self, request: Request) -> Response:
+        """206: every topic."""
+        if not self._settings.all_topic_list_enable:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, "disable")
+        return _topic_list(self._routes.topic_names())
+
+    def topics_of_cluster(self, request: Request) -> Response:
+        """224: the topics of one cluster."""
+        self._check_lists_enabled()
+        return _topic_list(self._routes.topic_names(_field(request, "cluster")))
+
+    def unit_topics(self, request: Request) -> Response:
+        """311: topics with the unit flag."""
+        return self._topics_by_flag(lambda flag: bool(flag & UNIT_FLAG))
+
+    def unit_sub_topics(self, request: Request) -> Response:
+        """312: topics with the unit subscription flag."""
+        return self._topics_by_flag(lambda flag: bool(flag & UNIT_SUB_FLAG))
+
+    def unit_sub_ununit_topics(self, request: Request) -> Response:
+        """313: topics with the unit subscription flag and without the unit flag."""
+        return self._topics_by_flag(
+            lambda flag: bool(flag & UNIT_SUB_FLAG) and not flag & UNIT_FLAG
+        )
+
+    def _topics_by_flag(self, is_wanted: Callable[[int], bool]) -> Response:
+        self._check_lists_enabled()
+        return _topic_list(self._routes.topic_names(wanted=lambda data: is_wanted(data.sys_flag)))
+
+    def _check_lists_enabled(self) -> None:
+        if not self._settings.topic_list_enable:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, "disable")
+
+    def system_topics(self, request: Request) -> Response:
+        """304: the names of clusters and brokers, which are topics, and an address to ask more."""
+        members = self._routes.members(self._local_address(request))
+        names = {member.cluster for member in members} | {member.name for member in members}
+        body: JsonObject = {"topicList": sorted(names)}
+        for member in members:
+            for address in member.addresses.values():
+                body.setdefault("brokerAddr", address)
+        return Response(body=_json(dict(sorted(body.items()))))
+
+    def delete_topic(self, request: Request) -> Response:
+        """216: forget where a topic is; its brokers are asked themselves (215)."""
+        fields = request.fields(DeleteTopicFromNamesrvRequest)
+        self._routes.delete_topic(fields.topic, fields.cluster_name or None)
+        return Response()
+
+    def wipe_write(self, request: Request) -> Response:
+        """205: take producers off a broker."""
+        count = self._routes.set_write_wiped(_field(request, "brokerName"), wiped=True)
+        return Response(ext={"wipeTopicCount": str(count)})
+
+    def add_write(self, request: Request) -> Response:
+        """327: let them back."""
+        count = self._routes.set_write_wiped(_field(request, "brokerName"), wiped=False)
+        return Response(ext={"addTopicCount": str(count)})
+
+    # -- settings ------------------------------------------------------------------------------
+
+    def put_value(self, request: Request) -> Response:
+        """100: keep a value for operators' tools."""
+        fields = request.fields(KVConfigRequest)
+        if fields.key is None or fields.value is None:
+            raise FieldError(
+                "key" if fields.key is None else "value", "is missing", is_missing=True
+            )
+        self._values.put(fields.namespace, fields.key, fields.value)
+        return Response()
+
+    def get_value(self, request: Request) -> Response:
+        """101: one value."""
+        fields = request.fields(KVConfigRequest)
+        value = self._values.get(fields.namespace, fields.key or "")
+        if value is None:
+            raise RequestError(
+                ResponseCode.QUERY_NOT_FOUND,
+                f"No config item, Namespace: {fields.namespace} Key: {fields.key}",
+            )
+        return Response(ext=encode_fields(KVConfigResponse(value=value)))
+
+    def delete_value(self, request: Request) -> Response:
+        """102: forget a value."""
+        fields = request.fields(KVConfigRequest)
+        self._values.delete(fields.namespace, fields.key or "")
+        return Response()
+
+    def values_of_namespace(self, request: Request) -> Response:
+        """219: all values of a namespace."""
+        namespace = request.fields(KVConfigRequest).namespace
+        values = self._values.namespace(namespace)
+        if not values:
+            raise RequestError(
+                ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {namespace}"
+            )
+        return Response(body=_json({"table": values}))
+
+    def update_config(self, request: Request) -> Response:
+        """318: nothing here may be changed from outside."""
+        raise RequestError(
+            ResponseCode.NO_PERMISSION,
+            "Can not update config in black list. The name service takes its settings from "
+            "broker.conf, the environment and flags at its start",
+        )
+
+    def get_config(self, request: Request) -> Response:
+        """319: the settings."""
+        properties = properties_of(self._config())
+        text = "".join(f"{key}={value}\n" for key, value in properties.items())
+        return Response(body=text.encode())
+
+    @property
+    def _settings(self) -> NameServiceConfig:
+        return self._config().name_service
+
+
+def _field(request: Request, name: str) -> str:
+    value = request.ext.get(name)
+    if value is None:
+        raise FieldError(name, "is missing", is_missing=True)
+    return value
+
+
+def _json(value: JsonObject) -> bytes:
+    return fastjson.dumps(value).encode()
+
+
+def _load(body: bytes) -> Any:
+    return fastjson.loads(body) if body else None
+
+
+def _topic_list(names: list[str]) -> Response:
+    return Response(body=_json({"topicList": names}))
+
+
+def _member_json(member: Member, *, quoted_ids: bool) -> JsonObject:
+    addresses: dict[Any, str] = dict(sorted(member.addresses.items()))
+    if quoted_ids:
+        addresses = {str(broker_id): address for broker_id, address in addresses.items()}
+    value: JsonObject = {
+        "brokerAddrs": addresses,
+        "brokerName": member.name,
+        "cluster": member.cluster,
+    }
+    if member.acting_master:
+        value["enableActingMaster"] = True
+    if member.zone:
+        value["zoneName"] = member.zone
+    return value
+
+
+def _queue_json(queues: QueueData) -> JsonObject:
+    return {
+        "brokerName": queues.broker_name,
+        "perm": queues.perm,
+        "readQueueNums": queues.read_queue_nums,
+        "topicSysFlag": queues.sys_flag,
+        "writeQueueNums": queues.write_queue_nums,
+    }
+
+
+def _in_zone(route: Route, zone: str) -> Route:
+    """The part of *route* in a zone, and what has lost its master wherever it is."""
+    members = [
+        member
+        for member in route.members
+        if 0 not in member.addresses or (member.zone or "").lower() == zone.lower()
+    ]
+    names = {member.name for member in members}
+    return Route([queues for queues in route.queues if queues.broker_name in names], members)

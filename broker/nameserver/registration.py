@@ -1,0 +1,229 @@
+"""Registers this broker with the name services elsewhere (namesrvAddr), and keeps it registered.
+
+RocketMQ: BrokerOuterAPI.  Every name service has a task of its own, so that one that hangs delays
+no other.  A registration is sent at the start, every registerNameServerPeriod, at once when a topic
+changes and at once when the name service closed the connection.  It always names all topics: a
+name service refuses a first registration of a single one.
+"""
+
+import asyncio
+import zlib
+from collections.abc import Callable
+
+import structlog
+
+from broker.advertise import Advertiser, join_address, split_address
+from broker.config import BrokerConfig
+from broker.json_table import JsonObject
+from broker.nameserver.link import NameServiceLink, RefusedError
+from broker.topics import PERM_READ, PERM_WRITE, TopicConfig, TopicTable
+from protocol import fastjson
+from protocol.codes import RequestCode
+from protocol.requests import BrokerIdentityRequest, RegisterBrokerRequest, encode_fields
+
+log = structlog.get_logger("broker.registration")
+
+INSTANCE_FIELD = "rockhopperInstance"
+RETRY_S = 1.0
+UNREGISTER_TIMEOUT_S = 1.0
+
+
+class Registration:
+    """The tasks that keep this broker known elsewhere."""
+
+    def __init__(
+        self,
+        config: Callable[[], BrokerConfig],
+        topics: TopicTable,
+        advertiser: Advertiser,
+        *,
+        instance: str,
+        ha_port: int,
+    ) -> None:
+        self._config = config
+        self._topics = topics
+        self._instance = instance
+        self._keepers = [
+            _Keeper(address, self, advertiser, ha_port) for address in config().namesrv_addr
+        ]
+        topics.listeners.append(lambda _name, _topic: self.announce_soon())
+
+    def start(self) -> None:
+        """Begin to register; needs a running event loop."""
+        for keeper in self._keepers:
+            keeper.start()
+
+    def announce_soon(self) -> None:
+        """Register anew, because something that routes show has changed."""
+        for keeper in self._keepers:
+            keeper.wake()
+
+    async def announced(self) -> None:
+        """Return when every name service knows the topics as they are now, or cannot be reached."""
+        await asyncio.gather(*(keeper.settled() for keeper in self._keepers))
+
+    async def stop(self) -> None:
+        """Unregister where that is possible at once, and stop."""
+        await asyncio.gather(*(keeper.stop() for keeper in self._keepers))
+
+    def request_body(self) -> bytes:
+        """The body of a registration: every topic, as brokerPermission lets it be used.
+
+        Runs in a thread: with 10,000 topics it takes longer than the event loop may stand still.
+        A topic that is created meanwhile wakes the keepers again.
+        """
+        version = self._topics.version.to_json()
+        permission = self._config().broker_permission
+        read_write = PERM_READ | PERM_WRITE
+        mask = -1 if permission & read_write == read_write else permission
+        topics = {name: _masked(topic, mask) for name, topic in list(self._topics.configs.items())}
+        return fastjson.dumps(
+            {
+                "filterServerList": [],
+                "topicConfigSerializeWrapper": {
+                    "dataVersion": version,
+                    "mappingDataVersion": version,
+                    "topicConfigTable": topics,
+                    "topicQueueMappingDetailMap": {},
+                    "topicQueueMappingInfoMap": {},
+                },
+            }
+        ).encode()
+
+    def request_fields(self, address: str, ha_port: int, body: bytes) -> dict[str, str]:
+        """The header of a registration under *address*."""
+        config = self._config()
+        host, _ = split_address(address)
+        fields = encode_fields(
+            RegisterBrokerRequest(
+                broker_name=config.broker_name,
+                broker_addr=address,
+                cluster_name=config.cluster_name,
+                ha_server_addr=join_address(host, ha_port),
+                broker_id=config.broker_id,
+                body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
+            )
+        )
+        fields[INSTANCE_FIELD] = self._instance
+        return fields
+
+    def identity_fields(self, address: str) -> dict[str, str]:
+        """The header that takes the registration back."""
+        config = self._config()
+        return encode_fields(
+            BrokerIdentityRequest(
+                broker_name=config.broker_name,
+                broker_addr=address,
+                cluster_name=config.cluster_name,
+                broker_id=config.broker_id,
+            )
+        )
+
+    @property
+    def interval_s(self) -> float:
+        """How often to register when nothing happens."""
+        return self._config().register_interval_ms / 1000
+
+    @property
+    def timeout_s(self) -> float:
+        """How long one registration may take."""
+        return self._config().register_timeout_ms / 1000
+
+
+class _Keeper:
+    """Keeps the broker registered with one name service."""
+
+    def __init__(
+        self, address: str, owner: Registration, advertiser: Advertiser, ha_port: int
+    ) -> None:
+        self._owner = owner
+        self._advertiser = advertiser
+        self._ha_port = ha_port
+        self._link = NameServiceLink(address, self.wake)
+        self._wanted = asyncio.Event()
+        self._settled = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._registered_as: str | None = None
+        self._failure: str | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def wake(self) -> None:
+        self._settled.clear()
+        self._wanted.set()
+
+    async def settled(self) -> None:
+        """Return once the last change is registered, or the attempt has failed."""
+        if self._task is not None and not self._task.done():
+            await self._settled.wait()
+
+    async def stop(self) -> None:
+        if self._task is None:
+            return
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        self._settled.set()
+        if self._registered_as is not None and self._link.is_connected:
+            try:
+                async with asyncio.timeout(UNREGISTER_TIMEOUT_S):
+                    await self._link.call(
+                        RequestCode.UNREGISTER_BROKER,
+                        self._owner.identity_fields(self._registered_as),
+                    )
+            except (OSError, RefusedError, TimeoutError) as error:
+                log.info(
+                    "not unregistered, the name service will notice",
+                    nameserver=self._link.address,
+                    reason=str(error) or "no answer",
+                )
+        self._link.close()
+
+    async def _run(self) -> None:
+        while True:
+            self._wanted.clear()
+            await self._register()
+            if not self._wanted.is_set():
+                self._settled.set()
+            pause_s = self._owner.interval_s if self._failure is None else RETRY_S
+            if self._failure is not None:
+                # A name service that closes at once must not be asked in a tight loop.
+                await asyncio.sleep(pause_s)
+                continue
+            try:
+                async with asyncio.timeout(pause_s):
+                    await self._wanted.wait()
+            except TimeoutError:
+                continue
+
+    async def _register(self) -> None:
+        try:
+            async with asyncio.timeout(self._owner.timeout_s):
+                peer_host, local_host = await self._link.connect()
+                address = self._advertiser.address_for(peer_host, local_host)
+                body = await asyncio.to_thread(self._owner.request_body)
+                await self._link.call(
+                    RequestCode.REGISTER_BROKER,
+                    self._owner.request_fields(address, self._ha_port, body),
+                    body,
+                )
+        except (OSError, RefusedError, TimeoutError) as error:
+            self._note_failure(str(error) or "no answer in time")
+            return
+        if self._registered_as != address or self._failure is not None:
+            log.info("registered", nameserver=self._link.address, as_address=address)
+        self._registered_as = address
+        self._failure = None
+
+    def _note_failure(self, reason: str) -> None:
+        if self._failure is None:
+            log.warning(
+                "not registered, trying again", nameserver=self._link.address, reason=reason
+            )
+        self._failure = reason
+
+
+def _masked(topic: TopicConfig, mask: int) -> JsonObject:
+    value = topic.to_json()
+    value["perm"] = topic.perm & mask
+    return value

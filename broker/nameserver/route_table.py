@@ -1,0 +1,384 @@
+"""RouteTable: which brokers serve which topics, as they registered.
+
+RocketMQ: RouteInfoManager.  Memory only: brokers register again every 30 s, and an entry whose
+broker falls silent or closes its connection goes.  The broker in this process is not registered;
+the table reads its topics where they are, so that a topic is routable the moment it exists.
+
+A broker name stands for a master (id 0) and its slaves; topics belong to the name.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import structlog
+
+from broker.json_table import DataVersion
+from broker.topics import PERM_READ, PERM_WRITE, TopicConfig
+
+log = structlog.get_logger("broker.nameserver")
+
+MASTER_ID = 0
+
+
+@dataclass(slots=True)
+class Registration:
+    """What a broker says about itself with request code 103."""
+
+    cluster: str
+    name: str
+    broker_id: int
+    address: str
+    ha_address: str = ""
+    timeout_ms: int | None = None
+    zone: str | None = None
+    acting_master: bool | None = None
+    version: DataVersion = field(default_factory=DataVersion)
+    topics: Mapping[str, TopicConfig] = field(default_factory=dict)
+
+
+class Accepted(NamedTuple):
+    """The answer to a registration: what a slave needs to know of its master."""
+
+    master_address: str | None = None
+    master_ha_address: str | None = None
+
+
+@dataclass(slots=True)
+class Member:
+    """One broker name: the addresses behind it, by broker id."""
+
+    cluster: str
+    name: str
+    addresses: dict[int, str] = field(default_factory=dict)
+    acting_master: bool = False
+    zone: str | None = None
+
+
+@dataclass(slots=True)
+class _Live:
+    """One broker process that is heard of."""
+
+    member: Member
+    address: str
+    ha_address: str
+    version: DataVersion
+    last_heard_ms: int
+    timeout_ms: int
+    connection: Any
+
+
+class QueueData(NamedTuple):
+    """A topic's queues on one broker name."""
+
+    broker_name: str
+    read_queue_nums: int
+    write_queue_nums: int
+    perm: int
+    sys_flag: int
+
+
+class Route(NamedTuple):
+    """Where a topic's queues are."""
+
+    queues: list[QueueData]
+    members: list[Member]
+
+
+class LocalBroker:
+    """The broker in this process, as the table sees it."""
+
+    def __init__(
+        self,
+        cluster: str,
+        name: str,
+        find_topic: Callable[[str], TopicConfig | None],
+        topics: Callable[[], Iterable[TopicConfig]],
+        permission: Callable[[], int],
+    ) -> None:
+        self.cluster = cluster
+        self.name = name
+        self.find_topic = find_topic
+        self.topics = topics
+        self.permission = permission
+
+    def queue_data(self, topic: TopicConfig) -> QueueData:
+        """The topic's queues, with what brokerPermission takes away."""
+        permission = self.permission()
+        perm = topic.perm
+        if permission & (PERM_READ | PERM_WRITE) != PERM_READ | PERM_WRITE:
+            perm &= permission
+        return _queue_data(self.name, topic, perm)
+
+
+class RouteTable:
+    """The tables of a name service.  Pure: times and connections come in from outside."""
+
+    def __init__(
+        self,
+        *,
+        local: LocalBroker | None = None,
+        expiry_ms: int = 120_000,
+        forget_missing_topics: bool = False,
+    ) -> None:
+        self._local = local
+        self._expiry_ms = expiry_ms
+        self._forget_missing_topics = forget_missing_topics
+        self._members: dict[str, Member] = {}
+        self._topics: dict[str, dict[str, TopicConfig]] = {}
+        self._live: dict[tuple[str, str], _Live] = {}
+        self._write_wiped: set[str] = set()
+
+    def register(
+        self, registration: Registration, now_ms: int, connection: object = None
+    ) -> Accepted | None:
+        """Take or refresh a broker; None when its first registration names exactly one topic.
+
+        That is a broker announcing a single new topic to a name service that has just been
+        restarted: taking it would hide all its others.
+        """
+        member = self._members.get(registration.name)
+        known_address = member.addresses.get(registration.broker_id) if member else None
+        is_newer_elsewhere = known_address not in (None, registration.address) and (
+            self._version_of(registration.cluster, known_address or "").state_version
+            > registration.version.state_version
+        )
+        if is_newer_elsewhere:
+            return Accepted()
+        if known_address is None and len(registration.topics) == 1:
+            return None
+        if member is None:
+            member = Member(registration.cluster, registration.name)
+            self._members[registration.name] = member
+        self._take_address(member, registration)
+        key = (registration.cluster, registration.address)
+        before = self._live.get(key)
+        self._take_topics(
+            member,
+            registration,
+            is_changed=known_address is None
+            or before is None
+            or before.version != registration.version,
+        )
+        self._live[key] = _Live(
+            member,
+            registration.address,
+            registration.ha_address,
+            registration.version,
+            now_ms,
+            registration.timeout_ms or self._expiry_ms,
+            connection,
+        )
+        if before is None:
+            log.info(
+                "broker registered",
+                broker=registration.name,
+                id=registration.broker_id,
+                address=registration.address,
+                topics=len(registration.topics),
+            )
+        return self._accepted(member, registration)
+
+    def _take_address(self, member: Member, registration: Registration) -> None:
+        addresses = member.addresses
+        for broker_id in [
+            other
+            for other, address in addresses.items()
+            if address == registration.address and other != registration.broker_id
+        ]:
+            del addresses[broker_id]
+        former = addresses.get(registration.broker_id)
+        if former is not None and former != registration.address:
+            log.warning(
+                "two brokers register under one name: give each its own brokerName",
+                broker=registration.name,
+                id=registration.broker_id,
+                former=former,
+                now=registration.address,
+            )
+            self._live.pop((member.cluster, former), None)
+        addresses[registration.broker_id] = registration.address
+        member.cluster = registration.cluster
+        member.acting_master = bool(registration.acting_master)
+        member.zone = registration.zone
+
+    def _take_topics(self, member: Member, registration: Registration, *, is_changed: bool) -> None:
+        is_master = registration.broker_id == MASTER_ID
+        is_prime_slave = (
+            not is_master
+            and registration.acting_master is not None
+            and registration.broker_id == min(member.addresses)
+        )
+        if not (is_master or is_prime_slave):
+            return
+        for name, topic in registration.topics.items():
+            brokers = self._topics.setdefault(name, {})
+            if is_changed or member.name not in brokers:
+                writable = not (is_prime_slave and registration.acting_master)
+                brokers[member.name] = topic if writable else _without_write(topic)
+        if self._forget_missing_topics and is_changed and registration.topics:
+            for name in [
+                name
+                for name, brokers in self._topics.items()
+                if member.name in brokers and name not in registration.topics
+            ]:
+                self._remove_topic(name, member.name)
+
+    def _accepted(self, member: Member, registration: Registration) -> Accepted:
+        if registration.broker_id == MASTER_ID:
+            return Accepted()
+        master = member.addresses.get(MASTER_ID)
+        live = self._live.get((member.cluster, master)) if master is not None else None
+        return Accepted(master, live.ha_address) if live is not None else Accepted()
+
+    def _version_of(self, cluster: str, address: str) -> DataVersion:
+        live = self._live.get((cluster, address))
+        return live.version if live is not None else DataVersion()
+
+    def query_version(
+        self, cluster: str, address: str, version: DataVersion, now_ms: int
+    ) -> tuple[bool, DataVersion | None]:
+        """Whether a broker's topics are other than registered, and the registered version."""
+        live = self._live.get((cluster, address))
+        if live is None:
+            return True, None
+        live.last_heard_ms = now_ms
+        return live.version != version, live.version
+
+    def heartbeat(self, cluster: str, address: str, now_ms: int) -> None:
+        """Note that a broker lives; unknown ones are for register."""
+        live = self._live.get((cluster, address))
+        if live is not None:
+            live.last_heard_ms = now_ms
+
+    def unregister(self, cluster: str, address: str) -> bool:
+        """Remove a broker; with its last address its name and its topics go."""
+        live = self._live.pop((cluster, address), None)
+        if live is None:
+            return False
+        member = live.member
+        for broker_id in [key for key, value in member.addresses.items() if value == address]:
+            del member.addresses[broker_id]
+        if not member.addresses:
+            self._members.pop(member.name, None)
+            self._write_wiped.discard(member.name)
+            for name in [name for name, brokers in self._topics.items() if member.name in brokers]:
+                self._remove_topic(name, member.name)
+        log.info("broker unregistered", broker=member.name, address=address)
+        return True
+
+    def connection_lost(self, connection: object) -> None:
+        """Remove the brokers that registered over *connection*."""
+        for (cluster, address), live in list(self._live.items()):
+            if live.connection is connection:
+                self.unregister(cluster, address)
+
+    def expire(self, now_ms: int) -> list[Any]:
+        """Remove the brokers not heard of in time; return their connections, to be closed."""
+        connections = []
+        for (cluster, address), live in list(self._live.items()):
+            if live.last_heard_ms + live.timeout_ms < now_ms:
+                log.warning("broker is silent", broker=live.member.name, address=address)
+                self.unregister(cluster, address)
+                connections.append(live.connection)
+        return connections
+
+    def route(self, topic: str, local_address: str) -> Route | None:
+        """Where *topic* is; the broker of this process at *local_address*.  None if nowhere."""
+        queues: list[QueueData] = []
+        members: list[Member] = []
+        if self._local is not None:
+            config = self._local.find_topic(topic)
+            if config is not None:
+                queues.append(self._with_wipe(self._local.queue_data(config)))
+                members.append(self._local_member(local_address))
+        for name, config in self._topics.get(topic, {}).items():
+            member = self._members.get(name)
+            if member is not None and member.addresses:
+                queues.append(self._with_wipe(_queue_data(name, config, config.perm)))
+                members.append(member)
+        return Route(queues, members) if queues else None
+
+    def members(self, local_address: str) -> list[Member]:
+        """Every broker name, the one of this process at *local_address*."""
+        local = [self._local_member(local_address)] if self._local is not None else []
+        return local + list(self._members.values())
+
+    def topic_names(
+        self,
+        cluster: str | None = None,
+        *,
+        wanted: Callable[[QueueData], bool] = lambda queues: True,
+    ) -> list[str]:
+        """Topics, of all clusters or one, of which some broker's queues are wanted."""
+        names: set[str] = set()
+        local = self._local
+        if local is not None and cluster in (None, local.cluster):
+            names.update(t.name for t in local.topics() if wanted(local.queue_data(t)))
+        for topic, brokers in self._topics.items():
+            for name, config in brokers.items():
+                member = self._members.get(name)
+                is_in_cluster = member is not None and cluster in (None, member.cluster)
+                if is_in_cluster and wanted(_queue_data(name, config, config.perm)):
+                    names.add(topic)
+        return sorted(names)
+
+    def delete_topic(self, topic: str, cluster: str | None = None) -> None:
+        """Forget where *topic* is, until a broker that still has it registers a change."""
+        for name in list(self._topics.get(topic, ())):
+            member = self._members.get(name)
+            if cluster is None or (member is not None and member.cluster == cluster):
+                self._remove_topic(topic, name)
+
+    def add_topic(self, topics: Iterable[tuple[str, TopicConfig]]) -> None:
+        """Take single topics, (broker name, topic), of brokers that are registered."""
+        for name, topic in topics:
+            if name in self._members:
+                self._topics.setdefault(topic.name, {})[name] = topic
+
+    def set_write_wiped(self, broker_name: str, *, wiped: bool) -> int:
+        """Take producers off a broker, or let them back; return how many topics that concerns.
+
+        Unlike RocketMQ's this stays until it is taken back, whatever the broker registers.
+        """
+        if wiped:
+            self._write_wiped.add(broker_name)
+        else:
+            self._write_wiped.discard(broker_name)
+        if self._local is not None and self._local.name == broker_name:
+            return sum(1 for _ in self._local.topics())
+        return sum(1 for brokers in self._topics.values() if broker_name in brokers)
+
+    def _with_wipe(self, queues: QueueData) -> QueueData:
+        if queues.broker_name in self._write_wiped:
+            return queues._replace(perm=queues.perm & ~PERM_WRITE)
+        return queues
+
+    def _local_member(self, address: str) -> Member:
+        assert self._local is not None
+        return Member(self._local.cluster, self._local.name, {MASTER_ID: address})
+
+    def _remove_topic(self, topic: str, broker_name: str) -> None:
+        brokers = self._topics[topic]
+        del brokers[broker_name]
+        if not brokers:
+            del self._topics[topic]
+
+
+def _queue_data(broker_name: str, topic: TopicConfig, perm: int) -> QueueData:
+    return QueueData(
+        broker_name, topic.read_queue_nums, topic.write_queue_nums, perm, topic.sys_flag
+    )
+
+
+def _without_write(topic: TopicConfig) -> TopicConfig:
+    return TopicConfig(
+        topic.name,
+        read_queue_nums=topic.read_queue_nums,
+        write_queue_nums=topic.write_queue_nums,
+        perm=topic.perm & ~PERM_WRITE,
+        filter_type=topic.filter_type,
+        sys_flag=topic.sys_flag,
+        order=topic.order,
+        attributes=topic.attributes,
+    )

@@ -1,0 +1,82 @@
+"""NameService: the port on which routes are asked for, embedded in a broker or alone."""
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from broker.config import BrokerConfig
+from broker.dispatcher import Dispatcher
+from broker.nameserver.kv_config import KeyValueTable
+from broker.nameserver.processors import LocalIdentity, NameServiceProcessors
+from broker.nameserver.route_table import LocalBroker, RouteTable
+from broker.server import Connection, Server, frame_handler
+
+log = structlog.get_logger("broker.nameserver")
+
+
+class NameService:
+    """A route table, what keeps it fresh, and the server in front of it."""
+
+    def __init__(
+        self,
+        config: Callable[[], BrokerConfig],
+        *,
+        may_administer: Callable[[Connection], bool],
+        connections_max: int,
+        now_ms: Callable[[], int],
+        local_broker: LocalBroker | None = None,
+        local_identity: LocalIdentity | None = None,
+    ) -> None:
+        self._config = config
+        self._now_ms = now_ms
+        settings = config().name_service
+        self.routes = RouteTable(
+            local=local_broker,
+            expiry_ms=settings.broker_expiry_ms,
+            forget_missing_topics=settings.delete_topic_with_registration,
+        )
+        self.values = KeyValueTable(config().store.root / "config" / "kvConfig.json")
+        processors = NameServiceProcessors(
+            config, self.routes, self.values, local=local_identity, now_ms=now_ms
+        )
+        self._dispatcher = Dispatcher(processors.table(), may_administer=may_administer)
+        self.server = Server(
+            "nameserver",
+            frame_handler(self._dispatcher.dispatch),
+            connections_max=connections_max,
+        )
+        self._scan: asyncio.TimerHandle | None = None
+
+    @property
+    def port(self) -> int:
+        """The port that was opened."""
+        return self.server.port
+
+    def load(self) -> None:
+        """Read the values that operators keep here.  Raises CorruptFileError, OSError."""
+        self.values.load()
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen.  Raises OSError."""
+        self.values.start_saving()
+        await self.server.start(host, port)
+        self._scan_later()
+
+    def _scan_later(self) -> None:
+        interval_s = self._config().name_service.scan_interval_ms / 1000
+        self._scan = asyncio.get_running_loop().call_later(interval_s, self._expire)
+
+    def _expire(self) -> None:
+        for connection in self.routes.expire(self._now_ms()):
+            if isinstance(connection, Connection):
+                connection.abort("the broker behind it is silent")
+        self._scan_later()
+
+    async def close(self) -> None:
+        """Close the port and every connection, and save what operators keep here."""
+        if self._scan is not None:
+            self._scan.cancel()
+            self._scan = None
+        await self.server.close()
+        await self.values.saved()
