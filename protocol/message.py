@@ -33,8 +33,8 @@ class Message:
 
     __slots__ = (
         "body",
-        "deliver_at_ms",
         "delay_level",
+        "deliver_at_ms",
         "flag",
         "keys",
         "properties",
@@ -107,7 +107,8 @@ class Message:
         return properties
 
     def __repr__(self) -> str:
-        return f"Message({self.topic!r}, {len(self.body)} bytes, tags={self.tags!r}, keys={self.keys!r})"
+        size = len(self.body)
+        return f"Message({self.topic!r}, {size} bytes, tags={self.tags!r}, keys={self.keys!r})"
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Message):

@@ -189,7 +189,7 @@ def split_record(record: bytes) -> tuple[tuple[Any, ...], int, int, int]:
             if properties_start + properties_size == size and properties_size <= 0x7FFF:
                 return fields, head_size, topic_start, properties_start
     raise MalformedMessageError(
-        f"the sizes in the record at commit log offset {fields[6]} do not add up to its {size} bytes"
+        f"the sizes in the record of {size} bytes at commit log offset {fields[6]} do not add up"
     )
 
 

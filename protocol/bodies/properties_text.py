@@ -1,0 +1,105 @@
+r"""The text form of settings: the subset of java.util.Properties that RocketMQ's tools use.
+
+One ``key=value`` on each line.  Read as Java does: bytes are ISO-8859-1; ``=``, ``:`` or a blank
+ends the key; lines that start with ``#`` or ``!`` are comments; a backslash escapes the next
+character, makes ``\t \n \r \f \uXXXX``, and at the end of a line joins the next one.  Written as
+RocketMQ does (MixAll.properties2String): UTF-8, nothing escaped.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from protocol.errors import MalformedBodyError
+
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_BLANKS = " \t\f"
+
+
+def encode_properties_text(properties: Mapping[str, object]) -> bytes:
+    """The lines of *properties*; those that are None are left out, booleans are lower case."""
+    lines = []
+    for key, value in properties.items():
+        if value is None:
+            continue
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        lines.append(f"{key}={text}\n")
+    return "".join(lines).encode()
+
+
+def decode_properties_text(data: bytes | str) -> dict[str, str]:
+    """The settings of a text; of two with one key the last one counts.
+
+    Bytes that are UTF-8 are read as such, others as ISO-8859-1: what Java's tools send is one or
+    the other, depending on their version.
+
+    Raises:
+        MalformedBodyError: an escape is cut off.
+    """
+    properties = {}
+    for line in _logical_lines(_text(data)):
+        key, value = _split(line)
+        properties[_unescape(key)] = _unescape(value)
+    return properties
+
+
+def _text(data: bytes | str) -> str:
+    if isinstance(data, str):
+        return data
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data.decode("iso-8859-1")
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    """The lines without comments and empty ones, continued lines joined."""
+    joined = ""
+    continues = False
+    for raw in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
+        line = raw.lstrip(_BLANKS)
+        if not continues and (not line or line[0] in "#!"):
+            continue
+        backslashes = len(line) - len(line.rstrip("\\"))
+        continues = backslashes % 2 == 1
+        joined += line[:-1] if continues else line
+        if not continues:
+            yield joined
+            joined = ""
+    if joined:
+        yield joined
+
+
+def _split(line: str) -> tuple[str, str]:
+    """Key and value of a line, still escaped."""
+    end = 0
+    while end < len(line) and line[end] not in "=:" + _BLANKS:
+        end += 2 if line[end] == "\\" else 1
+    start = end
+    while start < len(line) and line[start] in _BLANKS:
+        start += 1
+    if start < len(line) and line[start] in "=:":
+        start += 1
+    return line[:end], line[start:].lstrip(_BLANKS)
+
+
+def _unescape(text: str) -> str:
+    if "\\" not in text:
+        return text
+    out = []
+    position = 0
+    while position < len(text):
+        character = text[position]
+        position += 1
+        if character != "\\" or position == len(text):
+            out.append(character)
+            continue
+        character = text[position]
+        position += 1
+        if character == "u":
+            digits = text[position : position + 4]
+            position += 4
+            if len(digits) < 4 or not all(digit in "0123456789abcdefABCDEF" for digit in digits):
+                raise MalformedBodyError(f"'\\u{digits}' in a properties text needs 4 hex digits")
+            out.append(chr(int(digits, 16)))
+        else:
+            out.append(_ESCAPES.get(character, character))
+    return "".join(out)

@@ -1,0 +1,88 @@
+"""Bodies about single queues: locks, offsets, statistics, resets."""
+
+from typing import Any, TypeVar
+
+from msgspec import field
+
+from protocol.bodies.body import Body, convert
+from protocol.fastjson import MessageQueueKey
+
+_Table = TypeVar("_Table", bound="QueueTable")
+
+
+class QueueTable(Body, rename="camel"):
+    """A body with a map from queues; their keys are objects, which plain JSON does not know."""
+
+    @classmethod
+    def from_json(cls: type[_Table], value: Any) -> _Table:
+        """As for any body.  Raises MalformedBodyError."""
+        return convert(_with_queue_keys(value), cls)
+
+
+def _with_queue_keys(value: Any) -> Any:
+    """*value* with queues in place of the strings that stand for them."""
+    if not isinstance(value, dict):
+        return value
+    return {
+        MessageQueueKey.parse(key) if key.startswith("{") else key: _with_queue_keys(item)
+        for key, item in value.items()
+    }
+
+
+class LockBatchRequestBody(Body, rename="camel"):
+    """The body of LOCK_BATCH_MQ (41) and UNLOCK_BATCH_MQ (42)."""
+
+    consumer_group: str = ""
+    client_id: str = ""
+    mq_set: list[MessageQueueKey] = field(default_factory=list)
+    only_this_broker: bool = False
+
+
+class LockBatchResponseBody(Body):
+    """The answer to LOCK_BATCH_MQ (41)."""
+
+    lock_ok_mq_set: list[MessageQueueKey] = field(name="lockOKMQSet", default_factory=list)
+
+
+class TopicOffset(Body, rename="camel"):
+    """From where to where a queue reaches."""
+
+    min_offset: int = 0
+    max_offset: int = 0
+    last_update_timestamp: int = 0
+
+
+class TopicStatsTable(QueueTable, rename="camel"):
+    """The answer to GET_TOPIC_STATS_INFO (202)."""
+
+    offset_table: dict[MessageQueueKey, TopicOffset] = field(default_factory=dict)
+    topic_put_tps: float = 0.0
+
+
+class OffsetWrapper(Body, rename="camel"):
+    """How far a group is in a queue."""
+
+    broker_offset: int = 0
+    consumer_offset: int = 0
+    pull_offset: int = 0
+    last_timestamp: int = 0
+
+
+class ConsumeStats(QueueTable, rename="camel"):
+    """The answer to GET_CONSUME_STATS (208)."""
+
+    offset_table: dict[MessageQueueKey, OffsetWrapper] = field(default_factory=dict)
+    consume_tps: float = 0.0
+
+
+class ResetOffsetBody(QueueTable, rename="camel"):
+    """The answer to INVOKE_BROKER_TO_RESET_OFFSET (222), and what the broker pushes with 220."""
+
+    offset_table: dict[MessageQueueKey, int] = field(default_factory=dict)
+
+
+class GetConsumerStatusBody(QueueTable, rename="camel"):
+    """The answer to INVOKE_BROKER_TO_GET_CONSUMER_STATUS (223) and to 221."""
+
+    consumer_table: dict[str, dict[MessageQueueKey, int]] = field(default_factory=dict)
+    message_queue_table: dict[MessageQueueKey, int] = field(default_factory=dict)

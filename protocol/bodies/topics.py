@@ -1,0 +1,206 @@
+"""Topics: their settings, lists of them, and how a broker registers them with a name service."""
+
+import struct
+import zlib
+from typing import Any
+
+from msgspec import field
+
+from protocol import fastjson
+from protocol.bodies.body import Body, convert
+from protocol.errors import MalformedBodyError
+
+REGISTRATION_SIZE_BYTES_MAX = 64 * 1024 * 1024
+_INT32 = struct.Struct(">i")
+
+
+class DataVersion(Body, rename="camel"):
+    """How often a table has changed; equal only if all three are."""
+
+    counter: int = 0
+    state_version: int = 0
+    timestamp: int = 0
+
+
+class TopicConfig(Body, rename="camel"):
+    """The settings of a topic."""
+
+    topic_name: str
+    read_queue_nums: int = 16
+    write_queue_nums: int = 16
+    perm: int = 6
+    topic_filter_type: str = "SINGLE_TAG"
+    topic_sys_flag: int = 0
+    order: bool = False
+    attributes: dict[str, str] = field(default_factory=dict)
+
+
+class TopicConfigTable(Body, rename="camel"):
+    """The answer to GET_ALL_TOPIC_CONFIG (21), and part of a registration.
+
+    TopicConfigAndMappingSerializeWrapper in RocketMQ; the mappings are those of static topics.
+    """
+
+    topic_config_table: dict[str, TopicConfig] = field(default_factory=dict)
+    data_version: DataVersion = field(default_factory=DataVersion)
+    mapping_data_version: DataVersion = field(default_factory=DataVersion)
+    topic_queue_mapping_detail_map: dict[str, Any] = field(default_factory=dict)
+    topic_queue_mapping_info_map: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, value: Any) -> "TopicConfigTable":
+        """As for any body; topics may leave their name to the key.  Raises MalformedBodyError."""
+        if isinstance(value, dict) and isinstance(value.get("topicConfigTable"), dict):
+            for name, topic in value["topicConfigTable"].items():
+                if isinstance(topic, dict):
+                    topic.setdefault("topicName", name)
+        return convert(value, cls)
+
+
+class RegisterBrokerBody(Body, rename="camel"):
+    """The body of REGISTER_BROKER (103).
+
+    Compressed, it is a zlib stream: size and JSON of the data version; number of topics, size and
+    text of each; size and JSON of the filter servers; from version 413 on, the number of mappings,
+    size and JSON of each.  Sizes and numbers are 4 bytes, big-endian.
+    """
+
+    topic_config_serialize_wrapper: TopicConfigTable = field(default_factory=TopicConfigTable)
+    filter_server_list: list[str] = field(default_factory=list)
+
+    @classmethod
+    def from_json(cls, value: Any) -> "RegisterBrokerBody":
+        """As for any body.  Raises MalformedBodyError."""
+        if isinstance(value, dict) and isinstance(value.get("topicConfigSerializeWrapper"), dict):
+            table = TopicConfigTable.from_json(value["topicConfigSerializeWrapper"])
+            rest = {k: v for k, v in value.items() if k != "topicConfigSerializeWrapper"}
+            body = convert(rest, cls)
+            body.topic_config_serialize_wrapper = table
+            return body
+        return convert(value, cls)
+
+    @classmethod
+    def decode_registration(
+        cls, data: bytes, *, compressed: bool = False, version: int = 479
+    ) -> "RegisterBrokerBody":
+        """The registration of a broker of MQVersion *version*.  Raises MalformedBodyError."""
+        if compressed:
+            return _decode_compressed(data)
+        if version < 37:
+            return cls(TopicConfigTable.decode(data))
+        return cls.decode(data)
+
+    def encode_compressed(self) -> bytes:
+        """The compressed form, with mappings."""
+        table = self.topic_config_serialize_wrapper
+        parts = [_sized(table.data_version.encode())]
+        parts.append(_INT32.pack(len(table.topic_config_table)))
+        parts += [_sized(topic_text(topic).encode()) for topic in table.topic_config_table.values()]
+        parts.append(_sized(fastjson.dumps(self.filter_server_list).encode()))
+        mappings = table.topic_queue_mapping_info_map
+        parts.append(_INT32.pack(len(mappings)))
+        parts += [_sized(fastjson.dumps(mapping).encode()) for mapping in mappings.values()]
+        return zlib.compress(b"".join(parts))
+
+
+def topic_text(topic: TopicConfig) -> str:
+    """A topic's settings in one line: TopicConfig.encode in RocketMQ."""
+    return (
+        f"{topic.topic_name} {topic.read_queue_nums} {topic.write_queue_nums} {topic.perm} "
+        f"{topic.topic_filter_type} {fastjson.dumps(topic.attributes)}"
+    )
+
+
+def parse_topic_text(text: str) -> TopicConfig:
+    """The settings that a line holds; attributes may be absent.  Raises MalformedBodyError."""
+    fields = text.split(" ", 5)
+    try:
+        name, reads, writes, perm, filter_type = fields[:5]
+        topic = TopicConfig(name, int(reads), int(writes), int(perm), filter_type)
+    except ValueError:
+        raise MalformedBodyError(f"'{text[:80]}' does not describe a topic") from None
+    if len(fields) == 6 and fields[5].strip():
+        topic.attributes = convert(fastjson.loads(fields[5]), dict[str, str])
+    return topic
+
+
+def _sized(data: bytes) -> bytes:
+    return _INT32.pack(len(data)) + data
+
+
+class _Reader:
+    """Reads numbers and sized pieces one after the other."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._position = 0
+
+    @property
+    def is_at_end(self) -> bool:
+        return self._position == len(self._data)
+
+    def number(self) -> int:
+        end = self._position + 4
+        if end > len(self._data):
+            raise MalformedBodyError("the compressed registration ends early")
+        (value,) = _INT32.unpack_from(self._data, self._position)
+        self._position = end
+        return int(value)
+
+    def piece(self) -> bytes:
+        size = self.number()
+        end = self._position + size
+        if size < 0 or end > len(self._data):
+            raise MalformedBodyError(f"the compressed registration announces {size} bytes")
+        data = self._data[self._position : end]
+        self._position = end
+        return data
+
+    def text(self) -> str:
+        try:
+            return self.piece().decode()
+        except UnicodeDecodeError as error:
+            raise MalformedBodyError(f"the compressed registration is not UTF-8: {error}") from None
+
+
+def _decode_compressed(data: bytes) -> RegisterBrokerBody:
+    decompressor = zlib.decompressobj()
+    try:
+        plain = decompressor.decompress(data, REGISTRATION_SIZE_BYTES_MAX)
+    except zlib.error as error:
+        raise MalformedBodyError(f"the registration is not a zlib stream: {error}") from None
+    if not decompressor.eof:
+        raise MalformedBodyError("the compressed registration ends early or is too large")
+    reader = _Reader(plain)
+    version = DataVersion.decode(reader.text())
+    topics: dict[str, TopicConfig] = field(default_factory=dict)
+    for _ in range(reader.number()):
+        topic = parse_topic_text(reader.text())
+        topics[topic.topic_name] = topic
+    servers = convert(fastjson.loads(reader.text() or "[]"), list[str])
+    mappings: dict[str, Any] = field(default_factory=dict)
+    for _ in range(0 if reader.is_at_end else reader.number()):
+        mapping = fastjson.loads(reader.text())
+        if isinstance(mapping, dict):
+            mappings[str(mapping.get("topic"))] = mapping
+    table = TopicConfigTable(topics, version, topic_queue_mapping_info_map=mappings)
+    return RegisterBrokerBody(table, servers)
+
+
+class TopicList(Body, rename="camel"):
+    """The answer to 206, 224, 304, 305 and 343."""
+
+    topic_list: list[str] = field(default_factory=list)
+    broker_addr: str | None = None
+
+
+class GroupList(Body, rename="camel"):
+    """The answer to QUERY_TOPIC_CONSUME_BY_WHO (300)."""
+
+    group_list: list[str] = field(default_factory=list)
+
+
+class KVTable(Body, rename="camel"):
+    """Pairs of strings: the answer to 28, 103 and 219."""
+
+    table: dict[str, str] = field(default_factory=dict)

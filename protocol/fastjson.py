@@ -1,0 +1,361 @@
+r"""JSON as fastjson 1.2 reads and writes it: RocketMQ's dialect in bodies and config files.
+
+It differs from JSON where a map has keys that are not strings: they are written as they are.
+
+    {"offsetTable":{0:5,1:7}}
+    {"offsetTable":{{"brokerName":"b","queueId":0,"topic":"T"}:{"maxOffset":9}}}
+
+``loads`` reads both forms, and quoted ones, and gives string keys: ``"0"``, and for an object its
+compact JSON (``MessageQueueKey.parse`` makes a value of it).  Names without quotes are read as
+well.  An object that was written before may come again as ``{"$ref":"$.path.to.it"}``; references
+by path are resolved.
+
+``dumps`` writes keys in alphabetical order and leaves out fields that are None.  Compact by
+default: RocketMQ's Go client splits some of it by hand and trips over blanks.  ``pretty`` is the
+form of the config files: a tab for each level, no blank after a colon.
+"""
+
+import base64
+import json
+import math
+import re
+from collections.abc import Iterable
+from enum import Enum
+from functools import lru_cache, total_ordering
+from json.encoder import encode_basestring as _quote
+from typing import Any
+
+import msgspec
+
+from protocol.errors import MalformedBodyError
+
+_DEPTH_MAX = 64
+_decode_strict = msgspec.json.Decoder().decode
+_TOKEN = re.compile(
+    r"""\s+|"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+""",
+    re.DOTALL,
+)
+_is_number = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?").fullmatch
+_PATH_STEP = re.compile(r"\.([A-Za-z0-9_$%|-]+)|\[([0-9]+)\]|\[\"((?:[^\"\\]|\\.)*)\"\]")
+
+
+@total_ordering
+class MessageQueueKey:
+    """A queue of a topic on a broker (MessageQueue), as the key of a map or as a value."""
+
+    __slots__ = ("broker_name", "queue_id", "topic")
+
+    def __init__(self, topic: str, broker_name: str, queue_id: int) -> None:
+        self.topic = topic
+        self.broker_name = broker_name
+        self.queue_id = queue_id
+
+    @classmethod
+    def parse(cls, value: object) -> "MessageQueueKey":
+        """The queue that a key of ``loads``, or an object of it, stands for.
+
+        Raises:
+            MalformedBodyError: it stands for none.
+        """
+        if isinstance(value, str):
+            value = loads(value)
+        if isinstance(value, dict):
+            topic, broker_name = value.get("topic"), value.get("brokerName")
+            queue_id = value.get("queueId", 0)
+            if (
+                isinstance(topic, str)
+                and isinstance(broker_name, str)
+                and isinstance(queue_id, int)
+            ):
+                return cls(topic, broker_name, queue_id)
+        raise MalformedBodyError("a message queue needs topic, brokerName and queueId")
+
+    def as_json(self) -> dict[str, str | int]:
+        """The object that is written for it."""
+        return {"brokerName": self.broker_name, "queueId": self.queue_id, "topic": self.topic}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, MessageQueueKey) and self._key() == other._key()
+
+    def __lt__(self, other: "MessageQueueKey") -> bool:
+        return self._key() < other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[str, str, int]:
+        return self.topic, self.broker_name, self.queue_id
+
+    def __repr__(self) -> str:
+        return f"MessageQueueKey({self.topic!r}, {self.broker_name!r}, {self.queue_id})"
+
+
+def loads(data: bytes | str) -> Any:
+    """The value that *data* is: dict, list, str, int, float, bool or None.
+
+    Raises:
+        MalformedBodyError: *data* is not JSON, even by fastjson's measure.
+    """
+    try:
+        value = _decode_strict(data)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        value = _loads_dialect(data, error)
+    if b'"$ref"' in data if isinstance(data, bytes) else '"$ref"' in data:
+        holders: set[int] = set()
+        try:
+            _find_holders(value, holders)
+            value = _resolve(value, value, holders)
+        except RecursionError:
+            raise MalformedBodyError("the body is nested too deeply") from None
+    return value
+
+
+def _loads_dialect(data: bytes | str, strict_error: Exception) -> Any:
+    try:
+        text = data if isinstance(data, str) else data.decode()
+        return _decode_strict(_to_strict(text))
+    except (msgspec.DecodeError, UnicodeError, RecursionError, _SyntaxError) as error:
+        reason = str(error) or str(strict_error)
+        raise MalformedBodyError(f"the body is not JSON: {reason}") from None
+
+
+class _SyntaxError(Exception):
+    """The text is not even fastjson's dialect."""
+
+
+class _Level:
+    """An object or array that is open: where its text starts, and what may come next."""
+
+    __slots__ = ("in_key", "is_key", "is_object", "start")
+
+    def __init__(self, *, is_object: bool, start: int, is_key: bool) -> None:
+        self.is_object = is_object
+        self.start = start
+        self.is_key = is_key
+        self.in_key = is_object
+
+
+def _to_strict(text: str) -> str:
+    """The same as strict JSON: every key in quotes, objects as keys turned into their text."""
+    out: list[str] = []
+    levels: list[_Level] = []
+    position = 0
+    size = len(text)
+    while position < size:
+        match = _TOKEN.match(text, position)
+        if match is None:
+            raise _SyntaxError(f"unexpected character at {position}")
+        position = match.end()
+        token = match.group()
+        if token.isspace():
+            continue
+        level = levels[-1] if levels else None
+        in_key = level is not None and level.in_key
+        if token in "{[":
+            if len(levels) >= _DEPTH_MAX:
+                raise _SyntaxError(f"more than {_DEPTH_MAX} levels")
+            if in_key and any(outer.is_key for outer in levels):
+                # Each quoting doubles the quotes of the one inside.
+                raise _SyntaxError(f"a key inside an object that is a key, at {position}")
+            levels.append(_Level(is_object=token == "{", start=len(out), is_key=in_key))
+            out.append(token)
+        elif token in "}]":
+            if level is None:
+                raise _SyntaxError(f"unexpected '{token}' at {position}")
+            levels.pop()
+            out.append(token)
+            if level.is_key:
+                key = "".join(out[level.start :])
+                del out[level.start :]
+                out.append(json.dumps(key, ensure_ascii=False))
+        elif token == ":" or token == ",":
+            if level is not None and level.is_object:
+                level.in_key = token == ","
+            out.append(token)
+        elif in_key and token[0] != '"':
+            out.append(json.dumps(token, ensure_ascii=False))
+        elif token[0] == '"' or _is_number(token) or token in ("true", "false", "null"):
+            out.append(token)
+        else:
+            raise _SyntaxError(f"unexpected '{token[:20]}' at {position}")
+    return "".join(out)
+
+
+def _resolve(value: Any, root: Any, holders: set[int]) -> Any:
+    """*value* with references to parts of *root* replaced by them.
+
+    *holders* are the ids of what holds references itself: replaced, they could make a circle.
+    """
+    if isinstance(value, dict):
+        path = value.get("$ref")
+        if len(value) == 1 and isinstance(path, str):
+            target = _find(root, path)
+            return value if target is None or id(target) in holders else target
+        if id(value) in holders:
+            return {key: _resolve(item, root, holders) for key, item in value.items()}
+    elif isinstance(value, list) and id(value) in holders:
+        return [_resolve(item, root, holders) for item in value]
+    return value
+
+
+def _find_holders(value: Any, holders: set[int]) -> bool:
+    """Whether *value* is or holds a reference; *holders* gets the ids of all that do."""
+    if isinstance(value, dict):
+        found = "$ref" in value
+        items: Iterable[Any] = value.values()
+    elif isinstance(value, list):
+        found = False
+        items = value
+    else:
+        return False
+    for item in items:
+        if _find_holders(item, holders):
+            found = True
+    if found:
+        holders.add(id(value))
+    return found
+
+
+def _find(root: Any, path: str) -> Any:
+    """What stands at a path such as ``$.table.name[0]``; None if nothing does."""
+    if not path.startswith("$"):
+        return None
+    value = root
+    position = 1
+    while position < len(path):
+        step = _PATH_STEP.match(path, position)
+        if step is None:
+            return None
+        position = step.end()
+        name, index, quoted = step.groups()
+        if index is not None and isinstance(value, list):
+            value = value[int(index)] if int(index) < len(value) else None
+        elif isinstance(value, dict):
+            value = value.get(name or quoted or index)
+        else:
+            return None
+    return value
+
+
+def dumps(value: object, *, pretty: bool = False, raw_keys: bool = True) -> str:
+    """The text of *value*.
+
+    Beside what JSON knows: enums become their names, bytes base64, sets sorted arrays,
+    ``msgspec.Struct`` objects of their fields.  Without *raw_keys*, keys that are not strings are
+    put in quotes, which makes strict JSON.
+
+    Raises:
+        ValueError: a number is not finite.
+        TypeError: a value is of another kind.
+    """
+    out: list[str] = []
+    _Writer(out, raw_keys=raw_keys, pretty=pretty).write(value, 0)
+    return "".join(out)
+
+
+class _Writer:
+    """Appends the text of values to a list."""
+
+    def __init__(self, out: list[str], *, raw_keys: bool, pretty: bool) -> None:
+        self._out = out
+        self._raw_keys = raw_keys
+        self._pretty = pretty
+
+    def write(self, value: object, depth: int) -> None:
+        if isinstance(value, str):
+            self._out.append(_quote(value.name if isinstance(value, Enum) else value))
+        elif value is None:
+            self._out.append("null")
+        elif value is True:
+            self._out.append("true")
+        elif value is False:
+            self._out.append("false")
+        elif isinstance(value, Enum):
+            self._out.append(_quote(value.name))
+        elif isinstance(value, int):
+            self._out.append(str(value))
+        elif isinstance(value, float):
+            self._out.append(_float(value))
+        elif isinstance(value, dict):
+            self._write_map(value, depth)
+        elif isinstance(value, (list, tuple)):
+            self._write_array(value, depth)
+        elif isinstance(value, (set, frozenset)):
+            self._write_array(sorted(value), depth)
+        elif isinstance(value, MessageQueueKey):
+            self._write_map(value.as_json(), depth)
+        elif isinstance(value, msgspec.Struct):
+            self._write_map(_struct_fields(value), depth)
+        elif isinstance(value, (bytes, bytearray)):
+            self._out.append(_quote(base64.b64encode(value).decode()))
+        else:
+            raise TypeError(f"{type(value).__name__} has no JSON")
+
+    def _write_map(self, value: dict[Any, Any], depth: int) -> None:
+        out = self._out
+        items = [item for item in value.items() if item[1] is not None]
+        if not items:
+            out.append("{}")
+            return
+        items.sort(key=_sort_key)
+        # As fastjson does: a map whose keys are not strings starts on the line of its brace.
+        breaks = self._pretty and isinstance(items[0][0], str)
+        out.append("{")
+        for index, (key, item) in enumerate(items):
+            if index:
+                out.append(",")
+            if breaks:
+                self._break(depth + 1)
+            out.append(self._key(key))
+            out.append(":")
+            self.write(item, depth + 1)
+        if self._pretty:
+            self._break(depth)
+        out.append("}")
+
+    def _write_array(self, value: Iterable[object], depth: int) -> None:
+        out = self._out
+        items = list(value)
+        breaks = self._pretty and any(isinstance(item, _CONTAINERS) for item in items)
+        out.append("[")
+        for index, item in enumerate(items):
+            if index:
+                out.append(",")
+            if breaks:
+                self._break(depth + 1)
+            self.write(item, depth + 1)
+        if breaks:
+            self._break(depth)
+        out.append("]")
+
+    def _break(self, depth: int) -> None:
+        self._out.append("\n" + "\t" * depth)
+
+    def _key(self, key: object) -> str:
+        if isinstance(key, str):
+            return _quote(key)
+        text = dumps(key, raw_keys=self._raw_keys)
+        return text if self._raw_keys else _quote(text)
+
+
+_CONTAINERS = (dict, list, tuple, set, frozenset, MessageQueueKey, msgspec.Struct)
+
+
+def _sort_key(item: tuple[Any, Any]) -> tuple[bool, Any]:
+    key = item[0]
+    return isinstance(key, str), key
+
+
+def _float(value: float) -> str:
+    if not math.isfinite(value):
+        raise ValueError(f"{value} has no JSON")
+    return repr(value)
+
+
+@lru_cache(maxsize=256)
+def _struct_names(cls: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
+    return tuple(zip(cls.__struct_fields__, cls.__struct_encode_fields__, strict=True))
+
+
+def _struct_fields(value: msgspec.Struct) -> dict[str, Any]:
+    return {name: getattr(value, attribute) for attribute, name in _struct_names(type(value))}
