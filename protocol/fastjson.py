@@ -57,6 +57,8 @@ class MessageQueueKey:
         Raises:
             MalformedBodyError: it stands for none.
         """
+        if isinstance(value, MessageQueueKey):
+            return value
         if isinstance(value, str):
             value = loads(value)
         if isinstance(value, dict):

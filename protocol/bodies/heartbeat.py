@@ -106,12 +106,12 @@ class HeartbeatData(Body, rename="camel"):
 
 
 def _name_ordinals(consumer: dict[str, Any]) -> None:
-    for field, names in _ENUMERATIONS.items():
-        ordinal = consumer.get(field)
+    for key, names in _ENUMERATIONS.items():
+        ordinal = consumer.get(key)
         if isinstance(ordinal, str) and ordinal.isdecimal():
             ordinal = int(ordinal)
         if isinstance(ordinal, int) and 0 <= ordinal < len(names):
-            consumer[field] = names[ordinal]
+            consumer[key] = names[ordinal]
 
 
 class CheckClientRequestBody(Body, rename="camel"):
