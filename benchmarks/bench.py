@@ -12,11 +12,11 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from benchmarks import load, report, servers
 from benchmarks.cases import CASES, ECHO, Case
-from benchmarks.load import BenchError
+from benchmarks.load import BenchError, Sample
 from benchmarks.report import Results
 from benchmarks.servers import Server
 
@@ -81,10 +81,11 @@ def _round(
         ours = _start_ours(stack, results, cases)
         _measure(results, echo, ECHO, options.seconds)
         for case in cases:
-            for server in (ours[case.sync_flush], *_matching(peers, case)):
-                if case.mode == "pull":
-                    load.run(FILL, server.port, server.pid, FILL_S)
-                _measure(results, server, case, options.seconds)
+            _measure(results, ours[case.sync_flush], case, options.seconds)
+            for peer in peers:
+                if peer.sync_flush == case.sync_flush:
+                    with _awake(peer):
+                        _measure(results, peer, case, options.seconds)
         _measure(results, echo, ECHO, options.seconds)
         for server in ours.values():
             for name, value in server.metrics("stall").items():
@@ -111,27 +112,34 @@ def _start_peers(
     stack: contextlib.ExitStack, cases: list[Case], options: argparse.Namespace
 ) -> list[Server]:
     """Start Apache's broker for each way of flushing, and run every case until it is compiled."""
-    from benchmarks import peers  # only here: it needs the interop project
+    from benchmarks.peers import apache_broker  # only here: it needs the interop project
 
     found = []
     for sync_flush in sorted({case.sync_flush for case in cases}):
-        server = stack.enter_context(peers.apache(sync_flush=sync_flush))
-        found.append(server)
-        for case in cases:
-            if case.sync_flush == sync_flush:
-                _say(f"warming up {server.name}: {case.title}")
-                if case.mode == "pull":
-                    load.run(FILL, server.port, server.pid, FILL_S)
-                load.run(case, server.port, server.pid, options.peer_warm_up, 0.0)
+        peer = stack.enter_context(apache_broker(sync_flush=sync_flush))
+        found.append(peer)
+        with _awake(peer):
+            for case in cases:
+                if case.sync_flush == sync_flush:
+                    _say(f"warming up {peer.name}: {case.title}")
+                    _load(peer, case, options.peer_warm_up)
     return found
 
 
-def _matching(peers: list[Server], case: Case) -> Iterator[Server]:
-    return (peer for peer in peers if peer.sync_flush == case.sync_flush)
+def _awake(peer: Server) -> contextlib.AbstractContextManager[None]:
+    from benchmarks.peers import awake
+
+    return awake(peer)
+
+
+def _load(server: Server, case: Case, seconds: float) -> Sample:
+    if case.mode == "pull":
+        load.run(FILL, server.port, server.pid, FILL_S)
+    return load.run(case, server.port, server.pid, seconds)
 
 
 def _measure(results: Results, server: Server, case: Case, seconds: float) -> None:
-    sample = load.run(case, server.port, server.pid, seconds)
+    sample = _load(server, case, seconds)
     results.add(server.name, case, sample)
     _say(
         f"  {server.name}, {case.title}: {sample.messages_per_s / 1000:,.1f} k/s, "

@@ -113,7 +113,7 @@ def render(results: Results) -> str:
     """Return the whole report."""
     parts = [results.machine, _throughput(results)]
     if peers := [name for name in results.samples if name not in (OURS, ECHO.name)]:
-        parts += [_against(results, peer) for peer in peers]
+        parts += [_against(results, peer) for peer in peers if OURS in results.samples]
     parts.append("\n".join(_start_and_memory(results)))
     if remarks := results.remarks():
         parts.append("\n".join(f"- {remark}" for remark in remarks))

@@ -1,0 +1,63 @@
+"""The official Apache broker, to be measured beside ours: built and started by the interop project.
+
+It gets every core, a heap that it does not have to fight for, and its own defaults otherwise.
+While another server is measured it stands still: its timers would cost that one CPU time.
+"""
+
+import contextlib
+import os
+import signal
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.load import BUILD, BenchError
+from benchmarks.servers import QUEUE_COUNT, TOPIC, Server
+from tests.interop import apache
+from tests.interop.processes import ProcessError
+
+HEAP_MB = 2048
+# What Apache's own start script asks for, but for the sizes.
+JVM_OPTIONS = (
+    f"-Xms{HEAP_MB}m",
+    "-XX:+AlwaysPreTouch",
+    "-XX:+UseG1GC",
+    "-XX:G1HeapRegionSize=16m",
+    "-XX:G1ReservePercent=25",
+    "-XX:InitiatingHeapOccupancyPercent=30",
+    "-XX:SoftRefLRUPolicyMSPerMB=0",
+)
+
+
+@contextlib.contextmanager
+def apache_broker(*, sync_flush: bool) -> Iterator[Server]:
+    """Run Apache's broker with an empty store, which is removed at the end."""
+    settings = {"flushDiskType": "SYNC_FLUSH" if sync_flush else "ASYNC_FLUSH"}
+    BUILD.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="apache-", dir=BUILD) as directory:
+        try:
+            running = apache.start(
+                Path(directory),
+                settings=settings,
+                topics=[f"{TOPIC}:{QUEUE_COUNT}"],
+                heap_mb=HEAP_MB,
+                jvm_options=JVM_OPTIONS,
+                cores=os.sched_getaffinity(0),
+            )
+        except (apache.BuildError, ProcessError) as error:
+            raise BenchError(str(error)) from error
+        name = f"Apache {apache.version()}"
+        try:
+            yield Server(name, running.broker_port, running.pid, sync_flush=sync_flush)
+        finally:
+            running.kill()
+
+
+@contextlib.contextmanager
+def awake(server: Server) -> Iterator[None]:
+    """Let a peer that stands still run for a while."""
+    os.kill(server.pid, signal.SIGCONT)
+    try:
+        yield
+    finally:
+        os.kill(server.pid, signal.SIGSTOP)
