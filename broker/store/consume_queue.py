@@ -26,7 +26,7 @@ _unpack_from = CONSUME_QUEUE_UNIT.unpack_from
 _iter_unpack = CONSUME_QUEUE_UNIT.iter_unpack
 # Positions are 64-bit numbers to RocketMQ, and the last file must end within them.
 _OFFSET_END = 2**62 // _UNIT_SIZE
-# An unreadable record has no store time; this many neighbours are asked for theirs instead.
+# An unreadable record has no store time; this many behind it are asked for theirs instead.
 _UNREADABLE_MAX = 1000
 
 
@@ -171,27 +171,33 @@ class ConsumeQueue(UnitQueue):
         while low < high:
             middle = (low + high) // 2
             examined, store_time_ms = self._readable(middle, high, store_time_of)
-            if store_time_ms > time_ms or (store_time_ms == time_ms and not upper):
+            if store_time_ms < 0:
+                # As good as deleted when there are many; else the messages in front decide.
+                is_behind = examined == high
+            else:
+                is_behind = store_time_ms > time_ms or (store_time_ms == time_ms and not upper)
+            if is_behind:
                 high = middle
             else:
                 low = examined + 1
-        return max(low - 1, self.min_offset) if upper else low
+        if upper:
+            return max(low - 1, self.min_offset)
+        found, store_time_ms = self._readable(low, self.max_offset, store_time_of)
+        return found if store_time_ms >= 0 else low
 
     def _readable(
         self, start: int, end: int, store_time_of: Callable[[int, int], int]
     ) -> tuple[int, int]:
-        """The first message from *start* on with a store time, and that time.
+        """The first message of [start, end) that has a store time, and that time.
 
-        When there is none its place is taken by the last one looked at, with time −1: what cannot
-        be read is most often what the log has just deleted.
+        Without one: the end of what was looked at, and −1.
         """
-        end = min(end, start + _UNREADABLE_MAX)
-        for number in range(start, end):
+        for number in range(start, min(end, start + _UNREADABLE_MAX)):
             entry = self.entry(number)
             store_time_ms = store_time_of(entry[0], entry[1]) if entry else -1
             if store_time_ms >= 0:
                 return number, store_time_ms
-        return end - 1, -1
+        return min(end, start + _UNREADABLE_MAX), -1
 
     def truncate_to(self, queue_offset: int) -> None:
         """Drop the messages from *queue_offset* on; the log knows other ones there."""

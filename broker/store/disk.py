@@ -18,6 +18,7 @@ log = structlog.get_logger("broker.store")
 
 _NOT_SUPPORTED = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.ENODEV})
 _LINK_REFUSED = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
+_NOT_EMPTY_OR_GONE = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT})
 _SLICE_BYTES = 1 << 20
 
 
@@ -142,6 +143,18 @@ def remove_files(paths: Iterable[Path]) -> int:
     return count
 
 
+def remove_directory_if_empty(path: Path) -> bool:
+    """Delete a directory, durably, unless it holds something or is not there; return whether so."""
+    try:
+        path.rmdir()
+    except OSError as error:
+        if error.errno in _NOT_EMPTY_OR_GONE:
+            return False
+        raise
+    sync_directory(path.parent)
+    return True
+
+
 def preallocate(descriptor: int, size_bytes: int, offset: int = 0) -> None:
     """Reserve disk blocks for *size_bytes* from *offset* on; new bytes read as zeros.
 
@@ -188,7 +201,7 @@ def zero_tail(descriptor: int, start: int, end: int) -> bool:
     """
     changed = False
     zeros = bytes(min(_SLICE_BYTES, max(end - start, 0)))
-    for piece_start, piece_end in _data_ranges(descriptor, start, end):
+    for piece_start, piece_end in data_ranges(descriptor, start, end):
         for position in range(piece_start, piece_end, _SLICE_BYTES):
             size_bytes = min(_SLICE_BYTES, piece_end - position)
             if os.pread(descriptor, size_bytes, position) != zeros[:size_bytes]:
@@ -197,7 +210,8 @@ def zero_tail(descriptor: int, start: int, end: int) -> bool:
     return changed
 
 
-def _data_ranges(descriptor: int, start: int, end: int) -> Iterable[tuple[int, int]]:
+def data_ranges(descriptor: int, start: int, end: int) -> Iterable[tuple[int, int]]:
+    """The ranges within [start, end) that may hold anything but zeros, as the file system tells."""
     while start < end:
         try:
             data_start = os.lseek(descriptor, start, os.SEEK_DATA)

@@ -260,7 +260,7 @@ class MappedFileQueue:
         return self._delete_first(len(expired))
 
     def detach_first(self, count: int) -> list[MappedFile]:
-        """Take the oldest *count* files out of the queue; deleting them, perhaps elsewhere, is left.
+        """Take the oldest *count* files out of the queue; to delete them is left to the caller.
 
         The caller syncs the directory afterwards.
         """
@@ -278,13 +278,9 @@ class MappedFileQueue:
         return len(expired)
 
     def destroy(self) -> None:
-        """Delete all files and the directory."""
+        """Delete all files, and the directory unless it holds something that is not ours."""
         self._delete_first(len(self.files))
-        try:
-            self.directory.rmdir()
-        except OSError:
-            return  # It is not there, or holds something that is not ours to delete.
-        disk.sync_directory(self.directory.parent)
+        disk.remove_directory_if_empty(self.directory)
 
     def unmap(self) -> None:
         """Let go of every mapping; they are made anew when needed."""

@@ -15,6 +15,7 @@ from typing import Literal, overload
 
 import structlog
 
+from broker.store import disk
 from broker.store.batch_consume_queue import BatchConsumeQueue
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.consume_queue_ext import ConsumeQueueExt
@@ -166,9 +167,8 @@ class ConsumeQueueTable:
         """Delete the queues of a topic and their files; unknown topics are fine."""
         for queue in self._topics.pop(topic, {}).values():
             queue.destroy()
-            parent = queue.directory.parent
-            if parent.is_dir() and not any(parent.iterdir()):
-                parent.rmdir()
+            disk.remove_directory_if_empty(queue.directory.parent)
+            self._extensions.pop((topic, queue.queue_id), None)
 
     def flush_steps(self, thorough: bool) -> Iterator[None]:
         """Flush the queues that are dirty now, one between each step.  For the flush thread.
@@ -215,16 +215,21 @@ def _whole_units(size_bytes: int, kind: type[UnitQueue]) -> int:
 
 def _directories(parent: Path) -> Iterable[tuple[str, int]]:
     """Topic and queue id of each queue's directory; what is not named like one is left alone."""
-    for topic_entry in _scan(parent):
-        for queue_entry in _scan(Path(topic_entry.path)) if topic_entry.is_dir() else ():
-            if queue_entry.is_dir() and queue_entry.name.isdecimal():
-                yield topic_entry.name, int(queue_entry.name)
+    for topic in _subdirectories(parent):
+        for queue in _subdirectories(Path(topic.path)):
+            if queue.name.isdecimal():
+                yield topic.name, int(queue.name)
             else:
-                log.warning("what is no queue directory is ignored", path=queue_entry.path)
+                log.warning("what is no queue is ignored", path=queue.path)
 
 
-def _scan(directory: Path) -> list[os.DirEntry[str]]:
+def _subdirectories(directory: Path) -> Iterator[os.DirEntry[str]]:
     try:
-        return sorted(os.scandir(directory), key=lambda entry: entry.name)
+        entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
     except FileNotFoundError:
-        return []
+        return
+    for entry in entries:
+        if entry.is_dir():
+            yield entry
+        else:
+            log.warning("what is no queue is ignored", path=entry.path)

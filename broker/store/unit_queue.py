@@ -339,16 +339,8 @@ class UnitQueue(ABC):
 
         ``min_offset`` is corrected as well.
         """
-        keep = 0
-        files = self._files.files
-        for file in files[:-1]:
-            unit = self._files.unit_at(file.end_offset - self.UNIT_SIZE_BYTES)
-            if unit[0] >= commit_log_min:
-                break
-            keep += 1
-        count = self._files.delete_files_before(files[keep].base_offset) if keep else 0
         self.correct_min_offset(commit_log_min)
-        return count
+        return self._files.delete_files_before(self._start_position()) if self.has_files else 0
 
     def destroy(self) -> None:
         """Delete the queue's files and directory; offsets start at 0 again."""
