@@ -107,7 +107,7 @@ class Request:
             self.connection.write(encode_response(self.command, response))
 
 
-Processor = Callable[[Request], Response | None | Awaitable[Response | None]]
+Processor = Callable[[Request], Response | Awaitable[Response | None] | None]
 
 
 class Entry(NamedTuple):
@@ -190,8 +190,9 @@ class Dispatcher:
         if entry.admin and not self._may_administer(request.connection):
             return Response(
                 ResponseCode.NO_PERMISSION,
-                f"request code {request.code} is an administrator's, and {request.connection.peer_host} "
-                "is not this host: set remoteAdmin=true on the broker to allow it",
+                f"request code {request.code} is an administrator's, and "
+                f"{request.connection.peer_host} is not this host: set remoteAdmin=true on the "
+                "broker to allow it",
             )
         result = entry.processor(request)
         if result is None or isinstance(result, Response):

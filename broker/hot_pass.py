@@ -1,10 +1,10 @@
 """The hot pass: all frames of one read of a broker connection, in one go, answered by one write.
 
-Three requests make up nearly all traffic: a plain message (310), a batch (320) and a pull (11), with
-JSON headers that name the code first, as every known client writes them.  They are decoded in one
-step into a typed struct and served here without a task, a future or a coroutine.  Whatever is not
-exactly that (another serialisation, an unknown topic, a delayed message, a missing field …) goes
-the general way through the dispatcher, which is the reference for what the answer must be.
+Three requests make up nearly all traffic: a plain message (310), a batch (320) and a pull (11),
+with JSON headers that name the code first, as every known client writes them.  They are decoded in
+one step into a typed struct and served here without a task, a future or a coroutine.  Whatever is
+not exactly that (another serialisation, an unknown topic, a delayed message, a missing field …)
+goes the general way through the dispatcher, which is the reference for what the answer must be.
 
 Sends of a pass are staged together, written by one system call when the pass ends or when
 something else must be served in between, and only then answered.
@@ -26,14 +26,16 @@ from broker.stats import BrokerStats, Traffic
 from broker.store.commit_log import QueueTail
 from broker.store.errors import StoreError
 from broker.store.get_result import GetResult
-from broker.store.message_store import MessageStore, tags_code
+from broker.store.message_store import MessageStore
+from broker.store.tags_codes import hash_of_tags
 from broker.topics import TopicTable
 from protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, MQ_VERSION, ResponseCode
 from protocol.command import Command, decode_header, encode_command
 from protocol.errors import MalformedBatchError, MalformedHeaderError
 from protocol.frame import Frame, FrameDecoder
-from protocol.message_codec import SYS_FLAG_TRANSACTION_MASK, decode_batch
+from protocol.message_codec import decode_batch
 from protocol.names import NOT_SENDABLE_TOPICS, group_error
+from protocol.sys_flags import SYS_FLAG_TRANSACTION_MASK
 
 PASS_BYTES_MAX = 1 << 20
 KNOWN_GROUPS_MAX = 10_000
@@ -44,12 +46,30 @@ _PULL_PREFIX = b'{"code":11,'
 _LENGTHS = ByteStruct(">II")
 # Any of these makes a message more than a plain one, or stands where only the broker may write.
 _SPECIAL = frozenset(
-    (
-        "CLUSTER DELAY DUP_INFO INNER_BASE INNER_MULTI_DISPATCH INNER_MULTI_QUEUE_OFFSET INNER_NUM "
-        "MSG_REGION POP_CK REAL_QID REAL_TOPIC TIMER_DELAY_MS TIMER_DELAY_SEC TIMER_DELIVER_MS "
-        "TIMER_DEQUEUE_MS TIMER_ENQUEUE_MS TIMER_OUT_MS TIMER_ROLL_TIMES TRACE_ON TRAN_MSG "
-        "__CRC32# __STARTDELIVERTIME"
-    ).split()
+    {
+        "CLUSTER",
+        "DELAY",
+        "DUP_INFO",
+        "INNER_BASE",
+        "INNER_MULTI_DISPATCH",
+        "INNER_MULTI_QUEUE_OFFSET",
+        "INNER_NUM",
+        "MSG_REGION",
+        "POP_CK",
+        "REAL_QID",
+        "REAL_TOPIC",
+        "TIMER_DELAY_MS",
+        "TIMER_DELAY_SEC",
+        "TIMER_DELIVER_MS",
+        "TIMER_DEQUEUE_MS",
+        "TIMER_ENQUEUE_MS",
+        "TIMER_OUT_MS",
+        "TIMER_ROLL_TIMES",
+        "TRACE_ON",
+        "TRAN_MSG",
+        "__CRC32#",
+        "__STARTDELIVERTIME",
+    }
 )
 
 
@@ -99,6 +119,11 @@ _decode_send = msgspec.json.Decoder(_SendHeader, strict=False).decode
 _decode_pull = msgspec.json.Decoder(_PullHeader, strict=False).decode
 
 
+def _value(items: list[str], name: str) -> str:
+    index = items.index(name) + 1
+    return items[index] if index < len(items) else ""
+
+
 def _frame(header: bytes) -> bytes:
     size = len(header)
     return _LENGTHS.pack(size + 4, size) + header
@@ -142,9 +167,7 @@ class HotPass:
             f'{answer}"msgId":"{host}%016X","queueId":"%d","queueOffset":"%d",'
             f'"transactionId":"%s"}},{tail}'
         ).replace("%%", "%")
-        self._batch_sent = (
-            f'{answer}"msgId":"%s","queueId":"%d","queueOffset":"%d"}},{tail}'
-        )
+        self._batch_sent = f'{answer}"msgId":"%s","queueId":"%d","queueOffset":"%d"}},{tail}'
         self._message_id = f"{host}%016X"
         self._pulled = (
             '{"code":%d,"extFields":{"suggestWhichBrokerId":"0","nextBeginOffset":"%d",'
@@ -207,19 +230,19 @@ class HotPass:
         if target is None or fields.m or len(body) > self._body_bytes_max:
             return False
         properties = fields.i
-        found: dict[str, str] = {}
-        for item in properties.split("\x02"):
-            if item:
-                name, separator, value = item.partition("\x01")
-                if not (separator and name and value):
-                    return False
-                found[name] = value
-        unique_key = found.get("UNIQ_KEY")
-        if unique_key is None or not unique_key.isalnum() or not _SPECIAL.isdisjoint(found):
+        # Names and values in turn.  A value that looks like a special name costs the long way, no
+        # more; the bytes that are stored are the client's own.
+        items = properties.replace("\x01", "\x02").split("\x02")
+        if "UNIQ_KEY" not in items or not _SPECIAL.isdisjoint(items):
             return False
-        wait = found.get("WAIT")
-        if wait == "true":
-            properties = properties.replace("WAIT\x01true\x02", "", 1)
+        unique_key = _value(items, "UNIQ_KEY")
+        if not unique_key.isalnum():
+            return False
+        waits = True
+        if "WAIT" in items:
+            waits = _value(items, "WAIT") != "false"
+            if waits:
+                properties = properties.replace("WAIT\x01true\x02", "", 1)
         if properties[-1] != "\x02":
             properties += "\x02"
         if not turn.can_stage():
@@ -234,9 +257,9 @@ class HotPass:
                 fields.f,
                 fields.g,
                 turn.connection.born_host,
-                tags_code(found.get("TAGS")),
+                hash_of_tags(_value(items, "TAGS")) if "TAGS" in items else 0,
                 unique_key,
-                found.get("KEYS"),
+                _value(items, "KEYS") if "KEYS" in items else None,
                 fields.j,
             )
         except (StoreError, UnicodeEncodeError):
@@ -249,10 +272,9 @@ class HotPass:
             turn.staged += 1
         else:
             turn.sent(
-                self._sent
-                % (position, tail.queue_id, tail.next_offset - 1, unique_key, opaque),
+                self._sent % (position, tail.queue_id, tail.next_offset - 1, unique_key, opaque),
                 opaque,
-                waits=wait != "false",
+                waits=waits,
             )
         return True
 
@@ -492,4 +514,3 @@ def _error_frame(opaque: int, code: int, remark: str | None) -> bytes:
 
 def _quoted(text: str) -> str:
     return msgspec.json.encode(text).decode()
-

@@ -207,7 +207,9 @@ class PullPath:
                 f"topic[{pull.topic}] not exist, apply first please!",
             )
         if not topic.perm & PERM_READ:
-            raise _forbidden(f"the topic[{pull.topic}] pulling message is forbidden", FORBIDDEN_TOPIC)
+            raise _forbidden(
+                f"the topic[{pull.topic}] pulling message is forbidden", FORBIDDEN_TOPIC
+            )
         if not 0 <= pull.queue_id < topic.read_queue_nums:
             raise RequestError(
                 ResponseCode.INVALID_PARAMETER,
@@ -226,13 +228,13 @@ class PullPath:
         except KeyError:
             pass
         try:
-            subscription: Subscription | None = Subscription(topic, expression, expression_type)
+            parsed = Subscription(topic, expression, expression_type)
         except ProtocolError as error:
             raise RequestError(
                 ResponseCode.SUBSCRIPTION_PARSE_FAILED,
                 f"parse the consumer's subscription failed: {error}",
             ) from None
-        subscription = _filter_of(subscription)
+        subscription = _filter_of(parsed)
         if len(self._subscriptions) >= SUBSCRIPTIONS_CACHED_MAX:
             self._subscriptions.clear()
         self._subscriptions[key] = subscription
@@ -274,9 +276,7 @@ def _filter_of(subscription: Subscription) -> Subscription | None:
 
 
 def _forbidden(remark: str, forbidden_type: int) -> RequestError:
-    return RequestError(
-        ResponseCode.NO_PERMISSION, remark, {"forbiddenType": str(forbidden_type)}
-    )
+    return RequestError(ResponseCode.NO_PERMISSION, remark, {"forbiddenType": str(forbidden_type)})
 
 
 def _unknown_group(group: str) -> str:
@@ -298,5 +298,3 @@ def _response(code: int, result: GetResult) -> Response:
         },
         result.body,
     )
-
-

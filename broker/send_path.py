@@ -17,20 +17,17 @@ from typing import NamedTuple
 from broker.config import BrokerConfig
 from broker.delay_levels import DelayLevels
 from broker.dispatcher import Request, RequestError, Response, store_error_response
-from broker.message_ids import UniqueIds, message_id
+from broker.message_ids import UniqueIds
 from broker.stats import BrokerStats
 from broker.store.errors import RecordTooLargeError, StoreError
-from broker.store.message_store import MessageStore, tags_code
+from broker.store.message_store import MessageStore
+from broker.store.tags_codes import hash_of_tags
 from broker.subscription_groups import SubscriptionGroupTable
 from broker.topics import TopicConfig, TopicTable
 from protocol.codes import RequestCode, ResponseCode
 from protocol.errors import MalformedBatchError
-from protocol.message_codec import (
-    SYS_FLAG_INNER_BATCH,
-    SYS_FLAG_NEED_UNWRAP,
-    SYS_FLAG_TRANSACTION_MASK,
-    decode_batch,
-)
+from protocol.message_codec import decode_batch
+from protocol.message_ids import offset_message_id
 from protocol.names import (
     DLQ_PREFIX,
     NOT_SENDABLE_TOPICS,
@@ -40,6 +37,11 @@ from protocol.names import (
 )
 from protocol.properties import decode_properties, encode_properties
 from protocol.requests import SendMessageRequest, SendMessageRequestV2
+from protocol.sys_flags import (
+    SYS_FLAG_INNER_BATCH,
+    SYS_FLAG_NEED_UNWRAP,
+    SYS_FLAG_TRANSACTION_MASK,
+)
 
 PERM_WRITE = 2
 VERSION_WITH_MAX_RECONSUME_TIMES = 121
@@ -108,7 +110,7 @@ class SendPath:
         self._topics = topics
         self._groups = groups
         self._stats = stats
-        self._store_host = store_host
+        self._store_address = store_host[:-4], int.from_bytes(store_host[-4:], "big")
         self._now_ms = now_ms
         self._delay_levels = delay_levels
         self._unique_ids = UniqueIds(store_host[:-4], now_ms)
@@ -144,6 +146,9 @@ class SendPath:
 
         self._store.park(end, release)
         return None
+
+    def _message_id(self, commit_log_offset: int) -> str:
+        return offset_message_id(*self._store_address, commit_log_offset)
 
     def answer_ext(self) -> dict[str, str]:
         """What every answer carries; Java dereferences the map without looking."""
@@ -202,7 +207,9 @@ class SendPath:
     def _check_open(self) -> None:
         config = self._config
         if config.accept_send_from_ms > self._now_ms():
-            opens = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(config.accept_send_from_ms / 1e3))
+            opens = time.strftime(
+                "%Y-%m-%d %H:%M:%S", time.localtime(config.accept_send_from_ms / 1e3)
+            )
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {opens}"
             )
@@ -271,7 +278,7 @@ class SendPath:
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "Required message key is missing")
         self._store.begin()
         name, stored_queue_id = topic.name, queue_id
-        code = tags_code(properties.get("TAGS"))
+        code = hash_of_tags(properties.get("TAGS"))
         level = self._delay_level(properties)
         if name.startswith(DLQ_PREFIX):
             properties["DELAY"] = "-1"
@@ -294,7 +301,7 @@ class SendPath:
             send.reconsume_times,
         )
         self._stats.put(topic.name).add(1, len(request.body))
-        return Placed(message_id(self._store_host, position), tail.next_offset - 1, unique_key)
+        return Placed(self._message_id(position), tail.next_offset - 1, unique_key)
 
     def _check_body(self, body: bytes) -> None:
         most = self._config.store.message_size_max_bytes
@@ -373,7 +380,7 @@ class SendPath:
             tail, messages, send.sys_flag, send.born_time_ms, request.connection.born_host
         )
         self._stats.put(topic.name).add(len(messages), len(request.body))
-        ids = ",".join([message_id(self._store_host, position) for position in positions])
+        ids = ",".join([self._message_id(position) for position in positions])
         return Placed(ids, first_offset, None)
 
     def _put_inner_batch(
@@ -395,45 +402,30 @@ class SendPath:
             send.sys_flag | SYS_FLAG_INNER_BATCH | SYS_FLAG_NEED_UNWRAP,
             send.born_time_ms,
             request.connection.born_host,
-            tags_code(properties.get("TAGS")),
+            hash_of_tags(properties.get("TAGS")),
             unique_key,
             properties.get("KEYS"),
         )
         self._stats.put(topic.name).add(count, len(request.body))
-        return Placed(
-            message_id(self._store_host, position), first_offset, unique_key, unique_key
-        )
+        return Placed(self._message_id(position), first_offset, unique_key, unique_key)
 
 
 def _send_of(request: Request) -> Send:
+    wire: type[SendMessageRequest] | type[SendMessageRequestV2] = SendMessageRequestV2
     if request.code == RequestCode.SEND_MESSAGE:
-        v1 = request.fields(SendMessageRequest)
-        return Send(
-            v1.producer_group,
-            v1.topic,
-            v1.default_topic,
-            v1.default_topic_queue_nums,
-            v1.queue_id,
-            v1.sys_flag,
-            v1.born_timestamp,
-            v1.flag,
-            v1.properties or "",
-            v1.reconsume_times or 0,
-            v1.max_reconsume_times,
-            bool(v1.batch),
-        )
-    v2 = request.fields(SendMessageRequestV2)
+        wire = SendMessageRequest
+    fields = request.fields(wire)
     return Send(
-        v2.a,
-        v2.b,
-        v2.c,
-        v2.d,
-        v2.e,
-        v2.f,
-        v2.g,
-        v2.h,
-        v2.i or "",
-        v2.j or 0,
-        v2.l,
-        bool(v2.m) or request.code == RequestCode.SEND_BATCH_MESSAGE,
+        fields.producer_group,
+        fields.topic,
+        fields.default_topic,
+        fields.default_topic_queue_nums,
+        fields.queue_id,
+        fields.sys_flag,
+        fields.born_timestamp,
+        fields.flag,
+        fields.properties or "",
+        fields.reconsume_times or 0,
+        fields.max_reconsume_times,
+        fields.batch or request.code == RequestCode.SEND_BATCH_MESSAGE,
     )

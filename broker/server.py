@@ -7,7 +7,7 @@ one pass, and guards the process against its peer:
     no frame within 10 s of connecting   closed
     a frame begun and not ended in 30 s  closed (a peer that trickles bytes)
     nothing sent or received for 120 s   closed, as RocketMQ does
-    answers not read                     reading stops; closed at 64 MiB or after 30 s without progress
+    answers not read                     reading stops; closed at 64 MiB or after 30 s of standstill
 
 The handler gets the connection and the frames, writes what it has to write, and returns how many
 frames it took; a connection whose peer does not read keeps the others until there is room.
@@ -17,9 +17,11 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Callable, Sequence
+from typing import cast
 
 import structlog
 
+from protocol.addresses import host_bytes
 from protocol.codes import FLAG_ONEWAY
 from protocol.command import Command, decode_header, encode_command
 from protocol.errors import MalformedHeaderError, ProtocolError
@@ -35,6 +37,7 @@ UNREAD_BYTES_MAX = 64 << 20
 UNREAD_BYTES_MAX_ALL = 512 << 20
 WRITE_BUFFER_HIGH_BYTES = 1 << 20
 SWEEP_INTERVAL_S = 1.0
+CLOSE_TIMEOUT_S = 1.0
 
 FrameHandler = Callable[["Connection", Sequence[Frame]], int]
 
@@ -47,11 +50,6 @@ def socket_address(name: object) -> tuple[str, int]:
     if host.startswith("::ffff:") and "." in host:
         host = host[7:]
     return host, int(name[1])
-
-
-def _host_bytes(host: str, port: int) -> bytes:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    return socket.inet_pton(family, host.split("%", 1)[0]) + port.to_bytes(4, "big")
 
 
 class Connection(asyncio.Protocol):
@@ -105,12 +103,13 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Admit the peer, or close at once when the server is full."""
-        assert isinstance(transport, asyncio.Transport)
+        # uvloop's transports are not asyncio.Transport by inheritance.
+        transport = cast("asyncio.Transport", transport)
         self._transport = transport
         transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH_BYTES)
         self.peer_host, self.peer_port = socket_address(transport.get_extra_info("peername"))
         self.local_host, self.local_port = socket_address(transport.get_extra_info("sockname"))
-        self.born_host = _host_bytes(self.peer_host, self.peer_port)
+        self.born_host = host_bytes(self.peer_host, self.peer_port)
         if not self._server.admit(self):
             self.closed = True
             transport.abort()
@@ -286,17 +285,27 @@ class Server:
         self._listener: asyncio.Server | None = None
         self._sweeper: asyncio.TimerHandle | None = None
         self.connections: set[Connection] = set()
+        self._all_closed: asyncio.Event | None = None
         self.refused_count = 0
         self.port = 0
 
     async def start(self, host: str, port: int) -> None:
         """Listen; port 0 picks a free one, which ``port`` then names.  Raises OSError."""
         loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(
-            lambda: Connection(self, self._handler), host, port, backlog=1024
-        )
-        self.port = self._listener.sockets[0].getsockname()[1]
-        self._sweeper = loop.call_later(SWEEP_INTERVAL_S, self._sweep)
+        self._listening(await loop.create_server(self._connected, host, port, backlog=1024))
+
+    async def start_on(self, bound: socket.socket) -> None:
+        """Listen on a socket that is bound already, and is this server's from now on."""
+        loop = asyncio.get_running_loop()
+        self._listening(await loop.create_server(self._connected, sock=bound, backlog=1024))
+
+    def _connected(self) -> Connection:
+        return Connection(self, self._handler)
+
+    def _listening(self, listener: asyncio.Server) -> None:
+        self._listener = listener
+        self.port = listener.sockets[0].getsockname()[1]
+        self._sweeper = asyncio.get_running_loop().call_later(SWEEP_INTERVAL_S, self._sweep)
 
     def stop_listening(self) -> None:
         """Take no more connections; those that are open stay."""
@@ -311,9 +320,11 @@ class Server:
             self._sweeper.cancel()
         for connection in list(self.connections):
             connection.close()
-        deadline_s = asyncio.get_running_loop().time() + 1.0
-        while self.connections and asyncio.get_running_loop().time() < deadline_s:
-            await asyncio.sleep(0.005)
+        if self.connections:
+            self._all_closed = asyncio.Event()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                    await self._all_closed.wait()
         for connection in list(self.connections):
             with contextlib.suppress(RuntimeError):
                 connection.abort("the server stops")
@@ -335,6 +346,8 @@ class Server:
     def forget(self, connection: Connection) -> None:
         """Count a closed connection out."""
         self.connections.discard(connection)
+        if not self.connections and self._all_closed is not None:
+            self._all_closed.set()
 
     def _sweep(self) -> None:
         """Close the connections that are idle, stuck, or drown in unread answers."""
@@ -357,7 +370,10 @@ class Server:
 
 
 def _why_to_close(connection: Connection, now_s: float) -> str | None:
-    if connection.frames_received == 0 and now_s - connection.connected_at_s > FIRST_FRAME_TIMEOUT_S:
+    if (
+        connection.frames_received == 0
+        and now_s - connection.connected_at_s > FIRST_FRAME_TIMEOUT_S
+    ):
         return f"no request within {FIRST_FRAME_TIMEOUT_S:.0f} s"
     begun_at_s = connection.frame_begun_at_s
     if begun_at_s is not None and now_s - begun_at_s > FRAME_TIMEOUT_S:

@@ -13,6 +13,7 @@ A file ends with a blank record of at least 8 bytes, so no record crosses from o
          8     …  whatever was there
 """
 
+import contextlib
 import errno
 import os
 import struct
@@ -20,24 +21,21 @@ from collections.abc import Sequence
 from concurrent.futures import Executor, Future
 from zlib import crc32
 
+from broker.store.batch_consume_queue import BatchConsumeQueue
+from broker.store.consume_queue import ConsumeQueue
 from broker.store.errors import DiskFullError, RecordTooLargeError, StoreError, StoreFailedError
 from broker.store.mapped_file import MappedFile
 from broker.store.mapped_file_queue import MappedFileQueue
 from protocol.message_codec import (
+    BLANK_RECORD,
     MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,
-    SYS_FLAG_BORN_HOST_V6,
-    SYS_FLAG_STORE_HOST_V6,
+    RECORD_HEADS,
+    RECORD_SIZE_BYTES_MIN,
 )
+from protocol.sys_flags import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
 
-BLANK = struct.Struct(">II")
-# Everything before the body, for each pair of host widths (born, store).
-HEADS = {
-    (born, store): struct.Struct(f">IIIiiqqiq{born}sq{store}siqi")
-    for born in (8, 20)
-    for store in (8, 20)
-}
 PROPERTIES_SIZE_BYTES_MAX = 32_767
 _PROPERTIES_SIZE = struct.Struct(">h")
 _FREE_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -70,7 +68,7 @@ class QueueTail:
         self.topic_field = len(encoded).to_bytes(2 if wide else 1, "big") + encoded
         # Head with IPv4 hosts, topic field, and the two bytes of the properties' length.
         self.overhead_bytes = 88 + len(self.topic_field) + 2
-        self.consume_queue: object | None = None
+        self.consume_queue: ConsumeQueue | BatchConsumeQueue | None = None
         self.index_seed = 0
         self.waiters: list[object] | None = None
 
@@ -91,8 +89,8 @@ class CommitLog:
         "_store_host_flag",
         "flushed_offset",
         "flushed_time_ms",
-        "store_time_ms",
         "staged_offset",
+        "store_time_ms",
         "written_mark",
         "written_offset",
     )
@@ -107,7 +105,7 @@ class CommitLog:
         self._parts: list[bytes] = []
         self._store_host = store_host
         self._store_host_flag = SYS_FLAG_STORE_HOST_V6 if len(store_host) == 20 else 0
-        self._head = HEADS[8, len(store_host)]
+        self._head = RECORD_HEADS[8, len(store_host)]
         self.store_time_ms = 0
         self.staged_offset = self.written_offset = self.flushed_offset = write_offset
         # Position and newest store time, replaced as a whole: the flush thread reads it.
@@ -160,7 +158,7 @@ class CommitLog:
         size = tail.overhead_bytes + body_size + properties_size
         head = self._head
         if len(born_host) != 8:
-            head = HEADS[20, len(self._store_host)]
+            head = RECORD_HEADS[20, len(self._store_host)]
             sys_flag |= SYS_FLAG_BORN_HOST_V6
             size += 12
         if self._store_host_flag:
@@ -168,7 +166,8 @@ class CommitLog:
             size += 12
         if properties_size > PROPERTIES_SIZE_BYTES_MAX:
             raise RecordTooLargeError(
-                f"the properties take {properties_size} bytes, and {PROPERTIES_SIZE_BYTES_MAX} is the most"
+                f"the properties take {properties_size} bytes, and "
+                f"{PROPERTIES_SIZE_BYTES_MAX} is the most"
             )
         position = self.staged_offset
         if position + size + 8 > self._file_end:
@@ -219,7 +218,7 @@ class CommitLog:
         Raises:
             RecordTooLargeError: nothing of them is in the pass.
         """
-        head = HEADS[len(born_host), len(self._store_host)]
+        head = RECORD_HEADS[len(born_host), len(self._store_host)]
         overhead = tail.overhead_bytes
         if len(born_host) != 8:
             sys_flag |= SYS_FLAG_BORN_HOST_V6
@@ -294,7 +293,7 @@ class CommitLog:
         next_file = self._take_next_file()
         if self._file is not None and self.written_offset < self._file_end:
             remaining = self._file_end - self.written_offset
-            self._pwrite(self._file, self.written_offset, BLANK.pack(remaining, MAGIC_BLANK))
+            self._pwrite(self._file, self.written_offset, BLANK_RECORD.pack(remaining, MAGIC_BLANK))
         self._files.attach(next_file)
         self._enter(next_file)
         self.staged_offset = self.written_offset = next_file.base_offset
@@ -376,8 +375,8 @@ class CommitLog:
         head = self.read(offset, offset + 8)
         if len(head) != 8:
             return b""
-        size, magic = BLANK.unpack(head)
-        if magic not in (MAGIC_V1, MAGIC_V2) or size < 91:
+        size, magic = BLANK_RECORD.unpack(head)
+        if magic not in (MAGIC_V1, MAGIC_V2) or size < RECORD_SIZE_BYTES_MIN:
             return b""
         return self.read(offset, offset + size)
 
@@ -412,10 +411,8 @@ class CommitLog:
     def close(self) -> None:
         """Close the files and delete the one made ahead that nothing was written to."""
         if self._next_file is not None:
-            try:
+            with contextlib.suppress(OSError):  # Then it was never made.
                 self._next_file.result().delete()
-            except OSError:
-                pass  # It was never made.
             self._next_file = None
         self._files.close()
 

@@ -33,7 +33,7 @@ class FlushWork(NamedTuple):
 
 
 class FlushService:
-    """Runs FlushWork in a thread; ``on_flushed`` and ``on_failure`` are called in the event loop."""
+    """Runs FlushWork in a thread; calls ``on_flushed`` and ``on_failure`` in the event loop."""
 
     def __init__(
         self,

@@ -29,16 +29,16 @@ from broker.store.consume_queue import ConsumeQueue
 from broker.store.errors import DiskFullError, StoreBusyError, StoreError, StoreFailedError
 from broker.store.flush import FlushService, FlushWork
 from broker.store.get_result import GetResult, GetStatus
-from broker.store.opening import OpenedStore, open_store
+from broker.store.opening import OpenedStore
 from broker.store.reader import MessageReader
 from broker.store.reput import ReputService
 from broker.store.retention import RetentionService
+from broker.store.tags_codes import TagsCodes, hash_of_tags
 from protocol.errors import ProtocolError
-from protocol.java_hash import index_key_hash, java_string_hash
+from protocol.java_hash import index_key_hash
 from protocol.message_codec import check_record, decode_message
 from protocol.properties import (
     PROPERTY_KEYS,
-    PROPERTY_TAGS,
     PROPERTY_UNIQUE_KEY,
     decode_properties,
 )
@@ -52,8 +52,6 @@ Release = Callable[[StoreError | None], None]
 
 QUERY_BODY_BYTES_MAX = 8 << 20
 CATCH_UP_BYTES = 1 << 20
-TAGS_CACHED_MAX = 10_000
-_tags_codes: dict[str, int] = {}
 
 
 class PutResult(NamedTuple):
@@ -102,7 +100,7 @@ class MessageStore:
             opened.commit_log,
             opened.commit_log.written_offset,
             opened.memory_bytes,
-            opened.queues.resolve_ext,
+            opened.resolve_ext,
         )
         self._tails: dict[tuple[str, int], QueueTail] = {}
         self._group: list[Staged] = []
@@ -137,6 +135,7 @@ class MessageStore:
         *,
         now_ms: Callable[[], int],
         batch_topic: Callable[[str], bool] = lambda topic: False,
+        delay_ms: Callable[[int], int] = lambda level: 1000,
         store_host: bytes = b"\x7f\0\0\1\0\0\x2a\x9f",
     ) -> "MessageStore":
         """Lock, load and recover a store directory; blocks until every record is dispatched.
@@ -146,7 +145,9 @@ class MessageStore:
             StoreError: it cannot be opened as it is; the message says what to do.
             OSError: a directory or file cannot be made or read.
         """
-        opened = open_store(config, now_ms=now_ms, store_host=store_host)
+        opened = OpenedStore(
+            config, now_ms=now_ms, store_host=store_host, tags_codes=TagsCodes(delay_ms)
+        )
         return cls(config, opened, now_ms=now_ms, batch_topic=batch_topic)
 
     @property
@@ -179,7 +180,9 @@ class MessageStore:
             try:
                 self._finish()
             except OSError as error:
-                self._failed(StoreFailedError(f"the store could not be flushed at the end: {error}"))
+                self._failed(
+                    StoreFailedError(f"the store could not be flushed at the end: {error}")
+                )
             except StoreFailedError as error:
                 self._failed(error)
         self._opened.close(clean=self.failure is None and self._behind is None)
@@ -280,9 +283,7 @@ class MessageStore:
         position = commit_log.staged_offset - size
         queue_offset = tail.next_offset
         tail.next_offset = queue_offset + 1
-        self._group.append(
-            (tail, queue_offset, position, size, tags_code, unique_key, keys, 1)
-        )
+        self._group.append((tail, queue_offset, position, size, tags_code, unique_key, keys, 1))
         return position
 
     def stage_batch(
@@ -309,7 +310,7 @@ class MessageStore:
         for (position, size), (_, _, properties) in zip(placed, messages, strict=True):
             tags, unique_key, keys = _tags_and_keys(properties)
             group.append(
-                (tail, queue_offset, position, size, tags_code(tags), unique_key, keys, 1)
+                (tail, queue_offset, position, size, hash_of_tags(tags), unique_key, keys, 1)
             )
             queue_offset += 1
         tail.next_offset = queue_offset
@@ -333,9 +334,7 @@ class MessageStore:
         position = self._log.staged_offset - size
         queue_offset = tail.next_offset
         tail.next_offset = queue_offset + count
-        self._group.append(
-            (tail, queue_offset, position, size, tags_code, unique_key, keys, count)
-        )
+        self._group.append((tail, queue_offset, position, size, tags_code, unique_key, keys, count))
         return position
 
     def commit(self) -> int:
@@ -383,7 +382,6 @@ class MessageStore:
         self.check_writable()
         self.begin()
         properties = decode_properties(message.properties)
-        tags = properties.get(PROPERTY_TAGS)
         tail = self.tail(message.topic, message.queue_id)
         position = self.stage(
             tail,
@@ -393,7 +391,7 @@ class MessageStore:
             message.sys_flag,
             message.born_time_ms,
             message.born_host,
-            self._opened.tags_code(message.topic, tags, properties, self._log.store_time_ms),
+            self._opened.tags_codes.of(message.topic, properties, self._log.store_time_ms),
             properties.get(PROPERTY_UNIQUE_KEY),
             properties.get(PROPERTY_KEYS),
             message.reconsume_times,
@@ -441,7 +439,7 @@ class MessageStore:
                 queue = tail.consume_queue
                 if queue is None:
                     queue = self._open_queue(tail)
-                if tail.is_batch:
+                if isinstance(queue, BatchConsumeQueue):
                     queue.append_batch(
                         queue_offset, count, position, size, tags_code, store_time_ms
                     )
@@ -465,7 +463,11 @@ class MessageStore:
             self.on_arrival(*arrival)
 
     def _open_queue(self, tail: QueueTail) -> ConsumeQueue | BatchConsumeQueue:
-        queue = self._queues.get_or_create(tail.topic, tail.queue_id, batch=tail.is_batch)
+        queue: ConsumeQueue | BatchConsumeQueue
+        if tail.is_batch:
+            queue = self._queues.get_or_create(tail.topic, tail.queue_id, True)
+        else:
+            queue = self._queues.get_or_create(tail.topic, tail.queue_id)
         tail.consume_queue = queue
         return queue
 
@@ -508,9 +510,7 @@ class MessageStore:
             message.queue_offset,
             position,
             len(record),
-            self._opened.tags_code(
-                message.topic, message.tags, properties, message.store_time_ms
-            ),
+            self._opened.tags_codes.of(message.topic, properties, message.store_time_ms),
             properties.get(PROPERTY_UNIQUE_KEY),
             properties.get(PROPERTY_KEYS),
             count,
@@ -686,7 +686,7 @@ class MessageStore:
 
     def queue_ids(self, topic: str) -> list[int]:
         """The ids of the queues of *topic* that hold or held messages."""
-        return self._queues.queue_ids(topic)
+        return sorted(self._queues.queues_of(topic))
 
     def delete_topic(self, topic: str) -> None:
         """Forget the queues of a topic; its records stay in the log until they expire."""
@@ -706,18 +706,6 @@ def _tags_and_keys(properties: bytes) -> tuple[str | None, str | None, str | Non
         elif item.startswith("KEYS\x01"):
             keys = item[5:]
     return tags, unique_key, keys
-
-
-def tags_code(tags: str | None) -> int:
-    """What a consume queue entry holds for a tag: Java's hash of it, 0 for none."""
-    if not tags:
-        return 0
-    code = _tags_codes.get(tags)
-    if code is None:
-        code = java_string_hash(tags)
-        if len(_tags_codes) < TAGS_CACHED_MAX:
-            _tags_codes[tags] = code
-    return code
 
 
 def _carries(record: bytes, topic: str, key: str, begin_ms: int, end_ms: int) -> bool:

@@ -164,9 +164,7 @@ class MessageReader:
         """How many damaged messages readers came across since the start."""
         return len(self._reported)
 
-    def get_batch(
-        self, queue: BatchConsumeQueue | None, offset: int, count_max: int
-    ) -> GetResult:
+    def get_batch(self, queue: BatchConsumeQueue | None, offset: int, count_max: int) -> GetResult:
         """As ``get`` for a topic of type BatchCQ; a record may hold several messages."""
         if queue is None:
             return GetResult(GetStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)

@@ -46,7 +46,7 @@ class ReputService:
             await self._wake.wait()
             self._wake.clear()
             try:
-                while self._catch_up():
+                while self._catch_up():  # noqa: ASYNC110 - it works; it does not wait
                     await asyncio.sleep(0)
             except (StoreError, OSError) as error:
                 if not failing:

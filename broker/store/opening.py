@@ -1,0 +1,178 @@
+"""Opening a store directory: the order of steps, and what the open store is made of.
+
+    1  lock          before anything is read: recovery changes files
+    2  abort         its absence says that the last stop was clean; made anew, durably
+    3  load          commit log files, consume queues, index, checkpoint
+    4  recover       where the log ends; what queues and index lack is dispatched again
+    5  commit log    ready to be written
+
+Closing goes the other way; ``abort`` goes last, and only after a stop that lost nothing.
+"""
+
+import contextlib
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import structlog
+
+from broker.config import StoreConfig
+from broker.store import abort_file, disk, geometry
+from broker.store import checkpoint as checkpoints
+from broker.store.commit_log import CommitLog
+from broker.store.consume_queue_ext import ConsumeQueueExt
+from broker.store.deleted_topics import DeletedTopics
+from broker.store.geometry import Geometry
+from broker.store.index import MessageIndex
+from broker.store.layout import StoreLayout
+from broker.store.lock_file import StoreLock
+from broker.store.mapped_file_queue import MappedFileQueue
+from broker.store.queue_table import ConsumeQueueTable
+from broker.store.retention import RetentionService, RetentionSettings
+from broker.store.tags_codes import TagsCodes
+
+log = structlog.get_logger("broker.store")
+
+
+class OpenedStore:
+    """The parts of one open store directory."""
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        *,
+        now_ms: Callable[[], int],
+        store_host: bytes,
+        tags_codes: TagsCodes,
+    ) -> None:
+        """Open it.  Raises StoreError, OSError; nothing is left open then."""
+        self.layout = StoreLayout(config.root)
+        self.tags_codes = tags_codes
+        self._now_ms = now_ms
+        self._exts: dict[tuple[str, int], ConsumeQueueExt] = {}
+        disk.make_directories(config.root)
+        with contextlib.ExitStack() as undo:
+            self._lock = StoreLock(config.root, self.layout.lock, self.layout.abort)
+            undo.callback(self._lock.release)
+            last_exit_clean = not abort_file.was_left_behind(self.layout.abort)
+            abort_file.create(self.layout.abort)
+            self._load(config, last_exit_clean)
+            self._executor = ThreadPoolExecutor(1, thread_name_prefix="store-files")
+            self._recover(config, last_exit_clean)
+            self.commit_log = CommitLog(
+                self._files, self._files.write_offset, store_host, self._executor
+            )
+            undo.pop_all()
+
+    def _load(self, config: StoreConfig, last_exit_clean: bool) -> None:
+        layout = self.layout
+        self._files = MappedFileQueue(layout.commit_log, config.commit_log_file_size_bytes)
+        self._files.load()
+        self.queues = ConsumeQueueTable(
+            layout,
+            config.consume_queue_file_size_bytes,
+            config.batch_consume_queue_file_size_bytes,
+        )
+        self.queues.load()
+        self.index: MessageIndex | None = None
+        if config.index_enabled:
+            shape = Geometry(config.index_slot_count, config.index_entry_count_max)
+            geometry.check(layout, shape)
+            self.index = MessageIndex(layout.index, *shape, now_ms=self._now_ms)
+            self.index.load(last_exit_clean)
+        self.checkpoint = checkpoints.load(layout.checkpoint)
+        self.deleted_topics = DeletedTopics(layout.own / "deleted-topics.json")
+        memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        self.memory_bytes = memory_bytes * config.in_memory_ratio_max // 100
+
+    def _recover(self, config: StoreConfig, last_exit_clean: bool) -> None:
+        from protocol.message_codec import check_record  # interim
+
+        end = self._files.min_offset
+        done = False
+        found = []
+        for file in self._files.files:
+            position = 0
+            while not done and position < file.size_bytes:
+                check = check_record(
+                    file.mapping, position, file.size_bytes - position, file.base_offset + position
+                )
+                if check.is_blank:
+                    end = file.end_offset
+                    break
+                if not check.is_ok:
+                    done = True
+                    break
+                found.append(check)
+                position += check.size_bytes
+                end = file.base_offset + position
+        self._files.truncate_to(end)
+        for queue in self.queues:
+            queue.recover(end)
+        for c in found:
+            props = c.properties
+            q = self.queues.get_or_create(c.topic, c.queue_id)
+            q.append(
+                c.queue_offset,
+                c.commit_log_offset,
+                c.size_bytes,
+                self.tags_codes.of(c.topic, props, c.store_time_ms),
+            )
+
+    def next_queue_offset(self, topic: str, queue_id: int) -> int:
+        """The queue offset that the next message of a queue gets."""
+        queue = self.queues.get(topic, queue_id)
+        return 0 if queue is None else queue.max_offset
+
+    def resolve_ext(self, topic: str, queue_id: int, address: int) -> int | None:
+        """The tags code at an address that a consume queue entry holds; None if unreadable."""
+        key = (topic, queue_id)
+        ext = self._exts.get(key)
+        if ext is None:
+            ext = ConsumeQueueExt(self.layout.consume_queue_ext(topic, queue_id))
+            self._exts[key] = ext
+        unit = ext.get(address)
+        return None if unit is None else unit.tags_code
+
+    def make_retention(
+        self, config: StoreConfig, on_disk_full: Callable[[str | None], None]
+    ) -> RetentionService:
+        """The service that deletes expired files of this store."""
+        settings = RetentionSettings(
+            reserved_ms=config.file_reserved_hours * 3_600_000,
+            delete_when=config.delete_when,
+            interval_ms=config.clean_interval_ms,
+            delete_interval_ms=config.delete_files_interval_ms,
+            batch_max=config.delete_files_batch_max,
+            used_percent_max=config.disk_used_percent_max,
+            clean_forcibly_percent=config.disk_clean_forcibly_percent,
+            warning_percent=config.disk_warning_percent,
+            clean_forcibly=config.clean_file_forcibly,
+        )
+        return RetentionService(
+            self.layout,
+            self._files,
+            self.queues,
+            self.index,
+            settings,
+            now_ms=self._now_ms,
+            on_disk_full=on_disk_full,
+        )
+
+    def delete_topic(self, topic: str, end: int) -> None:
+        """Delete the queues of a topic whose records end at *end* at the latest.  Blocks."""
+        self.deleted_topics.add(topic, end)
+        self.queues.delete_topic(topic)
+
+    def close(self, *, clean: bool) -> None:
+        """Let go of everything; *clean* says that all of it is dispatched and on disk."""
+        self.commit_log.close()
+        self._executor.shutdown()
+        self.queues.close()
+        if self.index is not None:
+            self.index.close()
+        for ext in self._exts.values():
+            ext.close()
+        if clean:
+            abort_file.remove(self.layout.abort)
+        self._lock.release()

@@ -1,0 +1,41 @@
+"""The third field of a consume queue entry: what a message is filtered, or delivered, by.
+
+Ordinarily Java's hash of the TAGS property, 0 without tags.  In SCHEDULE_TOPIC_XXXX it is when the
+message is due, in ms: store time plus the delay of its level.
+"""
+
+from collections.abc import Callable, Mapping
+
+from protocol.java_hash import java_string_hash
+from protocol.names import SCHEDULE_TOPIC
+from protocol.properties import PROPERTY_DELAY_LEVEL, PROPERTY_TAGS
+
+TAGS_CACHED_MAX = 10_000
+_hashes: dict[str, int] = {}
+
+
+def hash_of_tags(tags: str | None) -> int:
+    """What filters compare; few tags are used by many messages, so they are remembered."""
+    if not tags:
+        return 0
+    code = _hashes.get(tags)
+    if code is None:
+        code = java_string_hash(tags)
+        if len(_hashes) < TAGS_CACHED_MAX:
+            _hashes[tags] = code
+    return code
+
+
+class TagsCodes:
+    """Works out tags codes from properties; *delay_ms* tells the delay of a level from 1 on."""
+
+    def __init__(self, delay_ms: Callable[[int], int]) -> None:
+        self._delay_ms = delay_ms
+
+    def of(self, topic: str, properties: Mapping[str, str], store_time_ms: int) -> int:
+        """The tags code of a message as it stands in the log."""
+        if topic == SCHEDULE_TOPIC:
+            level = properties.get(PROPERTY_DELAY_LEVEL, "")
+            if level.isdecimal() and int(level) > 0:
+                return store_time_ms + self._delay_ms(int(level))
+        return hash_of_tags(properties.get(PROPERTY_TAGS))
