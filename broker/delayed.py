@@ -1,0 +1,314 @@
+"""Delivers delayed messages when their time has come: RocketMQ's ScheduleMessageService.
+
+Each delay level is a queue of SCHEDULE_TOPIC_XXXX, and because all messages in it wait equally
+long, its head is always the next one due.  A level therefore needs one timer, for its head; an
+empty level waits for an arrival like a parked pull.  Nothing is polled.
+
+How far each level is delivered stands in ``config/delayOffset.json``:
+
+    {"dataVersion": {…}, "offsetTable": {<level>: <queue offset of the next message>, …}}
+
+An offset is written only after the messages that it says were delivered are known to be on disk:
+a crash then repeats the messages of the last seconds and loses none.
+
+A delivered message keeps DELAY, REAL_TOPIC and REAL_QID among its properties, as in RocketMQ.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import structlog
+
+from broker.delay_levels import SYS_FLAG_HOSTS_V6, DelayLevels, join_properties
+from broker.json_table import JsonObject, JsonTable, wall_clock_ms
+from broker.long_polling import LongPolling, ParkedPull
+from broker.stats import BrokerStats
+from broker.store.errors import RecordTooLargeError, StoreError
+from broker.store.get_result import GetStatus
+from broker.store.message_store import MessageStore
+from broker.topics import TopicTable
+from protocol.addresses import host_bytes
+from protocol.java_hash import java_string_hash
+from protocol.message import StoredMessage
+from protocol.message_codec import decode_messages
+from protocol.names import NOT_SENDABLE_TOPICS, SCHEDULE_TOPIC
+from protocol.properties import (
+    PROPERTY_KEYS,
+    PROPERTY_REAL_QUEUE_ID,
+    PROPERTY_REAL_TOPIC,
+    PROPERTY_TAGS,
+    PROPERTY_UNIQUE_KEY,
+)
+
+if TYPE_CHECKING:
+    from broker.server import Connection
+
+log = structlog.get_logger("broker.delayed")
+
+SAVE_INTERVAL_S = 10.0
+RETRY_S = 1.0
+# A timer counts on a clock that neither sleeps nor is set; due times are the wall clock's.
+WAIT_S_MAX = 30.0
+PARKED_S = 300.0
+BATCH_COUNT_MAX = 32
+CLOCK_SLACK_MS = 60_000
+QUEUE_ID_MAX = 65_535
+VERSION_STEP = 200
+
+_MISSING = (GetStatus.NO_MATCHED_LOGIC_QUEUE, GetStatus.NO_MESSAGE_IN_QUEUE)
+_MOVED = (GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY)
+
+
+class DelayOffsetTable(JsonTable):
+    """Level -> queue offset of the next message to deliver, durably delivered ones only."""
+
+    def __init__(self, path: Path, *, now_ms: Callable[[], int] = wall_clock_ms) -> None:
+        super().__init__(path, now_ms=now_ms)
+        self.offsets: dict[int, int] = {}
+        self._updates = 0
+
+    def to_json(self) -> JsonObject:
+        """The content of delayOffset.json."""
+        return {"dataVersion": self.version.to_json(), "offsetTable": dict(self.offsets)}
+
+    def from_json(self, document: JsonObject) -> None:
+        """Take the offsets of a delayOffset.json, its levels bare or quoted."""
+        table = document.get("offsetTable")
+        if not isinstance(table, dict):
+            raise ValueError("it has no offsetTable")
+        self.offsets = {int(level): int(offset) for level, offset in table.items()}
+
+    def put(self, level: int, offset: int) -> None:
+        """Set the offset of *level*, to be saved with the next save."""
+        if self.offsets.get(level) == offset:
+            return
+        self.offsets[level] = offset
+        self._updates += 1
+        if self._updates % VERSION_STEP == 0:
+            self.version.advance(self._now_ms())
+        self.mark_changed()
+
+
+class _Nobody:
+    """What long polling takes for a connection: delivery waits on its own behalf."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self.on_close: list[Callable[[Connection], None]] = []
+
+
+class DelayedDelivery:
+    """Brings the messages of all delay levels to their topics.  Belongs to the event loop."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: TopicTable,
+        long_polling: LongPolling,
+        stats: BrokerStats,
+        table: DelayOffsetTable,
+        levels: DelayLevels,
+        *,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._long_polling = long_polling
+        self._stats = stats
+        self.levels = levels
+        self._now_ms = now_ms
+        self.table = table
+        self._next: dict[int, int] = {}
+        self._delivered: deque[tuple[int, int, int]] = deque()
+        self._timers: dict[int, asyncio.TimerHandle | asyncio.Handle] = {}
+        self._save_timer: asyncio.TimerHandle | None = None
+        self._nobody = cast("Connection", _Nobody())
+        self._failing = False
+        self._is_running = False
+
+    def start(self) -> None:
+        """Begin where delayOffset.json says, as far as the queues still reach; needs a loop."""
+        self._is_running = True
+        for level in range(1, self.levels.level_max + 1):
+            low, high = self._store.queue_range(SCHEDULE_TOPIC, level - 1)
+            known = self.table.offsets.get(level, 0)
+            self._next[level] = min(max(known, low), high)
+            self._soon(level)
+        self._save_later()
+
+    def stop(self) -> None:
+        """Deliver nothing more."""
+        self._is_running = False
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        if self._save_timer is not None:
+            self._save_timer.cancel()
+            self._save_timer = None
+
+    def offset(self, level: int) -> int:
+        """The queue offset of the next message that *level* delivers."""
+        return self._next.get(level, self.table.offsets.get(level, 0))
+
+    def settle(self) -> None:
+        """Move the table's offsets past every delivery that is on disk by now."""
+        flushed_offset = self._store.flushed_offset
+        delivered = self._delivered
+        while delivered and delivered[0][0] <= flushed_offset:
+            _, level, offset = delivered.popleft()
+            self.table.put(level, offset)
+
+    def _save_later(self) -> None:
+        self._save_timer = asyncio.get_running_loop().call_later(SAVE_INTERVAL_S, self._save)
+
+    def _save(self) -> None:
+        self.settle()
+        self.table.save_soon()
+        self._save_later()
+
+    # -- one level -----------------------------------------------------------------------------
+
+    def _soon(self, level: int) -> None:
+        """Look at *level* in the next turn of the loop: an arrival comes in the midst of one."""
+        if self._is_running and level not in self._timers:
+            loop = asyncio.get_running_loop()
+            self._timers[level] = loop.call_soon(self._run, level)
+
+    def _after(self, level: int, delay_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._timers[level] = loop.call_later(min(delay_s, WAIT_S_MAX), self._run, level)
+
+    def _await_arrival(self, level: int) -> None:
+        tail = self._store.tail(SCHEDULE_TOPIC, level - 1)
+        parked = ParkedPull(self._nobody, tail, self._next[level], None, lambda: self._soon(level))
+        self._long_polling.park(parked, PARKED_S)
+
+    def _run(self, level: int) -> None:
+        """Deliver what is due at *level*, then wait for what is not."""
+        self._timers.pop(level, None)
+        if not self._is_running:
+            return
+        offset = self._next[level]
+        result = self._store.get_message(SCHEDULE_TOPIC, level - 1, offset, BATCH_COUNT_MAX)
+        if result.status is GetStatus.FOUND:
+            self._deliver(level, decode_messages(result.body), result.next_offset)
+        elif result.status in _MISSING or result.next_offset == offset:
+            self._await_arrival(level)
+        else:
+            if result.status in _MOVED:
+                log.warning("delay level moved", level=level, was=offset, now=result.next_offset)
+            self._next[level] = result.next_offset
+            self._soon(level)
+
+    def _deliver(self, level: int, messages: list[StoredMessage], end_offset: int) -> None:
+        now_ms = self._now_ms()
+        delay_ms = self.levels.delay_ms(level)
+        next_offset = self._next[level]
+        wait_ms = 0
+        staged: list[StoredMessage] = []
+        failure: StoreError | None = None
+        try:
+            self._store.check_writable()
+            self._store.begin()
+            for message in messages:
+                wait_ms = _wait_ms(message.store_time_ms, delay_ms, now_ms)
+                if wait_ms > 0:
+                    break
+                if self._stage(message):
+                    staged.append(message)
+                next_offset = message.queue_offset + 1
+            else:
+                next_offset = end_offset
+        except StoreError as error:
+            failure = error
+        if self._commit(level, next_offset, staged) and failure is None:
+            self._failing = False
+            if wait_ms > 0:
+                self._after(level, wait_ms / 1000)
+            else:
+                self._soon(level)
+            return
+        if failure is not None:
+            self._note_failure(failure)
+        self._after(level, RETRY_S)
+
+    def _commit(self, level: int, next_offset: int, staged: list[StoredMessage]) -> bool:
+        """Write what is staged; the level moves on only if that succeeds."""
+        try:
+            end = self._store.commit()
+        except StoreError as error:
+            self._note_failure(error)
+            return False
+        if next_offset != self._next[level]:
+            self._next[level] = next_offset
+            self._delivered.append((end, level, next_offset))
+        for message in staged:
+            topic = message.properties[PROPERTY_REAL_TOPIC]
+            self._stats.put(topic).add(1, len(message.body))
+        return True
+
+    def _note_failure(self, error: StoreError) -> None:
+        if not self._failing:
+            self._failing = True
+            log.error("delayed messages wait, the store takes none", reason=str(error))
+
+    def _stage(self, message: StoredMessage) -> bool:
+        """Put one message where it is for; False when it can never be delivered.
+
+        Raises:
+            StoreError: not now.
+        """
+        properties = message.properties
+        topic = properties.get(PROPERTY_REAL_TOPIC, "")
+        queue_text = properties.get(PROPERTY_REAL_QUEUE_ID, "")
+        reason = self._why_undeliverable(topic, queue_text)
+        if reason is None:
+            tags = properties.get(PROPERTY_TAGS)
+            try:
+                self._store.stage(
+                    self._store.tail(topic, int(queue_text)),
+                    message.body,
+                    join_properties(properties).encode(),
+                    message.flag,
+                    message.sys_flag & ~SYS_FLAG_HOSTS_V6,
+                    message.born_time_ms,
+                    host_bytes(message.born_host, message.born_port),
+                    java_string_hash(tags) if tags else 0,
+                    properties.get(PROPERTY_UNIQUE_KEY),
+                    properties.get(PROPERTY_KEYS),
+                    message.reconsume_times,
+                )
+            except RecordTooLargeError as error:
+                reason = str(error)
+            else:
+                return True
+        log.error(
+            "delayed message dropped",
+            reason=reason,
+            queue_offset=message.queue_offset,
+            message_id=message.message_id,
+        )
+        return False
+
+    def _why_undeliverable(self, topic: str, queue_text: str) -> str | None:
+        if topic in NOT_SENDABLE_TOPICS or not topic:
+            return f"it is for {topic or 'no topic'}, where nobody may send"
+        if topic not in self._topics:
+            return f"its topic {topic} was deleted"
+        if not queue_text.isdecimal() or int(queue_text) > QUEUE_ID_MAX:
+            return f"its queue id is {queue_text!r}"
+        return None
+
+
+def _wait_ms(stored_ms: int, delay_ms: int, now_ms: int) -> int:
+    """How long a message still has to wait.
+
+    One from the future was stored before the clock was set back: it goes now, rather than when the
+    clock has caught up.
+    """
+    if stored_ms > now_ms + CLOCK_SLACK_MS:
+        return 0
+    return max(stored_ms + delay_ms - now_ms, 0)

@@ -1,0 +1,119 @@
+"""The broker itself: settings (25, 26), its state (28), statistics (315) and delay offsets (45)."""
+
+import asyncio
+
+import structlog
+
+from broker.config_file import change_live, parse_properties, properties_of
+from broker.dispatcher import Request, RequestError, Response
+from broker.json_table import DataVersion
+from broker.processors.parts import BrokerParts
+from broker.processors.runtime_info import disk_usage, runtime_info
+from broker.settings import SettingError
+from protocol import fastjson
+from protocol.codes import ResponseCode
+from protocol.requests import GetBrokerConfigResponse, encode_fields
+from protocol.requests.fields import RpcRequest
+
+log = structlog.get_logger("broker.admin")
+
+CONFIG_SIZE_BYTES_MAX = 65_536
+# What RocketMQ refuses, after its settings had ended in a shell command (CVE-2023-33246).
+_BLACK_LIST = frozenset(("brokerConfigPath", "configBlackList", "rocketmqHome"))
+_PATH_WORDS = ("path", "home")
+_SECRET_WORDS = ("secret", "password", "credential", "token", "accesskey")
+_MASK = "******"
+
+
+class ViewBrokerStatsDataRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
+    """VIEW_BROKER_STATS_DATA (315)."""
+
+    stats_name: str
+    stats_key: str
+
+
+class BrokerAdminProcessors:
+    """Serves what operators ask and change about the broker as a whole."""
+
+    def __init__(self, broker: BrokerParts) -> None:
+        self._broker = broker
+        self._config_version = DataVersion(0, broker.now_ms())
+
+    def update_config(self, request: Request) -> Response:
+        """25: change run-time settings, until the next start: broker.conf stays as it is.
+
+        Only settings that are declared to be so may change.  Nothing that names a path may, and a
+        request that holds anything forbidden changes nothing.
+        """
+        if len(request.body) > CONFIG_SIZE_BYTES_MAX:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"{len(request.body)} bytes of settings; {CONFIG_SIZE_BYTES_MAX} are allowed",
+            )
+        changes = parse_properties(request.body.decode(errors="replace"))
+        for key in changes:
+            lower = key.lower()
+            if key in _BLACK_LIST or any(word in lower for word in _PATH_WORDS):
+                raise RequestError(
+                    ResponseCode.NO_PERMISSION, "Can not update config in black list."
+                )
+        before = properties_of(self._broker.config)
+        try:
+            config = change_live(self._broker.config, changes)
+        except SettingError as error:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        after = properties_of(config)
+        changed = {key: value for key, value in after.items() if before.get(key) != value}
+        if changed:
+            self._broker.change_config(config)
+            self._config_version.advance(self._broker.now_ms())
+            log.info(
+                "settings changed until the next start",
+                peer=request.connection.peer,
+                changed=changed,
+            )
+        return Response()
+
+    def get_config(self, _request: Request) -> Response:
+        """26: every setting as ``key=value``; secrets are masked."""
+        lines = [
+            f"{key}={_MASK if value and _is_secret(key) else value}\n"
+            for key, value in properties_of(self._broker.config).items()
+        ]
+        version = fastjson.dumps(self._config_version.to_json())
+        return Response(
+            ext=encode_fields(GetBrokerConfigResponse(version=version)),
+            body="".join(lines).encode(),
+        )
+
+    async def get_runtime_info(self, _request: Request) -> Response:
+        """28: how the broker does."""
+        broker = self._broker
+        disk = await asyncio.to_thread(disk_usage, broker.config.store.root)
+        info = runtime_info(broker, disk)
+        return Response(body=fastjson.dumps({"table": info}).encode())
+
+    def view_stats(self, request: Request) -> Response:
+        """315: messages or bytes of a topic, or of a topic and group, in minute, hour and day."""
+        fields = request.fields(ViewBrokerStatsDataRequest)
+        windows = self._broker.stats.windows(fields.stats_name, fields.stats_key)
+        if windows is None:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"The stats <{fields.stats_name[:200]}> <{fields.stats_key[:200]}> not exist",
+            )
+        body = {
+            name: {"avgpt": window.average_per_call, "sum": window.sum, "tps": window.tps}
+            for name, window in zip(("statsMinute", "statsHour", "statsDay"), windows, strict=True)
+        }
+        return Response(body=fastjson.dumps(body).encode())
+
+    def all_delay_offsets(self, _request: Request) -> Response:
+        """45: how far the delay levels are delivered, as their file holds it."""
+        self._broker.delayed.settle()
+        return Response(body=fastjson.dumps(self._broker.delayed.table.to_json()).encode())
+
+
+def _is_secret(key: str) -> bool:
+    lower = key.lower()
+    return any(word in lower for word in _SECRET_WORDS)

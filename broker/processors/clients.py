@@ -1,0 +1,156 @@
+"""Clients and their groups: heartbeat (34), goodbye (35), members (38), client check (46)."""
+
+from collections.abc import Awaitable, Iterable
+
+from broker.consumer_groups import Client, ConsumeSettings
+from broker.dispatcher import Request, RequestError, Response
+from broker.processors.json_bodies import json_response, with_body
+from broker.processors.parts import BrokerParts
+from protocol.bodies import (
+    CheckClientRequestBody,
+    ConsumerData,
+    GetConsumerListByGroupBody,
+    HeartbeatData,
+    SubscriptionData,
+)
+from protocol.codes import ResponseCode
+from protocol.errors import SubscriptionError
+from protocol.names import group_error
+from protocol.requests import (
+    GetConsumerListByGroupRequest,
+    HeartbeatResponse,
+    UnregisterClientRequest,
+    encode_fields,
+)
+from protocol.subscription import TYPE_TAG, Subscription
+
+GROUPS_PER_HEARTBEAT_MAX = 1000
+CLIENT_ID_LENGTH_MAX = 1024
+PULLING = "CONSUME_ACTIVELY"
+
+
+class ClientProcessors:
+    """Serves what clients say of themselves and ask of each other."""
+
+    def __init__(self, broker: BrokerParts) -> None:
+        self._broker = broker
+
+    # -- heartbeat -----------------------------------------------------------------------------
+
+    def heartbeat(self, request: Request) -> Response | Awaitable[Response]:
+        """34: a client is there, with these consumer and producer groups.
+
+        A group that does not exist and may not be created is left out in silence, as in RocketMQ:
+        the client learns of it when it pulls.
+        """
+        return with_body(request, HeartbeatData, self._take_heartbeat)
+
+    def _take_heartbeat(self, request: Request, beat: HeartbeatData) -> Response:
+        if not 0 < len(beat.client_id) <= CLIENT_ID_LENGTH_MAX:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"the clientID has {len(beat.client_id)} characters; "
+                f"1 to {CLIENT_ID_LENGTH_MAX} are allowed",
+            )
+        count = len(beat.consumer_data_set) + len(beat.producer_data_set)
+        if count > GROUPS_PER_HEARTBEAT_MAX:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"the heartbeat names {count} groups; {GROUPS_PER_HEARTBEAT_MAX} are allowed",
+            )
+        is_known = beat.heartbeat_fingerprint != 0
+        for consumer in beat.consumer_data_set:
+            if not self._register_consumer(request, beat, consumer):
+                is_known = False
+        for producer in beat.producer_data_set:
+            if group_error(producer.group_name) is None:
+                client = _client(request, beat.client_id)
+                self._broker.producers.register(producer.group_name, client)
+        return Response(
+            ext=encode_fields(
+                HeartbeatResponse(is_support_heart_beat_v2=True, is_sub_change=not is_known)
+            )
+        )
+
+    def _register_consumer(
+        self, request: Request, beat: HeartbeatData, consumer: ConsumerData
+    ) -> bool:
+        """Take one group of a heartbeat; False if the client should repeat it in full."""
+        broker = self._broker
+        if broker.config.reject_pull_consumer and consumer.consume_type == PULLING:
+            return True
+        group = broker.groups.find_or_create(consumer.group_name)
+        if group is None:
+            return True
+        # At once: a consumer that starts looks for the route of its retry topic.
+        broker.topics.ensure_retry_topic(group.name, group.retry_queue_nums)
+        client = _client(request, beat.client_id)
+        if beat.without_sub and beat.heartbeat_fingerprint != 0:
+            return broker.consumers.register_again(group.name, client, beat.heartbeat_fingerprint)
+        broker.consumers.register(
+            group.name,
+            client,
+            ConsumeSettings(
+                consumer.consume_type, consumer.message_model, consumer.consume_from_where
+            ),
+            _subscriptions(consumer.subscription_data_set),
+            beat.heartbeat_fingerprint,
+        )
+        return True
+
+    # -- the rest ------------------------------------------------------------------------------
+
+    def unregister(self, request: Request) -> Response:
+        """35: a client leaves a consumer group, a producer group, or both."""
+        fields = request.fields(UnregisterClientRequest)
+        if fields.producer_group:
+            self._broker.producers.unregister(fields.producer_group, request.connection)
+        if fields.consumer_group:
+            self._broker.consumers.unregister(fields.consumer_group, request.connection)
+        return Response()
+
+    def consumer_list(self, request: Request) -> Response:
+        """38: the client ids of a group, among which its members share out the queues."""
+        name = request.fields(GetConsumerListByGroupRequest).consumer_group
+        group = self._broker.consumers.get(name)
+        if group is None:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {name[:200]}"
+            )
+        return json_response(GetConsumerListByGroupBody(consumer_id_list=group.client_ids()))
+
+    def check_config(self, request: Request) -> Response | Awaitable[Response]:
+        """46: whether an expression can be subscribed to; asked before a consumer starts."""
+        return with_body(request, CheckClientRequestBody, _check_expression)
+
+
+def _check_expression(_request: Request, body: CheckClientRequestBody) -> Response:
+    data = body.subscription_data
+    if data is None:
+        return Response()
+    try:
+        subscription = data.subscription()
+    except SubscriptionError as error:
+        raise RequestError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
+    if subscription.expression_type != TYPE_TAG:
+        raise RequestError(
+            ResponseCode.SYSTEM_ERROR,
+            "The broker does not support consumer to filter message by "
+            f"{subscription.expression_type}",
+        )
+    return Response()
+
+
+def _client(request: Request, client_id: str) -> Client:
+    return Client(request.connection, client_id, request.command.language, request.command.version)
+
+
+def _subscriptions(data_set: Iterable[SubscriptionData]) -> dict[str, Subscription]:
+    """The filters by topic; one that cannot be parsed selects nothing, and its pulls say so."""
+    found = {}
+    for data in data_set:
+        try:
+            found[data.topic] = data.subscription()
+        except SubscriptionError:
+            continue
+    return found

@@ -1,0 +1,267 @@
+"""Groups: settings (200, 201, 207, 225, 352), who is online (203, 204, 345), lag (208, 343)."""
+
+import asyncio
+from typing import Any
+
+import structlog
+
+from broker.consumer_groups import Client, ConsumerGroup
+from broker.dispatcher import Request, RequestError, Response
+from broker.processors.json_bodies import json_response, read_object
+from broker.processors.pages import is_version, page
+from broker.processors.parts import BrokerParts
+from broker.subscription_groups import SubscriptionGroup
+from protocol import fastjson
+from protocol.bodies import (
+    Connection,
+    ConsumerConnection,
+    ConsumeStats,
+    OffsetWrapper,
+    ProducerConnection,
+    SubscriptionData,
+    TopicList,
+)
+from protocol.codes import LanguageCode, ResponseCode
+from protocol.fastjson import MessageQueueKey
+from protocol.names import group_error
+from protocol.requests import (
+    ConsumerGroupRequest,
+    DeleteSubscriptionGroupRequest,
+    GetAllSubscriptionGroupRequest,
+    GetAllSubscriptionGroupResponse,
+    GetConsumeStatsRequest,
+    GroupRequest,
+    ProducerGroupRequest,
+    encode_fields,
+)
+from protocol.requests.fields import RpcRequest
+
+log = structlog.get_logger("broker.admin")
+
+LIST_LENGTH_MAX = 4096
+RETRY_QUEUES_MAX = 1024
+# Queues described between two looks at other requests.
+QUEUES_PER_TURN = 32
+
+
+class QuerySubscriptionRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
+    """QUERY_SUBSCRIPTION_BY_CONSUMER (345)."""
+
+    group: str
+    topic: str
+
+
+class GroupAdminProcessors:
+    """Serves what operators ask and change about groups."""
+
+    def __init__(self, broker: BrokerParts) -> None:
+        self._broker = broker
+
+    # -- settings ------------------------------------------------------------------------------
+
+    async def update_group(self, request: Request) -> Response:
+        """200: create a group or replace all its settings."""
+        await self._put([_group_of(await read_object(request.body))])
+        return Response()
+
+    async def update_groups(self, request: Request) -> Response:
+        """225: the same for a list, all or nothing."""
+        values = (await read_object(request.body)).get("groupConfigList")
+        if not isinstance(values, list) or len(values) > LIST_LENGTH_MAX:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"the body has no groupConfigList of at most {LIST_LENGTH_MAX} groups",
+            )
+        await self._put([_group_of(value) for value in values])
+        return Response()
+
+    async def _put(self, groups: list[SubscriptionGroup]) -> None:
+        changed = [group.name for group in groups if self._broker.groups.put(group)]
+        if changed:
+            log.info("groups changed by an administrator", groups=changed[:20], count=len(changed))
+            await self._broker.groups.saved()
+
+    async def delete_group(self, request: Request) -> Response:
+        """207: forget a group's settings and, if asked, its offsets; fine if there are none.
+
+        Its retry and dead letter topics stay.  Where groups are created on first use, a consumer
+        that is still online brings the group back with its next heartbeat.
+        """
+        fields = request.fields(DeleteSubscriptionGroupRequest)
+        broker = self._broker
+        existed = broker.groups.delete(fields.group_name)
+        if fields.clean_offset:
+            broker.offsets.delete_group(fields.group_name)
+            broker.offsets.save_soon()
+        if existed:
+            broker.stats.forget_group(fields.group_name)
+            log.info("group deleted by an administrator", group=fields.group_name)
+            await broker.groups.saved()
+        return Response()
+
+    def get_group(self, request: Request) -> Response:
+        """352: the settings of one group; of one that a consumer may create, what they would be."""
+        name = request.fields(GroupRequest).group
+        group = self._broker.groups.get(name)
+        if group is None:
+            creatable = self._broker.config.auto_create_subscription_group
+            if not creatable or group_error(name) is not None:
+                raise RequestError(
+                    ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                    f"No group in this broker. group: {name[:200]}",
+                )
+            group = SubscriptionGroup(name)
+        return json_response(group.to_json())
+
+    async def get_all_groups(self, request: Request) -> Response:
+        """201: the settings of all groups, in pages if the asker wants pages."""
+        fields = request.fields(GetAllSubscriptionGroupRequest)
+        groups = self._broker.groups
+        document = groups.to_json()
+        table: dict[str, Any] = document["subscriptionGroupTable"]
+        names = page(
+            sorted(table),
+            fields.group_seq,
+            fields.max_group_num,
+            is_same_version=is_version(fields.data_version, document["dataVersion"]),
+        )
+        chosen = {**document, "subscriptionGroupTable": {name: table[name] for name in names}}
+        body = await asyncio.to_thread(lambda: fastjson.dumps(chosen).encode())
+        return Response(
+            ext=encode_fields(GetAllSubscriptionGroupResponse(total_group_num=len(table))),
+            body=body,
+        )
+
+    # -- who is online -------------------------------------------------------------------------
+
+    def consumer_connections(self, request: Request) -> Response:
+        """203: the members of a group that are online, and what they subscribe to."""
+        name = request.fields(ConsumerGroupRequest).consumer_group
+        group = self._broker.consumers.get(name)
+        if group is None:
+            raise RequestError(
+                ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{name[:200]}] not online"
+            )
+        return json_response(_consumer_connection(group))
+
+    def producer_connections(self, request: Request) -> Response:
+        """204: the producers of a group that are online."""
+        name = request.fields(ProducerGroupRequest).producer_group
+        clients = self._broker.producers.clients(name)
+        if not clients:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"the producer group[{name[:200]}] not exist"
+            )
+        return json_response(ProducerConnection([_connection(client) for client in clients]))
+
+    def subscription_of(self, request: Request) -> Response:
+        """345: what a group that is online subscribes to in a topic."""
+        fields = request.fields(QuerySubscriptionRequest)
+        group = self._broker.consumers.get(fields.group)
+        found = group.subscription(fields.topic) if group is not None else None
+        return json_response(
+            {
+                "group": fields.group,
+                "subscriptionData": None if found is None else SubscriptionData.of(found),
+                "topic": fields.topic,
+            }
+        )
+
+    # -- how far they are ----------------------------------------------------------------------
+
+    def topics_of(self, request: Request) -> Response:
+        """343: the topics in which a group has offsets."""
+        connection = request.connection
+        return json_response(
+            TopicList(
+                topic_list=self._broker.offsets.topics_of(request.fields(GroupRequest).group),
+                broker_addr=f"{connection.local_host}:{connection.local_port}",
+            )
+        )
+
+    async def consume_stats(self, request: Request) -> Response:
+        """208: of each queue of a group's topics, its end and the group's offset.
+
+        A queue in which the group never committed counts from 0, as in RocketMQ.
+        """
+        fields = request.fields(GetConsumeStatsRequest)
+        group = fields.consumer_group
+        stats = ConsumeStats()
+        for topic in self._topics_to_report(group, fields.topic, fields.topic_list):
+            await self._report(stats.offset_table, topic, group)
+            stats.consume_tps += self._broker.stats.group_get_tps(topic, group)
+        return json_response(stats)
+
+    def _topics_to_report(self, group: str, topic: str | None, listed: str | None) -> list[str]:
+        named = [name for name in (listed or "").split(";") if name]
+        if named:
+            return list(dict.fromkeys(named))
+        topics = [topic] if topic else self._broker.offsets.topics_of(group)
+        online = self._broker.consumers.get(group)
+        if online is None:
+            return topics
+        subscribed = online.subscriptions()
+        return [name for name in topics if name in subscribed]
+
+    async def _report(
+        self, table: dict[MessageQueueKey, OffsetWrapper], topic: str, group: str
+    ) -> None:
+        broker = self._broker
+        settings = broker.topics.get(topic)
+        if settings is None:
+            return
+        for queue_id in range(settings.read_queue_nums):
+            if queue_id % QUEUES_PER_TURN == QUEUES_PER_TURN - 1:
+                await asyncio.sleep(0)
+            offset = max(broker.offsets.get(topic, group, queue_id) or 0, 0)
+            low, high = broker.store.queue_range(topic, queue_id)
+            consumed_ms = 0
+            if low < offset <= high:
+                consumed_ms = broker.store.store_time(topic, queue_id, offset - 1)
+            key = MessageQueueKey(topic, broker.config.broker_name, queue_id)
+            table[key] = OffsetWrapper(high, offset, offset, max(consumed_ms, 0))
+
+
+def _group_of(value: Any) -> SubscriptionGroup:
+    """The group that a body describes.  Raises RequestError."""
+    name = value.get("groupName") if isinstance(value, dict) else None
+    if not isinstance(name, str):
+        raise RequestError(ResponseCode.SYSTEM_ERROR, "the group has no groupName")
+    problem = group_error(name)
+    if problem is not None:
+        raise RequestError(ResponseCode.INVALID_PARAMETER, problem)
+    attributes = value.get("attributes")
+    if attributes:
+        keys = ", ".join(sorted(map(str, attributes)))[:200]
+        raise RequestError(ResponseCode.SYSTEM_ERROR, f"unsupported key: {keys}")
+    try:
+        group = SubscriptionGroup.from_json(name, value)
+    except (ValueError, TypeError) as error:
+        raise RequestError(
+            ResponseCode.SYSTEM_ERROR, f"group {name} does not decode: {error}"
+        ) from None
+    if group.retry_queue_nums > RETRY_QUEUES_MAX:
+        raise RequestError(
+            ResponseCode.SYSTEM_ERROR,
+            f"retryQueueNums {group.retry_queue_nums} of group {name}: "
+            f"0 to {RETRY_QUEUES_MAX} are allowed",
+        )
+    return group
+
+
+def _consumer_connection(group: ConsumerGroup) -> ConsumerConnection:
+    return ConsumerConnection(
+        [_connection(member) for member in group.members.values()],
+        {topic: SubscriptionData.of(found) for topic, found in group.subscriptions().items()},
+        group.settings.consume_type,
+        group.settings.message_model,
+        group.settings.consume_from_where,
+    )
+
+
+def _connection(client: Client) -> Connection:
+    try:
+        language = LanguageCode(client.language).name
+    except ValueError:
+        language = LanguageCode.OTHER.name
+    return Connection(client.client_id, client.connection.peer, language, client.version)

@@ -1,0 +1,81 @@
+"""What the processors need of a broker: its parts, by the names they have there."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from broker.config import BrokerConfig
+from broker.consumer_groups import ConsumerGroups, ProducerTable
+from broker.consumer_offsets import ConsumerOffsetTable
+from broker.delayed import DelayedDelivery
+from broker.pull_path import PullPath
+from broker.queue_locks import QueueLocks
+from broker.send_path import SendPath
+from broker.stats import BrokerStats
+from broker.store.message_store import MessageStore
+from broker.subscription_groups import SubscriptionGroupTable
+from broker.topics import TopicTable
+
+
+class BrokerParts(Protocol):
+    """A broker, as its processors see it.
+
+    They read ``config`` at each request, because an administrator may have changed it.
+    """
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The settings as they are now."""
+
+    @property
+    def store(self) -> MessageStore:
+        """Where messages are."""
+
+    @property
+    def topics(self) -> TopicTable:
+        """What topics exist."""
+
+    @property
+    def groups(self) -> SubscriptionGroupTable:
+        """The settings of consumer groups."""
+
+    @property
+    def offsets(self) -> ConsumerOffsetTable:
+        """Where each group goes on."""
+
+    @property
+    def consumers(self) -> ConsumerGroups:
+        """Who consumes now."""
+
+    @property
+    def producers(self) -> ProducerTable:
+        """Who produces now."""
+
+    @property
+    def locks(self) -> QueueLocks:
+        """Which queues are consumed in order."""
+
+    @property
+    def delayed(self) -> DelayedDelivery:
+        """How far the delay levels are."""
+
+    @property
+    def stats(self) -> BrokerStats:
+        """What went in and out."""
+
+    @property
+    def send_path(self) -> SendPath:
+        """Serves sends."""
+
+    @property
+    def pull_path(self) -> PullPath:
+        """Serves pulls."""
+
+    @property
+    def now_ms(self) -> Callable[[], int]:
+        """The wall clock."""
+
+    async def announce(self) -> None:
+        """Return when the name services elsewhere know the topics as they are now, or are down."""
+
+    def change_config(self, config: BrokerConfig) -> None:
+        """Go on with other run-time settings."""

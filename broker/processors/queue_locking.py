@@ -1,0 +1,51 @@
+"""Locks of orderly consumers: LOCK_BATCH_MQ (41) and UNLOCK_BATCH_MQ (42)."""
+
+from collections.abc import Awaitable
+
+from broker.dispatcher import Request, RequestError, Response
+from broker.processors.json_bodies import json_response, with_body
+from broker.processors.parts import BrokerParts
+from broker.queue_locks import QueueKey
+from protocol.bodies import LockBatchRequestBody, LockBatchResponseBody, MessageQueueKey
+from protocol.codes import ResponseCode
+from protocol.names import group_error
+
+
+class QueueLockProcessors:
+    """Serves the locks of orderly consumers."""
+
+    def __init__(self, broker: BrokerParts) -> None:
+        self._broker = broker
+
+    def lock(self, request: Request) -> Response | Awaitable[Response]:
+        """41: lock or renew queues for a client; the answer names those that it holds now."""
+        return with_body(request, LockBatchRequestBody, self._lock)
+
+    def unlock(self, request: Request) -> Response | Awaitable[Response]:
+        """42: give queues up.  Those of other clients stay locked."""
+        return with_body(request, LockBatchRequestBody, self._unlock)
+
+    def _lock(self, request: Request, body: LockBatchRequestBody) -> Response:
+        _check(body)
+        granted = self._broker.locks.lock(
+            body.consumer_group, body.client_id, request.connection, _keys(body)
+        )
+        queues = [MessageQueueKey(topic, name, queue_id) for topic, name, queue_id in granted]
+        return json_response(LockBatchResponseBody(lock_ok_mq_set=queues))
+
+    def _unlock(self, _request: Request, body: LockBatchRequestBody) -> Response:
+        _check(body)
+        self._broker.locks.unlock(body.consumer_group, body.client_id, _keys(body))
+        return Response()
+
+
+def _check(body: LockBatchRequestBody) -> None:
+    problem = group_error(body.consumer_group)
+    if problem is not None:
+        raise RequestError(ResponseCode.INVALID_PARAMETER, problem)
+    if not body.client_id:
+        raise RequestError(ResponseCode.INVALID_PARAMETER, "the body has no clientId")
+
+
+def _keys(body: LockBatchRequestBody) -> list[QueueKey]:
+    return [(queue.topic, queue.broker_name, queue.queue_id) for queue in body.mq_set]

@@ -1,0 +1,147 @@
+"""GET_BROKER_RUNTIME_INFO (28): the state of a broker as RocketMQ's tools read it.
+
+Every value is a text.  Rates are three numbers, over 10, 60 and 600 s.  Keys about thread pools and
+buffers that one event loop does not have say that they are empty: ``mqadmin clusterList`` and the
+exporter fail without them.
+"""
+
+import shutil
+from pathlib import Path
+
+from broker.processors.parts import BrokerParts
+from protocol.names import SCHEDULE_TOPIC
+
+VERSION_DESCRIPTION = "V5_3_3"
+MQ_VERSION_ORDINAL = 479
+
+_ZERO_KEYS = (
+    "EndTransactionQueueSize",
+    "ackThreadPoolQueueHeadWaitTimeMills",
+    "ackThreadPoolQueueSize",
+    "dispatchMaxBuffer",
+    "getMessageEntireTimeMax",
+    "litePullThreadPoolQueueHeadWaitTimeMills",
+    "litePullThreadPoolQueueSize",
+    "pageCacheLockTimeMills",
+    "pullThreadPoolQueueHeadWaitTimeMills",
+    "pullThreadPoolQueueSize",
+    "putMessageEntireTimeMax",
+    "queryThreadPoolQueueHeadWaitTimeMills",
+    "queryThreadPoolQueueSize",
+    "remainTransientStoreBufferNumbs",
+    "sendThreadPoolQueueHeadWaitTimeMills",
+    "sendThreadPoolQueueSize",
+    "timerCongestNum",
+    "timerOffsetBehind",
+    "timerReadBehind",
+)
+# RocketMQ's default capacities: tools show them beside the sizes.
+_CAPACITIES = {
+    "EndTransactionThreadPoolQueueCapacity": 100_000,
+    "ackThreadPoolQueueCapacity": 100_000,
+    "litePullThreadPoolQueueCapacity": 100_000,
+    "pullThreadPoolQueueCapacity": 100_000,
+    "queryThreadPoolQueueCapacity": 20_000,
+    "sendThreadPoolQueueCapacity": 10_000,
+}
+
+
+def disk_usage(path: Path) -> tuple[int, int, int]:
+    """Bytes in all, used and free where *path* is.  Blocks: call it in a thread."""
+    return shutil.disk_usage(path)
+
+
+def runtime_info(broker: BrokerParts, disk: tuple[int, int, int]) -> dict[str, str]:
+    """All keys; *disk* is what ``disk_usage`` said."""
+    info = dict.fromkeys(_ZERO_KEYS, "0")
+    info.update({key: str(capacity) for key, capacity in _CAPACITIES.items()})
+    info |= _identity(broker)
+    info |= _rates(broker)
+    info |= _totals(broker)
+    info |= _log_state(broker, disk)
+    for level in range(1, broker.delayed.levels.level_max + 1):
+        high = broker.store.queue_range(SCHEDULE_TOPIC, level - 1)[1]
+        if high > 0:
+            info[f"scheduleMessageOffset_{level}"] = f"{broker.delayed.offset(level)},{high}"
+    return dict(sorted(info.items()))
+
+
+def _identity(broker: BrokerParts) -> dict[str, str]:
+    booted_ms = broker.stats.booted_ms
+    uptime_s = max(broker.now_ms() - booted_ms, 0) // 1000
+    return {
+        "bootTimestamp": str(booted_ms),
+        "brokerActive": "true" if broker.store.is_writable else "false",
+        "brokerVersion": str(MQ_VERSION_ORDINAL),
+        "brokerVersionDesc": VERSION_DESCRIPTION,
+        "runtime": _duration(uptime_s),
+        "startAcceptSendRequestTimeStamp": str(broker.config.accept_send_from_ms),
+    }
+
+
+def _duration(seconds: int) -> str:
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    return f"[ {days} days, {hours} hours, {minutes} minutes, {seconds} seconds ]"
+
+
+def _rates(broker: BrokerParts) -> dict[str, str]:
+    names = {
+        "putTps": "put_messages",
+        "getTransferredTps": "get_messages",
+        "getFoundTps": "get_found",
+        "getMissTps": "get_missed",
+        "getTotalTps": "get_total",
+    }
+    rates = {
+        key: " ".join(f"{rate:.4f}" for rate in broker.stats.tps(name))
+        for key, name in names.items()
+    }
+    return rates | {"timerDequeueTps": "0.0", "timerEnqueueTps": "0.0"}
+
+
+def _totals(broker: BrokerParts) -> dict[str, str]:
+    stats = broker.stats
+    put, got = stats.total("put"), stats.total("get")
+    average = put.bytes / put.messages if put.messages else 0.0
+    return {
+        "msgGetTotalTodayMorning": str(stats.get_total_today_morning),
+        "msgGetTotalTodayNow": str(got.messages),
+        "msgGetTotalYesterdayMorning": str(stats.get_total_yesterday_morning),
+        "msgPutTotalTodayMorning": str(stats.put_total_today_morning),
+        "msgPutTotalTodayNow": str(put.messages),
+        "msgPutTotalYesterdayMorning": str(stats.put_total_yesterday_morning),
+        "putMessageAverageSize": f"{average:.4f}",
+        "putMessageDistributeTime": "",
+        "putMessageFailedTimes": str(stats.put_failed),
+        "putMessageSizeTotal": str(put.bytes),
+        "putMessageTimesTotal": str(put.messages),
+    }
+
+
+def _log_state(broker: BrokerParts, disk: tuple[int, int, int]) -> dict[str, str]:
+    store = broker.store
+    total_bytes, used_bytes, free_bytes = disk
+    ratio = f"{used_bytes / total_bytes if total_bytes else 0.0:.4f}"
+    unflushed_bytes = max(store.max_commit_log_offset - store.flushed_offset, 0)
+    behind_bytes = max(store.max_commit_log_offset - store.dispatched_offset, 0)
+    return {
+        "commitLogDirCapacity": f"Total : {_size(total_bytes)}, Free : {_size(free_bytes)}.",
+        "commitLogDiskRatio": ratio,
+        "commitLogMaxOffset": str(store.max_commit_log_offset),
+        "commitLogMinOffset": str(store.min_commit_log_offset),
+        "consumeQueueDiskRatio": ratio,
+        "dispatchBehindBytes": str(behind_bytes),
+        "earliestMessageTimeStamp": str(store.earliest_time_ms),
+        "remainHowManyDataToFlush": _size(unflushed_bytes),
+    }
+
+
+def _size(size_bytes: int) -> str:
+    size, unit = float(size_bytes), "B"
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if size < 1024 or unit == "TiB":
+            break
+        size /= 1024
+    return f"{size_bytes} B" if unit == "B" else f"{size:.1f} {unit}"

@@ -1,0 +1,137 @@
+"""CONSUMER_SEND_MSG_BACK (36): a consumer failed on a message and wants it again later, or never.
+
+The message is stored once more: for ``%RETRY%group``, by way of the delay levels (10 s, 30 s, 1 min
+… 2 h), or in ``%DLQ%group`` when it has been tried often enough.
+"""
+
+import random
+
+from broker.delay_levels import SYS_FLAG_HOSTS_V6, join_properties
+from broker.dispatcher import Request, RequestError, Response
+from broker.processors.parts import BrokerParts
+from broker.store.message_store import MessageToStore
+from broker.topics import TopicConfig
+from protocol.addresses import host_bytes
+from protocol.codes import ResponseCode
+from protocol.message import StoredMessage
+from protocol.message_codec import decode_message
+from protocol.properties import (
+    PROPERTY_DELAY_LEVEL,
+    PROPERTY_ORIGIN_MESSAGE_ID,
+    PROPERTY_RETRY_TOPIC,
+    PROPERTY_WAIT,
+)
+from protocol.requests import ConsumerSendMsgBackRequest
+
+PERM_WRITE = 2
+FIRST_RETRY_LEVEL = 3
+# V3_4_9: older clients send a maximum that is not meant.
+VERSION_WITH_MAX_RECONSUME_TIMES = 121
+
+
+class SendBackProcessor:
+    """Serves failed messages."""
+
+    def __init__(self, broker: BrokerParts) -> None:
+        self._broker = broker
+
+    def process(self, request: Request) -> Response:
+        """36: store the message again, for later or for the dead letters."""
+        fields = request.fields(ConsumerSendMsgBackRequest)
+        broker = self._broker
+        group = broker.groups.find_or_create(fields.group)
+        if group is None:
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"subscription group not exist, {fields.group[:200]}",
+            )
+        if not broker.config.broker_permission & PERM_WRITE:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{broker.config.broker_name}] sending message is forbidden",
+            )
+        if group.retry_queue_nums <= 0:
+            # How RocketMQ switches redelivery off for a group.
+            return Response()
+        retry_topic = broker.topics.ensure_retry_topic(group.name, group.retry_queue_nums)
+        _check_writable(retry_topic)
+        message = self._message_at(fields.offset)
+        times_max = group.retry_max_times
+        if (
+            request.version >= VERSION_WITH_MAX_RECONSUME_TIMES
+            and fields.max_reconsume_times is not None
+        ):
+            times_max = fields.max_reconsume_times
+        if message.reconsume_times >= times_max or fields.delay_level < 0:
+            self._bury(message, group.name)
+        else:
+            self._retry(message, group.name, retry_topic, fields.delay_level)
+        return Response()
+
+    def _message_at(self, offset: int) -> StoredMessage:
+        store = self._broker.store
+        record: bytes | None = None
+        if store.min_commit_log_offset <= offset < store.max_commit_log_offset:
+            record = store.message_at(offset)
+        if not record:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {offset}"
+            )
+        return decode_message(record)
+
+    def _retry(
+        self, message: StoredMessage, group: str, retry_topic: TopicConfig, delay_level: int
+    ) -> None:
+        properties = _properties_of_copy(message)
+        topic, queue_id = self._broker.delayed.levels.redirect(
+            retry_topic.name,
+            random.randrange(max(retry_topic.write_queue_nums, 1)),
+            properties,
+            delay_level or FIRST_RETRY_LEVEL + message.reconsume_times,
+        )
+        self._store(message, topic, queue_id, properties)
+        counter = self._broker.stats.sent_back(properties[PROPERTY_RETRY_TOPIC], group)
+        counter.add(1, len(message.body))
+
+    def _bury(self, message: StoredMessage, group: str) -> None:
+        dead_topic = self._broker.topics.ensure_dlq_topic(group)
+        _check_writable(dead_topic)
+        properties = _properties_of_copy(message)
+        properties[PROPERTY_DELAY_LEVEL] = "0"
+        self._store(message, dead_topic.name, 0, properties)
+        counter = self._broker.stats.dead(properties[PROPERTY_RETRY_TOPIC], group)
+        counter.add(1, len(message.body))
+
+    def _store(
+        self, message: StoredMessage, topic: str, queue_id: int, properties: dict[str, str]
+    ) -> None:
+        self._broker.store.put(
+            MessageToStore(
+                topic=topic,
+                queue_id=queue_id,
+                body=message.body,
+                properties=join_properties(properties),
+                flag=message.flag,
+                sys_flag=message.sys_flag & ~SYS_FLAG_HOSTS_V6,
+                born_time_ms=message.born_time_ms,
+                born_host=host_bytes(message.born_host, message.born_port),
+                reconsume_times=message.reconsume_times + 1,
+            )
+        )
+        self._broker.stats.put(topic).add(1, len(message.body))
+
+
+def _properties_of_copy(message: StoredMessage) -> dict[str, str]:
+    """What the copy remembers of the message and of its first form."""
+    properties = dict(message.properties)
+    properties.setdefault(PROPERTY_RETRY_TOPIC, message.topic)
+    properties.setdefault(PROPERTY_ORIGIN_MESSAGE_ID, message.offset_message_id)
+    properties[PROPERTY_WAIT] = "false"
+    return properties
+
+
+def _check_writable(topic: TopicConfig) -> None:
+    if not topic.is_writable:
+        raise RequestError(
+            ResponseCode.NO_PERMISSION, f"the topic[{topic.name}] sending message is forbidden"
+        )

@@ -1,0 +1,254 @@
+"""Topics: create and change (17, 18), delete (215), describe (21, 351, 202, 300, 305).
+
+A change is answered when it is saved and the name services have been told, so that whoever gets the
+answer can use the topic.
+"""
+
+import asyncio
+from typing import Any
+
+import structlog
+
+from broker.dispatcher import Request, RequestError, Response
+from broker.processors.json_bodies import json_response, read_object
+from broker.processors.pages import is_version, page
+from broker.processors.parts import BrokerParts
+from broker.topic_attributes import (
+    ATTRIBUTE_MESSAGE_TYPE,
+    MESSAGE_TYPE_MIXED,
+    AttributeChangeError,
+    change_attributes,
+    parse_attribute_changes,
+)
+from broker.topics import QUEUE_COUNT_MAX, TopicConfig
+from protocol import fastjson
+from protocol.bodies import GroupList, TopicList, TopicOffset, TopicStatsTable
+from protocol.codes import ResponseCode
+from protocol.fastjson import MessageQueueKey
+from protocol.names import retry_topic, topic_error
+from protocol.requests import (
+    CreateTopicRequest,
+    GetAllTopicConfigRequest,
+    GetAllTopicConfigResponse,
+    TopicRequest,
+    encode_fields,
+)
+
+log = structlog.get_logger("broker.admin")
+
+PERM_MAX = 7
+FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
+LIST_LENGTH_MAX = 4096
+# Queues described between two looks at other requests.
+QUEUES_PER_TURN = 32
+
+
+class TopicAdminProcessors:
+    """Serves what operators ask and change about topics."""
+
+    def __init__(self, broker: BrokerParts) -> None:
+        self._broker = broker
+
+    # -- changing ------------------------------------------------------------------------------
+
+    async def update_topic(self, request: Request) -> Response:
+        """17: create a topic or replace its settings."""
+        fields = request.fields(CreateTopicRequest)
+        try:
+            changes = parse_attribute_changes(fields.attributes or "")
+        except AttributeChangeError as error:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        wanted = TopicConfig(
+            fields.topic,
+            read_queue_nums=fields.read_queue_nums,
+            write_queue_nums=fields.write_queue_nums,
+            perm=fields.perm,
+            filter_type=fields.topic_filter_type or "SINGLE_TAG",
+            sys_flag=fields.topic_sys_flag or 0,
+            order=fields.order,
+        )
+        await self._put([self._checked(wanted, changes)])
+        return Response()
+
+    async def update_topics(self, request: Request) -> Response:
+        """18: the same for a list.  RocketMQ stops at the first one that is unchanged."""
+        configs = (await read_object(request.body)).get("topicConfigList")
+        if not isinstance(configs, list) or len(configs) > LIST_LENGTH_MAX:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"the body has no topicConfigList of at most {LIST_LENGTH_MAX} topics",
+            )
+        await self._put([self._from_json(value) for value in configs])
+        return Response()
+
+    def _from_json(self, value: Any) -> TopicConfig:
+        name = value.get("topicName") if isinstance(value, dict) else None
+        if not isinstance(name, str):
+            raise RequestError(ResponseCode.SYSTEM_ERROR, "a topic of the list has no topicName")
+        try:
+            wanted = TopicConfig.from_json(name, value)
+        except (ValueError, TypeError, AttributeError) as error:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"topic {name[:200]} does not decode: {error}"
+            ) from None
+        return self._checked(wanted, wanted.attributes)
+
+    def _checked(self, wanted: TopicConfig, changes: dict[str, str]) -> TopicConfig:
+        """*wanted* with the attributes it has after *changes*.  Raises RequestError."""
+        self._check_name(wanted.name, ResponseCode.SYSTEM_ERROR)
+        for queue_nums in (wanted.read_queue_nums, wanted.write_queue_nums):
+            if not 0 <= queue_nums <= QUEUE_COUNT_MAX:
+                raise RequestError(
+                    ResponseCode.SYSTEM_ERROR,
+                    f"{queue_nums} queues for topic {wanted.name}: {QUEUE_COUNT_MAX} is the most",
+                )
+        if not 0 <= wanted.perm <= PERM_MAX:
+            raise RequestError(
+                ResponseCode.INVALID_PARAMETER,
+                f"perm {wanted.perm} of topic {wanted.name}: 4 read, 2 write, 6 both are allowed",
+            )
+        if wanted.filter_type not in FILTER_TYPES:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"topicFilterType {wanted.filter_type[:40]} is none of {', '.join(FILTER_TYPES)}",
+            )
+        mixed = changes.get(f"+{ATTRIBUTE_MESSAGE_TYPE}") == MESSAGE_TYPE_MIXED
+        if mixed and not self._broker.config.mixed_message_type:
+            raise RequestError(
+                ResponseCode.INVALID_PARAMETER, "MIXED message type is not supported."
+            )
+        current = self._broker.topics.get(wanted.name)
+        try:
+            attributes = change_attributes(None if current is None else current.attributes, changes)
+        except AttributeChangeError as error:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        return TopicConfig(
+            wanted.name,
+            read_queue_nums=wanted.read_queue_nums,
+            write_queue_nums=wanted.write_queue_nums,
+            perm=wanted.perm,
+            filter_type=wanted.filter_type,
+            sys_flag=wanted.sys_flag,
+            order=wanted.order,
+            attributes=attributes,
+        )
+
+    def _check_name(self, name: str, code: int) -> None:
+        problem = topic_error(name)
+        if problem is not None:
+            raise RequestError(code, problem)
+        if self._broker.config.validate_system_topic and self._broker.topics.is_system(name):
+            raise RequestError(
+                ResponseCode.INVALID_PARAMETER,
+                f"The topic[{name}] is conflict with system topic.",
+            )
+
+    async def _put(self, topics: list[TopicConfig]) -> None:
+        changed = [topic.name for topic in topics if self._broker.topics.put(topic)]
+        if changed:
+            log.info("topics changed by an administrator", topics=changed[:20], count=len(changed))
+            await self._settle()
+
+    async def _settle(self) -> None:
+        await self._broker.topics.saved()
+        await self._broker.announce()
+
+    async def delete_topic(self, request: Request) -> Response:
+        """215: forget a topic, its queues and every group's offsets in it.
+
+        Its messages stay in the commit log until they expire.  A topic that does not exist is fine:
+        tools delete on all brokers of a cluster.
+        """
+        name = request.fields(TopicRequest).topic
+        self._check_name(name, ResponseCode.INVALID_PARAMETER)
+        broker = self._broker
+        # The retry topics that pop consumption makes for each group and topic.
+        names = [name]
+        for group in broker.offsets.groups_of(name):
+            names += [retry_topic(f"{group}{joint}{name}") for joint in ("_", "+")]
+        for doomed in names:
+            existed = broker.topics.delete(doomed)
+            if existed or doomed == name:
+                broker.store.delete_topic(doomed)
+                broker.offsets.delete_topic(doomed)
+                broker.stats.forget_topic(doomed)
+            if existed:
+                log.info("topic deleted by an administrator", topic=doomed)
+        broker.offsets.save_soon()
+        await self._settle()
+        return Response()
+
+    # -- describing ----------------------------------------------------------------------------
+
+    def get_topic(self, request: Request) -> Response:
+        """351: the settings of one topic."""
+        return json_response(self._known(request.fields(TopicRequest).topic).to_json())
+
+    async def get_all_topics(self, request: Request) -> Response:
+        """21: the settings of all topics, in pages if the asker wants pages."""
+        fields = request.fields(GetAllTopicConfigRequest)
+        topics = self._broker.topics
+        names = page(
+            sorted(topics.configs),
+            fields.topic_seq,
+            fields.max_topic_num,
+            is_same_version=is_version(fields.data_version, topics.version.to_json()),
+        )
+        chosen = {name: topic for name in names if (topic := topics.get(name)) is not None}
+        total = len(topics)
+        version = topics.version.to_json()
+
+        def encode() -> bytes:
+            return fastjson.dumps(
+                {
+                    "dataVersion": version,
+                    "mappingDataVersion": version,
+                    "topicConfigTable": {n: topic.to_json() for n, topic in chosen.items()},
+                    "topicQueueMappingDetailMap": {},
+                    "topicQueueMappingInfoMap": {},
+                }
+            ).encode()
+
+        return Response(
+            ext=encode_fields(GetAllTopicConfigResponse(total_topic_num=total)),
+            body=await asyncio.to_thread(encode),
+        )
+
+    async def topic_stats(self, request: Request) -> Response:
+        """202: the ends of each queue, and when its newest message came."""
+        topic = self._known(request.fields(TopicRequest).topic)
+        store = self._broker.store
+        table = TopicStatsTable(topic_put_tps=self._broker.stats.topic_put_tps(topic.name))
+        for queue_id in range(max(topic.read_queue_nums, topic.write_queue_nums)):
+            if queue_id % QUEUES_PER_TURN == QUEUES_PER_TURN - 1:
+                await asyncio.sleep(0)
+            low, high = store.queue_range(topic.name, queue_id)
+            newest_ms = store.store_time(topic.name, queue_id, high - 1) if high > low else 0
+            key = MessageQueueKey(topic.name, self._broker.config.broker_name, queue_id)
+            table.offset_table[key] = TopicOffset(low, high, max(newest_ms, 0))
+        return json_response(table)
+
+    def who_consumes(self, request: Request) -> Response:
+        """300: the groups that consume a topic now, or have offsets in it."""
+        name = request.fields(TopicRequest).topic
+        online = self._broker.consumers.groups_of_topic(name)
+        known = self._broker.offsets.groups_of(name)
+        return json_response(GroupList(group_list=sorted({*online, *known})))
+
+    def system_topics(self, request: Request) -> Response:
+        """305: the topics that are RocketMQ's own."""
+        connection = request.connection
+        return json_response(
+            TopicList(
+                topic_list=self._broker.topics.system_topics(),
+                broker_addr=f"{connection.local_host}:{connection.local_port}",
+            )
+        )
+
+    def _known(self, name: str) -> TopicConfig:
+        topic = self._broker.topics.get(name)
+        if topic is None:
+            raise RequestError(
+                ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {name[:200]}"
+            )
+        return topic
