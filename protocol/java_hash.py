@@ -75,28 +75,16 @@ def seeded_index_key_hash(seed: int, key: str) -> int:
 def _hash(text: str) -> int:
     if not text.isascii():
         return _hash_units(text)
-    if len(text) < 8:
-        value = 0
-        for unit in text.encode():
-            value = value * 31 + unit
-        return value & _MASK
-    return _hash_ascii(text)
+    return _hash_ascii(text) if len(text) >= 8 else _fold(text.encode())
 
 
 def _hash_ascii(text: str) -> int:
-    """The hash of at least eight ASCII characters."""
+    """The hash of at least eight ASCII characters; remembers its parts."""
     front = text[:-8]
-    try:
-        value = _fronts[front]
-    except KeyError:
-        value = 0
-        odd = len(front) & 3
-        for unit in front[:odd].encode():
-            value = value * 31 + unit
-        for start in range(odd, len(front), 4):
-            value = (value * _P4 + _hash_piece(front[start : start + 4])) & _MASK
-        value = value * _P8 & _MASK
-        if len(front) <= 256:
+    value = _fronts.get(front)
+    if value is None:
+        value = _fold(front.encode()) * _P8 & _MASK
+        if len(front) < 256:
             if len(_fronts) >= _FRONTS_MAX:
                 _fronts.clear()
             _fronts[front] = value
@@ -104,15 +92,24 @@ def _hash_ascii(text: str) -> int:
 
 
 def _hash_piece(piece: str) -> int:
-    """The hash of four ASCII characters."""
-    try:
-        return _pieces[piece]
-    except KeyError:
-        a, b, c, d = piece.encode()
+    """The hash of four ASCII characters; remembers it."""
+    value = _pieces.get(piece)
+    if value is None:
         if len(_pieces) >= _PIECES_MAX:
             _pieces.clear()
-        value = _pieces[piece] = (((a * 31) + b) * 31 + c) * 31 + d
-        return value
+        value = _pieces[piece] = _fold(piece.encode())
+    return value
+
+
+def _fold(data: bytes) -> int:
+    """The hash of ASCII characters, one by one."""
+    value = 0
+    for start in range(0, len(data), 64):
+        # Masking at every step would take longer than the numbers of three words that come of this.
+        for unit in data[start : start + 64]:
+            value = value * 31 + unit
+        value &= _MASK
+    return value
 
 
 def _hash_units(text: str) -> int:
