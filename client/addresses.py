@@ -1,0 +1,59 @@
+"""Addresses as people write them, "host:port" or "[::1]:9876"; and our own."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+DEFAULT_NAMESERVER = "127.0.0.1:9876"
+NAMESERVER_VARIABLE = "NAMESRV_ADDR"
+_NAMESERVER_PORT = 9876
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Return host and port of "host:port"; the host of "[::1]:9876" is "::1".
+
+    Raises ValueError with a sentence that says what is wrong.
+    """
+    host, colon, port_text = address.rpartition(":")
+    if not colon or not host:
+        raise ValueError(f"{address!r} is not an address: it must look like host:port")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise ValueError(f"{address!r} is ambiguous: write an IPv6 address as [{address}]:port")
+    if not port_text.isascii() or not port_text.isdigit() or not 0 < int(port_text) < 65536:
+        raise ValueError(f"{address!r} is not an address: {port_text!r} is no port (1 to 65535)")
+    return host, int(port_text)
+
+
+def parse_nameservers(text: str | None) -> tuple[str, ...]:
+    """Return the name services that `text` lists; without it NAMESRV_ADDR, else 127.0.0.1:9876.
+
+    A missing port means 9876. Raises ValueError for what cannot be an address.
+    """
+    if text is None:
+        text = os.environ.get(NAMESERVER_VARIABLE) or DEFAULT_NAMESERVER
+    addresses: list[str] = []
+    for part in text.replace(",", ";").split(";"):
+        part = part.strip().removeprefix("http://").rstrip("/")
+        if not part:
+            continue
+        if ":" not in part or (part.startswith("[") and part.endswith("]")):
+            part = f"{part}:{_NAMESERVER_PORT}"
+        split_address(part)
+        if part not in addresses:
+            addresses.append(part)
+    if not addresses:
+        raise ValueError(f"{text!r} names no name service: it must look like host:port;host:port")
+    return tuple(addresses)
+
+
+def own_host() -> str:
+    """Return this machine's address as the outside sees it, or 127.0.0.1; sends nothing."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+            return str(probe.getsockname()[0])
+        except OSError:
+            return "127.0.0.1"

@@ -1,0 +1,261 @@
+"""Admin: what an operator asks brokers and name services for, Apache RocketMQ's too."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self, TypeVar
+
+from client.errors import (
+    MalformedAnswerError,
+    RequestRefusedError,
+    RouteNotFoundError,
+)
+from client.message_search import MessageSearch
+from client.queue_offsets import QueueOffsets
+from client.queues import MessageQueue
+from client.received import ReceivedMessage
+from client.routing import MASTER_ID, TEMPLATE_TOPIC, TopicRoute
+from client.session import Session
+from protocol.bodies import (
+    Body,
+    ClusterInfo,
+    KVTable,
+    TopicList,
+    decode_properties_text,
+    encode_properties_text,
+)
+from protocol.codes import RequestCode, ResponseCode
+from protocol.command import Command
+from protocol.errors import ProtocolError
+from protocol.requests import CreateTopicRequest, encode_fields
+
+_Body = TypeVar("_Body", bound=Body)
+
+PERM_READ = 4
+PERM_WRITE = 2
+"""Bits of a topic's `perm`; 6 is both."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerAddress:
+    """One broker process of a cluster; id 0 is the master."""
+
+    cluster: str
+    name: str
+    broker_id: int
+    address: str
+
+    @property
+    def is_master(self) -> bool:
+        """Whether it takes writes."""
+        return self.broker_id == MASTER_ID
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRange:
+    """What a queue holds: offsets from `min_offset` up to but not including `max_offset`."""
+
+    queue: MessageQueue
+    min_offset: int
+    max_offset: int
+
+    @property
+    def count(self) -> int:
+        """How many messages that is."""
+        return self.max_offset - self.min_offset
+
+
+class Admin:
+    """Topics, offsets, single messages, brokers and their settings.
+
+    Use it with `async with`. Every call is one or a few requests; none is repeated when it fails.
+    """
+
+    def __init__(self, nameserver: str | None = None, *, request_timeout: float = 5.0) -> None:
+        self._session = Session(nameserver, request_timeout_s=request_timeout)
+        self.offsets = QueueOffsets(self._session)
+        """Beginning, end, committed and by-time offsets of single queues."""
+        self._search = MessageSearch(self._session, self.brokers, self.topics)
+
+    async def __aenter__(self) -> Self:
+        await self._session.start()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._session.close()
+
+    async def topics(self) -> list[str]:
+        """Return the names of all topics that the name service knows, the system's own included."""
+        answer = await self._ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        return sorted(_decoded(TopicList, answer, self._name_service).topic_list)
+
+    async def route(self, topic: str) -> TopicRoute:
+        """Return the brokers and queues of a topic, fresh. Raises RouteNotFoundError."""
+        self._session.routes.forget(topic)
+        return await self._session.routes.route(topic)
+
+    async def create_topic(
+        self,
+        topic: str,
+        *,
+        queues: int = 8,
+        write_queues: int | None = None,
+        perm: int = PERM_READ | PERM_WRITE,
+        attributes: Mapping[str, str] | None = None,
+        broker: str | None = None,
+    ) -> list[BrokerAddress]:
+        """Create a topic on every master, or change it there; returns where that was.
+
+        `queues` is per broker. `attributes` are RocketMQ's, for example {"queue.type": "BatchCQ"}.
+        `broker` limits it to one, by name or address. Raises RequestRefusedError.
+        """
+        fields = CreateTopicRequest(
+            topic=topic,
+            default_topic=TEMPLATE_TOPIC,
+            read_queue_nums=queues,
+            write_queue_nums=queues if write_queues is None else write_queues,
+            perm=perm,
+            topic_sys_flag=0,
+            attributes=",".join(f"+{key}={value}" for key, value in (attributes or {}).items()),
+        )
+        targets = await self.masters(broker)
+        for target in targets:
+            await self._session.request(
+                target.address, RequestCode.UPDATE_AND_CREATE_TOPIC, encode_fields(fields)
+            )
+        self._session.routes.forget(topic)
+        return targets
+
+    async def delete_topic(self, topic: str) -> list[BrokerAddress]:
+        """Delete a topic and its messages on every broker that has it; returns where that was.
+
+        Raises RouteNotFoundError when there is no such topic.
+        """
+        route = await self.route(topic)
+        targets = [each for each in await self.masters() if each.name in route.brokers]
+        for target in targets:
+            await self._session.request(
+                target.address, RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic}
+            )
+        code = RequestCode.DELETE_TOPIC_IN_NAMESRV
+        for address, answer in await self._session.name_services.tell_all(code, {"topic": topic}):
+            # A name service that a broker embeds learns of it from the broker.
+            if answer.code not in (ResponseCode.SUCCESS, ResponseCode.REQUEST_CODE_NOT_SUPPORTED):
+                raise RequestRefusedError(code, answer.code, answer.remark, address)
+        self._session.routes.forget(topic)
+        return targets
+
+    async def ranges(self, topic: str) -> list[QueueRange]:
+        """Return what each readable queue of a topic holds."""
+        route = await self.route(topic)
+        return list(await asyncio.gather(*(self.range(queue) for queue in route.read_queues)))
+
+    async def range(self, queue: MessageQueue) -> QueueRange:
+        """Return what a queue holds."""
+        low, high = await asyncio.gather(
+            self.offsets.min_offset(queue), self.offsets.max_offset(queue)
+        )
+        return QueueRange(queue, low, high)
+
+    async def message(self, message_id: str, topic: str | None = None) -> ReceivedMessage:
+        """Return the message with this id, a producer's or an offset id.
+
+        A producer's id is looked up in `topic`, without one in every topic. Raises
+        MessageNotFoundError.
+        """
+        return await self._search.by_id(message_id, topic)
+
+    async def messages_by_key(
+        self,
+        topic: str,
+        key: str,
+        *,
+        max_count: int = 32,
+        begin_time_ms: int = 0,
+        end_time_ms: int | None = None,
+    ) -> list[ReceivedMessage]:
+        """Return the newest messages of a topic that have `key` among their keys, newest first."""
+        return await self._search.by_key(topic, key, max_count, begin_time_ms, end_time_ms)
+
+    async def brokers(self) -> list[BrokerAddress]:
+        """Return every broker that the name service knows, slaves included."""
+        answer = await self._ask(RequestCode.GET_BROKER_CLUSTER_INFO)
+        info = _decoded(ClusterInfo, answer, self._name_service)
+        found = [
+            BrokerAddress(broker.cluster, name, broker_id, address)
+            for name, broker in info.broker_addr_table.items()
+            for broker_id, address in broker.broker_addrs.items()
+        ]
+        return sorted(found, key=lambda each: (each.cluster, each.name, each.broker_id))
+
+    async def masters(self, broker: str | None = None) -> list[BrokerAddress]:
+        """Return the masters, or the one of this name or address.
+
+        Raises RouteNotFoundError when there is none.
+        """
+        masters = [each for each in await self.brokers() if each.is_master]
+        chosen = [each for each in masters if broker in (None, each.name, each.address)]
+        if not chosen:
+            known = ", ".join(f"{each.name} ({each.address})" for each in masters) or "none"
+            what = f"no broker {broker!r}" if broker else "no broker at all"
+            raise RouteNotFoundError(
+                f"the name service {self._name_service} knows {what}",
+                address=self._name_service,
+                remedy=f"the masters it knows: {known}",
+            )
+        return chosen
+
+    async def broker_status(self, address: str) -> dict[str, str]:
+        """Return what a broker says about itself: rates, offsets, disk use."""
+        answer = await self._session.request(address, RequestCode.GET_BROKER_RUNTIME_INFO)
+        return dict(_decoded(KVTable, answer, address).table)
+
+    async def broker_config(self, address: str) -> dict[str, str]:
+        """Return the settings of a broker."""
+        answer = await self._session.request(address, RequestCode.GET_BROKER_CONFIG)
+        return decode_properties_text(answer.body)
+
+    async def update_broker_config(self, address: str, settings: Mapping[str, str]) -> None:
+        """Change settings of a running broker. Raises RequestRefusedError."""
+        escaped = {name: _escaped(value) for name, value in settings.items()}
+        await self._session.request(
+            address, RequestCode.UPDATE_BROKER_CONFIG, body=encode_properties_text(escaped)
+        )
+
+    async def _ask(self, code: RequestCode) -> Command:
+        self._session.check_open()
+        answer = await self._session.name_services.ask(code)
+        if answer.code != ResponseCode.SUCCESS:
+            raise RequestRefusedError(int(code), answer.code, answer.remark, self._name_service)
+        return answer
+
+    @property
+    def _name_service(self) -> str:
+        return str(self._session.name_services)
+
+
+def _decoded(kind: type[_Body], answer: Command, address: str) -> _Body:
+    try:
+        return kind.decode(answer.body)
+    except ProtocolError as error:
+        raise MalformedAnswerError(
+            f"{address} sent a {kind.__name__} that cannot be read ({error})", address=address
+        ) from error
+
+
+def _escaped(value: str) -> str:
+    """Write a setting so that java.util.Properties reads back what was meant."""
+    value = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+    return "".join(c if c.isascii() else f"\\u{ord(c):04x}" for c in value)

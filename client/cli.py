@@ -1,0 +1,36 @@
+"""The command `rockhopper`: send, read and look after messages from a shell."""
+
+from __future__ import annotations
+
+import click
+
+from client.commands.bench import bench
+from client.commands.broker import broker, cluster
+from client.commands.find import message, query
+from client.commands.pull import pull
+from client.commands.running import nameserver_option
+from client.commands.send import send
+from client.commands.topic import topic
+
+_COMMANDS = (send, pull, query, message, topic, broker, cluster, bench)
+
+
+class _InOrder(click.Group):
+    """Lists the subcommands as they were added: what is used most comes first."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+
+@click.group(cls=_InOrder, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="rockhopper-mq", prog_name="rockhopper")
+@nameserver_option
+def main() -> None:
+    """Talk to RocketMQ brokers: ours and Apache's.
+
+    Exit codes: 0 done, 1 refused or unreachable, 2 the command line is wrong.
+    """
+
+
+for _command in _COMMANDS:
+    main.add_command(_command)

@@ -1,0 +1,1 @@
+"""The subcommands of `rockhopper`, one module for each family."""

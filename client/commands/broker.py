@@ -1,0 +1,218 @@
+"""`rockhopper broker` and `rockhopper cluster`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from client.commands.output import print_table, printable, time_text, write_json, write_line
+from client.commands.running import Failure, nameserver, nameserver_option, report, run
+
+if TYPE_CHECKING:
+    from client.admin import Admin, BrokerAddress
+
+_broker_option = click.option(
+    "--broker", "-b", metavar="NAME|ADDRESS", help="Only this broker; default: all masters."
+)
+
+
+@click.group()
+def broker() -> None:
+    """Ask brokers how they are, and change their settings."""
+
+
+@broker.command()
+@_broker_option
+@click.option("--all", "-a", "is_all", is_flag=True, help="Everything that the broker says.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per broker.")
+@nameserver_option
+def status(broker: str | None, is_all: bool, as_json: bool) -> None:
+    """Show rates, offsets and disk use."""
+    run(_status(broker, is_all, as_json, nameserver()))
+
+
+async def _status(name: str | None, is_all: bool, as_json: bool, nameserver: str | None) -> None:
+    from client.admin import Admin
+
+    async with Admin(nameserver) as admin:
+        for index, target in enumerate(await admin.masters(name)):
+            facts = await admin.broker_status(target.address)
+            if as_json:
+                write_json({"broker": target.name, "address": target.address, **facts})
+                continue
+            if index:
+                write_line("")
+            write_line(f"{target.name} at {target.address}")
+            chosen = sorted(facts.items()) if is_all else _main_facts(facts)
+            width = max((len(key) for key, _ in chosen), default=0)
+            for key, value in chosen:
+                write_line(f"  {key:<{width}}  {printable(value)}")
+
+
+def _main_facts(facts: dict[str, str]) -> list[tuple[str, str]]:
+    """Choose what an operator looks at first, in words."""
+    return [
+        ("version", facts.get("brokerVersionDesc", "-")),
+        ("started", _time(facts.get("bootTimestamp"))),
+        ("messages in", f"{_count(facts.get('msgPutTotalTodayNow'))} so far"),
+        ("messages out", f"{_count(facts.get('msgGetTotalTodayNow'))} so far"),
+        ("in per second", _rates(facts.get("putTps"))),
+        ("out per second", _rates(facts.get("getTransferredTps"))),
+        (
+            "commit log",
+            f"{_count(facts.get('commitLogMinOffset'))} to "
+            f"{_count(facts.get('commitLogMaxOffset'))}",
+        ),
+        ("dispatch behind", f"{_count(facts.get('dispatchBehindBytes'))} bytes"),
+        ("oldest message", _time(facts.get("earliestMessageTimeStamp"))),
+        ("disk used", _percent(facts.get("commitLogDiskRatio"))),
+    ]
+
+
+def _count(text: str | None) -> str:
+    return f"{int(text):,}" if text and text.lstrip("-").isdigit() else text or "-"
+
+
+def _time(text: str | None) -> str:
+    return time_text(int(text)) if text and text.lstrip("-").isdigit() else text or "-"
+
+
+def _rates(text: str | None) -> str:
+    numbers = _numbers(text)
+    if len(numbers) != 3:
+        return text or "-"
+    last_10_s, last_minute, last_10_min = numbers
+    return f"{last_10_s:,.1f} (10 s), {last_minute:,.1f} (1 min), {last_10_min:,.1f} (10 min)"
+
+
+def _percent(text: str | None) -> str:
+    numbers = _numbers(text)
+    return f"{numbers[0] * 100:.0f} %" if numbers and numbers[0] >= 0 else "-"
+
+
+def _numbers(text: str | None) -> list[float]:
+    try:
+        return [float(part) for part in (text or "").split()]
+    except ValueError:
+        return []
+
+
+@broker.command()
+@click.argument("settings", nargs=-1, metavar="[NAME | NAME=VALUE]...")
+@_broker_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per broker.")
+@nameserver_option
+def config(settings: tuple[str, ...], broker: str | None, as_json: bool) -> None:
+    r"""Show the settings, or change them while the broker runs.
+
+    \b
+    rockhopper broker config                            all of them
+    rockhopper broker config flushDiskType              one
+    rockhopper broker config autoCreateTopicEnable=false
+    """
+    changes = dict(text.split("=", 1) for text in settings if "=" in text)
+    wanted = [text for text in settings if "=" not in text]
+    if changes and wanted:
+        raise click.UsageError("either show settings (NAME) or change them (NAME=VALUE)")
+    run(_config(changes, wanted, broker, as_json, nameserver()))
+
+
+async def _config(
+    changes: dict[str, str],
+    wanted: Sequence[str],
+    name: str | None,
+    as_json: bool,
+    nameserver: str | None,
+) -> None:
+    from client.admin import Admin
+
+    async with Admin(nameserver) as admin:
+        targets = await admin.masters(name)
+        for target in targets:
+            if changes:
+                await admin.update_broker_config(target.address, changes)
+            settings = await admin.broker_config(target.address)
+            keys = wanted or (list(changes) if changes else sorted(settings))
+            unknown = [key for key in keys if key not in settings]
+            if unknown:
+                raise Failure(f"{target.name} has no setting {', '.join(unknown)}")
+            shown = {key: settings[key] for key in keys}
+            if as_json:
+                write_json({"broker": target.name, "address": target.address, **shown})
+                continue
+            if len(targets) > 1:
+                write_line(f"# {target.name} at {target.address}")
+            for key, value in shown.items():
+                write_line(f"{key}={printable(value)}")
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per broker.")
+@nameserver_option
+def cluster(as_json: bool) -> None:
+    """List the brokers, and whether they answer."""
+    run(_cluster(as_json, nameserver()))
+
+
+async def _cluster(as_json: bool, nameserver: str | None) -> None:
+    from client.admin import Admin
+
+    async with Admin(nameserver) as admin:
+        brokers = await admin.brokers()
+        answers = await asyncio.gather(*(_ask(admin, each) for each in brokers))
+    failed = False
+    rows: list[tuple[object, ...]] = []
+    for each, (facts, problem) in zip(brokers, answers, strict=True):
+        failed = failed or problem is not None
+        if as_json:
+            write_json(
+                {
+                    "cluster": each.cluster,
+                    "broker": each.name,
+                    "id": each.broker_id,
+                    "address": each.address,
+                    "version": facts.get("brokerVersionDesc"),
+                    "putTps": _first_rate(facts, "putTps"),
+                    "getTps": _first_rate(facts, "getTransferredTps"),
+                    "error": problem,
+                }
+            )
+        rows.append(
+            (
+                each.cluster,
+                each.name,
+                each.broker_id,
+                each.address,
+                facts.get("brokerVersionDesc", "-"),
+                f"{_first_rate(facts, 'putTps') or 0:,.1f}" if facts else "-",
+                f"{_first_rate(facts, 'getTransferredTps') or 0:,.1f}" if facts else "-",
+                _percent(facts.get("commitLogDiskRatio")),
+            )
+        )
+        if problem is not None:
+            report(problem)
+    if not as_json and rows:
+        columns = ("CLUSTER", "BROKER", "ID", "ADDRESS", "VERSION", "IN/S", "OUT/S", "DISK")
+        print_table(columns, rows)
+    elif not rows:
+        print("the name service knows no broker", file=sys.stderr)
+    if failed:
+        raise Failure("")
+
+
+async def _ask(admin: Admin, broker: BrokerAddress) -> tuple[dict[str, str], str | None]:
+    from client.errors import ClientError
+
+    try:
+        return await admin.broker_status(broker.address), None
+    except ClientError as error:
+        return {}, str(error)
+
+
+def _first_rate(facts: dict[str, str], key: str) -> float | None:
+    numbers = _numbers(facts.get(key))
+    return numbers[0] if numbers else None

@@ -1,0 +1,175 @@
+"""`rockhopper query` and `rockhopper message`: single messages by key and by id."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from client.commands.output import (
+    body_preview,
+    body_text,
+    message_json,
+    print_table,
+    printable,
+    read_body,
+    time_text,
+    write_json,
+    write_line,
+)
+from client.commands.positions import PositionType
+from client.commands.running import nameserver, nameserver_option, run
+
+if TYPE_CHECKING:
+    from client.pull_consumer import Position
+    from client.received import ReceivedMessage
+
+
+@click.command()
+@click.argument("topic")
+@click.option("--key", "-k", required=True, help="One of the keys that the message was sent with.")
+@click.option("--max", "max_count", type=click.IntRange(min=1), default=32, help="Default: 32.")
+@click.option("--from", "begin", type=PositionType(), metavar="TIME", help="Stored at or after.")
+@click.option("--to", "end", type=PositionType(), metavar="TIME", help="Stored before.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per message.")
+@nameserver_option
+def query(
+    topic: str,
+    key: str,
+    max_count: int,
+    begin: Position | None,
+    end: Position | None,
+    as_json: bool,
+) -> None:
+    """Find messages of TOPIC by key, newest first."""
+    run(
+        _query(
+            topic,
+            key,
+            max_count,
+            _time_ms(begin, "--from") or 0,
+            _time_ms(end, "--to"),
+            as_json,
+            nameserver(),
+        )
+    )
+
+
+def _time_ms(position: Position | None, option: str) -> int | None:
+    from datetime import datetime
+
+    if position is None:
+        return None
+    if not isinstance(position, datetime):
+        raise click.UsageError(f"{option} takes a time: 2024-05-01T12:00, 12:30 or -30m")
+    return round(position.timestamp() * 1000)
+
+
+async def _query(
+    topic: str,
+    key: str,
+    max_count: int,
+    begin_ms: int,
+    end_ms: int | None,
+    as_json: bool,
+    nameserver: str | None,
+) -> None:
+    from client.admin import Admin
+
+    async with Admin(nameserver) as admin:
+        messages = await admin.messages_by_key(
+            topic, key, max_count=max_count, begin_time_ms=begin_ms, end_time_ms=end_ms
+        )
+    if as_json:
+        for message in messages:
+            write_json(message_json(message))
+    elif messages:
+        print_table(
+            ("QUEUE", "OFFSET", "STORED", "TAG", "KEYS", "ID", "BODY"),
+            [_row(message) for message in messages],
+        )
+    else:
+        print(f"no message in {topic} has the key {key!r}", file=sys.stderr)
+
+
+def _row(message: ReceivedMessage) -> tuple[object, ...]:
+    body, problem = read_body(message)
+    preview = body_preview(body) if problem is None else f"<{problem}>"
+    return (
+        f"{message.queue.broker_name}:{message.queue.queue_id}",
+        message.queue_offset,
+        time_text(message.store_time_ms),
+        message.tags or "-",
+        " ".join(message.keys) or "-",
+        message.message_id,
+        preview if len(preview) <= 60 else preview[:59] + "…",
+    )
+
+
+@click.command()
+@click.argument("message_id", metavar="ID")
+@click.option("--topic", "-t", help="Look in this topic only.")
+@click.option("--raw", is_flag=True, help="Print the body and nothing else, byte for byte.")
+@click.option("--json", "as_json", is_flag=True, help="Print the message as a JSON object.")
+@nameserver_option
+def message(message_id: str, topic: str | None, raw: bool, as_json: bool) -> None:
+    """Show the message with this ID, as `send` printed it or as a broker logs it."""
+    if raw and as_json:
+        raise click.UsageError("--raw does not go with --json")
+    run(_message(message_id, topic, raw, as_json, nameserver()))
+
+
+async def _message(
+    message_id: str, topic: str | None, raw: bool, as_json: bool, nameserver: str | None
+) -> None:
+    from client.admin import Admin
+
+    async with Admin(nameserver) as admin:
+        found = await admin.message(message_id, topic)
+    if raw:
+        sys.stdout.buffer.write(found.body)
+    elif as_json:
+        write_json(message_json(found))
+    else:
+        _print_message(found)
+
+
+def _print_message(message: ReceivedMessage) -> None:
+    stored = message.stored
+    body, problem = read_body(message)
+    born = f"{stored.born_host}:{stored.born_port}"
+    store = f"{stored.store_host}:{stored.store_port}"
+    facts = [
+        ("topic", message.topic),
+        ("queue", f"{message.queue.broker_name}:{message.queue.queue_id}"),
+        ("offset", str(message.queue_offset)),
+        ("id", message.message_id),
+        ("offset id", message.offset_message_id),
+        ("tag", message.tags or "-"),
+        ("keys", " ".join(message.keys) or "-"),
+        ("sent", f"{time_text(message.born_time_ms)} from {born}"),
+        (
+            "stored",
+            f"{time_text(message.store_time_ms)} at {store}",
+        ),
+        ("commit log", f"offset {stored.commit_log_offset:,}, {stored.size_bytes:,} bytes"),
+        ("redelivered", f"{stored.reconsume_times} times"),
+        ("flags", f"flag {stored.flag}, sysFlag {stored.sys_flag:#x}"),
+    ]
+    facts += [
+        (f"  {name}", value)
+        for name, value in sorted(message.properties.items())
+        if name not in ("TAGS", "KEYS", "UNIQ_KEY")
+    ]
+    for name, value in facts:
+        write_line(f"{name:<12}  {printable(value)}")
+    write_line("")
+    text = body_text(body) if problem is None else None
+    if problem is not None:
+        write_line(f"<{problem}>")
+    elif text is None:
+        write_line(f"{body_preview(body)}  (--raw writes the bytes)")
+    else:
+        for line in text.split("\n"):
+            write_line(printable(line))

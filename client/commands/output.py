@@ -1,0 +1,130 @@
+"""How messages, tables and times look, for people and for programs."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from client.received import ReceivedMessage
+
+_NOT_FOR_TERMINALS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
+_NOT_FOR_TERMINALS.update({ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t"})
+_BINARY_PREVIEW_BYTES = 24
+
+
+def write_json(value: dict[str, Any]) -> None:
+    """Write one object as one line, in UTF-8 whatever the locale says."""
+    line = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    sys.stdout.buffer.write(line.encode() + b"\n")
+
+
+def write_line(text: str) -> None:
+    """Write a line of text; what the terminal's encoding lacks is escaped."""
+    sys.stdout.buffer.write(text.encode(sys.stdout.encoding or "utf-8", "backslashreplace") + b"\n")
+
+
+def flush() -> None:
+    """Let readers of the output see it now."""
+    sys.stdout.buffer.flush()
+
+
+def printable(text: str) -> str:
+    """Return `text` with control characters escaped, so that it cannot command the terminal."""
+    return text.translate(_NOT_FOR_TERMINALS)
+
+
+def body_text(body: bytes) -> str | None:
+    """Return the body as text, None if it is not UTF-8."""
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def body_preview(body: bytes) -> str:
+    """Return a body on one line, safe for a terminal; bytes that are no text in hex."""
+    text = body_text(body)
+    if text is not None:
+        return printable(text)
+    start = body[:_BINARY_PREVIEW_BYTES].hex(" ")
+    more = " …" if len(body) > _BINARY_PREVIEW_BYTES else ""
+    return f"<{len(body):,} bytes: {start}{more}>"
+
+
+def read_body(message: ReceivedMessage) -> tuple[bytes, str | None]:
+    """Return the body, or the stored bytes and why they cannot be decompressed."""
+    from protocol.errors import CompressionError
+
+    try:
+        return message.body, None
+    except CompressionError as error:
+        return message.stored.body, str(error)
+
+
+def message_json(message: ReceivedMessage) -> dict[str, Any]:
+    """Return a message as the object that --json prints."""
+    body, problem = read_body(message)
+    text = body_text(body) if problem is None else None
+    value: dict[str, Any] = {
+        "topic": message.topic,
+        "broker": message.queue.broker_name,
+        "queue": message.queue.queue_id,
+        "offset": message.queue_offset,
+        "key": " ".join(message.keys) or None,
+        "tags": message.tags,
+        "messageId": message.message_id,
+        "offsetMessageId": message.offset_message_id,
+        "bornTime": message.born_time_ms,
+        "storeTime": message.store_time_ms,
+        "properties": dict(message.properties),
+    }
+    if text is not None:
+        value["body"] = text
+    else:
+        value["bodyBase64"] = base64.b64encode(body).decode()
+    if problem is not None:
+        value["bodyError"] = problem
+    return value
+
+
+def time_text(time_ms: int | None) -> str:
+    """Return a time as people here write it, to the millisecond; "-" for none."""
+    if not time_ms or time_ms < 0:
+        return "-"
+    try:
+        moment = datetime.fromtimestamp(time_ms / 1000)
+    except (OverflowError, OSError, ValueError):
+        return str(time_ms)
+    return moment.strftime("%Y-%m-%d %H:%M:%S.") + f"{time_ms % 1000:03d}"
+
+
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None
+) -> None:
+    """Print a table; numbers to the right."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    cells = [list(row) for row in rows]
+    table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
+    for index, name in enumerate(columns):
+        is_number = bool(cells) and all(isinstance(row[index], int | float) for row in cells)
+        table.add_column(name, justify="right" if is_number else "left", overflow="fold")
+    for row in cells:
+        table.add_row(*(Text(_cell(value)) for value in row))
+    console = Console(highlight=False)
+    if not sys.stdout.isatty():
+        console = Console(highlight=False, width=10_000)
+    console.print(table)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return printable(str(value))
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"

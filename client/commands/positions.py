@@ -1,0 +1,109 @@
+"""Positions and queues as the command line takes them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from client.pull_consumer import Position
+    from client.queues import MessageQueue
+
+_AGO = re.compile(r"-(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_AGO_UNITS = {
+    "ms": timedelta(milliseconds=1),
+    "s": timedelta(seconds=1),
+    "m": timedelta(minutes=1),
+    "h": timedelta(hours=1),
+    "d": timedelta(days=1),
+}
+_QUEUE = re.compile(r"(?:(?P<broker>.+):)?(?P<id>\d+)")
+
+
+def parse_time(text: str, now: datetime) -> datetime | None:
+    """Return the time that `text` means, None if it means none.
+
+    "-30m" is half an hour ago, "@1700000000000" milliseconds since 1970, "12:30" today at that
+    time, and anything that begins with a date is ISO 8601, in local time unless it says otherwise.
+    """
+    if ago := _AGO.fullmatch(text):
+        return now - float(ago[1]) * _AGO_UNITS[ago[2]]
+    try:
+        if text.startswith("@"):
+            return datetime.fromtimestamp(int(text[1:]) / 1000)
+        if re.fullmatch(r"\d{1,2}:\d{2}(:\d{2})?", text):
+            text = f"{now:%Y-%m-%d}T{text.zfill(5) if len(text) < 6 else text.zfill(8)}"
+        return datetime.fromisoformat(text)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+class PositionType(click.ParamType[Any]):
+    """earliest, latest, an offset or a time."""
+
+    name = "position"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Position:
+        """Return what a PullConsumer seeks to."""
+        if not isinstance(value, str):
+            return value  # type: ignore[no-any-return]
+        if value == "earliest":
+            return "earliest"
+        if value == "latest":
+            return "latest"
+        if value.isascii() and value.isdigit():
+            return int(value)
+        time = parse_time(value, datetime.now())
+        if time is None:
+            self.fail(
+                f"{value!r} is no position: use earliest, latest, an offset such as 42, a time "
+                "such as 2024-05-01T12:00, 12:30 or @1700000000000 (ms), or how long ago: -30m, "
+                "-2h, -1d",
+                param,
+                ctx,
+            )
+        return time
+
+
+class QueueType(click.ParamType[Any]):
+    """A queue id, or BROKER:ID."""
+
+    name = "queue"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str | None, int]:
+        """Return broker name, None for any, and queue id."""
+        if isinstance(value, tuple):
+            return value
+        match = _QUEUE.fullmatch(str(value))
+        if match is None:
+            self.fail(f"{value!r} is no queue: write its id, or BROKER:ID", param, ctx)
+        return match["broker"], int(match["id"])
+
+
+def select_queues(
+    queues: Sequence[MessageQueue], wanted: Sequence[tuple[str | None, int]], topic: str
+) -> list[MessageQueue]:
+    """Return those of `queues` that are wanted; all when nothing is. Raises ValueError."""
+    if not wanted:
+        return list(queues)
+    chosen: list[MessageQueue] = []
+    for broker, queue_id in wanted:
+        found = [
+            queue
+            for queue in queues
+            if queue.queue_id == queue_id and broker in (None, queue.broker_name)
+        ]
+        if not found:
+            name = f"{broker}:{queue_id}" if broker else str(queue_id)
+            have = ", ".join(f"{queue.broker_name}:{queue.queue_id}" for queue in queues) or "none"
+            raise ValueError(f"the topic {topic!r} has no queue {name}; it has: {have}")
+        chosen += [queue for queue in found if queue not in chosen]
+    return chosen

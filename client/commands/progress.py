@@ -1,0 +1,68 @@
+"""A progress bar on standard error, for work that takes long while a person watches."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+_SHOW_AFTER_S = 0.7
+
+
+class ProgressBar:
+    """Counts done work; appears once the work has taken a while."""
+
+    def __init__(self, label: str, total: int | None, *, is_wanted: bool = True) -> None:
+        """`total` is None while it is not known. It is not wanted where the output scrolls by."""
+        self.done = 0
+        self._label = label
+        self._total = total
+        self._is_wanted = is_wanted and sys.stderr.isatty()
+        self._show_at = time.monotonic() + _SHOW_AFTER_S
+        self._bar: Progress | None = None
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def advance(self, count: int = 1) -> None:
+        """Count what was done."""
+        self.done += count
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, completed=self.done)
+        elif self._is_wanted and time.monotonic() >= self._show_at:
+            self._show()
+
+    def _show(self) -> None:
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+        )
+
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self._bar.start()
+        self._task = self._bar.add_task(self._label, total=self._total, completed=self.done)

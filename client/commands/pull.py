@@ -1,0 +1,227 @@
+"""`rockhopper pull`."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import shutil
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from client.commands.output import (
+    body_preview,
+    flush,
+    message_json,
+    printable,
+    read_body,
+    time_text,
+    write_json,
+    write_line,
+)
+from client.commands.positions import PositionType, QueueType, select_queues
+from client.commands.progress import ProgressBar
+from client.commands.running import nameserver, nameserver_option, run
+
+if TYPE_CHECKING:
+    from client.pull_consumer import Position, PullConsumer
+    from client.pulling import PullResult
+    from client.queues import MessageQueue
+    from client.received import ReceivedMessage
+
+_BATCH = 32
+
+
+@dataclass(frozen=True)
+class _Job:
+    topic: str
+    start: Position | None
+    max_count: int | None
+    follow: bool
+    queues: Sequence[tuple[str | None, int]]
+    group: str | None
+    tag: str
+    as_json: bool
+
+
+@click.command()
+@click.argument("topic")
+@click.option(
+    "--from",
+    "start",
+    type=PositionType(),
+    metavar="earliest|latest|OFFSET|TIME",
+    help="Where to begin; TIME is 2024-05-01T12:00, 12:30, @MILLISECONDS or -30m (ago). "
+    "Default: where the group stands, else earliest.",
+)
+@click.option("--max", "max_count", type=click.IntRange(min=1), help="Stop after so many messages.")
+@click.option("--follow", "-f", is_flag=True, help="Wait for new messages; end with Ctrl-C.")
+@click.option(
+    "--queue",
+    "-q",
+    "queues",
+    type=QueueType(),
+    metavar="[BROKER:]ID",
+    multiple=True,
+    help="Read only this queue; repeatable.",
+)
+@click.option("--group", "-g", help="Consumer group: begin where it stands, and commit at the end.")
+@click.option("--tag", "-t", default="*", help='Only messages with these tags: "new || paid".')
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per message.")
+@nameserver_option
+def pull(
+    topic: str,
+    start: Position | None,
+    max_count: int | None,
+    follow: bool,
+    queues: tuple[tuple[str | None, int], ...],
+    group: str | None,
+    tag: str,
+    as_json: bool,
+) -> None:
+    r"""Print the messages of TOPIC, oldest first.
+
+    Ends at the queues' ends as they were at the start, unless --follow is given.
+
+    \b
+    rockhopper pull orders --from -1h --tag new
+    rockhopper pull orders --from earliest --max 10 --json | jq .body
+    """
+    run(_pull(_Job(topic, start, max_count, follow, queues, group, tag, as_json), nameserver()))
+
+
+async def _pull(job: _Job, nameserver: str | None) -> None:
+    from client.pull_consumer import PullConsumer
+
+    async with PullConsumer(nameserver=nameserver, group=job.group, tags=job.tag) as consumer:
+        queues = select_queues(await consumer.queues(job.topic), job.queues, job.topic)
+        await consumer.assign(queues)
+        if job.start is not None:
+            await asyncio.gather(*(consumer.seek(queue, job.start) for queue in queues))
+        source = consumer.__aiter__() if job.follow else _to_the_ends(consumer, queues)
+        printer = _Printer(job)
+        is_seen = True
+        try:
+            async with aclosing(source) as messages:
+                await printer.print_all(messages)
+            flush()
+        except BrokenPipeError:
+            is_seen = False
+            raise
+        finally:
+            if job.group is not None and is_seen:
+                await consumer.commit(printer.next_offsets)
+        printer.print_end()
+
+
+class _Printer:
+    """Prints messages as they come and remembers how far each queue was printed."""
+
+    def __init__(self, job: _Job) -> None:
+        self.next_offsets: dict[MessageQueue, int] = {}
+        self._job = job
+        self._count = 0
+        is_terminal = sys.stdout.isatty()
+        self._width = shutil.get_terminal_size().columns if is_terminal else None
+        self._progress = ProgressBar(
+            f"reading {job.topic}", job.max_count, is_wanted=not is_terminal and not job.follow
+        )
+
+    async def print_all(self, messages: AsyncIterator[ReceivedMessage]) -> None:
+        with self._progress as progress:
+            async for message in messages:
+                if self._job.as_json:
+                    write_json(message_json(message))
+                else:
+                    self._print_row(message)
+                self.next_offsets[message.queue] = message.queue_offset + 1
+                if self._job.follow:
+                    flush()
+                progress.advance()
+                self._count += 1
+                if self._count == self._job.max_count:
+                    return
+
+    def print_end(self) -> None:
+        if not self._job.as_json and self._count == 0:
+            print(f"no messages in {self._job.topic} from there on", file=sys.stderr)
+
+    def _print_row(self, message: ReceivedMessage) -> None:
+        if self._count == 0:
+            write_line(_row("QUEUE", "OFFSET", "STORED", "TAG", "KEYS", "BODY"))
+        body, problem = read_body(message)
+        text = body_preview(body) if problem is None else f"<{problem}>"
+        line = _row(
+            f"{message.queue.broker_name}:{message.queue.queue_id}",
+            str(message.queue_offset),
+            time_text(message.store_time_ms),
+            printable(message.tags or "-"),
+            printable(" ".join(message.keys) or "-"),
+            text,
+        )
+        if self._width is not None and len(line) > self._width:
+            line = line[: self._width - 1] + "…"
+        write_line(line)
+
+
+def _row(queue: str, offset: str, stored: str, tag: str, keys: str, body: str) -> str:
+    return f"{queue:<14} {offset:>8}  {stored:<23}  {tag:<8}  {keys:<12}  {body}"
+
+
+async def _to_the_ends(
+    consumer: PullConsumer, queues: Sequence[MessageQueue]
+) -> AsyncGenerator[ReceivedMessage]:
+    """Yield what the queues hold now, in the order in which it was stored."""
+    ends = await asyncio.gather(*(consumer.end_offset(queue) for queue in queues))
+    streams = [
+        _queue_to(consumer, queue, consumer.position(queue), end)
+        for queue, end in zip(queues, ends, strict=True)
+    ]
+    heads: list[tuple[int, int, ReceivedMessage]] = []
+    try:
+        firsts = await asyncio.gather(*(anext(stream, None) for stream in streams))
+        for index, message in enumerate(firsts):
+            if message is not None:
+                heads.append((message.store_time_ms, index, message))
+        heapq.heapify(heads)
+        while heads:
+            _, index, message = heads[0]
+            yield message
+            following = await anext(streams[index], None)
+            if following is None:
+                heapq.heappop(heads)
+            else:
+                heapq.heapreplace(heads, (following.store_time_ms, index, following))
+    finally:
+        for stream in streams:
+            await stream.aclose()
+
+
+async def _queue_to(
+    consumer: PullConsumer, queue: MessageQueue, start: int, end: int
+) -> AsyncGenerator[ReceivedMessage]:
+    """Yield the messages from `start` up to `end`, asking for the next ones ahead of need."""
+    request: asyncio.Task[PullResult] | None = None
+    offset = start
+    if offset < end:
+        request = asyncio.create_task(consumer.pull_from(queue, offset, _BATCH))
+    try:
+        while request is not None:
+            result = await request
+            request = None
+            # No progress means that the end was deleted since it was asked for.
+            if offset < result.next_offset < end:
+                offset = result.next_offset
+                request = asyncio.create_task(consumer.pull_from(queue, offset, _BATCH))
+            for message in result.messages:
+                if message.queue_offset >= end:
+                    return
+                yield message
+    finally:
+        if request is not None:
+            request.cancel()
+            await asyncio.gather(request, return_exceptions=True)

@@ -1,0 +1,94 @@
+"""What every subcommand shares: the name service option, the event loop, errors and exit codes.
+
+Exit codes: 0 done, 1 a broker refused or could not be reached, 2 the command line is wrong, 130
+Ctrl-C. An error is one sentence on standard error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+import click
+
+EXIT_REFUSED = 1
+EXIT_INTERRUPTED = 130
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+class Failure(Exception):
+    """The command has said what went wrong, or says it with this text; exit with code 1."""
+
+
+def nameserver_option(command: _Command) -> _Command:
+    """Add --nameserver; given before the subcommand it counts as well."""
+    return click.option(
+        "--nameserver",
+        "-n",
+        metavar="HOST:PORT[;...]",
+        callback=_inherit,
+        expose_value=False,
+        help="Name service to ask; else $NAMESRV_ADDR, else 127.0.0.1:9876.",
+    )(command)
+
+
+def _inherit(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        from client.addresses import parse_nameservers
+
+        try:
+            parse_nameservers(value)
+        except ValueError as error:
+            raise click.BadParameter(str(error), context, parameter) from None
+        context.find_root().meta["nameserver"] = value
+
+
+def nameserver() -> str | None:
+    """Return what --nameserver says, None to use the environment or the default."""
+    value = click.get_current_context().find_root().meta.get("nameserver")
+    return str(value) if value is not None else None
+
+
+def run(action: Coroutine[Any, Any, Any]) -> None:
+    """Run what a subcommand does; errors end the program with a sentence and exit code 1."""
+    from client.errors import ClientError
+    from protocol.errors import ProtocolError
+
+    try:
+        asyncio.run(action)
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
+    except BrokenPipeError:
+        leave_broken_pipe()
+    except (ClientError, ProtocolError, ValueError, Failure) as error:
+        report(error)
+        sys.exit(EXIT_REFUSED)
+
+
+def report(error: BaseException | str) -> None:
+    """Write an error to standard error."""
+    text = str(error)
+    if not text:
+        return
+    try:
+        print(f"rockhopper: {text}", file=sys.stderr)
+        for note in getattr(error, "__notes__", ()):
+            print(f"rockhopper: {note}", file=sys.stderr)
+    except BrokenPipeError:
+        pass
+
+
+def leave_broken_pipe() -> None:
+    """End quietly when whoever read our output has gone (`| head`)."""
+    # Python flushes standard output once more at exit, which would fail again.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    sys.exit(0)
+
+
+def is_watched() -> bool:
+    """Whether a person looks at standard error: then progress is worth showing."""
+    return sys.stderr.isatty()

@@ -1,0 +1,290 @@
+"""`rockhopper send`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import click
+
+from client.commands.output import flush, write_json, write_line
+from client.commands.positions import QueueType, select_queues
+from client.commands.progress import ProgressBar
+from client.commands.running import nameserver, nameserver_option, run
+from client.commands.stdin_lines import stdin_lines
+
+if TYPE_CHECKING:
+    from client.producer import Producer
+    from client.queues import MessageQueue
+    from client.receipts import SendReceipt
+    from protocol.message import Message
+
+_Send = Callable[[], "Coroutine[Any, Any, list[SendReceipt]]"]
+
+_UNDER_WAY_MAX = 128
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What the command line asks for."""
+
+    topic: str
+    body: bytes | None
+    """None: one message for each line of standard input."""
+    tag: str | None
+    keys: tuple[str, ...]
+    properties: dict[str, str]
+    count: int
+    batch: int
+    is_oneway: bool
+    queue: tuple[str | None, int] | None
+    sharding_key: str | None
+    as_json: bool
+    timeout_s: float
+
+    def message(self, body: bytes) -> Message:
+        from protocol.message import Message
+
+        return Message(
+            self.topic,
+            body,
+            tags=self.tag,
+            keys=self.keys,
+            properties=self.properties,
+            sharding_key=self.sharding_key,
+        )
+
+
+@click.command()
+@click.argument("topic")
+@click.argument("body", required=False)
+@click.option(
+    "--file", "-f", "source", type=click.File("rb"), help="Read the body from a file, as it is."
+)
+@click.option("--tag", "-t", help="Tag that consumers can filter by.")
+@click.option("--key", "-k", "keys", multiple=True, help="Key to find the message by; repeatable.")
+@click.option(
+    "--property", "-p", "properties", multiple=True, metavar="NAME=VALUE", help="Repeatable."
+)
+@click.option("--queue", "-q", type=QueueType(), metavar="[BROKER:]ID", help="Send to this queue.")
+@click.option("--sharding-key", help="Messages with the same one go to the same queue, in order.")
+@click.option("--count", "-c", type=click.IntRange(min=1), default=1, help="Send it so many times.")
+@click.option(
+    "--batch", "-b", type=click.IntRange(min=1), default=1, help="Messages in one request."
+)
+@click.option("--oneway", is_flag=True, help="Do not ask the broker whether it stored the message.")
+@click.option("--timeout", type=click.FloatRange(min=0.001), default=3.0, help="Seconds per send.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per message.")
+@nameserver_option
+def send(
+    topic: str,
+    body: str | None,
+    source: BinaryIO | None,
+    tag: str | None,
+    keys: tuple[str, ...],
+    properties: tuple[str, ...],
+    queue: tuple[str | None, int] | None,
+    sharding_key: str | None,
+    count: int,
+    batch: int,
+    oneway: bool,
+    timeout: float,
+    as_json: bool,
+) -> None:
+    r"""Send messages to TOPIC.
+
+    BODY is the text of the message; "-" sends each line of standard input as a message of its own
+    (empty lines are left out).
+
+    \b
+    rockhopper send orders "hello" --tag new --key o-1
+    seq 1000 | rockhopper send orders - --batch 50
+    """
+    if (body is None) == (source is None):
+        raise click.UsageError('give one of BODY, "-" or --file')
+    if body == "-" and count > 1:
+        raise click.UsageError('--count does not go with "-": every line is sent once')
+    if oneway and batch > 1:
+        raise click.UsageError("--oneway does not go with --batch")
+    content = source.read() if source is not None else (body or "").encode(errors="surrogateescape")
+    job = _Job(
+        topic,
+        None if body == "-" else content,
+        tag,
+        keys,
+        _parse_properties(properties),
+        count,
+        batch,
+        oneway,
+        queue,
+        sharding_key,
+        as_json,
+        timeout,
+    )
+    try:
+        job.message(b"")
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    run(_send(job, nameserver()))
+
+
+def _parse_properties(texts: Sequence[str]) -> dict[str, str]:
+    properties: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise click.UsageError(f"--property {text!r} must look like NAME=VALUE")
+        properties[name] = value
+    return properties
+
+
+async def _send(job: _Job, nameserver: str | None) -> None:
+    from client.producer import Producer
+
+    started = time.monotonic()
+    total = job.count if job.body is not None else None
+    is_chatty = total == 1 or (job.body is None and sys.stdin.isatty())
+    async with Producer(nameserver, timeout=job.timeout_s) as producer:
+        queue = await _queue(producer, job)
+        with ProgressBar(f"sending to {job.topic}", total, is_wanted=not job.as_json) as progress:
+
+            def stored(receipts: Sequence[SendReceipt]) -> None:
+                progress.advance(len(receipts))
+                if job.as_json or is_chatty:
+                    for receipt in receipts:
+                        _print_receipt(receipt, job.as_json)
+                    flush()
+
+            try:
+                if job.is_oneway:
+                    await _send_oneway(producer, job, queue, progress)
+                else:
+                    await _send_pipelined(producer, job, queue, stored)
+            except Exception as error:
+                if total != 1:
+                    error.add_note(f"{progress.done:,} messages were sent before that")
+                raise
+    if not job.as_json and not (is_chatty and not job.is_oneway):
+        _print_summary(job, progress.done, time.monotonic() - started)
+
+
+async def _queue(producer: Producer, job: _Job) -> MessageQueue | None:
+    if job.queue is None:
+        return None
+    chosen = select_queues(await producer.queues(job.topic), [job.queue], job.topic)
+    if len(chosen) > 1:
+        names = ", ".join(f"{each.broker_name}:{each.queue_id}" for each in chosen)
+        raise ValueError(f"several brokers have a queue {job.queue[1]}: choose one of {names}")
+    return chosen[0]
+
+
+async def _bodies(job: _Job) -> AsyncIterator[bytes]:
+    if job.body is None:
+        async for line in stdin_lines():
+            yield line
+    else:
+        for _ in range(job.count):
+            yield job.body
+
+
+async def _send_oneway(
+    producer: Producer, job: _Job, queue: MessageQueue | None, progress: ProgressBar
+) -> None:
+    async for body in _bodies(job):
+        await producer.send_oneway(job.message(body), queue=queue)
+        progress.advance()
+
+
+async def _send_pipelined(
+    producer: Producer,
+    job: _Job,
+    queue: MessageQueue | None,
+    stored: Callable[[Sequence[SendReceipt]], None],
+) -> None:
+    """Send with several requests under way, and report in the order of the input."""
+    # To one queue, one after the other: a broker may take pipelined requests in another order.
+    under_way_max = 1 if queue is not None or job.sharding_key is not None else _UNDER_WAY_MAX
+    slots = asyncio.Semaphore(under_way_max)
+    sends: asyncio.Queue[asyncio.Task[list[SendReceipt]] | None] = asyncio.Queue()
+
+    async def feed() -> None:
+        try:
+            async for request in _requests(producer, job, queue):
+                await slots.acquire()
+                sends.put_nowait(asyncio.create_task(request()))
+        finally:
+            sends.put_nowait(None)
+
+    feeder = asyncio.create_task(feed())
+    try:
+        while (task := await sends.get()) is not None:
+            stored(await task)
+            slots.release()
+        await feeder
+    finally:
+        feeder.cancel()
+        await asyncio.gather(feeder, return_exceptions=True)
+        while not sends.empty():
+            if (left := sends.get_nowait()) is not None:
+                left.cancel()
+                await asyncio.gather(left, return_exceptions=True)
+
+
+async def _requests(
+    producer: Producer, job: _Job, queue: MessageQueue | None
+) -> AsyncIterator[_Send]:
+    batch: list[Message] = []
+
+    async for body in _bodies(job):
+        message = job.message(body)
+        if job.batch == 1:
+            yield partial(_send_one, producer, message, queue)
+            continue
+        batch.append(message)
+        if len(batch) == job.batch:
+            yield partial(producer.send_batch, batch, queue=queue)
+            batch = []
+    if batch:
+        yield partial(producer.send_batch, batch, queue=queue)
+
+
+async def _send_one(
+    producer: Producer, message: Message, queue: MessageQueue | None
+) -> list[SendReceipt]:
+    return [await producer.send(message, queue=queue)]
+
+
+def _print_receipt(receipt: SendReceipt, as_json: bool) -> None:
+    queue = receipt.queue
+    if as_json:
+        write_json(
+            {
+                "topic": queue.topic,
+                "broker": queue.broker_name,
+                "queue": queue.queue_id,
+                "offset": receipt.queue_offset,
+                "messageId": receipt.message_id,
+                "offsetMessageId": receipt.offset_message_id,
+                "status": receipt.status.name,
+            }
+        )
+        return
+    doubt = "" if receipt.status == 0 else f" ({receipt.status.name})"
+    write_line(
+        f"stored in {queue.topic}: {queue.broker_name} queue {queue.queue_id} "
+        f"offset {receipt.queue_offset}, id {receipt.message_id}{doubt}"
+    )
+
+
+def _print_summary(job: _Job, done: int, seconds: float) -> None:
+    noun = "message" if done == 1 else "messages"
+    if job.is_oneway:
+        write_line(f"sent {done:,} {noun} to {job.topic}, unconfirmed (--oneway)")
+        return
+    rate = f", {done / seconds:,.0f} per second" if done > 1 else ""
+    write_line(f"stored {done:,} {noun} in {job.topic} in {seconds:.2f} s{rate}")

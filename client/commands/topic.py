@@ -1,0 +1,200 @@
+"""`rockhopper topic`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from client.commands.output import print_table, time_text, write_json, write_line
+from client.commands.running import nameserver, nameserver_option, run
+
+if TYPE_CHECKING:
+    from client.admin import BrokerAddress
+
+_PERMISSIONS = {"r": 4, "w": 2, "rw": 6, "none": 0}
+
+
+@click.group()
+def topic() -> None:
+    """List, create, delete and show topics."""
+
+
+@topic.command("list")
+@click.option("--all", "-a", "is_all", is_flag=True, help="The system's own, too.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per topic.")
+@nameserver_option
+def list_topics(is_all: bool, as_json: bool) -> None:
+    """List the topics that the name service knows."""
+    run(_list(is_all, as_json, nameserver()))
+
+
+async def _list(is_all: bool, as_json: bool, nameserver: str | None) -> None:
+    from client.admin import Admin
+
+    async with Admin(nameserver) as admin:
+        topics, brokers = await asyncio.gather(admin.topics(), admin.brokers())
+    own = [name for name in topics if is_all or not _is_systems(name, brokers)]
+    for name in own:
+        if as_json:
+            write_json({"topic": name})
+        else:
+            write_line(name)
+    hidden = len(topics) - len(own)
+    if not own and not as_json:
+        print(f"no topics yet ({hidden} of the system's own: --all)", file=sys.stderr)
+
+
+def _is_systems(name: str, brokers: Sequence[BrokerAddress]) -> bool:
+    from protocol.names import is_dlq_topic, is_retry_topic, is_system_topic, reply_topic
+
+    if is_system_topic(name) or is_retry_topic(name) or is_dlq_topic(name):
+        return True
+    return any(
+        name in (broker.name, broker.cluster, reply_topic(broker.cluster)) for broker in brokers
+    )
+
+
+@topic.command()
+@click.argument("name", metavar="TOPIC")
+@click.option(
+    "--queues",
+    "-q",
+    type=click.IntRange(min=1),
+    default=8,
+    help="Per broker; default 8.",
+)
+@click.option(
+    "--perm",
+    type=click.Choice(list(_PERMISSIONS)),
+    default="rw",
+    help="What clients may do; default rw.",
+)
+@click.option(
+    "--attribute",
+    "attributes",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="For example message.type=DELAY or queue.type=BatchCQ; repeatable.",
+)
+@click.option("--broker", "-b", help="Only on this broker, by name or address; default: on all.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per broker.")
+@nameserver_option
+def create(
+    name: str,
+    queues: int,
+    perm: str,
+    attributes: tuple[str, ...],
+    broker: str | None,
+    as_json: bool,
+) -> None:
+    """Create TOPIC, or change the one that there is."""
+    pairs: dict[str, str] = {}
+    for text in attributes:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise click.UsageError(f"--attribute {text!r} must look like NAME=VALUE")
+        pairs[key] = value
+    run(_create(name, queues, _PERMISSIONS[perm], pairs, broker, as_json, nameserver()))
+
+
+async def _create(
+    name: str,
+    queues: int,
+    perm: int,
+    attributes: dict[str, str],
+    broker: str | None,
+    as_json: bool,
+    nameserver: str | None,
+) -> None:
+    from client.admin import Admin
+
+    async with Admin(nameserver) as admin:
+        targets = await admin.create_topic(
+            name, queues=queues, perm=perm, attributes=attributes, broker=broker
+        )
+    for target in targets:
+        if as_json:
+            write_json(
+                {"topic": name, "broker": target.name, "address": target.address, "queues": queues}
+            )
+        else:
+            noun = "queue" if queues == 1 else "queues"
+            write_line(f"{name} has {queues} {noun} on {target.name} ({target.address})")
+
+
+@topic.command()
+@click.argument("name", metavar="TOPIC")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@nameserver_option
+def delete(name: str, yes: bool) -> None:
+    """Delete TOPIC with all its messages, on every broker."""
+    if not yes and sys.stdin.isatty() and sys.stderr.isatty():
+        click.confirm(f"Delete {name} with all its messages?", abort=True, err=True)
+    run(_delete(name, nameserver()))
+
+
+async def _delete(name: str, nameserver: str | None) -> None:
+    from client.admin import Admin
+
+    async with Admin(nameserver) as admin:
+        targets = await admin.delete_topic(name)
+    for target in targets:
+        write_line(f"deleted {name} on {target.name} ({target.address})")
+
+
+@topic.command()
+@click.argument("name", metavar="TOPIC")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per queue.")
+@nameserver_option
+def show(name: str, as_json: bool) -> None:
+    """Show where the queues of TOPIC are and what they hold."""
+    run(_show(name, as_json, nameserver()))
+
+
+async def _show(name: str, as_json: bool, nameserver: str | None) -> None:
+    from client.admin import Admin
+
+    async with Admin(nameserver) as admin:
+        route = await admin.route(name)
+        ranges = await admin.ranges(name)
+        earliest = await asyncio.gather(
+            *(admin.offsets.earliest_store_time_ms(each.queue) for each in ranges)
+        )
+    writable = set(route.write_queues)
+    rows = []
+    for each, oldest_ms in zip(ranges, earliest, strict=True):
+        queue = each.queue
+        oldest = oldest_ms if each.count else None
+        if as_json:
+            write_json(
+                {
+                    "topic": name,
+                    "broker": queue.broker_name,
+                    "address": route.reader(queue.broker_name),
+                    "queue": queue.queue_id,
+                    "minOffset": each.min_offset,
+                    "maxOffset": each.max_offset,
+                    "oldestStoreTime": oldest,
+                    "writable": queue in writable,
+                }
+            )
+        access = "rw" if queue in writable else "r"
+        rows.append(
+            (
+                queue.broker_name,
+                queue.queue_id,
+                access,
+                each.min_offset,
+                each.max_offset,
+                each.count,
+                time_text(oldest),
+            )
+        )
+    if not as_json:
+        print_table(("BROKER", "QUEUE", "ACCESS", "MIN", "MAX", "MESSAGES", "OLDEST"), rows)
+        total = sum(each.count for each in ranges)
+        write_line(f"{total:,} messages in {len(ranges)} queues")

@@ -1,0 +1,290 @@
+"""One connection to a broker or a name service.
+
+Requests are pipelined: any number may be under way, answers are matched by `opaque` in whatever
+order they come. What one turn of the event loop sends leaves in one write. A request that times out
+or is cancelled leaves the connection usable: its late answer is dropped.
+
+The first requests are JSON and carry the ext field rh=1. A Rockhopper echoes it; from then on
+requests on this connection have msgpack headers. Anything else never echoes it and is spoken to in
+JSON for good.
+
+A socket must not be shared with a forked child: in the child every use raises ClientStateError.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+
+from client.errors import (
+    BrokerUnreachableError,
+    ClientError,
+    ClientStateError,
+    MalformedAnswerError,
+    RequestTimeoutError,
+)
+from protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, LanguageCode, ResponseCode, SerializeType
+from protocol.command import Command, decode_header, encode_command
+from protocol.errors import ProtocolError
+from protocol.frame import FrameDecoder
+
+log = logging.getLogger(__name__)
+
+# A request that the broker starts: the answer to send, or None for none.
+RequestHandler = Callable[["Connection", Command], Command | None]
+
+_NEGOTIATION_FIELD = "rh"
+_OPAQUE_MAX = 0x7FFF_FFFF
+_LANGUAGE = int(LanguageCode.PYTHON)
+_JSON = int(SerializeType.JSON)
+_MSGPACK = int(SerializeType.MSGPACK)
+
+_forks = 0
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_count_fork)
+
+
+def fork_count() -> int:
+    """Return how often this process descends from one that had loaded the client."""
+    return _forks
+
+
+class Connection(asyncio.Protocol):
+    """An open connection; `closed` is done when it is not open any more."""
+
+    def __init__(self, address: str, handle_request: RequestHandler | None = None) -> None:
+        self.address = address
+        self.serialize_type = _JSON
+        self.is_negotiated = False
+        self._handle_request = handle_request
+        self._loop = asyncio.get_running_loop()
+        self.closed: asyncio.Future[None] = self._loop.create_future()
+        self._transport: asyncio.Transport | None = None
+        self._decoder = FrameDecoder()
+        self._outgoing: list[bytes] = []
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._next_opaque = 0
+        # opaque -> (future, deadline, request code, seconds allowed)
+        self._pending: dict[int, tuple[asyncio.Future[Command], float, int, float]] = {}
+        self._negotiating: set[int] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        self._forks = _forks
+        self._is_retiring = False
+
+    def request(self, command: Command, timeout_s: float) -> asyncio.Future[Command]:
+        """Send a request; the future holds the answer, whatever its code, or a ClientError.
+
+        Cancelling the future (or the task that awaits it) only gives up waiting.
+        """
+        opaque = self._stamp(command)
+        if self.is_negotiated:
+            frame = encode_command(command)
+        else:
+            command.ext = {**(command.ext or {}), _NEGOTIATION_FIELD: "1"}
+            frame = encode_command(command)
+            self._negotiating.add(opaque)
+        future: asyncio.Future[Command] = self._loop.create_future()
+        deadline = self._loop.time() + timeout_s
+        self._pending[opaque] = (future, deadline, command.code, timeout_s)
+        if self._timer is None or deadline < self._timer_at:
+            self._set_timer(deadline)
+        self._write(frame)
+        return future
+
+    def send_oneway(self, command: Command) -> None:
+        """Send a request that gets no answer, not even an error."""
+        command.flag |= FLAG_ONEWAY
+        self._stamp(command)
+        self._write(encode_command(command))
+
+    @property
+    def is_writable(self) -> bool:
+        """False while the peer reads more slowly than we send."""
+        return self._writable.is_set()
+
+    async def wait_writable(self) -> None:
+        """Wait until the peer has taken enough of what was sent."""
+        await self._writable.wait()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether new requests may be sent here."""
+        return self._transport is not None and not self._is_retiring and not self.closed.done()
+
+    @property
+    def local_host(self) -> str | None:
+        """The address of this machine as this connection uses it."""
+        name = self._transport.get_extra_info("sockname") if self._transport else None
+        return name[0] if name else None
+
+    def _stamp(self, command: Command) -> int:
+        if self._forks != _forks:
+            raise ClientStateError(
+                "this client was opened before the process forked, and its connections belong to "
+                "the parent; make a new client in the child process",
+                address=self.address,
+            )
+        if self.closed.done() or self._transport is None:
+            raise BrokerUnreachableError(
+                f"the connection to {self.address} is closed", address=self.address
+            )
+        opaque = self._next_opaque
+        self._next_opaque = (opaque + 1) & _OPAQUE_MAX
+        command.opaque = opaque
+        command.language = _LANGUAGE
+        command.serialize_type = self.serialize_type
+        return opaque
+
+    def _set_timer(self, deadline: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = deadline
+        self._timer = self._loop.call_at(deadline, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        now = self._loop.time()
+        expired = [opaque for opaque, entry in self._pending.items() if entry[1] <= now]
+        for opaque in expired:
+            future, _, code, timeout_s = self._pending.pop(opaque)
+            self._negotiating.discard(opaque)
+            if not future.done():
+                future.set_exception(RequestTimeoutError(code, self.address, timeout_s))
+        if self._pending:
+            self._set_timer(min(entry[1] for entry in self._pending.values()))
+        elif self._is_retiring:
+            self.close()
+
+    def _write(self, frame: bytes) -> None:
+        if not self._outgoing:
+            self._loop.call_soon(self._flush)
+        self._outgoing.append(frame)
+
+    def _flush(self) -> None:
+        frames = self._outgoing
+        if not frames:
+            return
+        self._outgoing = []
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        for serialize_type, header, body in self._decoder.feed(data):
+            try:
+                command = decode_header(serialize_type, header, body)
+            except ProtocolError as error:
+                self._give_up(error)
+                return
+            if command.flag & FLAG_RESPONSE:
+                self._take_answer(command)
+            else:
+                self._take_request(command)
+        if self._decoder.error is not None:
+            self._give_up(self._decoder.error)
+
+    def _take_answer(self, answer: Command) -> None:
+        entry = self._pending.pop(answer.opaque, None)
+        if self._negotiating and answer.opaque in self._negotiating:
+            self._settle_negotiation(answer)
+        if entry is None:
+            log.debug("dropped a late answer from %s (opaque %d)", self.address, answer.opaque)
+        elif not entry[0].done():
+            entry[0].set_result(answer)
+        if self._is_retiring and not self._pending:
+            self.close()
+
+    def _settle_negotiation(self, answer: Command) -> None:
+        self._negotiating.clear()
+        self.is_negotiated = True
+        if answer.ext is not None and answer.ext.get(_NEGOTIATION_FIELD) == "1":
+            self.serialize_type = _MSGPACK
+
+    def _take_request(self, command: Command) -> None:
+        answer = self._handle_request(self, command) if self._handle_request else None
+        if command.flag & FLAG_ONEWAY:
+            return
+        if answer is None:
+            answer = Command(
+                code=int(ResponseCode.REQUEST_CODE_NOT_SUPPORTED),
+                remark=f" request type {command.code} not supported",
+            )
+        answer.opaque = command.opaque
+        answer.flag = FLAG_RESPONSE
+        answer.language = _LANGUAGE
+        answer.serialize_type = command.serialize_type
+        self._write(encode_command(answer))
+
+    def _give_up(self, reason: ProtocolError) -> None:
+        text = str(reason)
+        self._end(
+            lambda: MalformedAnswerError(
+                f"what {self.address} sends is not RocketMQ's remoting protocol ({text})",
+                address=self.address,
+                remedy="is this the port of a broker or a name service?",
+            )
+        )
+        if self._transport is not None:
+            self._transport.abort()
+
+    def retire(self) -> None:
+        """Take no new requests; close once the answers under way have come."""
+        self._is_retiring = True
+        if not self._pending:
+            self.close()
+
+    def close(self) -> None:
+        """Send what waits, then close; requests without an answer fail."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self._forks != _forks:
+            return
+        self._flush()
+        self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once, dropping what was not sent yet."""
+        if self._transport is not None and self._forks == _forks:
+            self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        reason = f" ({exc})" if exc else ""
+        self._end(
+            lambda: BrokerUnreachableError(
+                f"the connection to {self.address} broke{reason} before the answer came",
+                address=self.address,
+            )
+        )
+
+    def _end(self, make_error: Callable[[], ClientError]) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._writable.set()
+        pending, self._pending = self._pending, {}
+        for future, _, _, _ in pending.values():
+            if not future.done():
+                # One exception object per waiter: a shared one would collect all their tracebacks.
+                future.set_exception(make_error())
+        if not self.closed.done():
+            self.closed.set_result(None)

@@ -1,0 +1,184 @@
+"""One connection per address, made when first needed and again when it has broken.
+
+The only place that dials. Callers that want the same address at the same time share one attempt; a
+caller that is cancelled while it waits does not end the attempt for the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+from collections.abc import Callable
+
+from client.addresses import split_address
+from client.connection import Connection, RequestHandler, fork_count
+from client.errors import (
+    BrokerUnreachableError,
+    ClientError,
+    ClientStateError,
+    RequestTimeoutError,
+)
+from protocol.command import Command
+
+log = logging.getLogger(__name__)
+
+_CLOSE_TIMEOUT_S = 2.0
+
+
+class ConnectionPool:
+    """The open connections of one client.
+
+    `on_connect` is called with every new connection before anybody else can use it: what it sends
+    goes out first. `remedies` says for an address what to check when it cannot be reached.
+    """
+
+    def __init__(
+        self,
+        *,
+        connect_timeout_s: float = 3.0,
+        handle_request: RequestHandler | None = None,
+        on_connect: Callable[[Connection], None] | None = None,
+    ) -> None:
+        self.remedies: dict[str, str] = {}
+        self._connect_timeout_s = connect_timeout_s
+        self._handle_request = handle_request
+        self._on_connect = on_connect
+        self._open: dict[str, Connection] = {}
+        self._attempts: dict[str, asyncio.Task[Connection]] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._forks = fork_count()
+        self._is_closed = False
+
+    @property
+    def connections(self) -> list[Connection]:
+        """The connections that are open now."""
+        return [connection for connection in self._open.values() if connection.is_open]
+
+    def existing(self, address: str) -> Connection | None:
+        """Return the open connection to `address`, or None; never dials."""
+        self._check_usable()
+        connection = self._open.get(address)
+        return connection if connection is not None and connection.is_open else None
+
+    async def connect(self, address: str) -> Connection:
+        """Return an open connection to `address`. Raises BrokerUnreachableError."""
+        connection = self.existing(address)
+        if connection is not None:
+            return connection
+        attempt = self._attempts.get(address)
+        if attempt is None:
+            attempt = asyncio.get_running_loop().create_task(self._dial(address))
+            self._attempts[address] = attempt
+            attempt.add_done_callback(lambda done: self._attempt_ended(address, done))
+        return await asyncio.shield(attempt)
+
+    async def request(self, address: str, command: Command, timeout_s: float) -> Command:
+        """Send a request and wait for its answer, whatever its code.
+
+        The time that connecting takes counts.
+        """
+        connection = self.existing(address)
+        if connection is None or not connection.is_writable:
+            started = asyncio.get_running_loop().time()
+            try:
+                async with asyncio.timeout(timeout_s):
+                    connection = connection or await self.connect(address)
+                    await connection.wait_writable()
+            except TimeoutError:
+                raise RequestTimeoutError(command.code, address, timeout_s) from None
+            timeout_s -= asyncio.get_running_loop().time() - started
+        return await connection.request(command, timeout_s)
+
+    async def send_oneway(self, address: str, command: Command) -> None:
+        """Send a request that gets no answer; waits only while the peer reads too slowly."""
+        connection = self.existing(address) or await self.connect(address)
+        if not connection.is_writable:
+            await connection.wait_writable()
+        connection.send_oneway(command)
+
+    def retire(self, address: str) -> None:
+        """Use a new connection for `address`; the old one closes after its last answer."""
+        connection = self._open.pop(address, None)
+        if connection is not None:
+            connection.retire()
+
+    async def close(self) -> None:
+        """Close every connection after sending what waits; drop what takes longer than 2 s."""
+        self._is_closed = True
+        if self._forks != fork_count():
+            return
+        attempts = list(self._attempts.values())
+        for attempt in attempts:
+            attempt.cancel()
+        await asyncio.gather(*attempts, return_exceptions=True)
+        connections, self._open = list(self._open.values()), {}
+        for connection in connections:
+            connection.close()
+        if connections:
+            endings = [connection.closed for connection in connections]
+            _, unfinished = await asyncio.wait(endings, timeout=_CLOSE_TIMEOUT_S)
+            if unfinished:
+                for connection in connections:
+                    connection.abort()
+                await asyncio.wait(unfinished)
+
+    def _check_usable(self) -> None:
+        if self._forks != fork_count():
+            raise ClientStateError(
+                "this client was opened before the process forked, and its connections belong to "
+                "the parent; make a new client in the child process"
+            )
+        if self._is_closed:
+            raise ClientStateError("this client is closed; open a new one")
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = loop
+        elif self._loop is not loop:
+            raise ClientStateError(
+                "this client belongs to another event loop; open it in the loop that uses it"
+            )
+
+    async def _dial(self, address: str) -> Connection:
+        try:
+            host, port = split_address(address)
+        except ValueError as error:
+            raise BrokerUnreachableError(str(error), address=address) from None
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._connect_timeout_s):
+                _, connection = await loop.create_connection(
+                    lambda: Connection(address, self._handle_request), host, port
+                )
+        except TimeoutError:
+            raise self._unreachable(
+                address, f"did not accept a connection within {self._connect_timeout_s:g} s"
+            ) from None
+        except OSError as error:
+            raise self._unreachable(address, _describe(error, host)) from error
+        self._open[address] = connection
+        log.debug("connected to %s", address)
+        if self._on_connect is not None:
+            self._on_connect(connection)
+        return connection
+
+    def _unreachable(self, address: str, reason: str) -> ClientError:
+        remedy = self.remedies.get(address) or "check that the broker runs and listens there"
+        return BrokerUnreachableError(f"{address} {reason}", address=address, remedy=remedy)
+
+    def _attempt_ended(self, address: str, attempt: asyncio.Task[Connection]) -> None:
+        if self._attempts.get(address) is attempt:
+            del self._attempts[address]
+        if not attempt.cancelled():
+            attempt.exception()  # every waiter may have been cancelled: then nobody else looks
+
+
+def _describe(error: OSError, host: str) -> str:
+    if isinstance(error, socket.gaierror):
+        return f"cannot be reached: the host name {host!r} is not known here"
+    text = str(error)
+    refused = isinstance(error, ConnectionRefusedError) or f"[Errno {errno.ECONNREFUSED}]" in text
+    if refused:
+        return "refused the connection: nothing listens there"
+    return f"cannot be reached ({error.strerror or text})"

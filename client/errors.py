@@ -1,0 +1,131 @@
+"""What the client raises.
+
+    ClientError                      every error: .code, .remark, .address (None where there is
+    none)
+    ├── RequestRefusedError          a broker or name service answered with an error code;
+    .is_retriable
+    ├── BrokerUnreachableError       no connection to the address, or it broke before the answer
+    came
+    ├── RequestTimeoutError          no answer within the time given; the connection stays usable
+    ├── MalformedAnswerError         an answer came that cannot be read
+    ├── RouteNotFoundError           no broker serves the topic
+    ├── MessageRejectedError         the message breaks a rule of the protocol: nothing was sent
+    ├── MessageNotFoundError         no message has this id
+    └── ClientStateError             used before start, after close, in a forked child or another
+    loop
+
+An error that ends a send after several tries is the last one; the earlier ones hang on it as notes.
+"""
+
+from __future__ import annotations
+
+from protocol.codes import RequestCode, ResponseCode
+
+# What a producer tries again on another broker (RocketMQ's DefaultMQProducer, and GO_AWAY).
+RETRIABLE_CODES = frozenset({1, 2, 14, 16, 17, 204, 205, 1500})
+
+_REMEDIES: dict[int, str] = {
+    ResponseCode.SYSTEM_BUSY: "the broker is overloaded: send more slowly, or try again later",
+    ResponseCode.REQUEST_CODE_NOT_SUPPORTED: "this broker is too old, or not a broker at all",
+    ResponseCode.SERVICE_NOT_AVAILABLE: "its log says why; often the disk is full",
+    ResponseCode.NO_PERMISSION: "check the topic's permissions, the broker's access rules, and "
+    "remoteAdmin for administrative commands from another host",
+    ResponseCode.TOPIC_NOT_EXIST: "create it with `rockhopper topic create`",
+    ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST: "create the group, or allow "
+    "autoCreateSubscriptionGroup on the broker",
+}
+
+
+def code_name(code: int) -> str:
+    """Return RocketMQ's name of a response code, or the number."""
+    try:
+        return ResponseCode(code).name
+    except ValueError:
+        return str(code)
+
+
+def request_name(code: int) -> str:
+    """Return RocketMQ's name of a request code, or the number."""
+    try:
+        return RequestCode(code).name
+    except ValueError:
+        return f"request {code}"
+
+
+class ClientError(Exception):
+    """Anything that went wrong between this client and the brokers.
+
+    `remedy` says in a few words what to look at; it is part of the text already.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: int | None = None,
+        remark: str | None = None,
+        address: str | None = None,
+        remedy: str | None = None,
+    ) -> None:
+        super().__init__(f"{message}; {remedy}" if remedy else message)
+        self.code = code
+        self.remark = remark
+        self.address = address
+        self.remedy = remedy
+
+
+class RequestRefusedError(ClientError):
+    """The other side answered, and its answer is an error code."""
+
+    def __init__(self, request_code: int, code: int, remark: str | None, address: str) -> None:
+        said = f": {remark.strip()}" if remark and remark.strip() else ""
+        super().__init__(
+            f"{address} refused {request_name(request_code)} "
+            f"with code {code} ({code_name(code)}){said}",
+            code=code,
+            remark=remark,
+            address=address,
+            remedy=_REMEDIES.get(code),
+        )
+        self.request_code = request_code
+
+    @property
+    def is_retriable(self) -> bool:
+        """Whether another broker might take the same request."""
+        return self.code in RETRIABLE_CODES
+
+
+class BrokerUnreachableError(ClientError):
+    """No connection could be made, or it broke before the answer came."""
+
+
+class RequestTimeoutError(ClientError):
+    """No answer came in time; whether the request was carried out is not known."""
+
+    def __init__(self, request_code: int, address: str, timeout_s: float) -> None:
+        super().__init__(
+            f"{address} did not answer {request_name(request_code)} "
+            f"within {round(timeout_s, 2):g} s",
+            address=address,
+        )
+        self.timeout_s = timeout_s
+
+
+class MalformedAnswerError(ClientError):
+    """The other side sent something that is not RocketMQ's protocol, or not this part of it."""
+
+
+class RouteNotFoundError(ClientError):
+    """No name service knows a broker that serves the topic."""
+
+
+class MessageRejectedError(ClientError, ValueError):
+    """The message cannot be sent as it is; nothing was sent."""
+
+
+class MessageNotFoundError(ClientError, LookupError):
+    """No broker has a message of this id."""
+
+
+class ClientStateError(ClientError, RuntimeError):
+    """The client is not open, or belongs to another process or event loop."""

@@ -1,0 +1,190 @@
+"""Finds single messages: by a key, by the producer's id, by the broker's id.
+
+The broker that holds a message is found through the routes: the address inside an offset id is
+compared with theirs and never dialled, since it may be one that only the broker's own network
+knows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+from client.errors import (
+    ClientError,
+    MalformedAnswerError,
+    MessageNotFoundError,
+    RouteNotFoundError,
+)
+from client.queues import MessageQueue
+from client.received import ReceivedMessage
+from client.session import Session
+from protocol.codes import RequestCode, ResponseCode
+from protocol.errors import ProtocolError
+from protocol.message import StoredMessage
+from protocol.message_codec import decode_messages
+from protocol.message_ids import decode_offset_message_id
+from protocol.requests import QueryMessageRequest, encode_fields
+
+_TIME_MAX = 0x7FFF_FFFF_FFFF_FFFF
+_MESSAGE_ID = re.compile(r"[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}")
+_LOOKUPS_AT_ONCE = 16
+_QUERY_TIMEOUT_S = 15.0
+_FOUND_OR_NOT = frozenset({int(ResponseCode.SUCCESS), int(ResponseCode.QUERY_NOT_FOUND)})
+# A look-up by commit-log offset answers SYSTEM_ERROR when no message begins there.
+_VIEWED_OR_NOT = frozenset({int(ResponseCode.SUCCESS), int(ResponseCode.SYSTEM_ERROR)})
+
+
+class _Broker(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def address(self) -> str: ...
+    @property
+    def is_master(self) -> bool: ...
+
+
+class MessageSearch:
+    """Queries all brokers that may hold a message, at the same time."""
+
+    def __init__(
+        self,
+        session: Session,
+        brokers: Callable[[], Awaitable[Sequence[_Broker]]],
+        topics: Callable[[], Awaitable[list[str]]],
+    ) -> None:
+        self._session = session
+        self._brokers = brokers
+        self._topics = topics
+
+    async def by_key(
+        self, topic: str, key: str, max_count: int, begin_time_ms: int, end_time_ms: int | None
+    ) -> list[ReceivedMessage]:
+        """Return the newest messages with this key, newest first."""
+        end = _TIME_MAX if end_time_ms is None else end_time_ms
+        found = await self._query(topic, key, max_count, begin_time_ms, end, unique=False)
+        return [message for message in found if key in message.keys][:max_count]
+
+    async def by_id(self, message_id: str, topic: str | None) -> ReceivedMessage:
+        """Return the message of this id. Raises MessageNotFoundError."""
+        message_id = message_id.strip()
+        found = await self._by_offset_id(message_id)
+        if found is None:
+            topics = [topic] if topic is not None else await self._topics()
+            found = await self._by_unique_key(message_id, topics)
+        if found is not None:
+            return found
+        where = f"in the topic {topic!r}" if topic is not None else "in any topic"
+        raise MessageNotFoundError(
+            f"no message with the id {message_id} was found {where}",
+            remedy="it may have expired, or not be indexed yet",
+        )
+
+    async def _by_offset_id(self, message_id: str) -> ReceivedMessage | None:
+        if not _MESSAGE_ID.fullmatch(message_id):
+            return None
+        host, port, offset = decode_offset_message_id(message_id)
+        if not 0 < port < 65536 or offset < 0:
+            return None  # a producer's id: these bytes hold something else
+        masters = [broker for broker in await self._brokers() if broker.is_master]
+        named = [broker for broker in masters if broker.address == f"{host}:{port}"]
+        for broker in named or masters:
+            message = await self._view(broker, offset)
+            if message is not None and message.offset_message_id == message_id.upper():
+                return message
+        return None
+
+    async def _view(self, broker: _Broker, offset: int) -> ReceivedMessage | None:
+        answer = await self._session.request(
+            broker.address,
+            RequestCode.VIEW_MESSAGE_BY_ID,
+            {"offset": str(offset)},
+            accept=_VIEWED_OR_NOT,
+        )
+        if answer.code != ResponseCode.SUCCESS:
+            return None
+        try:
+            records = decode_messages(answer.body)
+        except ProtocolError:
+            return None  # Apache's sends whatever lies there when no message begins
+        return _received(broker.name, records[0]) if records else None
+
+    async def _by_unique_key(self, key: str, topics: list[str]) -> ReceivedMessage | None:
+        at_once = asyncio.Semaphore(_LOOKUPS_AT_ONCE)
+
+        async def search(topic: str) -> ReceivedMessage | None:
+            async with at_once:
+                try:
+                    found = await self._query(topic, key, 32, 0, _TIME_MAX, unique=True)
+                except RouteNotFoundError:
+                    if len(topics) == 1:
+                        raise
+                    return None  # deleted meanwhile, or a name without queues such as a cluster's
+            return next((message for message in found if message.message_id == key), None)
+
+        searches = [asyncio.create_task(search(topic)) for topic in topics]
+        failure: ClientError | None = None
+        try:
+            for next_done in asyncio.as_completed(searches):
+                try:
+                    message = await next_done
+                except ClientError as error:
+                    failure = failure or error
+                    continue
+                if message is not None:
+                    return message
+        finally:
+            for task in searches:
+                task.cancel()
+            await asyncio.gather(*searches, return_exceptions=True)
+        if failure is not None:
+            raise failure
+        return None
+
+    async def _query(
+        self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int, *, unique: bool
+    ) -> list[ReceivedMessage]:
+        route = await self._session.routes.route(topic)
+        request = QueryMessageRequest(
+            topic=topic,
+            key=key,
+            max_num=max_count,
+            begin_timestamp=begin_ms,
+            end_timestamp=end_ms,
+            is_unique_key=unique,
+        )
+        answers = await asyncio.gather(
+            *(self._query_one(name, address, request) for name, address in route.masters.items())
+        )
+        found = [message for messages in answers for message in messages]
+        return sorted(found, key=lambda message: message.store_time_ms, reverse=True)
+
+    async def _query_one(
+        self, broker_name: str, address: str, request: QueryMessageRequest
+    ) -> list[ReceivedMessage]:
+        answer = await self._session.request(
+            address,
+            RequestCode.QUERY_MESSAGE,
+            encode_fields(request),
+            timeout_s=_QUERY_TIMEOUT_S,
+            accept=_FOUND_OR_NOT,
+        )
+        if answer.code != ResponseCode.SUCCESS:
+            return []
+        try:
+            records = decode_messages(answer.body)
+        except ProtocolError as error:
+            raise MalformedAnswerError(
+                f"{address} answered a query with messages that cannot be read ({error})",
+                address=address,
+            ) from error
+        # The broker's index knows hashes only; the topic and the key are checked here.
+        return [
+            _received(broker_name, record) for record in records if record.topic == request.topic
+        ]
+
+
+def _received(broker_name: str, record: StoredMessage) -> ReceivedMessage:
+    return ReceivedMessage(MessageQueue(record.topic, broker_name, record.queue_id), record)

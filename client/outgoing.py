@@ -1,0 +1,153 @@
+"""A message made ready for the wire: checked, given its id, compressed. No I/O."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from client.errors import MessageRejectedError
+from client.unique_id import UniqueIds
+from protocol.compression import compress_zlib
+from protocol.message import Message
+from protocol.message_codec import encode_batch
+from protocol.names import NOT_SENDABLE_TOPICS, is_retry_topic, topic_error
+from protocol.properties import PROPERTIES_SIZE_BYTES_MAX, encode_properties
+from protocol.sys_flags import SYS_FLAG_COMPRESSED_ZLIB
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingMessage:
+    """What goes into a send request, besides the queue."""
+
+    topic: str
+    body: bytes
+    properties: str
+    message_id: str
+    born_time_ms: int
+    flag: int = 0
+    sys_flag: int = 0
+    sharding_key: str | None = None
+    is_batch: bool = False
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class OutgoingPolicy:
+    """Prepares messages by the limits of one producer. Raises MessageRejectedError."""
+
+    def __init__(
+        self,
+        ids: UniqueIds,
+        *,
+        compress_above_bytes: int | None = 4096,
+        message_size_bytes_max: int = 4 * 1024 * 1024,
+        now_ms: Callable[[], int] = _now_ms,
+    ) -> None:
+        self._compress_above_bytes = compress_above_bytes
+        self._message_size_bytes_max = message_size_bytes_max
+        self._ids = ids
+        self._now_ms = now_ms
+        self._good_topics: set[str] = set()
+
+    def prepare(self, message: Message, *, in_batch: bool = False) -> OutgoingMessage:
+        """Check a message and make it ready; the bodies of a batch stay uncompressed."""
+        topic = message.topic
+        if topic not in self._good_topics:
+            self._check_topic(topic)
+        body = message.body
+        self._check_size("body", len(body), topic)
+        sys_flag = 0
+        limit = self._compress_above_bytes
+        if not in_batch and limit is not None and len(body) > limit:
+            compressed = compress_zlib(body)
+            if len(compressed) < len(body):
+                body = compressed
+                sys_flag = SYS_FLAG_COMPRESSED_ZLIB
+        message_id = self._ids.next()
+        return OutgoingMessage(
+            topic,
+            body,
+            _properties_text(message, message_id),
+            message_id,
+            self._now_ms(),
+            message.flag,
+            sys_flag,
+            message.sharding_key,
+        )
+
+    def prepare_batch(
+        self, messages: Sequence[Message]
+    ) -> tuple[OutgoingMessage, list[OutgoingMessage]]:
+        """Return the batch as one message, and its parts."""
+        first = messages[0]
+        parts = []
+        for message in messages:
+            _check_batchable(message, first)
+            parts.append(self.prepare(message, in_batch=True))
+        body = encode_batch((part.flag, part.body, part.properties.encode()) for part in parts)
+        self._check_size("batch", len(body), first.topic)
+        message_id = self._ids.next()
+        outer = Message(first.topic, wait_stored=first.wait_stored)
+        properties = _properties_text(outer, message_id)
+        whole = OutgoingMessage(
+            first.topic,
+            body,
+            properties,
+            message_id,
+            parts[0].born_time_ms,
+            sharding_key=first.sharding_key,
+            is_batch=True,
+        )
+        return whole, parts
+
+    def _check_topic(self, topic: str) -> None:
+        reason = topic_error(topic)
+        if reason is not None:
+            raise MessageRejectedError(reason)
+        if topic in NOT_SENDABLE_TOPICS:
+            raise MessageRejectedError(f"{topic!r} is a topic that brokers write themselves")
+        self._good_topics.add(topic)
+
+    def _check_size(self, what: str, size_bytes: int, topic: str) -> None:
+        if size_bytes > self._message_size_bytes_max:
+            raise MessageRejectedError(
+                f"the {what} for {topic!r} has {size_bytes:,} bytes; "
+                f"{self._message_size_bytes_max:,} are allowed",
+                remedy="send less at once, or raise message_size_bytes_max here and "
+                "maxMessageSize on the brokers",
+            )
+
+
+def _properties_text(message: Message, message_id: str) -> str:
+    try:
+        text = encode_properties(message.wire_properties(message_id))
+    except ValueError as error:
+        raise MessageRejectedError(str(error)) from error
+    size_bytes = len(text) if text.isascii() else len(text.encode())
+    if size_bytes > PROPERTIES_SIZE_BYTES_MAX:
+        raise MessageRejectedError(
+            f"the properties of a message for {message.topic!r} have {size_bytes:,} bytes; "
+            f"{PROPERTIES_SIZE_BYTES_MAX:,} are allowed",
+            remedy="put large values into the body",
+        )
+    return text
+
+
+def _check_batchable(message: Message, first: Message) -> None:
+    if message.topic != first.topic:
+        raise MessageRejectedError(
+            f"a batch goes to one topic, and this one has {first.topic!r} and {message.topic!r}"
+        )
+    if message.delay_level is not None or message.deliver_at_ms is not None:
+        raise MessageRejectedError("a batch cannot hold delayed messages: send them one by one")
+    if is_retry_topic(message.topic):
+        raise MessageRejectedError("a batch cannot go to a retry topic: send one by one")
+    if message.sharding_key != first.sharding_key:
+        raise MessageRejectedError(
+            "a batch goes to one queue, and its messages have different sharding keys"
+        )
+    if message.wait_stored != first.wait_stored:
+        raise MessageRejectedError("the messages of a batch must agree about wait_stored")

@@ -1,0 +1,321 @@
+"""PullConsumer: reads the queues that it is told to, from where it is told to."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from datetime import datetime
+from types import TracebackType
+from typing import Literal, Self
+
+from client.errors import ClientStateError
+from client.pulling import Puller, PullResult
+from client.queue_offsets import QueueOffsets
+from client.queue_reader import QueueReader
+from client.queues import MessageQueue
+from client.received import ReceivedMessage
+from client.routing import TopicRoute
+from client.session import Session
+from protocol.bodies import ConsumerData, SubscriptionData
+
+log = logging.getLogger(__name__)
+
+Position = int | datetime | Literal["earliest", "latest"]
+
+
+class PullConsumer:
+    """Reads messages from queues, several queues at once, in the order of each queue.
+
+    Opened with a topic, it reads all queues of that topic, also those that are added later;
+    `assign` chooses the queues instead. It starts where its group has committed, else at
+    `start_from`. Without a group it can read but not commit. Nothing is committed unless `commit`
+    is called.
+
+        async with PullConsumer("orders", nameserver="127.0.0.1:9876") as consumer:
+            async for message in consumer:
+                print(message.body)
+    """
+
+    def __init__(
+        self,
+        topic: str | None = None,
+        *,
+        nameserver: str | None = None,
+        group: str | None = None,
+        tags: str = "*",
+        start_from: Position = "earliest",
+        batch_size: int = 32,
+        poll_s: float = 15.0,
+        request_timeout: float = 3.0,
+    ) -> None:
+        """`tags` is an expression such as "new || paid".
+
+        `poll_s` is how long a broker may hold a request when there is nothing new.
+        """
+        self._topic = topic
+        self._group = group
+        self._tags = tags
+        self._start_from = start_from
+        self._batch_size = batch_size
+        self._poll_s = poll_s
+        self._session = Session(nameserver, request_timeout_s=request_timeout)
+        self._session.routes.on_change.append(self._route_changed)
+        self._offsets = QueueOffsets(self._session)
+        self._puller = Puller(self._session, group, tags)
+        self._readers: dict[MessageQueue, QueueReader] = {}
+        self._ready: deque[QueueReader] = deque()
+        self._progress = asyncio.Event()
+        self._committed: dict[MessageQueue, int] = {}
+        self._parted: dict[MessageQueue, int] = {}
+        self._is_automatic = topic is not None
+        self._is_reading = False
+        self._adoptions: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def start(self) -> Self:
+        """Open the consumer; with a topic, find its queues and where to start in each.
+
+        Raises RouteNotFoundError when there is no such topic.
+        """
+        await self._session.start()
+        if self._topic is not None:
+            try:
+                await self._assign(await self.queues(self._topic))
+            except BaseException:
+                await self.close()
+                raise
+        return self
+
+    async def close(self) -> None:
+        """Stop reading and close the connections; commits nothing."""
+        for task in list(self._adoptions):
+            task.cancel()
+        await asyncio.gather(*self._adoptions, return_exceptions=True)
+        await asyncio.gather(*(reader.stop() for reader in self._readers.values()))
+        await self._session.close()
+
+    async def queues(self, topic: str | None = None) -> list[MessageQueue]:
+        """Return the readable queues of a topic (of its own, without one)."""
+        name = topic or self._topic
+        if name is None:
+            raise ClientStateError("this consumer was opened without a topic: name one")
+        return list((await self._session.routes.route(name)).read_queues)
+
+    @property
+    def assigned(self) -> list[MessageQueue]:
+        """The queues that are being read."""
+        return list(self._readers)
+
+    async def assign(self, queues: Iterable[MessageQueue]) -> None:
+        """Read these queues and no others; a queue that was read already goes on where it is."""
+        self._is_automatic = False
+        await self._assign(list(queues))
+
+    async def seek(self, queue: MessageQueue, position: Position) -> None:
+        """Go on at an offset, at "earliest", at "latest" or at the first message from a time on."""
+        await self._reader(queue).seek(await self._resolve(queue, position))
+        self._ready = deque(reader for reader in self._ready if reader.has_message)
+
+    def position(self, queue: MessageQueue) -> int:
+        """Return the offset of the next message that this consumer will hand out from `queue`."""
+        return self._reader(queue).position
+
+    async def begin_offset(self, queue: MessageQueue) -> int:
+        """Return the offset of the oldest message in `queue`."""
+        return await self._offsets.min_offset(queue)
+
+    async def end_offset(self, queue: MessageQueue) -> int:
+        """Return the offset that the next message in `queue` will get."""
+        return await self._offsets.max_offset(queue)
+
+    async def pull(
+        self, max_count: int = 32, *, timeout: float | None = None
+    ) -> list[ReceivedMessage]:
+        """Return up to `max_count` messages as soon as there is one.
+
+        After `timeout` seconds without one the list is empty; None waits for ever. Messages of one
+        queue come in order. Cancelling loses none. Raises what made a queue unreadable.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                first = await self._next()
+        except TimeoutError:
+            return []
+        messages = [first]
+        while len(messages) < max_count and self._ready:
+            messages.append(self._take())
+        return messages
+
+    async def pull_from(
+        self, queue: MessageQueue, offset: int, max_count: int = 32, *, wait: float = 0.0
+    ) -> PullResult:
+        """Read from a queue at an offset with a single request, beside what is assigned.
+
+        With `wait` the broker waits up to that many seconds for a first message.
+        """
+        return await self._puller.pull(queue, offset, max_count, wait)
+
+    async def __aiter__(self) -> AsyncGenerator[ReceivedMessage]:
+        """Hand out one message after the other, for ever."""
+        while True:
+            yield await self._next()
+
+    async def commit(
+        self, offsets: Mapping[MessageQueue, int] | ReceivedMessage | None = None
+    ) -> None:
+        """Store how far the group has come: beyond all that was handed out, or beyond one message.
+
+        A mapping names the offset to go on at for each queue.
+        """
+        if self._group is None:
+            raise ClientStateError(
+                "a consumer without a group has nothing to commit to; pass group=..."
+            )
+        if isinstance(offsets, ReceivedMessage):
+            offsets = {offsets.queue: offsets.queue_offset + 1}
+        elif offsets is None:
+            offsets = {
+                queue: reader.position
+                for queue, reader in self._readers.items()
+                if self._committed.get(queue) != reader.position
+            }
+        group = self._group
+        await asyncio.gather(
+            *(self._offsets.commit(group, queue, offset) for queue, offset in offsets.items())
+        )
+        self._committed.update(offsets)
+
+    async def committed(self, queue: MessageQueue) -> int | None:
+        """Return the offset that the group has committed for `queue`, None for none."""
+        if self._group is None:
+            return None
+        return await self._offsets.committed(self._group, queue)
+
+    def _reader(self, queue: MessageQueue) -> QueueReader:
+        reader = self._readers.get(queue)
+        if reader is None:
+            raise ClientStateError(f"{queue} is not assigned to this consumer")
+        return reader
+
+    async def _next(self) -> ReceivedMessage:
+        self._session.check_open()
+        if not self._is_reading:
+            self._is_reading = True
+            for reader in self._readers.values():
+                reader.start()
+        while not self._ready:
+            if not self._readers and not self._is_automatic:
+                raise ClientStateError("no queue is assigned: call assign, or open it with a topic")
+            self._raise_failure()
+            self._progress.clear()
+            await self._progress.wait()
+        return self._take()
+
+    def _take(self) -> ReceivedMessage:
+        """Take from the queue that has waited longest; queues take turns message by message."""
+        reader = self._ready.popleft()
+        message = reader.take()
+        if reader.has_message:
+            self._ready.append(reader)
+        return message
+
+    def _raise_failure(self) -> None:
+        for reader in self._readers.values():
+            if reader.failure is not None:
+                raise reader.failure
+
+    def _reader_progressed(self, reader: QueueReader) -> None:
+        if reader.has_message and reader not in self._ready:
+            self._ready.append(reader)
+        self._progress.set()
+
+    async def _assign(self, queues: list[MessageQueue]) -> None:
+        added = [queue for queue in queues if queue not in self._readers]
+        await self._register({queue.topic for queue in queues})
+        offsets = await asyncio.gather(*(self._start_offset(queue) for queue in added))
+        await self._part({queue for queue in self._readers if queue not in queues})
+        for queue, offset in zip(added, offsets, strict=True):
+            self._adopt(queue, offset)
+
+    def _adopt(self, queue: MessageQueue, offset: int) -> None:
+        reader = QueueReader(
+            queue,
+            offset,
+            self._puller,
+            self._reader_progressed,
+            batch_size=self._batch_size,
+            poll_s=self._poll_s,
+        )
+        self._readers[queue] = reader
+        if self._is_reading:
+            reader.start()
+
+    async def _part(self, queues: set[MessageQueue]) -> None:
+        """Stop reading `queues`, remembering where: a broker that is away leaves the route."""
+        for queue in queues:
+            reader = self._readers.pop(queue)
+            self._parted[queue] = reader.position
+            self._ready = deque(other for other in self._ready if other is not reader)
+            await reader.stop()
+
+    async def _register(self, topics: set[str]) -> None:
+        """Make the group known to every broker of `topics`, or it could not commit there."""
+        if self._group is None:
+            return
+        self._session.consumers[self._group] = ConsumerData(
+            group_name=self._group,
+            consume_type="CONSUME_ACTIVELY",
+            message_model="CLUSTERING",
+            consume_from_where="CONSUME_FROM_LAST_OFFSET",
+            subscription_data_set=[SubscriptionData(topic, self._tags) for topic in sorted(topics)],
+        )
+        routes = [await self._session.routes.route(topic) for topic in sorted(topics)]
+        addresses = {address for route in routes for address in route.masters.values()}
+        await asyncio.gather(*(self._session.heartbeat(address) for address in addresses))
+
+    async def _start_offset(self, queue: MessageQueue) -> int:
+        if queue in self._parted:
+            return self._parted.pop(queue)
+        committed = await self.committed(queue)
+        if committed is not None:
+            self._committed[queue] = committed
+            return committed
+        return await self._resolve(queue, self._start_from)
+
+    async def _resolve(self, queue: MessageQueue, position: Position) -> int:
+        if isinstance(position, datetime):
+            return await self._offsets.offset_at(queue, round(position.timestamp() * 1000))
+        if position == "earliest":
+            return await self._offsets.min_offset(queue)
+        if position == "latest":
+            return await self._offsets.max_offset(queue)
+        if isinstance(position, int):
+            return position
+        raise ValueError(
+            f'{position!r} is no position: use an offset, a datetime, "earliest" or "latest"'
+        )
+
+    def _route_changed(self, route: TopicRoute) -> None:
+        if self._is_automatic and route.topic == self._topic and self._readers:
+            task = asyncio.get_running_loop().create_task(self._follow(route))
+            self._adoptions.add(task)
+            task.add_done_callback(self._adoptions.discard)
+
+    async def _follow(self, route: TopicRoute) -> None:
+        """Read the queues that the topic has now, new ones from their beginning."""
+        await self._part(set(self._readers).difference(route.read_queues))
+        for queue in route.read_queues:
+            if queue not in self._readers:
+                self._adopt(queue, self._parted.pop(queue, 0))

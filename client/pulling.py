@@ -1,0 +1,151 @@
+"""One pull request and what its answer means."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from client.errors import MalformedAnswerError
+from client.queue_offsets import QueueOffsets
+from client.queues import MessageQueue
+from client.received import ReceivedMessage
+from client.session import Session
+from protocol.codes import RequestCode, ResponseCode
+from protocol.command import Command
+from protocol.errors import FieldError, ProtocolError
+from protocol.message_codec import decode_messages
+from protocol.requests import (
+    PullMessageRequest,
+    PullMessageResponse,
+    decode_fields,
+    encode_fields,
+)
+from protocol.subscription import Subscription
+
+log = logging.getLogger(__name__)
+
+# The group that every RocketMQ broker has for tools that read without a group of their own.
+TOOLS_GROUP = "TOOLS_CONSUMER"
+
+_SUSPEND = 2
+_SUBSCRIPTION = 4
+# The broker looks for expired long polls every 5 s, so an answer may come that much later than
+# asked for.
+_HOLD_SLACK_S = 10.0
+_ANSWERS = frozenset(
+    int(code)
+    for code in (
+        ResponseCode.SUCCESS,
+        ResponseCode.PULL_NOT_FOUND,
+        ResponseCode.PULL_RETRY_IMMEDIATELY,
+        ResponseCode.PULL_OFFSET_MOVED,
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PullResult:
+    """What one pull brought: perhaps nothing, though `next_offset` advanced (filtered)."""
+
+    messages: list[ReceivedMessage]
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    has_moved: bool
+    """The offset asked for is not in the queue; `next_offset` is the nearest that is."""
+
+
+class Puller:
+    """Sends pull requests for one group and one tag expression."""
+
+    def __init__(self, session: Session, group: str | None, tags: str) -> None:
+        self.group = group or TOOLS_GROUP
+        self._session = session
+        self._offsets = QueueOffsets(session)
+        self._tags = tags
+        self._subscriptions: dict[str, Subscription] = {}
+        self._preferred_broker_ids: dict[MessageQueue, int] = {}
+
+    async def pull(
+        self, queue: MessageQueue, offset: int, max_count: int, wait_s: float = 0.0
+    ) -> PullResult:
+        """Read up to `max_count` messages from `offset` on.
+
+        With `wait_s` the broker holds the request for that long when the queue has nothing newer.
+        """
+        subscription = self._subscription(queue.topic)
+        request = PullMessageRequest(
+            consumer_group=self.group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            queue_offset=offset,
+            max_msg_nums=max_count,
+            sys_flag=_SUBSCRIPTION | (_SUSPEND if wait_s > 0 else 0),
+            commit_offset=0,
+            suspend_timeout_millis=round(wait_s * 1000),
+            subscription=subscription.expression,
+            sub_version=subscription.version,
+            expression_type="TAG",
+            broker_name=queue.broker_name,
+        )
+        address = await self._address(queue)
+        timeout_s = wait_s + _HOLD_SLACK_S if wait_s > 0 else None
+        answer = await self._session.request(
+            address,
+            RequestCode.PULL_MESSAGE,
+            encode_fields(request),
+            timeout_s=timeout_s,
+            accept=_ANSWERS,
+        )
+        return self._result(queue, offset, answer, address)
+
+    def _subscription(self, topic: str) -> Subscription:
+        subscription = self._subscriptions.get(topic)
+        if subscription is None:
+            subscription = Subscription(topic, self._tags)
+            self._subscriptions[topic] = subscription
+        return subscription
+
+    async def _address(self, queue: MessageQueue) -> str:
+        broker_id = self._preferred_broker_ids.get(queue)
+        if broker_id is not None:
+            route = self._session.routes.known(queue.topic)
+            address = route.reader(queue.broker_name, broker_id) if route else None
+            if address is not None:
+                return address
+        return await self._offsets.address(queue)
+
+    def _result(
+        self, queue: MessageQueue, offset: int, answer: Command, address: str
+    ) -> PullResult:
+        try:
+            header = decode_fields(PullMessageResponse, answer.ext)
+            records = decode_messages(answer.body) if answer.body else []
+        except FieldError as error:
+            raise MalformedAnswerError(
+                f"{address} answered a pull with a header that cannot be read ({error})",
+                address=address,
+            ) from error
+        except ProtocolError as error:
+            raise MalformedAnswerError(
+                f"{queue} holds a message at or soon after offset {offset} that cannot be read "
+                f"({error})",
+                address=address,
+                remedy="seek beyond it to go on",
+            ) from error
+        self._preferred_broker_ids[queue] = header.suggest_which_broker_id
+        matches = self._subscription(queue.topic).matches_tag
+        messages = [
+            ReceivedMessage(queue, record)
+            for record in records
+            # An inner batch comes whole, also when the offset asked for is in its middle; tags come
+            # filtered by their hash only.
+            if record.queue_offset >= offset and matches(record.tags)
+        ]
+        return PullResult(
+            messages,
+            header.next_begin_offset,
+            header.min_offset,
+            header.max_offset,
+            has_moved=answer.code == ResponseCode.PULL_OFFSET_MOVED,
+        )

@@ -1,0 +1,97 @@
+"""Which queue a message goes to."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from client.errors import MessageRejectedError
+from client.queues import MessageQueue
+from client.routing import TopicRoute
+from protocol.java_hash import java_string_hash
+
+# How long a broker that could not be reached, or did not answer, is used only when there is no
+# other.
+AVOIDANCE_S = 5.0
+
+
+class QueueChoice:
+    """Takes the write queues in turn, passing over brokers that have just failed."""
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self._now_s = now_s
+        self._turns: dict[str, int] = {}
+        self._avoided_until_s: dict[str, float] = {}
+
+    def next(self, route: TopicRoute, not_on: frozenset[str] = frozenset()) -> MessageQueue:
+        """Return the next queue; one on a broker of `not_on` only when there is no other."""
+        queues = route.write_queues
+        turn = self._turns.get(route.topic)
+        if turn is None:
+            turn = random.randrange(len(queues))
+        self._turns[route.topic] = turn + 1
+        if not not_on and not self._avoided_until_s:
+            return queues[turn % len(queues)]
+        avoided = not_on | self._avoided()
+        for step in range(len(queues)):
+            queue = queues[(turn + step) % len(queues)]
+            if queue.broker_name not in avoided:
+                self._turns[route.topic] = turn + step + 1
+                return queue
+        for step in range(len(queues)):
+            queue = queues[(turn + step) % len(queues)]
+            if queue.broker_name not in not_on:
+                return queue
+        return queues[turn % len(queues)]
+
+    def avoid(self, broker_name: str) -> None:
+        """Pass over a broker for a while."""
+        self._avoided_until_s[broker_name] = self._now_s() + AVOIDANCE_S
+
+    def _avoided(self) -> frozenset[str]:
+        now_s = self._now_s()
+        for name in [name for name, until in self._avoided_until_s.items() if until <= now_s]:
+            del self._avoided_until_s[name]
+        return frozenset(self._avoided_until_s)
+
+
+def queue_for_key(route: TopicRoute, sharding_key: str) -> MessageQueue:
+    """Return the queue of a sharding key, the one that Java's SelectMessageQueueByHash takes."""
+    queues = route.write_queues
+    return queues[abs(java_string_hash(sharding_key)) % len(queues)]
+
+
+def chosen_queue(route: TopicRoute, choice: MessageQueue | int) -> MessageQueue:
+    """Return the queue that the application names, after checking that it can be written.
+
+    A bare id will do where only one broker has such a queue.
+    """
+    if isinstance(choice, MessageQueue):
+        if choice in route.write_queues:
+            return choice
+        raise MessageRejectedError(
+            f"{choice} is not a queue that can be written",
+            remedy=f"the topic {route.topic!r} has {_listed(route)}",
+        )
+    matching = [queue for queue in route.write_queues if queue.queue_id == choice]
+    if len(matching) == 1:
+        return matching[0]
+    if not matching:
+        raise MessageRejectedError(
+            f"the topic {route.topic!r} has no queue {choice} that can be written",
+            remedy=f"it has {_listed(route)}",
+        )
+    names = ", ".join(queue.broker_name for queue in matching)
+    raise MessageRejectedError(
+        f"the topic {route.topic!r} has a queue {choice} on each of {names}",
+        remedy="name the broker too: MessageQueue(topic, broker_name, queue_id)",
+    )
+
+
+def _listed(route: TopicRoute) -> str:
+    counts: dict[str, int] = {}
+    for queue in route.write_queues:
+        counts[queue.broker_name] = counts.get(queue.broker_name, 0) + 1
+    if not counts:
+        return "no queue that can be written"
+    return " and ".join(f"queues 0 to {count - 1} on {name}" for name, count in counts.items())

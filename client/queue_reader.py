@@ -1,0 +1,159 @@
+"""Reads one queue ahead of the application, by long polling."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+from client.errors import (
+    BrokerUnreachableError,
+    ClientError,
+    RequestRefusedError,
+    RequestTimeoutError,
+)
+from client.pulling import Puller, PullResult
+from client.queues import MessageQueue
+from client.received import ReceivedMessage
+from protocol.codes import ResponseCode
+
+log = logging.getLogger(__name__)
+
+_COUNT_AHEAD_MAX = 128
+_BYTES_AHEAD_MAX = 8 * 1024 * 1024
+_HOLD_MIN_S = 0.1
+# Refusals that pass by themselves: the broker is busy, starting, stopping or overloaded.
+_PASSING_CODES = frozenset(
+    {ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.GO_AWAY, 215}
+)
+
+
+class QueueReader:
+    """The position in one queue and the messages read ahead from it.
+
+    Nothing is fetched before `start`. An outage is waited out, logged once; an error that will not
+    pass ends the reading and is kept in `failure`.
+    """
+
+    def __init__(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        puller: Puller,
+        on_progress: Callable[[QueueReader], None],
+        *,
+        batch_size: int = 32,
+        poll_s: float = 15.0,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self.queue = queue
+        self.failure: ClientError | None = None
+        self._fetch_offset = offset
+        self._puller = puller
+        self._on_progress = on_progress
+        self._batch_size = batch_size
+        self._poll_s = poll_s
+        self._pause = pause
+        self._ahead: deque[ReceivedMessage] = deque()
+        self._bytes_ahead = 0
+        self._room = asyncio.Event()
+        self._room.set()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def position(self) -> int:
+        """The offset of the next message to hand out."""
+        return self._ahead[0].queue_offset if self._ahead else self._fetch_offset
+
+    @property
+    def has_message(self) -> bool:
+        """Whether `take` has something to give."""
+        return bool(self._ahead)
+
+    def take(self) -> ReceivedMessage:
+        """Hand out the next message."""
+        message = self._ahead.popleft()
+        self._bytes_ahead -= message.stored.size_bytes
+        if not self._room.is_set() and self._has_room():
+            self._room.set()
+        return message
+
+    def start(self) -> None:
+        """Begin to read ahead, if that has not begun."""
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        """End the reading; what was read ahead stays until it is taken."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def seek(self, offset: int) -> None:
+        """Go on at `offset`, dropping what was read ahead."""
+        was_reading = self._task is not None
+        await self.stop()
+        self._ahead.clear()
+        self._bytes_ahead = 0
+        self._room.set()
+        self._fetch_offset = offset
+        self.failure = None
+        if was_reading:
+            self.start()
+
+    def _has_room(self) -> bool:
+        return len(self._ahead) < _COUNT_AHEAD_MAX and self._bytes_ahead < _BYTES_AHEAD_MAX
+
+    async def _run(self) -> None:
+        outages = 0
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._room.wait()
+            asked_at = loop.time()
+            offset = self._fetch_offset
+            try:
+                result = await self._puller.pull(self.queue, offset, self._batch_size, self._poll_s)
+            except ClientError as error:
+                if not _will_pass(error):
+                    self.failure = error
+                    self._on_progress(self)
+                    return
+                if outages == 0:
+                    log.warning("reading %s is interrupted: %s", self.queue, error)
+                outages += 1
+                await self._pause(min(0.1 * 2**outages, 2.0))
+                continue
+            if outages:
+                log.warning("reading %s goes on", self.queue)
+                outages = 0
+            self._accept(result)
+            if self._fetch_offset == offset and loop.time() - asked_at < _HOLD_MIN_S:
+                # A broker that does not hold the request must not be asked in a tight loop.
+                await self._pause(_HOLD_MIN_S)
+
+    def _accept(self, result: PullResult) -> None:
+        if result.has_moved:
+            log.warning(
+                "%s has no offset %d any more (it holds %d to %d): going on at %d",
+                self.queue,
+                self._fetch_offset,
+                result.min_offset,
+                result.max_offset,
+                result.next_offset,
+            )
+        self._fetch_offset = result.next_offset
+        if not result.messages:
+            return
+        self._ahead.extend(result.messages)
+        self._bytes_ahead += sum(message.stored.size_bytes for message in result.messages)
+        if not self._has_room():
+            self._room.clear()
+        self._on_progress(self)
+
+
+def _will_pass(error: ClientError) -> bool:
+    if isinstance(error, RequestRefusedError):
+        return error.code in _PASSING_CODES
+    return isinstance(error, BrokerUnreachableError | RequestTimeoutError)

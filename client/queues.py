@@ -1,0 +1,16 @@
+"""A queue of a topic: the unit that messages are ordered in."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class MessageQueue(NamedTuple):
+    """One queue of one topic on one broker; sorts as RocketMQ's MessageQueue does."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.broker_name}/{self.queue_id}"

@@ -1,0 +1,69 @@
+"""What a producer learns about a message that was stored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from client.errors import MalformedAnswerError
+from client.outgoing import OutgoingMessage
+from client.queues import MessageQueue
+from protocol.codes import RequestCode, ResponseCode
+from protocol.command import Command
+
+
+class SendStatus(IntEnum):
+    """How safe a stored message is; the values are the answer's code."""
+
+    OK = ResponseCode.SUCCESS
+    FLUSH_DISK_TIMEOUT = ResponseCode.FLUSH_DISK_TIMEOUT
+    """Stored, but not yet on disk when the broker's time for that was up (SYNC_FLUSH)."""
+    SLAVE_NOT_AVAILABLE = ResponseCode.SLAVE_NOT_AVAILABLE
+    FLUSH_SLAVE_TIMEOUT = ResponseCode.FLUSH_SLAVE_TIMEOUT
+
+
+SENT_CODES = frozenset(int(status) for status in SendStatus)
+
+
+@dataclass(frozen=True, slots=True)
+class SendReceipt:
+    """Where a message is."""
+
+    message_id: str
+    """The producer's id, which stays with the message through retries (UNIQ_KEY)."""
+    offset_message_id: str
+    """The broker's id: its address and the place in its commit log."""
+    queue: MessageQueue
+    queue_offset: int
+    status: SendStatus = SendStatus.OK
+    transaction_id: str | None = None
+
+
+def read_receipts(
+    answer: Command, messages: Sequence[OutgoingMessage], queue: MessageQueue, address: str
+) -> list[SendReceipt]:
+    """Turn the answer to a send, or to a batch, into one receipt per message."""
+    ext = answer.ext or {}
+    try:
+        queue_id = int(ext["queueId"])
+        first_offset = int(ext["queueOffset"])
+        offset_ids = ext["msgId"].split(",")
+    except (KeyError, ValueError) as error:
+        raise MalformedAnswerError(
+            f"{address} stored the message, but its answer to {RequestCode.SEND_MESSAGE_V2.name} "
+            f"cannot be read ({error!r})",
+            address=address,
+        ) from error
+    if len(offset_ids) != len(messages):
+        # An inner batch (topic of type BatchCQ) is one record and has one id.
+        offset_ids = [offset_ids[0]] * len(messages)
+    stored_in = MessageQueue(queue.topic, queue.broker_name, queue_id)
+    status = SendStatus(answer.code)
+    transaction_id = ext.get("transactionId")
+    return [
+        SendReceipt(
+            message.message_id, offset_id, stored_in, first_offset + index, status, transaction_id
+        )
+        for index, (message, offset_id) in enumerate(zip(messages, offset_ids, strict=True))
+    ]

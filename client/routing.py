@@ -1,0 +1,283 @@
+"""Which brokers serve a topic: asked of the name services, remembered, refreshed.
+
+A name service is picked and kept until it fails; then the next one is asked. A route once known
+stays in use while no name service answers, or while one that has just started does not know the
+topic yet.
+
+A producer may send to a topic that does not exist: like Java's it takes the route of the template
+topic TBW102, which the brokers that create topics on first use register, and sends there
+(`is_guess`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from client.connection_pool import ConnectionPool
+from client.errors import (
+    BrokerUnreachableError,
+    ClientError,
+    MalformedAnswerError,
+    RequestRefusedError,
+    RequestTimeoutError,
+    RouteNotFoundError,
+)
+from client.queues import MessageQueue
+from protocol.bodies import TopicRouteData
+from protocol.codes import RequestCode, ResponseCode
+from protocol.command import Command
+from protocol.errors import ProtocolError
+
+log = logging.getLogger(__name__)
+
+TEMPLATE_TOPIC = "TBW102"
+TEMPLATE_QUEUE_COUNT = 4
+MASTER_ID = 0
+_PERM_READ = 4
+_PERM_WRITE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRoute:
+    """The queues of a topic and the addresses of the brokers that hold them."""
+
+    topic: str
+    write_queues: tuple[MessageQueue, ...]
+    read_queues: tuple[MessageQueue, ...]
+    brokers: Mapping[str, Mapping[int, str]]
+    """Broker name -> broker id -> address; id 0 is the master."""
+    is_guess: bool = False
+    """The topic does not exist; these queues will, once a broker has created it."""
+
+    def master(self, broker_name: str) -> str | None:
+        """Return the address that takes writes for `broker_name`."""
+        return self.brokers.get(broker_name, {}).get(MASTER_ID)
+
+    def reader(self, broker_name: str, broker_id: int = MASTER_ID) -> str | None:
+        """Return an address to read from: the suggested broker id, else the master, else any."""
+        addresses = self.brokers.get(broker_name, {})
+        return (
+            addresses.get(broker_id)
+            or addresses.get(MASTER_ID)
+            or next(iter(addresses.values()), None)
+        )
+
+    @property
+    def masters(self) -> dict[str, str]:
+        """Broker name -> address of its master."""
+        return {name: ids[MASTER_ID] for name, ids in self.brokers.items() if MASTER_ID in ids}
+
+
+def route_from_data(topic: str, data: TopicRouteData, *, guess_queue_count: int = 0) -> TopicRoute:
+    """Expand what a name service says into queues, in the order of Java's clients.
+
+    With `guess_queue_count` the data is that of the template topic, and no broker gets more queues
+    than that.
+    """
+    brokers = {
+        broker.broker_name: dict(broker.broker_addrs)
+        for broker in data.broker_datas
+        if broker.broker_addrs
+    }
+    write_queues: list[MessageQueue] = []
+    read_queues: list[MessageQueue] = []
+    for queue_data in sorted(data.queue_datas, key=lambda each: each.broker_name):
+        name = queue_data.broker_name
+        reads, writes = queue_data.read_queue_nums, queue_data.write_queue_nums
+        if guess_queue_count:
+            reads = writes = min(guess_queue_count, reads)
+        if queue_data.perm & _PERM_READ and name in brokers:
+            read_queues += [MessageQueue(topic, name, number) for number in range(reads)]
+        if queue_data.perm & _PERM_WRITE and MASTER_ID in brokers.get(name, {}):
+            write_queues += [MessageQueue(topic, name, number) for number in range(writes)]
+    if data.order_topic_conf:
+        write_queues = _ordered_queues(topic, data.order_topic_conf, brokers)
+    return TopicRoute(
+        topic, tuple(write_queues), tuple(read_queues), brokers, is_guess=bool(guess_queue_count)
+    )
+
+
+def _ordered_queues(
+    topic: str, order_topic_conf: str, brokers: Mapping[str, Mapping[int, str]]
+) -> list[MessageQueue]:
+    queues: list[MessageQueue] = []
+    for part in order_topic_conf.split(";"):
+        name, _, count = part.partition(":")
+        if count.isdigit() and MASTER_ID in brokers.get(name, {}):
+            queues += [MessageQueue(topic, name, number) for number in range(int(count))]
+    return queues
+
+
+def _guess_key(topic: str) -> str:
+    return f"{topic} as {TEMPLATE_TOPIC}"
+
+
+class NameServices:
+    """The name services of a cluster; each knows everything, so any one will do for a question."""
+
+    def __init__(self, addresses: tuple[str, ...], pool: ConnectionPool, timeout_s: float) -> None:
+        self.addresses = addresses
+        self._pool = pool
+        self._timeout_s = timeout_s
+        self._current = random.randrange(len(addresses))
+        for address in addresses:
+            pool.remedies[address] = (
+                "check that a name service runs there, or name another one "
+                "(--nameserver, NAMESRV_ADDR)"
+            )
+
+    def __str__(self) -> str:
+        return ";".join(self.addresses)
+
+    async def ask(self, code: RequestCode, ext: dict[str, str] | None = None) -> Command:
+        """Return the first answer that any name service gives, whatever its code."""
+        failure: ClientError | None = None
+        for attempt in range(len(self.addresses)):
+            index = (self._current + attempt) % len(self.addresses)
+            command = Command(int(code), ext=dict(ext) if ext else None)
+            try:
+                answer = await self._pool.request(self.addresses[index], command, self._timeout_s)
+            except (BrokerUnreachableError, RequestTimeoutError, MalformedAnswerError) as error:
+                failure = error
+                continue
+            self._current = index
+            return answer
+        assert failure is not None
+        if len(self.addresses) == 1:
+            raise failure
+        raise BrokerUnreachableError(
+            f"none of the name services {self} answers; the last one tried: {failure}",
+            address=failure.address,
+        ) from failure
+
+    async def tell_all(self, code: RequestCode, ext: dict[str, str]) -> list[tuple[str, Command]]:
+        """Send the same request to every name service; return their addresses and answers."""
+        answers = await asyncio.gather(
+            *(
+                self._pool.request(address, Command(int(code), ext=dict(ext)), self._timeout_s)
+                for address in self.addresses
+            )
+        )
+        return list(zip(self.addresses, answers, strict=True))
+
+    async def route_data(self, topic: str) -> TopicRouteData | None:
+        """Return what the name service knows about `topic`, or None when it knows nothing."""
+        code = RequestCode.GET_ROUTEINFO_BY_TOPIC
+        answer = await self.ask(code, {"topic": topic, "acceptStandardJsonOnly": "true"})
+        address = self.addresses[self._current]
+        if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+            return None
+        if answer.code != ResponseCode.SUCCESS:
+            raise RequestRefusedError(code, answer.code, answer.remark, address)
+        try:
+            return TopicRouteData.decode(answer.body)
+        except ProtocolError as error:
+            raise MalformedAnswerError(
+                f"{address} sent a route of {topic!r} that cannot be read ({error})",
+                address=address,
+            ) from error
+
+
+class RouteTable:
+    """The routes of the topics that this client has used."""
+
+    def __init__(self, name_services: NameServices, pool: ConnectionPool) -> None:
+        self.on_change: list[Callable[[TopicRoute], None]] = []
+        self._name_services = name_services
+        self._pool = pool
+        self._routes: dict[str, TopicRoute] = {}
+        self._lookups: dict[str, asyncio.Task[TopicRoute | None]] = {}
+
+    def known(self, topic: str) -> TopicRoute | None:
+        """Return the route that is remembered, without asking anybody."""
+        return self._routes.get(topic)
+
+    async def route(self, topic: str, *, for_sending: bool = False) -> TopicRoute:
+        """Return the route of `topic`. Raises RouteNotFoundError.
+
+        Only with `for_sending` may it be the guess for a topic that does not exist yet.
+        """
+        route = self._routes.get(topic)
+        if route is None or (route.is_guess and not for_sending):
+            route = await self._once(topic, lambda: self._look_up(topic))
+        if route is None and for_sending:
+            route = await self._once(_guess_key(topic), lambda: self._guess(topic))
+        if route is not None:
+            return route
+        raise RouteNotFoundError(
+            f"the name service {self._name_services} knows no broker for the topic {topic!r}"
+            + (", and no broker creates topics on first use" if for_sending else ""),
+            code=int(ResponseCode.TOPIC_NOT_EXIST),
+            address=str(self._name_services),
+            remedy=f"create it with `rockhopper topic create {topic}`",
+        )
+
+    def forget(self, topic: str) -> None:
+        """Ask the name service again when the topic is next used."""
+        self._routes.pop(topic, None)
+
+    async def refresh(self) -> None:
+        """Ask again about every topic known; what cannot be learnt now stays as it was."""
+        for topic, known in list(self._routes.items()):
+            try:
+                route = await self._once(topic, partial(self._look_up, topic))
+                if route is None and known.is_guess:
+                    await self._once(_guess_key(topic), partial(self._guess, topic))
+            except ClientError as error:
+                log.warning("the route of %s could not be refreshed: %s", topic, error)
+                return  # the next topic would only wait for the same name services again
+
+    async def close(self) -> None:
+        """Give up the look-ups under way."""
+        lookups = list(self._lookups.values())
+        for lookup in lookups:
+            lookup.cancel()
+        await asyncio.gather(*lookups, return_exceptions=True)
+
+    async def _once(
+        self, key: str, look_up: Callable[[], Coroutine[Any, Any, TopicRoute | None]]
+    ) -> TopicRoute | None:
+        """Share one look-up among all who want it; a cancelled caller does not end it."""
+        lookup = self._lookups.get(key)
+        if lookup is None:
+            lookup = asyncio.get_running_loop().create_task(look_up())
+            self._lookups[key] = lookup
+            lookup.add_done_callback(lambda done: self._lookup_ended(key, done))
+        return await asyncio.shield(lookup)
+
+    def _lookup_ended(self, key: str, lookup: asyncio.Task[TopicRoute | None]) -> None:
+        self._lookups.pop(key, None)
+        if not lookup.cancelled():
+            lookup.exception()  # every caller may have been cancelled: then nobody else looks
+
+    async def _look_up(self, topic: str) -> TopicRoute | None:
+        data = await self._name_services.route_data(topic)
+        return None if data is None else self._remember(route_from_data(topic, data))
+
+    async def _guess(self, topic: str) -> TopicRoute | None:
+        data = await self._name_services.route_data(TEMPLATE_TOPIC)
+        if data is None:
+            return None
+        route = route_from_data(topic, data, guess_queue_count=TEMPLATE_QUEUE_COUNT)
+        return self._remember(route) if route.write_queues else None
+
+    def _remember(self, route: TopicRoute) -> TopicRoute:
+        known = self._routes.get(route.topic)
+        if route == known:
+            return known
+        self._routes[route.topic] = route
+        for name, addresses in route.brokers.items():
+            for address in addresses.values():
+                self._pool.remedies[address] = (
+                    f"the name service gives this address for {name}: check that the broker runs "
+                    "and that the address it advertises can be reached from here"
+                )
+        for listener in self.on_change:
+            listener(route)
+        return route

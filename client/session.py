@@ -1,0 +1,172 @@
+"""What every client has: connections, routes, and heartbeats to the brokers it is connected to.
+
+A heartbeat goes out first on each new connection to a broker and every 30 s; it tells the broker
+which producer and consumer groups live here. Routes are refreshed every 30 s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from typing import Self
+
+from client.addresses import own_host, parse_nameservers
+from client.connection import Connection, RequestHandler, fork_count
+from client.connection_pool import ConnectionPool
+from client.errors import ClientError, ClientStateError, RequestRefusedError
+from client.routing import NameServices, RouteTable
+from protocol.bodies import ConsumerData, HeartbeatData, ProducerData
+from protocol.codes import RequestCode, ResponseCode
+from protocol.command import Command
+
+log = logging.getLogger(__name__)
+
+_FAREWELL_TIMEOUT_S = 1.0
+_SUCCESS = frozenset({int(ResponseCode.SUCCESS)})
+
+
+class Session:
+    """The part that Producer, PullConsumer and Admin share; open between `start` and `close`."""
+
+    def __init__(
+        self,
+        nameserver: str | None,
+        *,
+        request_timeout_s: float = 3.0,
+        refresh_interval_s: float = 30.0,
+        handle_request: RequestHandler | None = None,
+    ) -> None:
+        addresses = parse_nameservers(nameserver)
+        self.client_id = f"{own_host()}@{os.getpid()}#{time.monotonic_ns()}"
+        self.request_timeout_s = request_timeout_s
+        self.producer_groups: set[str] = set()
+        self.consumers: dict[str, ConsumerData] = {}
+        self._refresh_interval_s = refresh_interval_s
+        self._pool = ConnectionPool(
+            connect_timeout_s=request_timeout_s,
+            handle_request=handle_request,
+            on_connect=self._greet,
+        )
+        self.name_services = NameServices(addresses, self._pool, request_timeout_s)
+        self.routes = RouteTable(self.name_services, self._pool)
+        self._upkeep: asyncio.Task[None] | None = None
+        self._forks = fork_count()
+        self._state = "new"
+
+    async def start(self) -> Self:
+        """Begin the upkeep. Opens no connection: the first request does."""
+        if self._state != "new":
+            raise ClientStateError(f"this client is {self._state} already; make a new one")
+        self._state = "open"
+        self._upkeep = asyncio.get_running_loop().create_task(self._keep_up())
+        return self
+
+    async def close(self) -> None:
+        """Say goodbye to the brokers and close the connections; a second call does nothing."""
+        is_inherited = self._forks != fork_count()
+        if self._state == "closed" or is_inherited:
+            self._state = "closed"
+            return
+        self._state = "closed"
+        if self._upkeep is not None:
+            self._upkeep.cancel()
+            await asyncio.gather(self._upkeep, return_exceptions=True)
+        try:
+            await self._sign_off()
+        finally:
+            await self.routes.close()
+            await self._pool.close()
+
+    async def request(
+        self,
+        address: str,
+        code: RequestCode,
+        ext: dict[str, str] | None = None,
+        body: bytes = b"",
+        *,
+        timeout_s: float | None = None,
+        accept: frozenset[int] = _SUCCESS,
+    ) -> Command:
+        """Send a request and return its answer.
+
+        Raises RequestRefusedError for an answer whose code is not in `accept`.
+        """
+        self.check_open()
+        command = Command(int(code), ext=ext, body=body)
+        answer = await self._pool.request(address, command, timeout_s or self.request_timeout_s)
+        if answer.code not in accept:
+            if answer.code == ResponseCode.GO_AWAY:
+                self._pool.retire(address)
+            raise RequestRefusedError(int(code), answer.code, answer.remark, address)
+        return answer
+
+    async def send_oneway(
+        self, address: str, code: RequestCode, ext: dict[str, str], body: bytes = b""
+    ) -> None:
+        """Send a request that gets no answer."""
+        self.check_open()
+        await self._pool.send_oneway(address, Command(int(code), ext=ext, body=body))
+
+    def check_open(self) -> None:
+        """Raise ClientStateError unless between `start` and `close`."""
+        if self._state != "open":
+            what = "not started; use `async with`" if self._state == "new" else "closed"
+            raise ClientStateError(f"this client is {what}")
+
+    async def heartbeat(self, address: str) -> None:
+        """Tell a broker which groups live here, and wait until it knows."""
+        command = self._heartbeat_command()
+        answer = await self._pool.request(address, command, self.request_timeout_s)
+        if answer.code != ResponseCode.SUCCESS:
+            raise RequestRefusedError(command.code, answer.code, answer.remark, address)
+
+    def _heartbeat_command(self) -> Command:
+        data = HeartbeatData(
+            client_id=self.client_id,
+            producer_data_set=[ProducerData(group) for group in sorted(self.producer_groups)],
+            consumer_data_set=list(self.consumers.values()),
+        )
+        return Command(int(RequestCode.HEART_BEAT), body=data.encode())
+
+    def _greet(self, connection: Connection) -> None:
+        has_groups = self.producer_groups or self.consumers
+        if has_groups and connection.address not in self.name_services.addresses:
+            greeting = connection.request(self._heartbeat_command(), self.request_timeout_s)
+            greeting.add_done_callback(_ignore_outcome)
+
+    async def _keep_up(self) -> None:
+        while True:
+            await asyncio.sleep(self._refresh_interval_s)
+            await self.keep_up_once()
+
+    async def keep_up_once(self) -> None:
+        """Refresh the routes and send the heartbeats that are due every 30 s."""
+        try:
+            await self.routes.refresh()
+            for connection in self._pool.connections:
+                self._greet(connection)
+        except ClientError as error:
+            log.warning("routes and heartbeats will be tried again: %s", error)
+
+    async def _sign_off(self) -> None:
+        code = int(RequestCode.UNREGISTER_CLIENT)
+        farewells: list[asyncio.Future[Command]] = []
+        for connection in self._pool.connections:
+            if connection.address in self.name_services.addresses:
+                continue
+            groups = [("producerGroup", group) for group in self.producer_groups]
+            groups += [("consumerGroup", group) for group in self.consumers]
+            for field, group in groups:
+                command = Command(code, ext={"clientID": self.client_id, field: group})
+                try:
+                    farewells.append(connection.request(command, _FAREWELL_TIMEOUT_S))
+                except ClientError:  # broken or inherited by a fork: closing it says the same
+                    break
+        await asyncio.gather(*farewells, return_exceptions=True)
+
+
+def _ignore_outcome(request: asyncio.Future[Command]) -> None:
+    if not request.cancelled() and (error := request.exception()) is not None:
+        log.debug("a heartbeat was not answered: %s", error)

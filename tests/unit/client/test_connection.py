@@ -1,0 +1,313 @@
+"""One connection: pipelining, timeouts, cancellation, negotiation, the broker's requests."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+
+import pytest
+
+from client.connection_pool import ConnectionPool
+from client.errors import (
+    BrokerUnreachableError,
+    ClientStateError,
+    MalformedAnswerError,
+    RequestTimeoutError,
+)
+from protocol.codes import FLAG_ONEWAY, SerializeType
+from protocol.command import Command, encode_command
+from tests.support.fake_server import FakeServer
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[FakeServer]:
+    async with FakeServer() as server:
+        server.on(28, lambda request: Command(0, body=request.body))
+        yield server
+
+
+@pytest.fixture
+async def pool() -> AsyncIterator[ConnectionPool]:
+    pool = ConnectionPool()
+    yield pool
+    await pool.close()
+
+
+async def test_answers_find_their_requests_in_whatever_order_they_come(
+    server: FakeServer, pool: ConnectionPool
+) -> None:
+    second_answered = asyncio.Event()
+
+    async def answer(request: Command) -> Command:
+        if request.body == b"first":
+            await second_answered.wait()
+        return Command(0, body=request.body)
+
+    server.on(28, answer)
+    first = asyncio.create_task(pool.request(server.address, Command(28, body=b"first"), 5))
+    second = await pool.request(server.address, Command(28, body=b"second"), 5)
+    second_answered.set()
+    assert (second.body, (await first).body) == (b"second", b"first")
+    assert len(server.connections) == 1
+
+
+async def test_requests_of_one_turn_of_the_loop_leave_in_one_write(
+    server: FakeServer, pool: ConnectionPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection = await pool.connect(server.address)
+    writes: list[bytes] = []
+    transport = connection._transport
+    assert transport is not None
+    write = transport.write
+
+    def write_and_count(data: bytes) -> None:
+        writes.append(data)
+        write(data)
+
+    monkeypatch.setattr(transport, "write", write_and_count)
+    answers = [connection.request(Command(28, body=b"%d" % n), 5) for n in range(50)]
+    assert [answer.body for answer in await asyncio.gather(*answers)] == [
+        b"%d" % n for n in range(50)
+    ]
+    assert len(writes) == 1
+
+
+async def test_a_timeout_leaves_the_connection_usable_and_the_late_answer_is_dropped(
+    server: FakeServer, pool: ConnectionPool
+) -> None:
+    release = asyncio.Event()
+
+    async def answer_late(request: Command) -> Command:
+        await release.wait()
+        return Command(0, body=b"late")
+
+    server.on(30, answer_late)
+    with pytest.raises(
+        RequestTimeoutError, match=r"did not answer GET_MAX_OFFSET within 0\.05 s"
+    ) as caught:
+        await pool.request(server.address, Command(30), 0.05)
+    assert caught.value.address == server.address
+    release.set()
+    answer = await pool.request(server.address, Command(28, body=b"next"), 5)
+    assert answer.body == b"next"
+    assert len(server.connections) == 1
+
+
+async def test_the_shortest_timeout_fires_first_whatever_was_asked_before_it(
+    server: FakeServer, pool: ConnectionPool
+) -> None:
+    server.on(30, lambda request: None)
+    connection = await pool.connect(server.address)
+    patient = connection.request(Command(30), 60)
+    hasty = connection.request(Command(30), 0.01)
+    with pytest.raises(RequestTimeoutError):
+        await hasty
+    assert not patient.done()
+    patient.cancel()
+
+
+async def test_a_cancelled_request_leaves_the_connection_usable(
+    server: FakeServer, pool: ConnectionPool
+) -> None:
+    release = asyncio.Event()
+
+    async def answer_late(request: Command) -> Command:
+        await release.wait()
+        return Command(0, body=b"late")
+
+    server.on(30, answer_late)
+    task = asyncio.create_task(pool.request(server.address, Command(30), 5))
+    await server.wait_for(30)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    release.set()
+    assert (await pool.request(server.address, Command(28, body=b"x"), 5)).body == b"x"
+
+
+async def test_a_caller_cancelled_while_connecting_does_not_end_the_attempt_for_others(
+    server: FakeServer, pool: ConnectionPool
+) -> None:
+    impatient = asyncio.create_task(pool.connect(server.address))
+    patient = asyncio.create_task(pool.connect(server.address))
+    await asyncio.sleep(0)
+    impatient.cancel()
+    assert (await patient).is_open
+    assert len(server.connections) == 1
+
+
+async def test_a_broken_connection_fails_what_was_under_way_and_is_made_again_on_demand(
+    server: FakeServer, pool: ConnectionPool
+) -> None:
+    server.on(30, lambda request: None)
+    waiting = asyncio.create_task(pool.request(server.address, Command(30), 5))
+    await server.wait_for(30)
+    server.drop_connections()
+    with pytest.raises(BrokerUnreachableError, match="broke"):
+        await waiting
+    assert (await pool.request(server.address, Command(28, body=b"again"), 5)).body == b"again"
+
+
+async def test_a_refused_connection_names_the_address_and_what_to_check(
+    pool: ConnectionPool,
+) -> None:
+    async with FakeServer() as gone:
+        address = gone.address
+    with pytest.raises(BrokerUnreachableError) as caught:
+        await pool.request(address, Command(28), 5)
+    text = str(caught.value)
+    assert address in text
+    assert "nothing listens there" in text
+    assert "check" in text
+    assert caught.value.address == address
+
+
+async def test_an_unknown_host_is_said_to_be_unknown(pool: ConnectionPool) -> None:
+    with pytest.raises(BrokerUnreachableError, match=r"'no-such-host\.invalid' is not known"):
+        await pool.request("no-such-host.invalid:9876", Command(28), 5)
+
+
+async def test_a_request_of_unknown_code_from_the_broker_is_answered_with_code_3(
+    server: FakeServer, pool: ConnectionPool
+) -> None:
+    await pool.connect(server.address)
+    (peer,) = server.connections
+    answer = await peer.ask(Command(307, opaque=77))
+    assert (answer.code, answer.opaque) == (3, 77)
+    assert answer.remark == " request type 307 not supported"
+
+
+async def test_a_oneway_request_from_the_broker_is_never_answered(
+    server: FakeServer, pool: ConnectionPool
+) -> None:
+    await pool.connect(server.address)
+    (peer,) = server.connections
+    peer.transport.write(encode_command(Command(40, opaque=1, flag=FLAG_ONEWAY)))
+    assert (await peer.ask(Command(307, opaque=2))).opaque == 2
+
+
+async def test_the_first_requests_are_json_and_ask_for_msgpack(
+    server: FakeServer, pool: ConnectionPool
+) -> None:
+    for _ in range(3):
+        await pool.request(server.address, Command(28, ext={"x": "1"}), 5)
+    assert [request.serialize_type for request in server.requests] == [SerializeType.JSON] * 3
+    asked = [(request.ext or {}).get("rh") for request in server.requests]
+    assert asked == ["1", None, None]
+
+
+async def test_a_broker_that_echoes_rh_gets_msgpack_headers_from_then_on(
+    server: FakeServer, pool: ConnectionPool
+) -> None:
+    server.echoes_rh = True
+    for number in range(3):
+        answer = await pool.request(server.address, Command(28, body=b"%d" % number), 5)
+        assert answer.body == b"%d" % number
+    types = [request.serialize_type for request in server.requests]
+    assert types == [SerializeType.JSON, SerializeType.MSGPACK, SerializeType.MSGPACK]
+
+
+async def test_a_peer_that_does_not_speak_the_protocol_is_named_as_such(
+    pool: ConnectionPool,
+) -> None:
+    async def talk_http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        await writer.drain()
+        await reader.read()
+        writer.close()
+
+    listener = await asyncio.start_server(talk_http, "127.0.0.1", 0)
+    host, port = listener.sockets[0].getsockname()
+    async with listener:
+        with pytest.raises(MalformedAnswerError, match="is not RocketMQ's remoting protocol"):
+            await pool.request(f"{host}:{port}", Command(28), 5)
+
+
+async def test_a_retired_connection_still_takes_the_answers_under_way(
+    server: FakeServer, pool: ConnectionPool
+) -> None:
+    release = asyncio.Event()
+
+    async def answer_late(request: Command) -> Command:
+        await release.wait()
+        return Command(0, body=b"late")
+
+    server.on(30, answer_late)
+    waiting = asyncio.create_task(pool.request(server.address, Command(30), 5))
+    await server.wait_for(30)
+    old = pool.existing(server.address)
+    assert old is not None
+    pool.retire(server.address)
+    await pool.request(server.address, Command(28), 5)
+    assert len(server.connections) == 2
+    release.set()
+    assert (await waiting).body == b"late"
+    await old.closed
+
+
+async def test_oneway_requests_sent_just_before_close_reach_the_broker(
+    server: FakeServer,
+) -> None:
+    pool = ConnectionPool()
+    for _ in range(100):
+        await pool.send_oneway(server.address, Command(310, body=bytes(10_000)))
+    await pool.close()
+    assert len(await server.wait_for(310, 100)) == 100
+
+
+async def test_a_closed_pool_says_so(server: FakeServer) -> None:
+    pool = ConnectionPool()
+    await pool.close()
+    with pytest.raises(ClientStateError, match="closed"):
+        await pool.request(server.address, Command(28), 5)
+
+
+def test_a_pool_of_another_event_loop_says_so() -> None:
+    pool = ConnectionPool()
+
+    async def use() -> None:
+        async with FakeServer() as server:
+            server.on(28, lambda request: Command(0))
+            await pool.request(server.address, Command(28), 5)
+            (connection,) = pool.connections
+            connection.close()
+            await connection.closed
+
+    asyncio.run(use())
+    with pytest.raises(ClientStateError, match="another event loop"):
+        asyncio.run(use())
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+async def test_a_forked_child_gets_a_clear_error_and_the_parent_goes_on(
+    server: FakeServer, pool: ConnectionPool
+) -> None:
+    connection = await pool.connect(server.address)
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        outcome = b"no error"
+        try:
+            connection.request(Command(28), 5)
+        except ClientStateError as error:
+            outcome = str(error).encode()
+        finally:
+            os.write(writer, outcome)
+            os._exit(0)
+    os.close(writer)
+    with open(reader, "rb") as pipe:
+        assert b"make a new client in the child process" in pipe.read()
+    os.waitpid(child, 0)  # noqa: ASYNC222  it has ended: its pipe is closed
+    assert (await pool.request(server.address, Command(28, body=b"x"), 5)).body == b"x"
+
+
+async def test_many_requests_survive_a_peer_that_reads_slowly(
+    server: FakeServer, pool: ConnectionPool
+) -> None:
+    bodies = [os.urandom(200_000) for _ in range(50)]
+    answers = await asyncio.gather(
+        *(pool.request(server.address, Command(28, body=body), 30) for body in bodies)
+    )
+    assert [answer.body for answer in answers] == bodies

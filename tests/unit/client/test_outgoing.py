@@ -1,0 +1,130 @@
+"""Messages made ready for the wire."""
+
+from __future__ import annotations
+
+import random
+import zlib
+
+import pytest
+
+from client.errors import MessageRejectedError
+from client.outgoing import OutgoingPolicy
+from client.unique_id import UniqueIds
+from protocol.message import Message
+from protocol.message_codec import decode_batch
+from protocol.properties import decode_properties
+
+NOW_MS = 1_700_000_000_000
+
+
+@pytest.fixture
+def policy() -> OutgoingPolicy:
+    return OutgoingPolicy(UniqueIds(lambda: NOW_MS), now_ms=lambda: NOW_MS)
+
+
+def test_a_small_body_goes_as_it_is(policy: OutgoingPolicy) -> None:
+    outgoing = policy.prepare(Message("orders", bytes(4096)))
+    assert (outgoing.body, outgoing.sys_flag) == (bytes(4096), 0)
+    assert outgoing.born_time_ms == NOW_MS
+
+
+def test_a_body_above_4096_bytes_is_a_zlib_stream_and_says_so(policy: OutgoingPolicy) -> None:
+    outgoing = policy.prepare(Message("orders", bytes(4097)))
+    assert zlib.decompress(outgoing.body) == bytes(4097)
+    assert outgoing.sys_flag == 0x301
+
+
+def test_a_body_that_does_not_become_smaller_is_not_compressed(policy: OutgoingPolicy) -> None:
+    noise = random.Random(1).randbytes(5000)
+    outgoing = policy.prepare(Message("orders", noise))
+    assert (outgoing.body, outgoing.sys_flag) == (noise, 0)
+
+
+def test_every_message_gets_its_own_id_and_carries_it(policy: OutgoingPolicy) -> None:
+    outgoing = [policy.prepare(Message("orders")) for _ in range(1000)]
+    ids = [each.message_id for each in outgoing]
+    assert len(set(ids)) == 1000
+    assert all(len(message_id) == 32 for message_id in ids)
+    assert decode_properties(outgoing[7].properties)["UNIQ_KEY"] == ids[7]
+
+
+def test_tags_keys_and_properties_travel_by_their_wire_names(policy: OutgoingPolicy) -> None:
+    message = Message("orders", tags="new", keys=["o-1", "o-2"], properties={"region": "eu"})
+    properties = decode_properties(policy.prepare(message).properties)
+    assert properties["TAGS"] == "new"
+    assert properties["KEYS"] == "o-1 o-2"
+    assert properties["region"] == "eu"
+
+
+def test_a_body_over_the_limit_is_rejected_with_both_sizes() -> None:
+    policy = OutgoingPolicy(UniqueIds(), message_size_bytes_max=1000)
+    with pytest.raises(
+        MessageRejectedError, match=r"1,001 bytes; 1,000 are allowed.*maxMessageSize"
+    ):
+        policy.prepare(Message("orders", bytes(1001)))
+
+
+@pytest.mark.parametrize("topic", ["", "a/b", "..", "a b", "x" * 128, "nul\0"])
+def test_names_that_cannot_be_topics_are_rejected(policy: OutgoingPolicy, topic: str) -> None:
+    with pytest.raises(MessageRejectedError, match="topic"):
+        policy.prepare(Message(topic))
+
+
+def test_topics_that_brokers_write_themselves_are_rejected(policy: OutgoingPolicy) -> None:
+    with pytest.raises(MessageRejectedError, match="brokers write themselves"):
+        policy.prepare(Message("SCHEDULE_TOPIC_XXXX"))
+
+
+def test_properties_over_32767_bytes_are_rejected(policy: OutgoingPolicy) -> None:
+    # Characters of two bytes each: the limit counts bytes.
+    message = Message("orders", properties={"long": "é" * 16_400})
+    with pytest.raises(MessageRejectedError, match=r"32,767 are allowed"):
+        policy.prepare(message)
+
+
+def test_separators_put_into_a_message_after_it_was_made_are_rejected(
+    policy: OutgoingPolicy,
+) -> None:
+    message = Message("orders")
+    message.properties["a"] = "b\x02TAGS\x01forged"
+    with pytest.raises(MessageRejectedError, match="separate properties"):
+        policy.prepare(message)
+
+
+def test_a_batch_holds_each_message_with_its_own_id(policy: OutgoingPolicy) -> None:
+    messages = [Message("orders", b"%d" % n, keys=[f"k{n}"], flag=n) for n in range(3)]
+    whole, parts = policy.prepare_batch(messages)
+    assert whole.is_batch
+    assert len({whole.message_id, *(part.message_id for part in parts)}) == 4
+    inner = decode_batch(whole.body)
+    assert [(flag, body) for flag, body, _ in inner] == [(0, b"0"), (1, b"1"), (2, b"2")]
+    ids = [decode_properties(properties)["UNIQ_KEY"] for _, _, properties in inner]
+    assert ids == [part.message_id for part in parts]
+
+
+def test_bodies_in_a_batch_are_not_compressed(policy: OutgoingPolicy) -> None:
+    whole, _ = policy.prepare_batch([Message("orders", bytes(10_000))])
+    assert whole.sys_flag == 0
+    assert decode_batch(whole.body)[0][1] == bytes(10_000)
+
+
+@pytest.mark.parametrize(
+    ("other", "reason"),
+    [
+        (Message("bills"), "one topic"),
+        (Message("orders", delay_level=3), "delayed"),
+        (Message("orders", sharding_key="k"), "sharding"),
+        (Message("orders", wait_stored=False), "wait_stored"),
+    ],
+)
+def test_messages_that_cannot_share_a_batch_are_rejected(
+    policy: OutgoingPolicy, other: Message, reason: str
+) -> None:
+    with pytest.raises(MessageRejectedError, match=reason):
+        policy.prepare_batch([Message("orders"), other])
+
+
+def test_a_batch_over_the_limit_is_rejected() -> None:
+    policy = OutgoingPolicy(UniqueIds(), message_size_bytes_max=1000)
+    with pytest.raises(MessageRejectedError, match="the batch for 'orders' has"):
+        policy.prepare_batch([Message("orders", bytes(400)) for _ in range(3)])
