@@ -316,8 +316,11 @@ class UnitQueue(ABC):
         self._truncate_to_position(keep)
 
     def _truncate_to_position(self, position: int) -> None:
+        # Units of messages that expired stay in front of the cut: they keep the next offset.
         start = self._start_position()
-        self._cut(position if position > start else self._files.min_offset)
+        self._cut(position)
+        if self.has_files:
+            self._set_start(min(start, position))
 
     # Retention.
 

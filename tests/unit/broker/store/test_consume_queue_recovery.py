@@ -256,3 +256,14 @@ def test_queue_can_be_cut_at_an_offset(tmp_path: Path) -> None:
     assert queue.max_offset == 7
     queue.truncate_to(3)
     assert state(queue) == (0, 3, 250)
+
+
+def test_messages_that_expired_keep_the_next_offset_when_all_others_are_cut(tmp_path: Path) -> None:
+    directory = write_queue(tmp_path, units(*range(4)))
+    queue = recovered(directory)
+    queue.correct_min_offset(200)
+    queue.truncate_to_commit_log(200)
+    assert (queue.min_offset, queue.max_offset) == (2, 2)
+    again = recovered(directory)
+    again.correct_min_offset(200)
+    assert (again.min_offset, again.max_offset) == (2, 2)
