@@ -1,1 +1,23 @@
-"""The Rockhopper broker."""
+"""The Rockhopper broker.
+
+    from broker import Broker
+    async with Broker.temporary() as broker:
+        broker.nameserver
+
+``Broker`` is imported when it is first asked for: the store's modules are used without it.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+
+__all__ = ["Broker"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Broker":
+        from broker.broker import Broker
+
+        return Broker
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

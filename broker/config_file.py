@@ -171,6 +171,17 @@ def change_live(config: BrokerConfig, texts: Mapping[str, str]) -> BrokerConfig:
     return dataclasses.replace(config, **parse_fields(BrokerConfig, live))
 
 
+def apply_live(config: BrokerConfig, changed: BrokerConfig) -> None:
+    """Copy the settings that may change while the broker runs from *changed* into *config*.
+
+    In place, although the class is frozen for everybody else: every part of the broker holds the
+    same object, and all of them must see the change.
+    """
+    for field, known in settings_of(BrokerConfig):
+        if known.live:
+            object.__setattr__(config, field.name, getattr(changed, field.name))
+
+
 def properties_of(config: BrokerConfig) -> dict[str, str]:
     """Every setting with its value, by RocketMQ's key, as request code 26 and ``-p`` show them."""
     properties = {

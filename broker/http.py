@@ -6,7 +6,7 @@ that the owner registers; one that takes long runs in a thread.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import structlog
 
@@ -96,9 +96,11 @@ class _Connection(asyncio.Protocol):
         self._is_complete = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        self._timeout = asyncio.get_running_loop().call_later(REQUEST_TIMEOUT_S, transport.abort)
+        # uvloop's transports are asyncio.Transport in all but inheritance.
+        self._transport = cast("asyncio.Transport", transport)
+        self._timeout = asyncio.get_running_loop().call_later(
+            REQUEST_TIMEOUT_S, self._transport.abort
+        )
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._timeout is not None:

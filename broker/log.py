@@ -7,7 +7,7 @@ defaults apply.
 
 import logging
 import sys
-from typing import Any, TextIO
+from typing import Any
 
 import structlog
 from structlog.typing import EventDict, WrappedLogger
@@ -15,12 +15,17 @@ from structlog.typing import EventDict, WrappedLogger
 LEVELS = ("debug", "info", "warning", "error")
 
 
-class _NamedLogger(structlog.WriteLogger):
+class _NamedLogger:
     """Writes finished lines and remembers the name it was asked for."""
 
-    def __init__(self, file: TextIO, name: str) -> None:
-        super().__init__(file)
+    def __init__(self, name: str) -> None:
         self.name = name
+
+    def msg(self, line: str) -> None:
+        # Looked up each time: a test's or a host program's standard error may change.
+        print(line, file=sys.stderr, flush=True)
+
+    log = debug = info = warning = error = critical = msg
 
 
 def _add_name(logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
@@ -28,10 +33,9 @@ def _add_name(logger: WrappedLogger, _method: str, event: EventDict) -> EventDic
     return event
 
 
-def configure(level: str = "info", file: TextIO | None = None) -> None:
-    """Send every logger's lines of *level* and above to *file* (standard error)."""
-    target = file or sys.stderr
-    if target.isatty():
+def configure(level: str = "info") -> None:
+    """Send every logger's lines of *level* and above to standard error."""
+    if sys.stderr.isatty():
         renderers: list[Any] = [
             structlog.processors.TimeStamper(fmt="%H:%M:%S.%f", utc=False),
             structlog.dev.ConsoleRenderer(
@@ -47,6 +51,6 @@ def configure(level: str = "info", file: TextIO | None = None) -> None:
     structlog.configure(
         processors=[_add_name, structlog.processors.add_log_level, *renderers],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
-        logger_factory=lambda *names: _NamedLogger(target, names[0] if names else "broker"),
+        logger_factory=lambda *names: _NamedLogger(names[0] if names else "broker"),
         cache_logger_on_first_use=True,
     )

@@ -123,6 +123,7 @@ class TopicConfig:
         )
 
 
+# Called with a topic's name and what it is now, None when it is gone; a blank name means: all.
 Listener = Callable[[str, TopicConfig | None], None]
 
 
@@ -194,6 +195,10 @@ class TopicTable(JsonTable):
         self.save_soon()
         for listener in self.listeners:
             listener(name, topic)
+
+    def touch(self) -> None:
+        """Count a change that concerns every topic, such as brokerPermission."""
+        self._changed("", None)
 
     def create_on_send(
         self, name: str, default_topic: str, wanted_queues: int

@@ -6,6 +6,7 @@ the other side closes: the name service has forgotten this broker then.
 
 import asyncio
 from collections.abc import Callable
+from typing import cast
 
 from broker.advertise import split_address
 from broker.server import socket_address
@@ -82,8 +83,8 @@ class _LinkProtocol(asyncio.Protocol):
         self.hosts = ("", "")
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports are asyncio.Transport in all but inheritance.
+        self._transport = cast("asyncio.Transport", transport)
         peer, _ = socket_address(transport.get_extra_info("peername"))
         local, _ = socket_address(transport.get_extra_info("sockname"))
         self.hosts = (peer, local)

@@ -12,6 +12,7 @@ from broker.config import BrokerConfig, NameServiceConfig
 from broker.config_file import properties_of
 from broker.dispatcher import Entry, Request, RequestError, Response
 from broker.json_table import DataVersion, JsonObject
+from broker.nameserver.embedded import EmbeddedBroker
 from broker.nameserver.kv_config import ORDER_TOPIC_NAMESPACE, KeyValueTable
 from broker.nameserver.registration import INSTANCE_FIELD
 from broker.nameserver.registration_body import decode_registration_body, topics_of
@@ -49,25 +50,6 @@ UNIT_SUB_FLAG = 2
 TOPIC_FAQ = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 
 
-class LocalIdentity:
-    """What the name service knows of the broker in its process."""
-
-    def __init__(
-        self,
-        *,
-        cluster: str,
-        name: str,
-        instance: str,
-        address_for: Callable[["Connection"], str],
-        create_on_lookup: Callable[[str], object],
-    ) -> None:
-        self.cluster = cluster
-        self.name = name
-        self.instance = instance
-        self.address_for = address_for
-        self.create_on_lookup = create_on_lookup
-
-
 class NameServiceProcessors:
     """Serves requests from the tables of one name service."""
 
@@ -77,7 +59,7 @@ class NameServiceProcessors:
         routes: RouteTable,
         values: KeyValueTable,
         *,
-        local: LocalIdentity | None,
+        local: EmbeddedBroker | None,
         now_ms: Callable[[], int],
     ) -> None:
         self._config = config

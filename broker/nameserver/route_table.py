@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import structlog
 
 from broker.json_table import DataVersion
-from broker.topics import PERM_READ, PERM_WRITE, TopicConfig
+from broker.nameserver.embedded import EmbeddedBroker
+from broker.topics import PERM_WRITE, TopicConfig
 
 log = structlog.get_logger("broker.nameserver")
 
@@ -85,39 +86,13 @@ class Route(NamedTuple):
     members: list[Member]
 
 
-class LocalBroker:
-    """The broker in this process, as the table sees it."""
-
-    def __init__(
-        self,
-        cluster: str,
-        name: str,
-        find_topic: Callable[[str], TopicConfig | None],
-        topics: Callable[[], Iterable[TopicConfig]],
-        permission: Callable[[], int],
-    ) -> None:
-        self.cluster = cluster
-        self.name = name
-        self.find_topic = find_topic
-        self.topics = topics
-        self.permission = permission
-
-    def queue_data(self, topic: TopicConfig) -> QueueData:
-        """The topic's queues, with what brokerPermission takes away."""
-        permission = self.permission()
-        perm = topic.perm
-        if permission & (PERM_READ | PERM_WRITE) != PERM_READ | PERM_WRITE:
-            perm &= permission
-        return _queue_data(self.name, topic, perm)
-
-
 class RouteTable:
     """The tables of a name service.  Pure: times and connections come in from outside."""
 
     def __init__(
         self,
         *,
-        local: LocalBroker | None = None,
+        local: EmbeddedBroker | None = None,
         expiry_ms: int = 120_000,
         forget_missing_topics: bool = False,
     ) -> None:
@@ -290,7 +265,7 @@ class RouteTable:
         if self._local is not None:
             config = self._local.find_topic(topic)
             if config is not None:
-                queues.append(self._with_wipe(self._local.queue_data(config)))
+                queues.append(self._with_wipe(self._local_queues(config)))
                 members.append(self._local_member(local_address))
         for name, config in self._topics.get(topic, {}).items():
             member = self._members.get(name)
@@ -314,7 +289,7 @@ class RouteTable:
         names: set[str] = set()
         local = self._local
         if local is not None and cluster in (None, local.cluster):
-            names.update(t.name for t in local.topics() if wanted(local.queue_data(t)))
+            names.update(t.name for t in local.topics() if wanted(self._local_queues(t)))
         for topic, brokers in self._topics.items():
             for name, config in brokers.items():
                 member = self._members.get(name)
@@ -353,6 +328,10 @@ class RouteTable:
         if queues.broker_name in self._write_wiped:
             return queues._replace(perm=queues.perm & ~PERM_WRITE)
         return queues
+
+    def _local_queues(self, topic: TopicConfig) -> QueueData:
+        assert self._local is not None
+        return _queue_data(self._local.name, topic, self._local.perm_of(topic))
 
     def _local_member(self, address: str) -> Member:
         assert self._local is not None

@@ -7,9 +7,10 @@ import structlog
 
 from broker.config import BrokerConfig
 from broker.dispatcher import Dispatcher
+from broker.nameserver.embedded import EmbeddedBroker
 from broker.nameserver.kv_config import KeyValueTable
-from broker.nameserver.processors import LocalIdentity, NameServiceProcessors
-from broker.nameserver.route_table import LocalBroker, RouteTable
+from broker.nameserver.processors import NameServiceProcessors
+from broker.nameserver.route_table import RouteTable
 from broker.server import Connection, Server, frame_handler
 
 log = structlog.get_logger("broker.nameserver")
@@ -25,20 +26,19 @@ class NameService:
         may_administer: Callable[[Connection], bool],
         connections_max: int,
         now_ms: Callable[[], int],
-        local_broker: LocalBroker | None = None,
-        local_identity: LocalIdentity | None = None,
+        local: EmbeddedBroker | None = None,
     ) -> None:
         self._config = config
         self._now_ms = now_ms
         settings = config().name_service
         self.routes = RouteTable(
-            local=local_broker,
+            local=local,
             expiry_ms=settings.broker_expiry_ms,
             forget_missing_topics=settings.delete_topic_with_registration,
         )
         self.values = KeyValueTable(config().store.root / "config" / "kvConfig.json")
         processors = NameServiceProcessors(
-            config, self.routes, self.values, local=local_identity, now_ms=now_ms
+            config, self.routes, self.values, local=local, now_ms=now_ms
         )
         self._dispatcher = Dispatcher(processors.table(), may_administer=may_administer)
         self.server = Server(

@@ -1,0 +1,450 @@
+"""Broker: all parts of one broker process, and the order in which they start and stop.
+
+Start                                           Stop
+    tables read (nothing is written yet)            ports take no more connections
+    store: lock, recovery, catch-up                 parked pulls answered
+    tables corrected by what the store holds        unregistered elsewhere
+    ports: health, name service, broker             connections closed
+    registration elsewhere, delayed messages        tables saved
+                                                    store flushed and closed, last
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+import shutil
+import socket
+import tempfile
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+
+import structlog
+
+from broker import log as logging
+from broker.advertise import Advertiser, fixed_host, join_address
+from broker.config import BrokerConfig, Role
+from broker.config_file import apply_live, build_config
+from broker.consumer_groups import ConsumerGroups, ProducerTable
+from broker.consumer_offsets import ConsumerOffsetTable
+from broker.delay_levels import DelayLevels
+from broker.delayed import DelayedDelivery
+from broker.dispatcher import Dispatcher
+from broker.health import HealthServer
+from broker.hot_pass import HotPass
+from broker.json_table import wall_clock_ms
+from broker.limits import connection_shares
+from broker.long_polling import LongPolling
+from broker.nameserver.embedded import EmbeddedBroker
+from broker.nameserver.registration import Registration
+from broker.nameserver.service import NameService
+from broker.processors.table import build_table
+from broker.pull_path import PullPath
+from broker.queue_locks import QueueLocks
+from broker.send_path import SendPath
+from broker.server import Connection, Server
+from broker.settings import format_value
+from broker.startup import StartError, port_error, store_directory_error
+from broker.stats import SAMPLE_INTERVAL_MS, BrokerStats
+from broker.store.errors import StoreError, StoreFailedError
+from broker.store.message_store import MessageStore
+from broker.subscription_groups import SubscriptionGroupTable
+from broker.tables import Tables
+from broker.topics import TopicTable
+from protocol.addresses import host_bytes
+
+log = structlog.get_logger("broker")
+
+ANNOUNCE_TIMEOUT_S = 3.0
+LAST_FLUSH_TIMEOUT_S = 5.0
+
+# What makes a broker quick to start and light on the disk, for tests.
+TEMPORARY_SETTINGS = {
+    "listenPort": "0",
+    "namesrvPort": "0",
+    "httpPort": "0",
+    "mappedFileSizeCommitLog": str(16 << 20),
+    "mappedFileSizeConsumeQueue": str(20 * 6000),
+    "mapperFileSizeBatchConsumeQueue": str(46 * 1000),
+    "maxHashSlotNum": "50000",
+    "maxIndexNum": "200000",
+}
+
+
+class Broker:
+    """A broker, with its name service unless the role says otherwise.
+
+    The parts are public: processors and tests reach them by these names.  All of it belongs to the
+    event loop in which ``start`` was called.
+    """
+
+    store: MessageStore
+    topics: TopicTable
+    groups: SubscriptionGroupTable
+    offsets: ConsumerOffsetTable
+    consumers: ConsumerGroups
+    producers: ProducerTable
+    locks: QueueLocks
+    delayed: DelayedDelivery
+    long_polling: LongPolling
+    send_path: SendPath
+    pull_path: PullPath
+    server: Server
+    _tables: Tables
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self.config = config
+        self.now_ms = wall_clock_ms
+        self.stats = BrokerStats(now_ms=self.now_ms)
+        self.name_service: NameService | None = None
+        self.failed = asyncio.Event()
+        """Set when the store cannot go on: stop the process, with an exit code that says so."""
+        self._health: HealthServer | None = None
+        self._registration: Registration | None = None
+        self._timers: list[asyncio.TimerHandle] = []
+        self._undo = contextlib.AsyncExitStack()
+        self._instance = uuid.uuid4().hex
+        self._advertiser = Advertiser((), broker_ip1="", port=0, route_table="")
+        self._is_ready = False
+        self._is_temporary = False
+
+    @classmethod
+    def temporary(cls, settings: Mapping[str, object] | None = None) -> "Broker":
+        """A broker for tests: free ports, and a store that is removed at the end.
+
+        *settings* are by RocketMQ's keys: ``{"autoCreateTopic": "off"}``.
+        """
+        texts = {key: format_value(value) for key, value in (settings or {}).items()}
+        broker = cls(build_config(TEMPORARY_SETTINGS | texts))
+        broker._is_temporary = True
+        if not structlog.is_configured():
+            logging.configure("warning")
+        return broker
+
+    async def __aenter__(self) -> "Broker":
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    @property
+    def address(self) -> str:
+        """host:port of the broker, as this machine reaches it."""
+        return join_address(self._own_host, self.server.port)
+
+    @property
+    def nameserver(self) -> str:
+        """host:port of the name service, as this machine reaches it."""
+        if self.name_service is None:
+            return ";".join(self.config.namesrv_addr)
+        return join_address(self._own_host, self.name_service.port)
+
+    @property
+    def http_address(self) -> str:
+        """host:port of /healthz, /readyz and /metrics; blank when httpPort is -1."""
+        return join_address(self._own_host, self._health.port) if self._health else ""
+
+    @property
+    def _own_host(self) -> str:
+        host = self.config.bind_address
+        return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+
+    # -- start ---------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Open the store and the ports; on return every request is served.
+
+        Raises:
+            StartError: it cannot; the message says what to do.  Nothing is left open.
+        """
+        try:
+            await self._start()
+        except BaseException:
+            await self._close()
+            raise
+
+    async def _start(self) -> None:
+        if self._is_temporary:
+            self._use_temporary_directory()
+        config = self.config
+        bound = self._bind_early()
+        port = bound.getsockname()[1] if bound is not None else config.listen_port
+        if bound is not None:
+            self._undo.callback(bound.close)
+        store_host = host_bytes(fixed_host(config.bind_address, config.broker_ip1), port)
+        broker_share, name_share = connection_shares(with_name_service=config.role is Role.ALL)
+        try:
+            self._load_tables()
+            if config.role is Role.ALL:
+                self.name_service = self._make_name_service(name_share)
+            self._open_store(store_host)
+        except StoreError as error:
+            raise StartError(str(error)) from error
+        except OSError as error:
+            raise store_directory_error(config.store.root, error) from error
+        self._build(store_host, broker_share)
+        await self.store.start()
+        self._undo.push_async_callback(self._close_store)
+        self._tables.start_saving()
+        await self._open_ports(bound, port)
+        self._is_ready = True
+
+    def _use_temporary_directory(self) -> None:
+        root = Path(tempfile.mkdtemp(prefix="rockhopper-"))
+        self._undo.callback(shutil.rmtree, root, ignore_errors=True)
+        store = dataclasses.replace(self.config.store, root=root)
+        self.config = dataclasses.replace(self.config, store=store)
+
+    def _bind_early(self) -> socket.socket | None:
+        """Take a free port when none is named: stored messages carry it, before it is opened."""
+        if self.config.listen_port != 0:
+            return None
+        host = self.config.bind_address
+        try:
+            family, kind, protocol, _, address = socket.getaddrinfo(
+                host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )[0]
+            bound = socket.socket(family, kind, protocol)
+            bound.bind(address)
+        except OSError as error:
+            raise port_error("listenPort", host, 0, error) from error
+        return bound
+
+    def _load_tables(self) -> None:
+        self._tables = Tables(self.config, now_ms=self.now_ms)
+        self.topics = self._tables.topics
+        self.groups = self._tables.groups
+        self.offsets = self._tables.offsets
+        self._tables.load()
+
+    def _open_store(self, store_host: bytes) -> None:
+        config = self.config
+        self.store = MessageStore.open(
+            config.store,
+            now_ms=self.now_ms,
+            batch_topic=self.topics.is_batch,
+            store_host=store_host,
+        )
+        self._tables.agree_with(self.store)
+
+    def _build(self, store_host: bytes, connections_max: int) -> None:
+        """Make the parts that need no I/O."""
+        config, now_ms = self.config, self.now_ms
+        levels = DelayLevels(config.delay_levels)
+        self.long_polling = LongPolling()
+        self.consumers = ConsumerGroups(now_ms=now_ms, may_notify=self._may_notify)
+        self.producers = ProducerTable(now_ms=now_ms)
+        self.locks = QueueLocks(now_ms=now_ms)
+        self.delayed = DelayedDelivery(
+            self.store,
+            self.topics,
+            self.long_polling,
+            self.stats,
+            self._tables.delay_offsets,
+            levels,
+            now_ms=now_ms,
+        )
+        self.send_path = SendPath(
+            config,
+            self.store,
+            self.topics,
+            self.groups,
+            self.stats,
+            store_host=store_host,
+            now_ms=now_ms,
+            delay_levels=levels,
+        )
+        self.pull_path = PullPath(
+            config,
+            self.store,
+            self.topics,
+            self.groups,
+            self.consumers,
+            self.offsets,
+            self.long_polling,
+            self.stats,
+        )
+        dispatcher = Dispatcher(build_table(self), may_administer=self.may_administer)
+        hot_pass = HotPass(
+            config, self.store, self.topics, self.pull_path, dispatcher, self.stats, store_host
+        )
+        self.server = Server("broker", hot_pass.handle, connections_max=connections_max)
+        self.store.on_arrival = self.long_polling.arrived
+        self.store.on_failure = self._store_failed
+
+    def _make_name_service(self, connections_max: int) -> NameService:
+        config = self.config
+        service = NameService(
+            lambda: self.config,
+            may_administer=self.may_administer,
+            connections_max=connections_max,
+            now_ms=self.now_ms,
+            local=EmbeddedBroker(
+                config.cluster_name,
+                config.broker_name,
+                self._instance,
+                topics=self.topics,
+                permission=lambda: self.config.broker_permission,
+                address_for=self._address_for,
+            ),
+        )
+        service.load()
+        return service
+
+    async def _open_ports(self, bound: socket.socket | None, port: int) -> None:
+        config = self.config
+        host = config.bind_address
+        self._advertiser = Advertiser(config.advertise, broker_ip1=config.broker_ip1, port=port)
+        if config.http_port >= 0:
+            self._health = HealthServer(self)
+            try:
+                await self._health.start(host, config.http_port)
+            except OSError as error:
+                raise port_error("httpPort", host, config.http_port, error) from error
+            self._undo.push_async_callback(self._health.close)
+        if self.name_service is not None:
+            try:
+                await self.name_service.start(host, config.namesrv_port)
+            except OSError as error:
+                raise port_error("namesrvPort", host, config.namesrv_port, error) from error
+            self._undo.push_async_callback(self.name_service.close)
+        self.delayed.start()
+        self._registration = Registration(
+            lambda: self.config,
+            self.topics,
+            self._advertiser,
+            instance=self._instance,
+            ha_port=port + 1,
+        )
+        self._every(SAMPLE_INTERVAL_MS, self._housekeeping)
+        self._every(config.offsets_flush_interval_ms, self.offsets.save_soon)
+        try:
+            if bound is not None:
+                await self.server.start_on(bound)
+            else:
+                await self.server.start(host, port)
+        except OSError as error:
+            raise port_error("listenPort", host, port, error) from error
+        self._undo.push_async_callback(self._stop_serving)
+        self._registration.start()
+
+    # -- stop ----------------------------------------------------------------------------------
+
+    async def stop(self) -> None:
+        """Answer what waits, save everything and close; a second call does nothing.
+
+        Raises:
+            OSError: a table could not be saved.  Everything is closed all the same.
+        """
+        await self._close()
+
+    async def _close(self) -> None:
+        self._is_ready = False
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+        undo, self._undo = self._undo, contextlib.AsyncExitStack()
+        await undo.aclose()
+
+    async def _stop_serving(self) -> None:
+        self.server.stop_listening()
+        if self.name_service is not None:
+            self.name_service.server.stop_listening()
+        self.long_polling.close()
+        if self._registration is not None:
+            await self._registration.stop()
+        self.delayed.stop()
+        if self.store.failure is None:
+            # Sends that wait for the disk get their answers before their connections go.
+            with contextlib.suppress(StoreError, TimeoutError):
+                async with asyncio.timeout(LAST_FLUSH_TIMEOUT_S):
+                    await self.store.wait_durable(self.store.max_commit_log_offset)
+        await self.server.close()
+
+    async def _close_store(self) -> None:
+        self.delayed.stop()
+        try:
+            self.delayed.settle()
+            await self._tables.saved()
+        finally:
+            await self.store.close()
+
+    # -- while running -------------------------------------------------------------------------
+
+    def _every(self, interval_ms: int, action: Callable[[], None]) -> None:
+        """Call *action* again and again until the broker stops."""
+        loop = asyncio.get_running_loop()
+        index = len(self._timers)
+
+        def run() -> None:
+            self._timers[index] = loop.call_later(interval_ms / 1000, run)
+            action()
+
+        self._timers.append(loop.call_later(interval_ms / 1000, run))
+
+    def _housekeeping(self) -> None:
+        self.stats.sample()
+        self.consumers.expire()
+        self.producers.expire()
+        self.locks.expire()
+
+    def _store_failed(self, error: StoreFailedError) -> None:
+        self.failed.set()
+
+    def may_administer(self, connection: Connection) -> bool:
+        """Whether administrative requests of this peer are served."""
+        host = connection.peer_host
+        return self.config.remote_admin or host.startswith("127.") or host == "::1"
+
+    def _may_notify(self, group: str) -> bool:
+        settings = self.groups.get(group)
+        return self.config.notify_consumers_changed and (
+            settings is None or settings.notify_consumer_ids_changed_enable
+        )
+
+    def _address_for(self, connection: Connection) -> str:
+        return self._advertiser.address_for(connection.peer_host, connection.local_host)
+
+    async def announce(self) -> None:
+        """Return when the name services elsewhere know the topics as they are now, or are down."""
+        if self._registration is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(ANNOUNCE_TIMEOUT_S):
+                    await self._registration.announced()
+
+    def change_config(self, config: BrokerConfig) -> None:
+        """Take over the settings of *config* that may change while the broker runs."""
+        permission = self.config.broker_permission
+        apply_live(self.config, config)
+        self.topics.seed_system_topics()
+        if self.config.broker_permission != permission:
+            self.topics.touch()
+
+    def why_not_healthy(self) -> str | None:
+        """What should make somebody restart this process; None when it is well."""
+        failure = self.store.failure
+        return str(failure) if failure is not None else None
+
+    def why_not_ready(self) -> str | None:
+        """Why messages are not taken now; None when they are."""
+        if not self._is_ready:
+            return "the broker is starting or stopping"
+        try:
+            self.store.check_writable()
+        except StoreError as error:
+            return str(error)
+        return None
+
+    def connection_counts(self) -> dict[str, int]:
+        """Open connections by port."""
+        counts = {"broker": len(self.server.connections)}
+        if self.name_service is not None:
+            counts["nameserver"] = len(self.name_service.server.connections)
+        return counts

@@ -1,0 +1,212 @@
+"""/metrics: the broker's numbers under RocketMQ's metric names, in Prometheus' text format.
+
+The numbers are read when somebody asks, on the event loop, which gets its turn between pieces;
+importing prometheus_client (40 ms) and writing the text happen in a thread.
+
+Unlike RocketMQ, lag is computed from committed offsets, so that a group whose consumers have
+crashed still shows; the label ``online`` says whether anybody consumes.
+"""
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from broker.http import Page
+from protocol.names import is_retry_topic
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+
+SAMPLES_PER_TURN = 500
+
+
+class Family:
+    """One metric: its samples are (label values, number)."""
+
+    def __init__(self, kind: str, name: str, help_text: str, *labels: str) -> None:
+        self.kind = kind
+        self.name = name
+        self.help_text = help_text
+        self.labels = labels
+        self.samples: list[tuple[tuple[str, ...], float]] = []
+
+    def add(self, value: float, *labels: str) -> "Family":
+        """Note one number."""
+        self.samples.append((labels, value))
+        return self
+
+
+async def metrics_page(broker: "Broker") -> Page:
+    """The page that Prometheus scrapes."""
+    families = []
+    for family in _families(broker):
+        if family is None:
+            await asyncio.sleep(0)
+        else:
+            families.append(family)
+    config = broker.config
+    common = {
+        "cluster": config.cluster_name,
+        "node_type": "broker",
+        "node_id": config.broker_name,
+    }
+    body, content_type = await asyncio.to_thread(_render, families, common)
+    return Page(body, content_type=content_type)
+
+
+def _render(families: Iterable[Family], common: dict[str, str]) -> tuple[bytes, str]:
+    from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry
+    from prometheus_client.exposition import generate_latest
+    from prometheus_client.registry import Collector
+
+    class Collected(Collector):
+        def collect(self) -> Iterator[Any]:
+            for family in families:
+                yield _prometheus_family(family, common)
+
+    registry = CollectorRegistry()
+    registry.register(Collected())
+    # The process's own numbers (memory, processor time, open files) come with the default registry.
+    return generate_latest(registry) + generate_latest(REGISTRY), CONTENT_TYPE_LATEST
+
+
+def _prometheus_family(family: Family, common: dict[str, str]) -> Any:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    kind: Any = CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily
+    metric = kind(family.name, family.help_text, labels=[*common, *family.labels])
+    for labels, value in family.samples:
+        metric.add_metric([*common.values(), *labels], value)
+    return metric
+
+
+def _families(broker: "Broker") -> Iterator[Family | None]:
+    """Every metric; None where the event loop should get its turn."""
+    yield from _state(broker)
+    yield None
+    yield from _traffic_in(broker)
+    yield None
+    yield from _traffic_out(broker)
+    yield None
+    yield from _storage(broker)
+    yield from _clients(broker)
+    yield None
+    yield from _lag(broker)
+
+
+def _gauge(name: str, help_text: str, *labels: str) -> Family:
+    return Family("gauge", name, help_text, *labels)
+
+
+def _counter(name: str, help_text: str, *labels: str) -> Family:
+    return Family("counter", name, help_text, *labels)
+
+
+def _state(broker: "Broker") -> Iterator[Family]:
+    permission = broker.config.broker_permission
+    yield _gauge("rocketmq_broker_permission", "4 read, 2 write, 6 both").add(permission)
+    yield _gauge("rocketmq_topic_number", "Topics").add(len(broker.topics))
+    yield _gauge("rocketmq_consumer_group_number", "Consumer groups").add(len(broker.groups))
+    is_ready = broker.why_not_ready() is None
+    yield _gauge("rockhopper_ready", "1 when /readyz says so").add(is_ready)
+    parked = len(broker.long_polling)
+    yield _gauge("rockhopper_parked_pulls", "Pulls that wait for messages").add(parked)
+
+
+def _traffic_in(broker: "Broker") -> Iterator[Family | None]:
+    labels = ("topic", "is_system")
+    messages = _counter("rocketmq_messages_in_total", "Messages taken", *labels)
+    size = _counter("rocketmq_throughput_in_total", "Bytes of bodies taken", *labels)
+    for index, (topic, traffic) in enumerate(broker.stats.by_key("put").items()):
+        is_system = _text(broker.topics.is_system(topic))
+        messages.add(traffic.messages, topic, is_system)
+        size.add(traffic.bytes, topic, is_system)
+        if index % SAMPLES_PER_TURN == 0:
+            yield None
+    yield messages
+    yield size
+    yield _counter("rockhopper_send_failures_total", "Sends refused").add(broker.stats.put_failed)
+
+
+def _traffic_out(broker: "Broker") -> Iterator[Family | None]:
+    labels = ("topic", "consumer_group", "is_retry", "is_system")
+    messages = _counter("rocketmq_messages_out_total", "Messages handed out", *labels)
+    size = _counter("rocketmq_throughput_out_total", "Bytes handed out", *labels)
+    for index, (key, traffic) in enumerate(broker.stats.by_key("get").items()):
+        topic, _, group = key.partition("@")
+        values = (
+            topic,
+            group,
+            _text(is_retry_topic(topic)),
+            _text(broker.topics.is_system(topic)),
+        )
+        messages.add(traffic.messages, *values)
+        size.add(traffic.bytes, *values)
+        if index % SAMPLES_PER_TURN == 0:
+            yield None
+    yield messages
+    yield size
+    dead = _counter(
+        "rocketmq_send_to_dlq_messages_total", "Messages given up", "topic", "consumer_group"
+    )
+    for key, traffic in broker.stats.by_key("dead").items():
+        topic, _, group = key.partition("@")
+        dead.add(traffic.messages, topic, group)
+    yield dead
+
+
+def _storage(broker: "Broker") -> Iterator[Family]:
+    store = broker.store
+    end = store.max_commit_log_offset
+    yield _gauge("rocketmq_storage_size", "Bytes of the commit log that are kept").add(
+        end - store.min_commit_log_offset
+    )
+    yield _gauge("rocketmq_storage_flush_behind_bytes", "Bytes not known to be on disk").add(
+        end - store.flushed_offset
+    )
+    yield _gauge("rocketmq_storage_dispatch_behind_bytes", "Bytes not in queues yet").add(
+        end - store.dispatched_offset
+    )
+    yield _gauge("rockhopper_store_writable", "1 when messages are taken").add(store.is_writable)
+
+
+def _clients(broker: "Broker") -> Iterator[Family]:
+    connections = _gauge("rockhopper_connections", "Open connections", "server")
+    for name, count in broker.connection_counts().items():
+        connections.add(count, name)
+    yield connections
+    consumers = _gauge("rocketmq_consumer_connections", "Consumers online", "consumer_group")
+    for group in broker.consumers:
+        consumers.add(len(group.members), group.name)
+    yield consumers
+    producers = _gauge("rocketmq_producer_connections", "Producers online", "producer_group")
+    for name, clients in broker.producers.groups().items():
+        producers.add(len(clients), name)
+    yield producers
+
+
+def _lag(broker: "Broker") -> Iterator[Family | None]:
+    lag = _gauge(
+        "rocketmq_consumer_lag_messages",
+        "Messages that a group has not acknowledged",
+        "topic",
+        "consumer_group",
+        "is_retry",
+        "online",
+    )
+    for index, (topic, group, queues) in enumerate(broker.offsets.entries()):
+        if index % SAMPLES_PER_TURN == 0:
+            yield None
+        if topic not in broker.topics:
+            continue
+        behind = 0
+        for queue_id, offset in list(queues.items()):
+            low, high = broker.store.queue_range(topic, queue_id)
+            behind += max(0, high - max(offset, low))
+        online = _text(broker.consumers.get(group) is not None)
+        lag.add(behind, topic, group, _text(is_retry_topic(topic)), online)
+    yield lag
+
+
+def _text(value: bool) -> str:
+    return "true" if value else "false"
