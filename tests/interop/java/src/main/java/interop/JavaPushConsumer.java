@@ -1,0 +1,66 @@
+package interop;
+
+import com.alibaba.fastjson2.JSONArray;
+import com.alibaba.fastjson2.JSONObject;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Set;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
+import org.apache.rocketmq.common.message.MessageExt;
+
+/** Consumes a topic with DefaultMQPushConsumer, clustering and concurrent. */
+final class JavaPushConsumer {
+    private JavaPushConsumer() {}
+
+    /**
+     * Consume until {@code count} distinct messages were seen or {@code timeoutMs} is over.
+     *
+     * @return {@code messages} (each once) and {@code deliveries} (how often any came)
+     */
+    static JSONObject consume(JSONObject command) throws Exception {
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(command.getString("group"));
+        consumer.setNamesrvAddr(command.getString("nameserver"));
+        consumer.setInstanceName(JavaClient.instanceName(command));
+        boolean fromFirst = !"last".equals(command.getString("from"));
+        consumer.setConsumeFromWhere(fromFirst
+                ? ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
+                : ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET);
+        consumer.setConsumeMessageBatchMaxSize(32);
+        consumer.subscribe(
+                command.getString("topic"), JavaClient.stringOr(command, "expression", "*"));
+        int count = command.getIntValue("count");
+        CountDownLatch missing = new CountDownLatch(count);
+        Set<String> seen = new HashSet<>();
+        JSONArray messages = new JSONArray();
+        int[] deliveries = {0};
+        consumer.registerMessageListener((MessageListenerConcurrently) (batch, context) -> {
+            synchronized (seen) {
+                for (MessageExt message : (List<MessageExt>) batch) {
+                    deliveries[0]++;
+                    if (seen.add(message.getMsgId())) {
+                        messages.add(Bodies.describe(message));
+                        missing.countDown();
+                    }
+                }
+            }
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
+        consumer.start();
+        try {
+            missing.await(JavaClient.intOr(command, "timeoutMs", 60_000), TimeUnit.MILLISECONDS);
+        } finally {
+            consumer.shutdown();
+        }
+        JSONObject answer = new JSONObject();
+        synchronized (seen) {
+            answer.put("messages", messages);
+            answer.put("deliveries", deliveries[0]);
+        }
+        return answer;
+    }
+}

@@ -1,0 +1,64 @@
+"""The official Java client, driven from Python: one JVM for all that a test session asks of it."""
+
+import itertools
+import json
+import threading
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from tests.interop.apache import QUICK_JVM, jvm_command
+from tests.interop.processes import LineProcess, ProcessError
+
+
+class JavaClientError(Exception):
+    """The Java client threw what the message says."""
+
+
+class JavaClient:
+    """Runs operations of interop.JavaClient, side by side if need be."""
+
+    def __init__(self, directory: Path, heap_mb: int = 256) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        command = jvm_command("JavaClient", directory / "home", heap_mb, QUICK_JVM)
+        self.process = LineProcess(command, directory / "client.log")
+        self._ids = itertools.count(1)
+        self._waiting: dict[int, Future[Any]] = {}
+        self._lock = threading.Lock()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def call(self, op: str, *, wait_s: float = 150, **arguments: object) -> Any:
+        """Run operation *op* and return its result.
+
+        Raises:
+            JavaClientError: the operation failed in Java.
+        """
+        return self.begin(op, **arguments).result(wait_s)
+
+    def begin(self, op: str, **arguments: object) -> "Future[Any]":
+        """Start operation *op*; the future carries its result or JavaClientError."""
+        future: Future[Any] = Future()
+        with self._lock:
+            number = next(self._ids)
+            self._waiting[number] = future
+            self.process.write_line(json.dumps({"id": number, "op": op, **arguments}))
+        return future
+
+    def close(self) -> None:
+        """End the JVM."""
+        self.process.kill()
+
+    def _read(self) -> None:
+        while True:
+            try:
+                answer = json.loads(self.process.read_line(timeout_s=3600))
+            except ProcessError as error:
+                for future in list(self._waiting.values()):
+                    if not future.done():
+                        future.set_exception(error)
+                return
+            future = self._waiting.pop(answer["id"])
+            if "error" in answer:
+                future.set_exception(JavaClientError(answer["error"]))
+            else:
+                future.set_result(answer.get("result"))
