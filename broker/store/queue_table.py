@@ -18,7 +18,6 @@ import structlog
 from broker.store import disk
 from broker.store.batch_consume_queue import BatchConsumeQueue
 from broker.store.consume_queue import ConsumeQueue
-from broker.store.consume_queue_ext import ConsumeQueueExt
 from broker.store.errors import CorruptFileError, StoreError
 from broker.store.layout import StoreLayout
 from broker.store.unit_queue import UnitQueue
@@ -42,7 +41,6 @@ class ConsumeQueueTable:
         self.batch_file_size_bytes = _whole_units(batch_file_size_bytes, BatchConsumeQueue)
         self._topics: dict[str, dict[int, Queue]] = {}
         self._dirty: deque[UnitQueue] = deque()
-        self._extensions: dict[tuple[str, int], ConsumeQueueExt] = {}
 
     def load(self) -> None:
         """Find the queues on disk; each is still to be recovered.
@@ -107,10 +105,6 @@ class ConsumeQueueTable:
         """The queues of one topic by their ids, as they are now."""
         return dict(self._topics.get(topic, {}))
 
-    def queue_ids(self, topic: str) -> list[int]:
-        """The ids of the topic's queues, in order."""
-        return sorted(self._topics.get(topic, ()))
-
     def get(self, topic: str, queue_id: int) -> Queue | None:
         """The queue, or None; never makes one."""
         queues = self._topics.get(topic)
@@ -153,22 +147,11 @@ class ConsumeQueueTable:
         size_bytes = self.batch_file_size_bytes
         return BatchConsumeQueue(directory, topic, queue_id, size_bytes, self._dirty.append)
 
-    def resolve_ext(self, topic: str, queue_id: int, tags_code: int) -> int | None:
-        """The tags code behind an address in the queue's extension; None when it is lost."""
-        key = topic, queue_id
-        extension = self._extensions.get(key)
-        if extension is None:
-            extension = ConsumeQueueExt(self._layout.consume_queue_ext(topic, queue_id))
-            self._extensions[key] = extension
-        unit = extension.get(tags_code)
-        return None if unit is None else unit.tags_code
-
     def delete_topic(self, topic: str) -> None:
         """Delete the queues of a topic and their files; unknown topics are fine."""
         for queue in self._topics.pop(topic, {}).values():
             queue.destroy()
             disk.remove_directory_if_empty(queue.directory.parent)
-            self._extensions.pop((topic, queue.queue_id), None)
 
     def flush_steps(self, thorough: bool) -> Iterator[None]:
         """Flush the queues that are dirty now, one between each step.  For the flush thread.
@@ -182,11 +165,6 @@ class ConsumeQueueTable:
         for _ in range(len(self._dirty)):
             self._dirty.popleft().flush(0 if thorough else LEAST_PAGES)
             yield
-
-    def flush_step(self, thorough: bool) -> None:
-        """``flush_steps`` in one go."""
-        for _ in self.flush_steps(thorough):
-            pass
 
     @property
     def dirty_count(self) -> int:
@@ -204,8 +182,6 @@ class ConsumeQueueTable:
         """Let go of all mappings.  Flushes nothing."""
         for queue in self:
             queue.close()
-        for extension in self._extensions.values():
-            extension.close()
 
 
 def _whole_units(size_bytes: int, kind: type[UnitQueue]) -> int:

@@ -46,7 +46,7 @@ def test_queues_are_found_again_with_their_messages(tmp_path: Path) -> None:
     table.close()
     again = loaded(tmp_path)
     assert sorted(again.topics()) == ["%RETRY%g", "A", "B"]
-    assert again.queue_ids("A") == [0, 3]
+    assert sorted(again.queues_of("A")) == [0, 3]
     ranges = {(q.topic, q.queue_id): (q.min_offset, q.max_offset) for q in again}
     assert ranges == {
         ("A", 0): (0, 2),
@@ -61,7 +61,7 @@ def test_looking_up_makes_nothing(tmp_path: Path) -> None:
     table = new_table(tmp_path)
     assert table.get("A", 0) is None
     assert table.topics() == []
-    assert table.queue_ids("A") == []
+    assert table.queues_of("A") == {}
     assert not list(tmp_path.iterdir())
 
 
@@ -173,7 +173,7 @@ def test_queue_with_little_to_flush_waits_and_is_not_forgotten(
         flush(table, thorough=False)
         append(table.get_or_create("A", 0), table.get_or_create("A", 0).max_offset)
     assert (len(synced), table.dirty_count) == (0, 1)
-    table.flush_step(thorough=True)
+    flush(table, thorough=True)
     assert (len(synced), table.dirty_count) == (1, 0)
 
 
@@ -182,22 +182,10 @@ def test_idle_queues_give_their_descriptors_back(tmp_path: Path) -> None:
     table = new_table(tmp_path)
     for queue_id in range(20):
         append(table.get_or_create("A", queue_id), 0)
-    table.flush_step(thorough=True)
+    flush(table, thorough=True)
     assert table.release_idle() == 0
     append(table.get_or_create("A", 7), 1)
     assert table.release_idle() == 19
     assert len(os.listdir("/proc/self/fd")) == before + 1
     table.close()
     assert len(os.listdir("/proc/self/fd")) == before
-
-
-def test_extension_address_is_resolved_to_the_tags_code(tmp_path: Path) -> None:
-    directory = tmp_path / "consumequeue_ext/A/2"
-    directory.mkdir(parents=True)
-    unit = bytes.fromhex("0015 0000000000002a7b 0000018bcfe5687b 0001 80")
-    (directory / "00000000000000000000").write_bytes(unit.ljust(64, b"\0"))
-    table = loaded(tmp_path)
-    assert table.resolve_ext("A", 2, -(2**63)) == 0x2A7B
-    assert table.resolve_ext("A", 2, -(2**63) + 5) is None
-    assert table.resolve_ext("A", 3, -(2**63)) is None
-    table.close()
