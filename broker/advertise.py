@@ -68,6 +68,11 @@ def join_address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def is_loopback(host: str) -> bool:
+    """Whether *host*, an IP address, is this machine by its loopback interface."""
+    return host.startswith("127.") or host == "::1"
+
+
 class Advertiser:
     """Chooses this broker's address for each asking connection."""
 

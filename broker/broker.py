@@ -23,7 +23,7 @@ from types import TracebackType
 import structlog
 
 from broker import log as logging
-from broker.advertise import Advertiser, fixed_host, join_address
+from broker.advertise import Advertiser, fixed_host, is_loopback, join_address
 from broker.config import BrokerConfig, Role
 from broker.config_file import apply_live, build_config
 from broker.consumer_groups import ConsumerGroups, ProducerTable
@@ -150,6 +150,15 @@ class Broker:
     def http_address(self) -> str:
         """host:port of /healthz, /readyz and /metrics; blank when httpPort is -1."""
         return join_address(self._own_host, self._health.port) if self._health else ""
+
+    def addresses(self) -> dict[str, str]:
+        """What the first log line names."""
+        return {
+            "broker": self.address,
+            "nameserver": self.nameserver or "none",
+            "http": self.http_address or "none",
+            "store": str(self.config.store.root),
+        }
 
     @property
     def _own_host(self) -> str:
@@ -400,8 +409,7 @@ class Broker:
 
     def may_administer(self, connection: Connection) -> bool:
         """Whether administrative requests of this peer are served."""
-        host = connection.peer_host
-        return self.config.remote_admin or host.startswith("127.") or host == "::1"
+        return self.config.remote_admin or is_loopback(connection.peer_host)
 
     def _may_notify(self, group: str) -> bool:
         settings = self.groups.get(group)

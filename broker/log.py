@@ -33,6 +33,11 @@ def _add_name(logger: WrappedLogger, _method: str, event: EventDict) -> EventDic
     return event
 
 
+def _put_common_fields_first(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    first = {key: event.pop(key) for key in ("timestamp", "level", "logger", "event")}
+    return {**first, **event}
+
+
 def configure(level: str = "info") -> None:
     """Send every logger's lines of *level* and above to standard error."""
     if sys.stderr.isatty():
@@ -46,6 +51,7 @@ def configure(level: str = "info") -> None:
         renderers = [
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
+            _put_common_fields_first,
             structlog.processors.JSONRenderer(ensure_ascii=False),
         ]
     structlog.configure(

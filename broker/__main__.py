@@ -1,0 +1,194 @@
+"""``rockhopper-broker``, or ``python -m broker``: read the settings, serve, stop on a signal.
+
+Exit codes: 0 after SIGTERM or SIGINT, 1 when the broker cannot start or the store fails, 2 when a
+setting or an option makes no sense.  What went wrong is one line on standard error.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import Any, NoReturn, Protocol
+
+import click
+import structlog
+
+from broker import log as logging
+from broker.config import BrokerConfig, Role
+from broker.config_file import LoadedConfig, load_config, properties_of
+from broker.limits import raise_open_files_limit
+from broker.settings import SettingError
+from broker.startup import StartError
+
+log = structlog.get_logger("broker.main")
+
+
+class Service(Protocol):
+    """A broker, or a name service alone."""
+
+    failed: asyncio.Event
+
+    async def start(self) -> None:
+        """Open the ports.  Raises StartError."""
+
+    async def stop(self) -> None:
+        """Close everything.  Raises OSError."""
+
+    def addresses(self) -> dict[str, str]:
+        """What the first log line names."""
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "-c",
+    "--config",
+    "config_path",
+    type=click.Path(path_type=Path),
+    help="A broker.conf with RocketMQ's keys.",
+)
+@click.option("-n", "--namesrv-addr", metavar="HOST:PORT;…", help="Register there as well.")
+@click.option("--store", metavar="DIRECTORY", help="The store directory (storePathRootDir).")
+@click.option("--name", metavar="NAME", help="The broker's name (brokerName).")
+@click.option("--bind-address", metavar="HOST", help="Where the ports listen.")
+@click.option("--listen-port", metavar="PORT", help="The broker's port; 0 picks a free one.")
+@click.option("--namesrv-port", metavar="PORT", help="The embedded name service's port.")
+@click.option("--http-port", metavar="PORT", help="Health and metrics; -1 for none.")
+@click.option(
+    "--role",
+    type=click.Choice([role.value for role in Role]),
+    help="What this process serves.",
+)
+@click.option(
+    "--set", "settings", metavar="KEY=VALUE", multiple=True, help="Any setting; may be repeated."
+)
+@click.option("-p", "--print-config", is_flag=True, help="Print every setting and exit.")
+@click.option("--log-level", type=click.Choice(logging.LEVELS), default="info", show_default=True)
+def main(
+    config_path: Path | None,
+    settings: tuple[str, ...],
+    print_config: bool,
+    log_level: str,
+    **named: str | None,
+) -> None:
+    """Run a Rockhopper broker, with its name service, in the foreground.
+
+    Settings come from the defaults, then broker.conf, then the environment (ROCKHOPPER_<KEY>), then
+    these options.
+    """
+    logging.configure(log_level)
+    loaded = _load(config_path, _flags(settings, named))
+    if print_config:
+        for key, value in properties_of(loaded.config).items():
+            click.echo(f"{key}={value}")
+        return
+    for warning in loaded.warnings:
+        log.warning(warning)
+    if loaded.ignored_keys:
+        log.debug("settings of RocketMQ without effect here", keys=loaded.ignored_keys)
+    raise_open_files_limit()
+    sys.exit(_run(_serve(loaded.config)))
+
+
+_KEY_OF_OPTION = {
+    "bind_address": "bindAddress",
+    "http_port": "httpPort",
+    "listen_port": "listenPort",
+    "name": "brokerName",
+    "namesrv_addr": "namesrvAddr",
+    "namesrv_port": "namesrvPort",
+    "role": "role",
+    "store": "storePathRootDir",
+}
+
+
+def _flags(settings: tuple[str, ...], named: dict[str, str | None]) -> dict[str, str]:
+    flags = {}
+    for text in settings:
+        key, separator, rest = text.partition("=")
+        if not separator or not key.strip():
+            raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--set")
+        flags[key.strip()] = rest
+    for option, value in named.items():
+        if value is not None:
+            flags[_KEY_OF_OPTION[option]] = value
+    return flags
+
+
+def _load(path: Path | None, flags: dict[str, str]) -> LoadedConfig:
+    try:
+        return load_config(path, os.environ, flags)
+    except SettingError as error:
+        _fail(str(error), 2)
+    except OSError as error:
+        _fail(f"{path} cannot be read ({error.strerror}): check the path after -c", 2)
+
+
+def _fail(line: str, exit_code: int) -> NoReturn:
+    click.echo(f"rockhopper-broker: {line}", err=True)
+    sys.exit(exit_code)
+
+
+def _run(main: Coroutine[Any, Any, int]) -> int:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(main)
+    return uvloop.run(main)
+
+
+async def _serve(config: BrokerConfig) -> int:
+    """Serve until a signal or a failure of the store; return the exit code."""
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(_log_stray_exception)
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with contextlib.suppress(NotImplementedError):
+            loop.add_signal_handler(number, stopping.set)
+    service = _make_service(config)
+    try:
+        await service.start()
+    except StartError as error:
+        click.echo(f"rockhopper-broker: {error}", err=True)
+        return 1
+    log.info("serving", **service.addresses())
+    await _first_of(stopping.wait, service.failed.wait)
+    if service.failed.is_set():
+        log.error("stopping because the store has failed")
+    else:
+        log.info("stopping")
+    try:
+        await service.stop()
+    except OSError as error:
+        log.error("not everything was saved", reason=str(error))
+        return 1
+    return 1 if service.failed.is_set() else 0
+
+
+def _make_service(config: BrokerConfig) -> Service:
+    if config.role is Role.NAMESERVER:
+        from broker.nameserver.alone import NameServer
+
+        return NameServer(config)
+    from broker.broker import Broker
+
+    return Broker(config)
+
+
+async def _first_of(*waits: Callable[[], Awaitable[Any]]) -> None:
+    tasks = [asyncio.ensure_future(wait()) for wait in waits]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks:
+        task.cancel()
+
+
+def _log_stray_exception(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    log.error(
+        "unexpected exception", where=context.get("message"), exc_info=context.get("exception")
+    )
+
+
+if __name__ == "__main__":
+    main()
