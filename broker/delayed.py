@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, cast
 
 import structlog
 
-from broker.delay_levels import SYS_FLAG_HOSTS_V6, DelayLevels, join_properties
+from broker.delay_levels import SYS_FLAG_HOSTS_V6, DelayLevels
 from broker.json_table import JsonObject, JsonTable, wall_clock_ms
 from broker.long_polling import LongPolling, ParkedPull
 from broker.stats import BrokerStats
@@ -31,16 +31,12 @@ from broker.store.get_result import GetStatus
 from broker.store.message_store import MessageStore
 from broker.topics import TopicTable
 from protocol.addresses import host_bytes
-from protocol.java_hash import java_string_hash
 from protocol.message import StoredMessage
 from protocol.message_codec import decode_messages
 from protocol.names import NOT_SENDABLE_TOPICS, SCHEDULE_TOPIC
 from protocol.properties import (
-    PROPERTY_KEYS,
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
-    PROPERTY_TAGS,
-    PROPERTY_UNIQUE_KEY,
 )
 
 if TYPE_CHECKING:
@@ -266,19 +262,15 @@ class DelayedDelivery:
         queue_text = properties.get(PROPERTY_REAL_QUEUE_ID, "")
         reason = self._why_undeliverable(topic, queue_text)
         if reason is None:
-            tags = properties.get(PROPERTY_TAGS)
             try:
                 self._store.stage(
                     self._store.tail(topic, int(queue_text)),
                     message.body,
-                    join_properties(properties).encode(),
+                    properties,
                     message.flag,
                     message.sys_flag & ~SYS_FLAG_HOSTS_V6,
                     message.born_time_ms,
                     host_bytes(message.born_host, message.born_port),
-                    java_string_hash(tags) if tags else 0,
-                    properties.get(PROPERTY_UNIQUE_KEY),
-                    properties.get(PROPERTY_KEYS),
                     message.reconsume_times,
                 )
             except RecordTooLargeError as error:

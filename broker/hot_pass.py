@@ -23,17 +23,15 @@ from broker.pull_path import Pull, PullPath
 from broker.send_path import PERM_WRITE
 from broker.server import Connection
 from broker.stats import BrokerStats, Traffic
-from broker.store.commit_log import QueueTail
 from broker.store.errors import StoreError
 from broker.store.get_result import GetResult
 from broker.store.message_store import MessageStore
-from broker.store.tags_codes import hash_of_tags
+from broker.store.queue_tail import QueueTail
 from broker.topics import TopicTable
 from protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, MQ_VERSION, ResponseCode
 from protocol.command import Command, decode_header, encode_command
-from protocol.errors import MalformedBatchError, MalformedHeaderError
+from protocol.errors import MalformedHeaderError
 from protocol.frame import Frame, FrameDecoder
-from protocol.message_codec import decode_batch
 from protocol.names import NOT_SENDABLE_TOPICS, group_error
 from protocol.sys_flags import SYS_FLAG_TRANSACTION_MASK
 
@@ -44,33 +42,6 @@ _SEND_PREFIX = b'{"code":310'
 _BATCH_PREFIX = b'{"code":320'
 _PULL_PREFIX = b'{"code":11,'
 _LENGTHS = ByteStruct(">II")
-# Any of these makes a message more than a plain one, or stands where only the broker may write.
-_SPECIAL = frozenset(
-    {
-        "CLUSTER",
-        "DELAY",
-        "DUP_INFO",
-        "INNER_BASE",
-        "INNER_MULTI_DISPATCH",
-        "INNER_MULTI_QUEUE_OFFSET",
-        "INNER_NUM",
-        "MSG_REGION",
-        "POP_CK",
-        "REAL_QID",
-        "REAL_TOPIC",
-        "TIMER_DELAY_MS",
-        "TIMER_DELAY_SEC",
-        "TIMER_DELIVER_MS",
-        "TIMER_DEQUEUE_MS",
-        "TIMER_ENQUEUE_MS",
-        "TIMER_OUT_MS",
-        "TIMER_ROLL_TIMES",
-        "TRACE_ON",
-        "TRAN_MSG",
-        "__CRC32#",
-        "__STARTDELIVERTIME",
-    }
-)
 
 
 class _SendFields(msgspec.Struct, gc=False):
@@ -119,11 +90,6 @@ _decode_send = msgspec.json.Decoder(_SendHeader, strict=False).decode
 _decode_pull = msgspec.json.Decoder(_PullHeader, strict=False).decode
 
 
-def _value(items: list[str], name: str) -> str:
-    index = items.index(name) + 1
-    return items[index] if index < len(items) else ""
-
-
 def _frame(header: bytes) -> bytes:
     size = len(header)
     return _LENGTHS.pack(size + 4, size) + header
@@ -156,7 +122,7 @@ class HotPass:
         region = config.region_id
         self._suffix = (
             f"MSG_REGION\x01{region}\x02TRACE_ON\x01{trace}\x02CLUSTER\x01{config.cluster_name}\x02"
-        )
+        ).encode()
         tail = (
             f'"flag":1,"language":"JAVA","opaque":%d,"serializeTypeCurrentRPC":"JSON",'
             f'"version":{int(MQ_VERSION)}}}'
@@ -229,41 +195,26 @@ class HotPass:
         target = self._target(fields)
         if target is None or fields.m or len(body) > self._body_bytes_max:
             return False
-        properties = fields.i
-        # Names and values in turn.  A value that looks like a special name costs the long way, no
-        # more; the bytes that are stored are the client's own.
-        items = properties.replace("\x01", "\x02").split("\x02")
-        if "UNIQ_KEY" not in items or not _SPECIAL.isdisjoint(items):
-            return False
-        unique_key = _value(items, "UNIQ_KEY")
-        if not unique_key.isalnum():
-            return False
-        waits = True
-        if "WAIT" in items:
-            waits = _value(items, "WAIT") != "false"
-            if waits:
-                properties = properties.replace("WAIT\x01true\x02", "", 1)
-        if properties[-1] != "\x02":
-            properties += "\x02"
         if not turn.can_stage():
             return False
         tail, traffic = target
         try:
-            position = self._store.stage(
+            staged = self._store.stage_plain(
                 tail,
                 body,
-                (properties + self._suffix).encode(),
+                fields.i,
+                self._suffix,
                 fields.h,
                 fields.f,
                 fields.g,
                 turn.connection.born_host,
-                hash_of_tags(_value(items, "TAGS")) if "TAGS" in items else 0,
-                unique_key,
-                _value(items, "KEYS") if "KEYS" in items else None,
                 fields.j,
             )
-        except (StoreError, UnicodeEncodeError):
+        except StoreError:
             return False
+        if staged is None:
+            return False
+        position, unique_key, waits = staged
         traffic.messages += 1
         traffic.calls += 1
         traffic.bytes += len(body)
@@ -323,18 +274,17 @@ class HotPass:
         target = self._target(fields)
         if target is None or len(body) > self._body_bytes_max or not turn.can_stage():
             return False
-        if b"DELAY\x01" in body or b"TIMER_DE" in body:
-            return False
         tail, traffic = target
         first_offset = tail.next_offset
         try:
-            messages = decode_batch(body)
             positions = self._store.stage_batch(
-                tail, messages, fields.f, fields.g, turn.connection.born_host
+                tail, body, fields.f, fields.g, turn.connection.born_host
             )
-        except (MalformedBatchError, StoreError):
+        except StoreError:
             return False
-        count = len(messages)
+        if positions is None:
+            return False
+        count = len(positions)
         traffic.messages += count
         traffic.calls += 1
         traffic.bytes += len(body)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from itertools import count
 
 from broker.server import Connection
-from broker.store.commit_log import QueueTail
+from broker.store.queue_tail import QueueTail
 from protocol.subscription import Subscription
 
 FILTERED_RECHECK_S = 5.0

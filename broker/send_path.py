@@ -21,7 +21,6 @@ from broker.message_ids import UniqueIds
 from broker.stats import BrokerStats
 from broker.store.errors import RecordTooLargeError, StoreError
 from broker.store.message_store import MessageStore
-from broker.store.tags_codes import hash_of_tags
 from broker.subscription_groups import SubscriptionGroupTable
 from broker.topics import TopicConfig, TopicTable
 from protocol.codes import RequestCode, ResponseCode
@@ -35,7 +34,7 @@ from protocol.names import (
     group_error,
     topic_error,
 )
-from protocol.properties import decode_properties, encode_properties
+from protocol.properties import decode_properties
 from protocol.requests import SendMessageRequest, SendMessageRequestV2
 from protocol.sys_flags import (
     SYS_FLAG_INNER_BATCH,
@@ -278,28 +277,23 @@ class SendPath:
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "Required message key is missing")
         self._store.begin()
         name, stored_queue_id = topic.name, queue_id
-        code = hash_of_tags(properties.get("TAGS"))
         level = self._delay_level(properties)
         if name.startswith(DLQ_PREFIX):
             properties["DELAY"] = "-1"
         elif level > 0:
             name, stored_queue_id = self._delay_levels.redirect(name, queue_id, properties, level)
-            code = self._store.store_time_ms + self._delay_levels.delay_ms(level)
         tail = self._store.tail(name, stored_queue_id)
-        unique_key = properties["UNIQ_KEY"]
         position = self._store.stage(
             tail,
             request.body,
-            encode_properties(properties).encode(),
+            properties,
             send.flag,
             send.sys_flag & ~(SYS_FLAG_INNER_BATCH | SYS_FLAG_NEED_UNWRAP),
             send.born_time_ms,
             request.connection.born_host,
-            code,
-            unique_key,
-            properties.get("KEYS"),
             send.reconsume_times,
         )
+        unique_key = properties["UNIQ_KEY"]
         self._stats.put(topic.name).add(1, len(request.body))
         return Placed(self._message_id(position), tail.next_offset - 1, unique_key)
 
@@ -376,9 +370,24 @@ class SendPath:
         self._store.begin()
         tail = self._store.tail(topic.name, queue_id)
         first_offset = tail.next_offset
+        born_host = request.connection.born_host
         positions = self._store.stage_batch(
-            tail, messages, send.sys_flag, send.born_time_ms, request.connection.born_host
+            tail, request.body, send.sys_flag, send.born_time_ms, born_host
         )
+        if positions is None:
+            # Something looks like a delay and is none: byte for byte the same, one by one.
+            positions = [
+                self._store.stage(
+                    tail,
+                    body,
+                    decode_properties(properties),
+                    flag,
+                    send.sys_flag,
+                    send.born_time_ms,
+                    born_host,
+                )
+                for flag, body, properties in messages
+            ]
         self._stats.put(topic.name).add(len(messages), len(request.body))
         ids = ",".join([self._message_id(position) for position in positions])
         return Placed(ids, first_offset, None)
@@ -394,17 +403,15 @@ class SendPath:
         first_offset = tail.next_offset
         properties["INNER_NUM"] = str(count)
         properties["INNER_BASE"] = str(first_offset)
-        position = self._store.stage_inner_batch(
+        position = self._store.stage(
             tail,
             request.body,
-            encode_properties(properties).encode(),
-            count,
+            properties,
+            send.flag,
             send.sys_flag | SYS_FLAG_INNER_BATCH | SYS_FLAG_NEED_UNWRAP,
             send.born_time_ms,
             request.connection.born_host,
-            hash_of_tags(properties.get("TAGS")),
-            unique_key,
-            properties.get("KEYS"),
+            batch_count=count,
         )
         self._stats.put(topic.name).add(count, len(request.body))
         return Placed(self._message_id(position), first_offset, unique_key, unique_key)

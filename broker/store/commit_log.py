@@ -16,13 +16,8 @@ A file ends with a blank record of at least 8 bytes, so no record crosses from o
 import contextlib
 import errno
 import os
-import struct
-from collections.abc import Sequence
 from concurrent.futures import Executor, Future
-from zlib import crc32
 
-from broker.store.batch_consume_queue import BatchConsumeQueue
-from broker.store.consume_queue import ConsumeQueue
 from broker.store.errors import DiskFullError, RecordTooLargeError, StoreError, StoreFailedError
 from broker.store.mapped_file import MappedFile
 from broker.store.mapped_file_queue import MappedFileQueue
@@ -31,65 +26,27 @@ from protocol.message_codec import (
     MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,
-    RECORD_HEADS,
     RECORD_SIZE_BYTES_MIN,
 )
-from protocol.sys_flags import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
 
-PROPERTIES_SIZE_BYTES_MAX = 32_767
-_PROPERTIES_SIZE = struct.Struct(">h")
 _FREE_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
-class QueueTail:
-    """Where the next message of one queue goes, and what every one of its records repeats."""
-
-    __slots__ = (
-        "consume_queue",
-        "index_seed",
-        "is_batch",
-        "magic",
-        "next_offset",
-        "overhead_bytes",
-        "queue_id",
-        "topic",
-        "topic_field",
-        "waiters",
-    )
-
-    def __init__(self, topic: str, queue_id: int, next_offset: int, *, is_batch: bool) -> None:
-        encoded = topic.encode()
-        wide = len(encoded) > 127
-        self.topic = topic
-        self.queue_id = queue_id
-        self.next_offset = next_offset
-        self.is_batch = is_batch
-        self.magic = MAGIC_V2 if wide else MAGIC_V1
-        self.topic_field = len(encoded).to_bytes(2 if wide else 1, "big") + encoded
-        # Head with IPv4 hosts, topic field, and the two bytes of the properties' length.
-        self.overhead_bytes = 88 + len(self.topic_field) + 2
-        self.consume_queue: ConsumeQueue | BatchConsumeQueue | None = None
-        self.index_seed = 0
-        self.waiters: list[object] | None = None
-
-
 class CommitLog:
-    """Stages, writes and reads records.  Belongs to the event loop's thread but for ``flush``."""
+    """Collects, writes and reads records.  Belongs to the event loop's thread but for ``flush``."""
 
     __slots__ = (
         "_executor",
         "_file",
         "_file_end",
         "_files",
-        "_head",
         "_next_file",
         "_parts",
         "_preallocate_at",
-        "_store_host",
-        "_store_host_flag",
         "flushed_offset",
         "flushed_time_ms",
         "staged_offset",
+        "store_host",
         "store_time_ms",
         "written_mark",
         "written_offset",
@@ -103,9 +60,7 @@ class CommitLog:
         self._executor = executor
         self._next_file: Future[MappedFile] | None = None
         self._parts: list[bytes] = []
-        self._store_host = store_host
-        self._store_host_flag = SYS_FLAG_STORE_HOST_V6 if len(store_host) == 20 else 0
-        self._head = RECORD_HEADS[8, len(store_host)]
+        self.store_host = store_host
         self.store_time_ms = 0
         self.staged_offset = self.written_offset = self.flushed_offset = write_offset
         # Position and newest store time, replaced as a whole: the flush thread reads it.
@@ -132,159 +87,31 @@ class CommitLog:
         """The offset of the oldest file's first byte."""
         return self._files.min_offset
 
-    def stage(
-        self,
-        tail: QueueTail,
-        body: bytes,
-        properties: bytes,
-        flag: int,
-        sys_flag: int,
-        born_time_ms: int,
-        born_host: bytes,
-        reconsume_times: int = 0,
-        prepared_offset: int = 0,
-        queue_offset: int | None = None,
-    ) -> int:
-        """Add a record to the pass and return its size; it starts at ``staged_offset`` − size.
+    def add(self, records: bytes) -> bool:
+        """Add records that were made for ``staged_offset`` to the pass; they stay in one file.
 
-        The queue offset is the tail's next one unless given; advancing the tail is the caller's.
+        False when the current file has no room for them: everything staged is then written, the
+        log stands at the start of the next file, and the records are to be made again for there.
 
         Raises:
-            RecordTooLargeError: properties above 32,767 bytes, or no file can hold the record.
-            DiskFullError: the record needs a new file and there is no room for one.
+            RecordTooLargeError: no file can hold them.
+            DiskFullError: there is no room for a next file.
         """
-        body_size = len(body)
-        properties_size = len(properties)
-        size = tail.overhead_bytes + body_size + properties_size
-        head = self._head
-        if len(born_host) != 8:
-            head = RECORD_HEADS[20, len(self._store_host)]
-            sys_flag |= SYS_FLAG_BORN_HOST_V6
-            size += 12
-        if self._store_host_flag:
-            sys_flag |= self._store_host_flag
-            size += 12
-        if properties_size > PROPERTIES_SIZE_BYTES_MAX:
-            raise RecordTooLargeError(
-                f"the properties take {properties_size} bytes, and "
-                f"{PROPERTIES_SIZE_BYTES_MAX} is the most"
-            )
-        position = self.staged_offset
-        if position + size + 8 > self._file_end:
-            self._roll(size)
-            position = self.staged_offset
-        try:
-            packed = head.pack(
-                size,
-                tail.magic,
-                crc32(body) & 0x7FFFFFFF if body_size else 0,
-                tail.queue_id,
-                flag,
-                tail.next_offset if queue_offset is None else queue_offset,
-                position,
-                sys_flag,
-                born_time_ms,
-                born_host,
-                self.store_time_ms,
-                self._store_host,
-                reconsume_times,
-                prepared_offset,
-                body_size,
-            )
-        except struct.error as error:
-            raise RecordTooLargeError(f"a header field does not fit the record: {error}") from None
-        self._parts += (
-            packed,
-            body,
-            tail.topic_field,
-            _PROPERTIES_SIZE.pack(properties_size),
-            properties,
-        )
-        self.staged_offset = position + size
-        return size
-
-    def stage_many(
-        self,
-        tail: QueueTail,
-        messages: Sequence[tuple[int, bytes, bytes]],
-        sys_flag: int,
-        born_time_ms: int,
-        born_host: bytes,
-    ) -> list[tuple[int, int]]:
-        """Add (flag, body, properties) records with consecutive queue offsets; ``reserve`` first.
-
-        Returns their commit log offsets and sizes; advancing the tail is the caller's.
-
-        Raises:
-            RecordTooLargeError: nothing of them is in the pass.
-        """
-        head = RECORD_HEADS[len(born_host), len(self._store_host)]
-        overhead = tail.overhead_bytes
-        if len(born_host) != 8:
-            sys_flag |= SYS_FLAG_BORN_HOST_V6
-            overhead += 12
-        if self._store_host_flag:
-            sys_flag |= self._store_host_flag
-            overhead += 12
-        pack = head.pack
-        pack_size = _PROPERTIES_SIZE.pack
-        magic, queue_id, topic_field = tail.magic, tail.queue_id, tail.topic_field
-        store_time_ms, store_host = self.store_time_ms, self._store_host
-        position, queue_offset = self.staged_offset, tail.next_offset
-        parts: list[bytes] = []
-        placed: list[tuple[int, int]] = []
-        try:
-            for flag, body, properties in messages:
-                body_size = len(body)
-                size = overhead + body_size + len(properties)
-                parts += (
-                    pack(
-                        size,
-                        magic,
-                        crc32(body) & 0x7FFFFFFF if body_size else 0,
-                        queue_id,
-                        flag,
-                        queue_offset,
-                        position,
-                        sys_flag,
-                        born_time_ms,
-                        born_host,
-                        store_time_ms,
-                        store_host,
-                        0,
-                        0,
-                        body_size,
-                    ),
-                    body,
-                    topic_field,
-                    pack_size(len(properties)),
-                    properties,
-                )
-                placed.append((position, size))
-                position += size
-                queue_offset += 1
-        except struct.error as error:
-            raise RecordTooLargeError(f"a header field does not fit the record: {error}") from None
-        self._parts += parts
-        self.staged_offset = position
-        return placed
+        end = self.staged_offset + len(records)
+        if end + 8 > self._file_end:
+            self._roll(len(records))
+            return False
+        self._parts.append(records)
+        self.staged_offset = end
+        return True
 
     def check_fits(self, size_bytes: int) -> None:
-        """Refuse what no file can hold, before any of it is staged.  Raises RecordTooLargeError."""
+        """Refuse what no file can hold.  Raises RecordTooLargeError."""
         if size_bytes + 8 > self.file_size_bytes:
             raise RecordTooLargeError(
                 f"{size_bytes} bytes of records do not fit a commit log file of "
                 f"{self.file_size_bytes} bytes (mappedFileSizeCommitLog)"
             )
-
-    def reserve(self, size_bytes: int) -> None:
-        """Make the next *size_bytes* of records go to one file, as RocketMQ keeps a batch together.
-
-        Raises:
-            RecordTooLargeError, DiskFullError: as ``stage``.
-        """
-        if self.staged_offset + size_bytes + 8 > self._file_end:
-            self._roll(size_bytes)
 
     def _roll(self, size_bytes: int) -> None:
         """Write what is staged, close the file with a blank record, and go to the next one."""

@@ -8,7 +8,7 @@ behind it, where RocketMQ would delete the newest one after every crash.
 Files are named by the local time at which they were made, yyyyMMddHHmmssSSS.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -134,6 +134,18 @@ class MessageIndex:
             file.close()
 
     # -- writing -------------------------------------------------------------------------------
+
+    def put_many(self, entries: Sequence[tuple[int, int]], store_time_ms: int) -> None:
+        """``put`` for (key hash, commit log offset) pairs of messages with one store time.
+
+        Raises:
+            OSError: the disk is full; some of the first entries may be put.
+        """
+        if self._files:
+            self._files[-1].put_many(entries, store_time_ms)
+        else:
+            for key_hash, commit_log_offset in entries:
+                self.put(key_hash, commit_log_offset, store_time_ms)
 
     def _put_with_room(self, key_hash: int, commit_log_offset: int, store_time_ms: int) -> None:
         """Put for when there is no file yet or the current one is full."""

@@ -17,7 +17,7 @@ builds on that.
 import mmap
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -41,6 +41,30 @@ _write_entry = INDEX_ENTRY.pack_into
 def file_size_bytes(slot_count: int, entry_count_max: int) -> int:
     """The length of an index file of this geometry."""
     return HEADER_SIZE_BYTES + SLOT_SIZE_BYTES * slot_count + ENTRY_SIZE_BYTES * entry_count_max
+
+
+def put_entries(
+    mapping: mmap.mmap,
+    slot_count: int,
+    entries_at: int,
+    number: int,
+    seconds: int,
+    entries: Sequence[tuple[int, int]],
+) -> int:
+    """Write *entries* from *number* on, each to the head of its chain; return new slots in use."""
+    used = 0
+    for key_hash, commit_log_offset in entries:
+        slot_at = 40 + key_hash % slot_count * 4
+        (previous,) = _read_slot(mapping, slot_at)
+        if not 0 < previous < number:
+            previous = 0
+            used += 1
+        _write_entry(
+            mapping, entries_at + number * 20, key_hash, commit_log_offset, seconds, previous
+        )
+        _write_slot(mapping, slot_at, number)
+        number += 1
+    return used
 
 
 class IndexFile:
@@ -212,6 +236,30 @@ class IndexFile:
         self.end_offset = commit_log_offset
         # Last: the flush thread reads it to know how many entries are complete.
         self.next_number = number + 1
+
+    def put_many(self, entries: Sequence[tuple[int, int]], store_time_ms: int) -> None:
+        """``put`` for (key hash, commit log offset) pairs of messages with one store time.
+
+        Raises:
+            OSError: the disk is full; the entries in front of the one that failed are put.
+        """
+        number = self.next_number
+        count = len(entries)
+        if number == 1 or number + count > self._reserved_number:
+            for key_hash, commit_log_offset in entries:
+                self._full(key_hash, commit_log_offset, store_time_ms)
+            return
+        seconds = (store_time_ms - self.begin_ms) // 1000
+        if not 0 <= seconds <= SECONDS_MAX:
+            seconds = 0 if seconds < 0 else SECONDS_MAX
+        self.used_slot_count += put_entries(
+            self.mapping, self.slot_count, self.entries_at, number, seconds, entries
+        )
+        if count:
+            self.end_ms = store_time_ms
+            self.end_offset = entries[-1][1]
+            # Last: the flush thread reads it to know how many entries are complete.
+            self.next_number = number + count
 
     def _begin(self, commit_log_offset: int, store_time_ms: int) -> None:
         """Note what the entries are relative to, in the file as well: it never changes again.

@@ -14,8 +14,9 @@ Everything here belongs to the event loop's thread.  Three things run elsewhere:
 """
 
 import asyncio
+import struct
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import structlog
@@ -24,30 +25,42 @@ from broker.config import FlushDiskType, StoreConfig
 from broker.store import checkpoint as checkpoints
 from broker.store.batch_consume_queue import BatchConsumeQueue
 from broker.store.checkpoint import StoreCheckpoint
-from broker.store.commit_log import QueueTail
 from broker.store.consume_queue import ConsumeQueue
-from broker.store.errors import DiskFullError, StoreBusyError, StoreError, StoreFailedError
+from broker.store.encoding import (
+    PROPERTIES_SIZE_BYTES_MAX,
+    encode_batch,
+    encode_plain,
+    encode_record,
+    index_entries,
+)
+from broker.store.errors import (
+    DiskFullError,
+    RecordTooLargeError,
+    StoreBusyError,
+    StoreError,
+    StoreFailedError,
+)
 from broker.store.flush import FlushService, FlushWork
 from broker.store.get_result import GetResult, GetStatus
 from broker.store.opening import OpenedStore
+from broker.store.queue_tail import QueueTail, Run
 from broker.store.reader import MessageReader
 from broker.store.reput import ReputService
 from broker.store.retention import RetentionService
-from broker.store.tags_codes import TagsCodes, hash_of_tags
+from broker.store.tags_codes import TagsCodes
 from protocol.errors import ProtocolError
-from protocol.java_hash import index_key_hash
 from protocol.message_codec import check_record, decode_message
 from protocol.properties import (
+    PROPERTY_INNER_NUM,
     PROPERTY_KEYS,
     PROPERTY_UNIQUE_KEY,
     decode_properties,
 )
+from protocol.queue_layout import CONSUME_QUEUE_UNIT
 from protocol.subscription import Subscription
 
 log = structlog.get_logger("broker.store")
 
-# (tail, queue offset, commit log offset, size, tags code, unique key, KEYS, messages in the record)
-Staged = tuple[QueueTail, int, int, int, int, str | None, str | None, int]
 Release = Callable[[StoreError | None], None]
 
 QUERY_BODY_BYTES_MAX = 8 << 20
@@ -103,8 +116,9 @@ class MessageStore:
             opened.resolve_ext,
         )
         self._tails: dict[tuple[str, int], QueueTail] = {}
-        self._group: list[Staged] = []
-        self._awaiting_flush: deque[tuple[int, int, list[Staged]]] = deque()
+        self._group: list[Run] = []
+        self._run: Run | None = None
+        self._awaiting_flush: deque[tuple[int, int, list[Run]]] = deque()
         self._parked: deque[tuple[int, float, Release]] = deque()
         self._behind: StoreError | None = None
         self.dispatched_offset = self._log.written_offset
@@ -246,96 +260,173 @@ class MessageStore:
             commit_log.store_time_ms = now_ms
         return now_ms
 
-    def stage(
+    def stage_plain(
         self,
         tail: QueueTail,
         body: bytes,
-        properties: bytes,
+        properties: str,
+        suffix: bytes,
         flag: int,
         sys_flag: int,
         born_time_ms: int,
         born_host: bytes,
-        tags_code: int,
-        unique_key: str | None,
-        keys: str | None,
-        reconsume_times: int = 0,
-        prepared_offset: int = 0,
-    ) -> int:
-        """Add one message to the pass and return its commit log offset.
+        reconsume_times: int,
+    ) -> tuple[int, str, bool] | None:
+        """Add a producer's message to the pass, with *suffix* behind its properties.
 
-        Its queue offset is ``tail.next_offset`` − 1 afterwards.
+        Returns its commit log offset, its unique key, and whether its producer waits for the disk;
+        None if the message is not plain (encoding.py) and nothing happened.
 
         Raises:
             RecordTooLargeError, DiskFullError: this message is not in the pass; others still are.
         """
         commit_log = self._log
-        size = commit_log.stage(
-            tail,
-            body,
-            properties,
-            flag,
-            sys_flag,
-            born_time_ms,
-            born_host,
-            reconsume_times,
-            prepared_offset,
-        )
-        position = commit_log.staged_offset - size
-        queue_offset = tail.next_offset
-        tail.next_offset = queue_offset + 1
-        self._group.append((tail, queue_offset, position, size, tags_code, unique_key, keys, 1))
-        return position
+        while True:
+            position = commit_log.staged_offset
+            encoded = encode_plain(
+                tail.constants,
+                position,
+                tail.next_offset,
+                commit_log.store_time_ms,
+                commit_log.store_host,
+                body,
+                properties,
+                suffix,
+                flag,
+                sys_flag,
+                born_time_ms,
+                born_host,
+                reconsume_times,
+            )
+            if encoded is None:
+                return None
+            record, unit, entries, unique_key, waits = encoded
+            if commit_log.add(record):
+                break
+            self._run = None
+        run = self._run
+        if run is None or run.tail is not tail:
+            run = self._open_run(tail, position)
+        run.units.append(unit)
+        run.entries += entries
+        run.count += 1
+        run.end = commit_log.staged_offset
+        tail.next_offset += 1
+        return position, unique_key, waits
 
     def stage_batch(
-        self,
-        tail: QueueTail,
-        messages: Sequence[tuple[int, bytes, bytes]],
-        sys_flag: int,
-        born_time_ms: int,
-        born_host: bytes,
-    ) -> list[int]:
-        """Add the messages of a batch, each as a record of its own; return their log offsets.
+        self, tail: QueueTail, body: bytes, sys_flag: int, born_time_ms: int, born_host: bytes
+    ) -> list[int] | None:
+        """Add the messages of a batch body, each as a record of its own; return their log offsets.
+
+        None if the batch is not plain or malformed and nothing happened.
 
         Raises:
             RecordTooLargeError, DiskFullError: nothing of the batch is in the pass.
         """
-        # Room for IPv6 hosts too: a few bytes of a file's end are no loss.
-        overhead = tail.overhead_bytes + 24
-        self._log.reserve(
-            sum([overhead + len(body) + len(properties) for _, body, properties in messages])
-        )
-        placed = self._log.stage_many(tail, messages, sys_flag, born_time_ms, born_host)
-        queue_offset = tail.next_offset
-        group = self._group
-        for (position, size), (_, _, properties) in zip(placed, messages, strict=True):
-            tags, unique_key, keys = _tags_and_keys(properties)
-            group.append(
-                (tail, queue_offset, position, size, hash_of_tags(tags), unique_key, keys, 1)
+        commit_log = self._log
+        while True:
+            position = commit_log.staged_offset
+            encoded = encode_batch(
+                tail.constants,
+                position,
+                tail.next_offset,
+                commit_log.store_time_ms,
+                commit_log.store_host,
+                body,
+                sys_flag,
+                born_time_ms,
+                born_host,
             )
-            queue_offset += 1
-        tail.next_offset = queue_offset
-        return [position for position, _ in placed]
+            if encoded is None:
+                return None
+            records, units, entries, positions = encoded
+            if commit_log.add(records):
+                break
+            self._run = None
+        run = self._run
+        if run is None or run.tail is not tail:
+            run = self._open_run(tail, position)
+        run.units.append(units)
+        run.entries += entries
+        run.count += len(positions)
+        run.end = commit_log.staged_offset
+        tail.next_offset += len(positions)
+        return positions
 
-    def stage_inner_batch(
+    def stage(
         self,
         tail: QueueTail,
         body: bytes,
-        properties: bytes,
-        count: int,
+        properties: dict[str, str],
+        flag: int,
         sys_flag: int,
         born_time_ms: int,
         born_host: bytes,
-        tags_code: int,
-        unique_key: str | None,
-        keys: str | None,
+        reconsume_times: int = 0,
+        prepared_offset: int = 0,
+        batch_count: int = 0,
     ) -> int:
-        """Add one record that holds *count* messages, for a topic of type BatchCQ."""
-        size = self._log.stage(tail, body, properties, 0, sys_flag, born_time_ms, born_host)
-        position = self._log.staged_offset - size
-        queue_offset = tail.next_offset
-        tail.next_offset = queue_offset + count
-        self._group.append((tail, queue_offset, position, size, tags_code, unique_key, keys, count))
+        """Add any message to the pass and return its commit log offset.
+
+        Its queue offset is the tail's next one.  *batch_count* is the number of messages in a
+        record that holds a batch, for topics of type BatchCQ.
+
+        Raises:
+            RecordTooLargeError, DiskFullError: this message is not in the pass; others still are.
+        """
+        commit_log = self._log
+        text = join_properties(properties).encode("utf-8", "replace")
+        if len(text) > PROPERTIES_SIZE_BYTES_MAX:
+            raise RecordTooLargeError(
+                f"the properties take {len(text)} bytes, and "
+                f"{PROPERTIES_SIZE_BYTES_MAX} is the most"
+            )
+        while True:
+            position = commit_log.staged_offset
+            try:
+                record = encode_record(
+                    tail.constants,
+                    position,
+                    tail.next_offset,
+                    commit_log.store_time_ms,
+                    commit_log.store_host,
+                    body,
+                    text,
+                    flag,
+                    sys_flag,
+                    born_time_ms,
+                    born_host,
+                    reconsume_times,
+                    prepared_offset,
+                )
+            except struct.error as error:
+                raise RecordTooLargeError(
+                    f"a header field does not fit a record: {error}"
+                ) from None
+            if commit_log.add(record):
+                break
+            self._run = None
+        code = self._opened.tags_codes.of(tail.topic, properties, commit_log.store_time_ms)
+        run = self._open_run(tail, position)
+        run.units.append(CONSUME_QUEUE_UNIT.pack(position, len(record), code))
+        run.entries = index_entries(
+            tail.constants,
+            position,
+            properties.get(PROPERTY_UNIQUE_KEY),
+            properties.get(PROPERTY_KEYS),
+        )
+        run.count = run.batch_count = batch_count or 1
+        run.end = commit_log.staged_offset
+        tail.next_offset += run.count
+        if tail.is_batch:
+            self._run = None
         return position
+
+    def _open_run(self, tail: QueueTail, position: int) -> Run:
+        run = self._run = Run(tail, position)
+        self._group.append(run)
+        return run
 
     def commit(self) -> int:
         """Write the pass and return the offset up to which the log is written.
@@ -351,25 +442,25 @@ class MessageStore:
         end = self._log.written_offset
         group = self._group
         if group:
-            self._group = []
+            self._group, self._run = [], None
             if self.is_sync:
                 self._awaiting_flush.append((end, self._log.store_time_ms, group))
                 self._flush.request()
             elif self._behind is None:
-                self._dispatch(group, self._log.store_time_ms, end)
+                self._dispatch(group, self._log.store_time_ms)
         return end
 
     def _roll_back(self) -> None:
         """Give the queue offsets of what was not written back; what a roll had written stays."""
-        group, self._group = self._group, []
-        written = [staged for staged in group if staged[2] < self._log.written_offset]
-        for tail, queue_offset, *_ in reversed(group[len(written) :]):
-            tail.next_offset = queue_offset
+        group, self._group, self._run = self._group, [], None
+        end = self._log.written_offset
+        written = [run for run in group if run.end <= end]
+        for run in reversed(group[len(written) :]):
+            run.tail.next_offset = run.first_offset
         if written and self.is_sync:
-            end = self._log.written_offset
             self._awaiting_flush.append((end, self._log.store_time_ms, written))
         elif written and self._behind is None:
-            self._dispatch(written, self._log.store_time_ms, self._log.written_offset)
+            self._dispatch(written, self._log.store_time_ms)
 
     def put(self, message: MessageToStore) -> PutResult:
         """Store one message outside of a pass: for everything but the producers' hot path.
@@ -381,19 +472,15 @@ class MessageStore:
         """
         self.check_writable()
         self.begin()
-        properties = decode_properties(message.properties)
         tail = self.tail(message.topic, message.queue_id)
         position = self.stage(
             tail,
             message.body,
-            message.properties.encode(),
+            decode_properties(message.properties),
             message.flag,
             message.sys_flag,
             message.born_time_ms,
             message.born_host,
-            self._opened.tags_codes.of(message.topic, properties, self._log.store_time_ms),
-            properties.get(PROPERTY_UNIQUE_KEY),
-            properties.get(PROPERTY_KEYS),
             message.reconsume_times,
             message.prepared_transaction_offset,
         )
@@ -429,38 +516,42 @@ class MessageStore:
 
     # -- dispatch ------------------------------------------------------------------------------
 
-    def _dispatch(self, group: list[Staged], store_time_ms: int, end: int) -> None:
-        """The dispatch step: consume queue entry, index entries, wake-up of who waits."""
-        index_put = self._index.put if self._index is not None else None
-        arrivals: list[tuple[QueueTail, int, int]] = []
-        position = self.dispatched_offset
+    def _dispatch(self, group: list[Run], store_time_ms: int) -> None:
+        """The dispatch step: consume queue entries, index entries, wake-up of who waits."""
+        index = self._index
+        run = group[0]
         try:
-            for tail, queue_offset, position, size, tags_code, unique_key, keys, count in group:
+            for run in group:
+                tail = run.tail
                 queue = tail.consume_queue
                 if queue is None:
                     queue = self._open_queue(tail)
+                units = run.units[0] if len(run.units) == 1 else b"".join(run.units)
                 if isinstance(queue, BatchConsumeQueue):
+                    position, size, code = CONSUME_QUEUE_UNIT.unpack(units)
                     queue.append_batch(
-                        queue_offset, count, position, size, tags_code, store_time_ms
+                        run.first_offset, run.count, position, size, code, store_time_ms
                     )
                 else:
-                    queue.append(queue_offset, position, size, tags_code)
-                if index_put is not None:
-                    if unique_key:
-                        index_put(index_key_hash(tail.topic, unique_key), position, store_time_ms)
-                    if keys:
-                        for key in keys.split(" "):
-                            if key:
-                                index_put(index_key_hash(tail.topic, key), position, store_time_ms)
-                if tail.waiters:
-                    arrivals.append((tail, queue_offset + count, tags_code))
+                    queue.append_many(run.first_offset, units, run.count, run.end)
+                if index is not None:
+                    index.put_many(run.entries, store_time_ms)
+                self.dispatched_offset = run.end
         except (OSError, StoreError) as error:
-            self._fall_behind(position, error)
-        else:
-            self.dispatched_offset = end
+            self._fall_behind(run.start, error)
         self._dispatched_time_ms = store_time_ms
-        for arrival in arrivals:
-            self.on_arrival(*arrival)
+        for run in group:
+            if run.tail.waiters:
+                self._wake(run)
+
+    def _wake(self, run: Run) -> None:
+        """Tell who waits of every message, for its tag: unless it is not in its queue yet."""
+        tail, offset = run.tail, run.first_offset
+        if run.start >= self.dispatched_offset:
+            return
+        for _, _, code in CONSUME_QUEUE_UNIT.iter_unpack(b"".join(run.units)):
+            offset += run.batch_count or 1
+            self.on_arrival(tail, offset, code)
 
     def _open_queue(self, tail: QueueTail) -> ConsumeQueue | BatchConsumeQueue:
         queue: ConsumeQueue | BatchConsumeQueue
@@ -501,21 +592,22 @@ class MessageStore:
             self.dispatched_offset = self._log.next_file_offset(position)
             return
         message = decode_message(record)
-        tail = self.tail(message.topic, message.queue_id)
         properties = message.properties
-        count = int(properties.get("INNER_NUM", "1")) if tail.is_batch else 1
-        behind, self._behind = self._behind, None
-        staged = (
-            tail,
-            message.queue_offset,
+        tail = self.tail(message.topic, message.queue_id)
+        run = Run(tail, position)
+        run.first_offset = message.queue_offset
+        run.count = run.batch_count = int(properties.get(PROPERTY_INNER_NUM, "1"))
+        run.end = position + len(record)
+        code = self._opened.tags_codes.of(message.topic, properties, message.store_time_ms)
+        run.units.append(CONSUME_QUEUE_UNIT.pack(position, len(record), code))
+        run.entries = index_entries(
+            tail.constants,
             position,
-            len(record),
-            self._opened.tags_codes.of(message.topic, properties, message.store_time_ms),
             properties.get(PROPERTY_UNIQUE_KEY),
             properties.get(PROPERTY_KEYS),
-            count,
         )
-        self._dispatch([staged], message.store_time_ms, position + len(record))
+        behind, self._behind = self._behind, None
+        self._dispatch([run], message.store_time_ms)
         if self._behind is not None:
             raise self._behind
         self._behind = behind
@@ -526,9 +618,9 @@ class MessageStore:
         """Dispatch and answer what *offset* covers.  One answer that fails must not stop others."""
         awaiting = self._awaiting_flush
         while awaiting and awaiting[0][0] <= offset:
-            end, store_time_ms, group = awaiting.popleft()
+            _, store_time_ms, group = awaiting.popleft()
             if self._behind is None:
-                self._dispatch(group, store_time_ms, end)
+                self._dispatch(group, store_time_ms)
         parked = self._parked
         while parked and parked[0][0] <= offset:
             parked.popleft()[2](None)
@@ -695,17 +787,9 @@ class MessageStore:
         self._opened.delete_topic(topic, self._log.written_offset)
 
 
-def _tags_and_keys(properties: bytes) -> tuple[str | None, str | None, str | None]:
-    """(TAGS, UNIQ_KEY, KEYS) of a properties string."""
-    tags = unique_key = keys = None
-    for item in properties.decode("utf-8", "replace").split("\x02"):
-        if item.startswith("UNIQ_KEY\x01"):
-            unique_key = item[9:]
-        elif item.startswith("TAGS\x01"):
-            tags = item[5:]
-        elif item.startswith("KEYS\x01"):
-            keys = item[5:]
-    return tags, unique_key, keys
+def join_properties(properties: dict[str, str]) -> str:
+    """The string that carries properties; a value may hold the character 1, as it came."""
+    return "".join([f"{name}\x01{value}\x02" for name, value in properties.items()])
 
 
 def _carries(record: bytes, topic: str, key: str, begin_ms: int, end_ms: int) -> bool:

@@ -1,0 +1,63 @@
+"""QueueTail: where the next message of one queue goes, and what waits there for it."""
+
+from typing import TYPE_CHECKING
+
+from broker.store.encoding import QueueConstants, queue_constants
+
+if TYPE_CHECKING:
+    from broker.store.batch_consume_queue import BatchConsumeQueue
+    from broker.store.consume_queue import ConsumeQueue
+
+
+class QueueTail:
+    """One queue of one topic, as those see it who write.
+
+    ``next_offset`` is the queue offset of the next message.  ``waiters`` belongs to whoever parks
+    pulls; dispatch only looks whether it is empty.
+    """
+
+    __slots__ = (
+        "constants",
+        "consume_queue",
+        "is_batch",
+        "next_offset",
+        "queue_id",
+        "topic",
+        "waiters",
+    )
+
+    def __init__(self, topic: str, queue_id: int, next_offset: int, *, is_batch: bool) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self.next_offset = next_offset
+        self.is_batch = is_batch
+        self.constants: QueueConstants = queue_constants(topic, queue_id)
+        self.consume_queue: ConsumeQueue | BatchConsumeQueue | None = None
+        self.waiters: list[object] | None = None
+
+
+class Run:
+    """Consecutive messages of one queue in one pass, written by one call and dispatched by one.
+
+    For a record that holds a whole batch ``batch_count`` says how many messages that is.
+    """
+
+    __slots__ = (
+        "batch_count",
+        "count",
+        "end",
+        "entries",
+        "first_offset",
+        "start",
+        "tail",
+        "units",
+    )
+
+    def __init__(self, tail: QueueTail, start: int) -> None:
+        self.tail = tail
+        self.first_offset = tail.next_offset
+        self.start = self.end = start
+        self.count = 0
+        self.batch_count = 0
+        self.units: list[bytes] = []
+        self.entries: list[tuple[int, int]] = []
