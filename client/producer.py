@@ -212,10 +212,10 @@ class Producer:
         }
 
     async def _route(self, topic: str) -> TopicRoute:
+        self._session.check_open()
         route = self._session.routes.known(topic)
         if route is None:
             route = await self._session.routes.route(topic, for_sending=True)
-        self._session.check_open()
         if not route.write_queues:
             raise RouteNotFoundError(
                 f"the topic {topic!r} has no queue that can be written now",

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from client.errors import (
     BrokerUnreachableError,
@@ -13,7 +14,7 @@ from client.errors import (
     RequestRefusedError,
     RequestTimeoutError,
 )
-from client.pulling import Puller, PullResult
+from client.pulling import PullResult
 from client.queues import MessageQueue
 from client.received import ReceivedMessage
 from protocol.codes import ResponseCode
@@ -29,6 +30,15 @@ _PASSING_CODES = frozenset(
 )
 
 
+class Source(Protocol):
+    """Where messages come from: client.pulling.Puller, or what a test puts in its place."""
+
+    async def pull(
+        self, queue: MessageQueue, offset: int, max_count: int, wait_s: float
+    ) -> PullResult:
+        """Read from `offset` on, waiting up to `wait_s` for a first message."""
+
+
 class QueueReader:
     """The position in one queue and the messages read ahead from it.
 
@@ -40,7 +50,7 @@ class QueueReader:
         self,
         queue: MessageQueue,
         offset: int,
-        puller: Puller,
+        source: Source,
         on_progress: Callable[[QueueReader], None],
         *,
         batch_size: int = 32,
@@ -50,7 +60,7 @@ class QueueReader:
         self.queue = queue
         self.failure: ClientError | None = None
         self._fetch_offset = offset
-        self._puller = puller
+        self._source = source
         self._on_progress = on_progress
         self._batch_size = batch_size
         self._poll_s = poll_s
@@ -114,7 +124,7 @@ class QueueReader:
             asked_at = loop.time()
             offset = self._fetch_offset
             try:
-                result = await self._puller.pull(self.queue, offset, self._batch_size, self._poll_s)
+                result = await self._source.pull(self.queue, offset, self._batch_size, self._poll_s)
             except ClientError as error:
                 if not _will_pass(error):
                     self.failure = error
@@ -123,7 +133,7 @@ class QueueReader:
                 if outages == 0:
                     log.warning("reading %s is interrupted: %s", self.queue, error)
                 outages += 1
-                await self._pause(min(0.1 * 2**outages, 2.0))
+                await self._pause(min(0.05 * 2**outages, 2.0))
                 continue
             if outages:
                 log.warning("reading %s goes on", self.queue)

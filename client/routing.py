@@ -192,11 +192,16 @@ class RouteTable:
         self._name_services = name_services
         self._pool = pool
         self._routes: dict[str, TopicRoute] = {}
+        self._broker_addresses: set[str] = set()
         self._lookups: dict[str, asyncio.Task[TopicRoute | None]] = {}
 
     def known(self, topic: str) -> TopicRoute | None:
         """Return the route that is remembered, without asking anybody."""
         return self._routes.get(topic)
+
+    def has_broker(self, address: str) -> bool:
+        """Whether a route names this address: then a broker listens there."""
+        return address in self._broker_addresses
 
     async def route(self, topic: str, *, for_sending: bool = False) -> TopicRoute:
         """Return the route of `topic`. Raises RouteNotFoundError.
@@ -274,6 +279,7 @@ class RouteTable:
         self._routes[route.topic] = route
         for name, addresses in route.brokers.items():
             for address in addresses.values():
+                self._broker_addresses.add(address)
                 self._pool.remedies[address] = (
                     f"the name service gives this address for {name}: check that the broker runs "
                     "and that the address it advertises can be reached from here"

@@ -132,7 +132,7 @@ class Session:
 
     def _greet(self, connection: Connection) -> None:
         has_groups = self.producer_groups or self.consumers
-        if has_groups and connection.address not in self.name_services.addresses:
+        if has_groups and self.routes.has_broker(connection.address):
             greeting = connection.request(self._heartbeat_command(), self.request_timeout_s)
             greeting.add_done_callback(_ignore_outcome)
 
@@ -154,7 +154,7 @@ class Session:
         code = int(RequestCode.UNREGISTER_CLIENT)
         farewells: list[asyncio.Future[Command]] = []
         for connection in self._pool.connections:
-            if connection.address in self.name_services.addresses:
+            if not self.routes.has_broker(connection.address):
                 continue
             groups = [("producerGroup", group) for group in self.producer_groups]
             groups += [("consumerGroup", group) for group in self.consumers]

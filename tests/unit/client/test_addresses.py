@@ -1,0 +1,36 @@
+"""Addresses as people write them."""
+
+from __future__ import annotations
+
+import pytest
+
+from client.addresses import parse_nameservers, split_address
+
+
+def test_a_list_is_separated_by_semicolons_or_commas() -> None:
+    assert parse_nameservers("a:1;b:2, c:3") == ("a:1", "b:2", "c:3")
+
+
+def test_a_missing_port_is_9876() -> None:
+    assert parse_nameservers("localhost;[::1]") == ("localhost:9876", "[::1]:9876")
+
+
+def test_the_environment_and_then_this_machine_are_the_default(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("NAMESRV_ADDR", raising=False)
+    assert parse_nameservers(None) == ("127.0.0.1:9876",)
+    monkeypatch.setenv("NAMESRV_ADDR", "mq:9876")
+    assert parse_nameservers(None) == ("mq:9876",)
+
+
+def test_an_ipv6_address_is_written_in_brackets() -> None:
+    assert split_address("[::1]:9876") == ("::1", 9876)
+    with pytest.raises(ValueError, match="ambiguous"):
+        split_address("::1:9876")
+
+
+@pytest.mark.parametrize("text", ["a:x", "a:0", "a:65536", ":9876", ";", "a:१"])
+def test_what_cannot_be_an_address_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"must look like|is no port"):
+        parse_nameservers(text)

@@ -1,0 +1,111 @@
+"""QueueReader: outages, and brokers that do not hold requests."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+
+import pytest
+
+from client.errors import BrokerUnreachableError, ClientError, RequestRefusedError
+from client.pulling import PullResult
+from client.queue_reader import QueueReader
+from client.queues import MessageQueue
+from client.received import ReceivedMessage
+from protocol.message import StoredMessage
+
+QUEUE = MessageQueue("orders", "a", 0)
+
+
+def result(*offsets: int, next_offset: int = 0) -> PullResult:
+    messages = [
+        ReceivedMessage(QUEUE, StoredMessage("orders", 0, offset, offset * 100, b"x"))
+        for offset in offsets
+    ]
+    return PullResult(messages, offsets[-1] + 1 if offsets else next_offset, 0, 100, False)
+
+
+class Script:
+    """Answers pulls in the order given, then holds the next one for ever; counts the pauses."""
+
+    def __init__(self, *answers: PullResult | ClientError) -> None:
+        self.answers = list(answers)
+        self.asked: list[int] = []
+        self.pauses: list[float] = []
+        self.is_done = asyncio.Event()
+
+    async def pull(
+        self, queue: MessageQueue, offset: int, max_count: int, wait_s: float
+    ) -> PullResult:
+        self.asked.append(offset)
+        if not self.answers:
+            self.is_done.set()
+            await asyncio.get_running_loop().create_future()
+        answer = self.answers.pop(0)
+        if isinstance(answer, ClientError):
+            raise answer
+        return answer
+
+    async def pause(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+
+
+@pytest.fixture
+async def readers() -> AsyncIterator[list[QueueReader]]:
+    readers: list[QueueReader] = []
+    yield readers
+    for reader in readers:
+        await reader.stop()
+
+
+def start(script: Script, readers: list[QueueReader]) -> QueueReader:
+    reader = QueueReader(QUEUE, 0, script, lambda _: None, pause=script.pause)
+    readers.append(reader)
+    reader.start()
+    return reader
+
+
+def refusal(code: int) -> RequestRefusedError:
+    return RequestRefusedError(11, code, "no", "a:1")
+
+
+async def test_an_outage_is_waited_out_with_growing_pauses_and_logged_once(
+    readers: list[QueueReader], caplog: pytest.LogCaptureFixture
+) -> None:
+    script = Script(refusal(2), BrokerUnreachableError("gone"), refusal(1500), result(0, 1))
+    with caplog.at_level(logging.WARNING):
+        reader = start(script, readers)
+        await script.is_done.wait()
+    assert reader.take().queue_offset == 0
+    assert script.asked == [0, 0, 0, 0, 2]
+    assert script.pauses == [0.1, 0.2, 0.4]
+    assert caplog.text.count("is interrupted") == 1
+    assert caplog.text.count("goes on") == 1
+
+
+async def test_what_will_not_pass_ends_the_reading(readers: list[QueueReader]) -> None:
+    script = Script(result(0), refusal(16), result(1))
+    reader = start(script, readers)
+    assert reader._task is not None
+    await reader._task
+    assert reader.failure is not None
+    assert reader.failure.code == 16
+    assert reader.has_message  # what came before stays
+
+
+async def test_a_broker_that_does_not_hold_requests_is_not_asked_in_a_tight_loop(
+    readers: list[QueueReader],
+) -> None:
+    script = Script(result(next_offset=0), result(next_offset=0))
+    start(script, readers)
+    await script.is_done.wait()
+    assert script.pauses == [0.1, 0.1]
+
+
+async def test_filtered_messages_are_passed_without_a_pause(readers: list[QueueReader]) -> None:
+    script = Script(result(next_offset=32), result(next_offset=64))
+    reader = start(script, readers)
+    await script.is_done.wait()
+    assert script.pauses == []
+    assert reader.position == 64

@@ -1,0 +1,193 @@
+"""Routes: what a name service says, which one is asked, what is remembered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from client.connection_pool import ConnectionPool
+from client.errors import (
+    BrokerUnreachableError,
+    MalformedAnswerError,
+    RequestRefusedError,
+    RouteNotFoundError,
+)
+from client.queues import MessageQueue
+from client.routing import NameServices, RouteTable, TopicRoute, route_from_data
+from protocol.bodies import TopicRouteData
+from protocol.command import Command
+from tests.support.fake_server import FakeServer, route
+
+# As a name service of release 4.x writes it for old clients: bare keys that are numbers.
+OLD_ROUTE = (
+    b'{"brokerDatas":[{"brokerAddrs":{0:"10.0.0.1:10911",1:"10.0.0.2:10911"},'
+    b'"brokerName":"broker-a","cluster":"C"}],"filterServerTable":{},"queueDatas":'
+    b'[{"brokerName":"broker-a","perm":6,"readQueueNums":3,"topicSynFlag":0,"writeQueueNums":2}]}'
+)
+
+
+@pytest.fixture
+async def pool() -> AsyncIterator[ConnectionPool]:
+    pool = ConnectionPool()
+    yield pool
+    await pool.close()
+
+
+@pytest.fixture
+async def name_service() -> AsyncIterator[FakeServer]:
+    async with FakeServer() as server:
+        yield server
+
+
+def table(pool: ConnectionPool, *addresses: str) -> RouteTable:
+    return RouteTable(NameServices(addresses, pool, 2.0), pool)
+
+
+def test_bare_number_keys_are_understood() -> None:
+    found = route_from_data("orders", TopicRouteData.decode(OLD_ROUTE))
+    assert found.read_queues == tuple(MessageQueue("orders", "broker-a", n) for n in range(3))
+    assert found.write_queues == found.read_queues[:2]
+    assert found.master("broker-a") == "10.0.0.1:10911"
+    assert found.reader("broker-a", 1) == "10.0.0.2:10911"
+
+
+@pytest.mark.parametrize(("perm", "reads", "writes"), [(4, 4, 0), (2, 0, 4), (0, 0, 0), (7, 4, 4)])
+def test_permissions_decide_what_is_read_and_written(perm: int, reads: int, writes: int) -> None:
+    data = TopicRouteData.from_json(route({"a": "a:1"}, perm=perm))
+    found = route_from_data("orders", data)
+    assert (len(found.read_queues), len(found.write_queues)) == (reads, writes)
+
+
+def test_a_broker_without_a_master_is_read_but_not_written() -> None:
+    raw = route({"a": "a:1"})
+    raw["brokerDatas"] = [{"brokerAddrs": {"1": "slave:1"}, "brokerName": "a", "cluster": "C"}]
+    found = route_from_data("orders", TopicRouteData.from_json(raw))
+    assert found.write_queues == ()
+    assert len(found.read_queues) == 4
+    assert found.reader("a") == "slave:1"
+
+
+def test_queues_come_in_the_order_of_broker_names() -> None:
+    data = TopicRouteData.from_json(route({"b": "b:1", "a": "a:1"}, queues=2))
+    names = [(each.broker_name, each.queue_id) for each in route_from_data("t", data).write_queues]
+    assert names == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
+
+
+def test_an_order_configuration_fixes_the_queues_to_write() -> None:
+    raw = {**route({"a": "a:1", "b": "b:1"}), "orderTopicConf": "b:2;a:1;gone:3"}
+    found = route_from_data("t", TopicRouteData.from_json(raw))
+    names = [(each.broker_name, each.queue_id) for each in found.write_queues]
+    assert names == [("b", 0), ("b", 1), ("a", 0)]
+
+
+async def test_a_topic_that_does_not_exist_is_sent_to_by_the_template_s_route(
+    name_service: FakeServer, pool: ConnectionPool
+) -> None:
+    name_service.serve_routes({"TBW102": route({"a": "a:1"}, queues=8, perm=7)})
+    routes = table(pool, name_service.address)
+    found = await routes.route("new", for_sending=True)
+    assert found.is_guess
+    # As Java: not more than four, however many the template has.
+    assert found.write_queues == tuple(MessageQueue("new", "a", n) for n in range(4))
+
+
+async def test_a_guess_is_never_read_from(name_service: FakeServer, pool: ConnectionPool) -> None:
+    name_service.serve_routes({"TBW102": route({"a": "a:1"})})
+    routes = table(pool, name_service.address)
+    await routes.route("new", for_sending=True)
+    with pytest.raises(RouteNotFoundError, match=r"'new'.*rockhopper topic create new"):
+        await routes.route("new")
+
+
+async def test_without_a_template_the_error_says_that_nobody_creates_topics(
+    name_service: FakeServer, pool: ConnectionPool
+) -> None:
+    name_service.serve_routes({})
+    with pytest.raises(RouteNotFoundError, match="no broker creates topics on first use") as caught:
+        await table(pool, name_service.address).route("new", for_sending=True)
+    assert caught.value.code == 17
+    assert caught.value.address == name_service.address
+
+
+async def test_look_ups_of_one_topic_at_the_same_time_are_one_request(
+    name_service: FakeServer, pool: ConnectionPool
+) -> None:
+    name_service.serve_routes({"orders": route({"a": "a:1"})})
+    routes = table(pool, name_service.address)
+    found = await asyncio.gather(*(routes.route("orders") for _ in range(20)))
+    assert len(name_service.requests) == 1
+    assert all(each is found[0] for each in found)
+
+
+async def test_the_next_name_service_is_asked_when_one_is_down(
+    name_service: FakeServer, pool: ConnectionPool
+) -> None:
+    async with FakeServer() as gone:
+        down = gone.address
+    name_service.serve_routes({"orders": route({"a": "a:1"})})
+    services = NameServices((down, name_service.address), pool, 2.0)
+    routes = RouteTable(services, pool)
+    for topic in ("orders", "x", "y"):
+        await services.route_data(topic)
+    assert len(name_service.requests) == 3
+    assert (await routes.route("orders")).master("a") == "a:1"
+
+
+async def test_when_no_name_service_answers_the_error_lists_them_all(pool: ConnectionPool) -> None:
+    async with FakeServer() as first, FakeServer() as second:
+        addresses = (first.address, second.address)
+    with pytest.raises(BrokerUnreachableError) as caught:
+        await table(pool, *addresses).route("orders")
+    assert all(address in str(caught.value) for address in addresses)
+
+
+async def test_an_answer_that_is_no_route_is_said_to_be_none(
+    name_service: FakeServer, pool: ConnectionPool
+) -> None:
+    name_service.on(105, lambda request: Command(0, body=b'{"queueDatas":7}'))
+    with pytest.raises(MalformedAnswerError, match="cannot be read"):
+        await table(pool, name_service.address).route("orders")
+
+
+async def test_a_refusal_of_the_name_service_carries_code_and_remark(
+    name_service: FakeServer, pool: ConnectionPool
+) -> None:
+    name_service.on(105, lambda request: Command(1, remark="name server not ready"))
+    with pytest.raises(RequestRefusedError, match="name server not ready") as caught:
+        await table(pool, name_service.address).route("orders")
+    assert (caught.value.code, caught.value.address) == (1, name_service.address)
+
+
+async def test_a_refresh_replaces_a_guess_by_the_route_and_tells_listeners(
+    name_service: FakeServer, pool: ConnectionPool
+) -> None:
+    known = {"TBW102": route({"a": "a:1", "b": "b:1"})}
+    name_service.serve_routes(known)
+    routes = table(pool, name_service.address)
+    changes: list[TopicRoute] = []
+    routes.on_change.append(changes.append)
+    await routes.route("new", for_sending=True)
+    known["new"] = route({"a": "a:1"}, queues=4)
+    await routes.refresh()
+    found = await routes.route("new")
+    assert not found.is_guess
+    assert list(found.brokers) == ["a"]
+    assert [change.is_guess for change in changes] == [True, False]
+
+
+async def test_a_route_stays_while_the_name_service_is_down_or_has_forgotten_it(
+    name_service: FakeServer, pool: ConnectionPool
+) -> None:
+    known = {"orders": route({"a": "a:1"})}
+    name_service.serve_routes(known)
+    routes = table(pool, name_service.address)
+    before = await routes.route("orders")
+    known.clear()
+    await routes.refresh()
+    assert await routes.route("orders") is before
+    name_service.stop_listening()
+    name_service.drop_connections()
+    await routes.refresh()
+    assert await routes.route("orders") is before
