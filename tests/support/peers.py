@@ -1,5 +1,6 @@
 """A clock that stands still and a peer without a socket, for tests of what the broker keeps."""
 
+import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
@@ -33,6 +34,7 @@ class Peer:
         self.on_close: list[Callable[[Connection], None]] = []
         self.requests: list[tuple[int, dict[str, str]]] = []
         self.written: list[bytes] = []
+        self.answered = asyncio.Event()
 
     @property
     def peer(self) -> str:
@@ -51,6 +53,7 @@ class Peer:
     def write(self, data: bytes) -> None:
         """Take an answer."""
         self.written.append(data)
+        self.answered.set()
 
     def hang_up(self) -> None:
         """Close the socket, as the broker notices it."""

@@ -1,0 +1,170 @@
+"""A broker without sockets: all its parts over a real store, asked through its real table.
+
+Requests go in as commands and come back as decoded frames, so that what is tested is what a client
+would get.
+"""
+
+import asyncio
+from pathlib import Path
+
+from broker.config import BrokerConfig
+from broker.config_file import apply_live, build_config
+from broker.consumer_groups import ConsumerGroups, ProducerTable
+from broker.consumer_offsets import ConsumerOffsetTable
+from broker.delay_levels import DelayLevels
+from broker.delayed import DelayedDelivery, DelayOffsetTable
+from broker.dispatcher import Dispatcher
+from broker.long_polling import LongPolling
+from broker.processors.table import build_table
+from broker.pull_path import PullPath
+from broker.queue_locks import QueueLocks
+from broker.send_path import SendPath
+from broker.stats import BrokerStats
+from broker.store.message_store import MessageStore, MessageToStore, PutResult
+from broker.subscription_groups import SubscriptionGroupTable
+from broker.topics import TopicConfig, TopicTable
+from protocol.addresses import host_bytes
+from protocol.codes import RequestCode
+from protocol.command import Command, decode_header
+from protocol.frame import FrameDecoder
+from tests.support.peers import Clock, Peer
+
+STORE_HOST = host_bytes("127.0.0.1", 10_911)
+BORN_HOST = host_bytes("10.1.2.3", 4567)
+SETTINGS = {
+    "brokerName": "broker-a",
+    "mappedFileSizeCommitLog": str(1 << 20),
+    "mappedFileSizeConsumeQueue": str(20 * 500),
+    "maxHashSlotNum": "100",
+    "maxIndexNum": "400",
+}
+
+
+class ServedBroker:
+    """The parts of a broker by the names they have in Broker, and how to ask it."""
+
+    def __init__(self, root: Path, clock: Clock, settings: dict[str, str]) -> None:
+        self.config: BrokerConfig = build_config(
+            SETTINGS | settings | {"storePathRootDir": str(root)}
+        )
+        self.now_ms = clock
+        config, tables = self.config, root / "config"
+        levels = DelayLevels()
+        self.stats = BrokerStats(now_ms=clock)
+        self.topics = TopicTable(tables / "topics.json", config, now_ms=clock)
+        self.groups = SubscriptionGroupTable(
+            tables / "subscriptionGroup.json", config, now_ms=clock
+        )
+        self.offsets = ConsumerOffsetTable(tables / "consumerOffset.json", now_ms=clock)
+        self.consumers = ConsumerGroups(now_ms=clock)
+        self.producers = ProducerTable(now_ms=clock)
+        self.locks = QueueLocks(now_ms=clock)
+        self.long_polling = LongPolling()
+        self.store = MessageStore.open(
+            config.store,
+            now_ms=clock,
+            batch_topic=self.topics.is_batch,
+            delay_ms=levels.delay_ms,
+            store_host=STORE_HOST,
+        )
+        self.store.on_arrival = self.long_polling.arrived
+        self.delayed = DelayedDelivery(
+            self.store,
+            self.topics,
+            self.long_polling,
+            self.stats,
+            DelayOffsetTable(tables / "delayOffset.json", now_ms=clock),
+            levels,
+            now_ms=clock,
+        )
+        self.send_path = SendPath(
+            config,
+            self.store,
+            self.topics,
+            self.groups,
+            self.stats,
+            store_host=STORE_HOST,
+            now_ms=clock,
+            delay_levels=levels,
+        )
+        self.pull_path = PullPath(
+            config,
+            self.store,
+            self.topics,
+            self.groups,
+            self.consumers,
+            self.offsets,
+            self.long_polling,
+            self.stats,
+        )
+        self.announced = 0
+        self.administrators_allowed = True
+        self.topics.seed_system_topics()
+        self.groups.seed_system_groups()
+        self._dispatcher = Dispatcher(
+            build_table(self), may_administer=lambda _connection: self.administrators_allowed
+        )
+
+    async def announce(self) -> None:
+        """Count how often the name services were told."""
+        self.announced += 1
+
+    def change_config(self, config: BrokerConfig) -> None:
+        """Go on with other run-time settings."""
+        apply_live(self.config, config)
+
+    def create_topic(self, name: str, queues: int = 4, perm: int = 6) -> None:
+        """Make a topic."""
+        self.topics.put(
+            TopicConfig(name, read_queue_nums=queues, write_queue_nums=queues, perm=perm)
+        )
+
+    def put(
+        self,
+        topic: str,
+        body: bytes = b"hello",
+        *,
+        queue_id: int = 0,
+        properties: str = "",
+        reconsume_times: int = 0,
+    ) -> PutResult:
+        """Store one message."""
+        return self.store.put(
+            MessageToStore(
+                topic,
+                queue_id,
+                body,
+                properties,
+                born_time_ms=1234,
+                born_host=BORN_HOST,
+                reconsume_times=reconsume_times,
+            )
+        )
+
+    async def ask(
+        self,
+        code: RequestCode,
+        ext: dict[str, str] | None = None,
+        body: bytes = b"",
+        *,
+        peer: Peer | None = None,
+        version: int = 479,
+    ) -> Command:
+        """Send a request and return its answer."""
+        peer = peer or Peer()
+        peer.written.clear()
+        peer.answered.clear()
+        command = Command(code=code, opaque=7, ext=ext, body=body, version=version)
+        answer = self._dispatcher.dispatch(peer.connection, command)
+        if not answer:
+            await asyncio.wait_for(peer.answered.wait(), 10)
+            (answer,) = peer.written
+        ((serialize_type, header, answer_body),) = FrameDecoder().feed(answer)
+        response = decode_header(serialize_type, header, answer_body)
+        assert response.opaque == 7
+        return response
+
+    async def close(self) -> None:
+        """Close the store."""
+        self.delayed.stop()
+        await self.store.close()
