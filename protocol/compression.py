@@ -78,17 +78,19 @@ def _decompress_zstd(data: bytes, size_bytes_max: int) -> bytes:
         import zstandard
     except ImportError:
         raise CompressionError(_missing("Zstandard")) from None
-    reader = zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(data)
+    decompressor = zstandard.ZstdDecompressor(max_window_size=1 << 27)
     try:
-        # A frame that ends early reads as a short one: only its own words tell.
-        announced = zstandard.frame_content_size(data)
-        body = reader.read(size_bytes_max + 1)
+        body = decompressor.stream_reader(data).read(size_bytes_max + 1)
+        if len(body) <= size_bytes_max:
+            # A frame that is cut off reads as a short one; only this object tells, and it knows
+            # no limit, so it may look only at what is known to be small enough.
+            whole = decompressor.decompressobj()
+            whole.decompress(data)
+            _check("Zstandard", len(body), size_bytes_max, whole)
     except zstandard.ZstdError as error:
         raise CompressionError(f"the body is not a Zstandard frame: {error}") from None
     if len(body) > size_bytes_max:
         raise CompressionError(_too_large(size_bytes_max))
-    if announced not in (-1, len(body)):
-        raise CompressionError("the body is a Zstandard frame that ends early")
     return body
 
 

@@ -47,7 +47,7 @@ class Message:
     def __init__(
         self,
         topic: str,
-        body: bytes = b"",
+        body: bytes | bytearray | memoryview = b"",
         *,
         tags: str | None = None,
         keys: str | Iterable[str] = (),

@@ -1,0 +1,116 @@
+"""The producer's message: mistakes are noticed where they are made."""
+
+import pytest
+
+from protocol.message import Message, StoredMessage
+
+
+def test_fields_become_properties() -> None:
+    message = Message(
+        "orders",
+        b"hello",
+        tags="new",
+        keys=["o-1", "o-2"],
+        properties={"region": "eu"},
+        sharding_key="s",
+        delay_level=3,
+    )
+    assert message.wire_properties("ID") == {
+        "region": "eu",
+        "KEYS": "o-1 o-2",
+        "UNIQ_KEY": "ID",
+        "__SHARDINGKEY": "s",
+        "DELAY": "3",
+        "WAIT": "true",
+        "TAGS": "new",
+    }
+
+
+def test_plain_message_has_only_the_wait_property() -> None:
+    assert Message("T").wire_properties() == {"WAIT": "true"}
+    assert Message("T", wait_stored=False).wire_properties() == {"WAIT": "false"}
+
+
+def test_time_of_delivery_is_a_property() -> None:
+    assert (
+        Message("T", deliver_at_ms=1_700_000_000_000).wire_properties()["TIMER_DELIVER_MS"]
+        == "1700000000000"
+    )
+
+
+def test_one_string_of_keys_is_split_at_blanks() -> None:
+    assert Message("T", keys="a b").keys == ("a", "b")
+    assert Message("T", keys="order-1").keys == ("order-1",)
+
+
+def test_text_as_body_is_explained() -> None:
+    with pytest.raises(TypeError, match=r"text\.encode\(\)"):
+        Message("T", "text")  # type: ignore[arg-type]
+
+
+def test_bytearray_is_copied() -> None:
+    body = bytearray(b"abc")
+    message = Message("T", body)
+    body[0] = 0
+    assert message.body == b"abc"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"properties": {"TAGS": "x"}}, "belongs to RocketMQ"),
+        ({"properties": {"a": ""}}, "empty"),
+        ({"properties": {"": "a"}}, "empty"),
+        ({"properties": {"a\x01": "b"}}, "character 1 or 2"),
+        ({"tags": "a\x02b"}, "character 1 or 2"),
+        ({"keys": ["a b"]}, "blanks"),
+        ({"keys": [""]}, "blanks"),
+        ({"delay_level": 1, "deliver_at_ms": 5}, "exclude each other"),
+    ],
+)
+def test_what_would_be_lost_or_misread_is_refused(arguments: dict[str, object], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        Message("T", b"", **arguments)  # type: ignore[arg-type]
+
+
+def test_property_that_is_no_string_is_refused() -> None:
+    with pytest.raises(TypeError, match="properties are strings"):
+        Message("T", properties={"a": 1})  # type: ignore[dict-item]
+
+
+def test_messages_compare_by_value() -> None:
+    assert Message("T", b"a", tags="x") == Message("T", b"a", tags="x")
+    assert Message("T", b"a") != Message("T", b"b")
+    assert Message("T", b"a") != "T"
+    assert "1 bytes" in repr(Message("T", b"a"))
+
+
+def stored(**properties: str) -> StoredMessage:
+    return StoredMessage(
+        "T",
+        0,
+        0,
+        1024,
+        b"body",
+        store_host="127.0.0.1",
+        store_port=10911,
+        properties=properties,
+    )
+
+
+def test_message_id_is_the_producers_and_else_the_place() -> None:
+    assert stored(UNIQ_KEY="U").message_id == "U"
+    assert stored().message_id == "7F00000100002A9F0000000000000400"
+    assert stored(UNIQ_KEY="U").offset_message_id == "7F00000100002A9F0000000000000400"
+
+
+def test_tags_and_keys_come_from_the_properties() -> None:
+    message = stored(TAGS="a", KEYS="k1  k2 ")
+    assert message.tags == "a"
+    assert message.keys == ["k1", "k2"]
+    assert stored().tags is None
+    assert stored().keys == []
+
+
+def test_body_that_is_not_compressed_is_itself() -> None:
+    assert stored().decompressed_body() == b"body"
