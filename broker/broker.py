@@ -189,16 +189,17 @@ class Broker:
             self._undo.callback(bound.close)
         store_host = host_bytes(fixed_host(config.bind_address, config.broker_ip1), port)
         broker_share, name_share = connection_shares(with_name_service=config.role is Role.ALL)
+        levels = DelayLevels(config.delay_levels)
         try:
             self._load_tables()
             if config.role is Role.ALL:
                 self.name_service = self._make_name_service(name_share)
-            self._open_store(store_host)
+            self._open_store(store_host, levels)
         except StoreError as error:
             raise StartError(str(error)) from error
         except OSError as error:
             raise store_directory_error(config.store.root, error) from error
-        self._build(store_host, broker_share)
+        self._build(store_host, levels, broker_share)
         await self.store.start()
         self._undo.push_async_callback(self._close_store)
         self._tables.start_saving()
@@ -233,20 +234,20 @@ class Broker:
         self.offsets = self._tables.offsets
         self._tables.load()
 
-    def _open_store(self, store_host: bytes) -> None:
+    def _open_store(self, store_host: bytes, levels: DelayLevels) -> None:
         config = self.config
         self.store = MessageStore.open(
             config.store,
             now_ms=self.now_ms,
             batch_topic=self.topics.is_batch,
+            delay_ms=levels.delay_ms,
             store_host=store_host,
         )
         self._tables.agree_with(self.store)
 
-    def _build(self, store_host: bytes, connections_max: int) -> None:
+    def _build(self, store_host: bytes, levels: DelayLevels, connections_max: int) -> None:
         """Make the parts that need no I/O."""
         config, now_ms = self.config, self.now_ms
-        levels = DelayLevels(config.delay_levels)
         self.long_polling = LongPolling()
         self.consumers = ConsumerGroups(now_ms=now_ms, may_notify=self._may_notify)
         self.producers = ProducerTable(now_ms=now_ms)

@@ -1,17 +1,13 @@
-r"""From broker.conf, the environment and flags to a BrokerConfig.
+"""From broker.conf, the environment and flags to a BrokerConfig.
 
-The file is a Java properties file, as RocketMQ's broker.conf:
-
-    key=value, key:value or key value; # and ! begin comments; a line that ends in a backslash goes
-    on in the next; \t \n \r \f \uXXXX and a backslash before any other character are escapes
-
+The file is a Java properties file, as RocketMQ's broker.conf (protocol/bodies/properties_text.py).
 The environment names keys as ROCKHOPPER_<KEY>, in any case and with underscores anywhere:
 ROCKHOPPER_LISTEN_PORT is listenPort.  Keys that nobody knows bring a warning, not an error.
 """
 
 import dataclasses
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,6 +21,8 @@ from broker.settings import (
     parse_fields,
     settings_of,
 )
+from protocol.bodies.properties_text import decode_properties_text
+from protocol.errors import MalformedBodyError
 
 ENVIRONMENT_PREFIX = "ROCKHOPPER_"
 _AUTO_CREATE_ENABLE = "autoCreateTopicEnable"
@@ -45,74 +43,12 @@ class LoadedConfig(NamedTuple):
     ignored_keys: list[str]
 
 
-def parse_properties(text: str) -> dict[str, str]:
-    """The entries of a Java properties file; a later one replaces an earlier one."""
-    entries: dict[str, str] = {}
-    for line in _logical_lines(text):
-        key_end = _key_end(line)
-        rest = line[key_end:].lstrip(" \t\f")
-        if rest[:1] in ("=", ":"):
-            rest = rest[1:].lstrip(" \t\f")
-        entries[_unescape(line[:key_end])] = _unescape(rest)
-    return entries
-
-
-def _logical_lines(text: str) -> Iterator[str]:
-    """Lines joined over trailing backslashes, without comments and blank ones."""
-    joined = ""
-    for natural in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
-        line = natural.lstrip(" \t\f")
-        if not joined and (not line or line[0] in "#!"):
-            continue
-        backslashes = len(line) - len(line.rstrip("\\"))
-        if backslashes % 2:
-            joined += line[:-1]
-            continue
-        if joined + line:
-            yield joined + line
-        joined = ""
-    if joined:
-        yield joined
-
-
-def _key_end(line: str) -> int:
-    position = 0
-    while position < len(line) and line[position] not in "=: \t\f":
-        position += 2 if line[position] == "\\" else 1
-    return min(position, len(line))
-
-
-def _unescape(text: str) -> str:
-    if "\\" not in text:
-        return text
-    pieces: list[str] = []
-    position = 0
-    while position < len(text):
-        character = text[position]
-        position += 1
-        if character == "\\" and position < len(text):
-            character = text[position]
-            position += 1
-            if character == "u":
-                digits = text[position : position + 4]
-                position += 4
-                try:
-                    character = chr(int(digits, 16))
-                except ValueError:
-                    character = "u" + digits
-            else:
-                character = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}.get(character, character)
-        pieces.append(character)
-    return "".join(pieces)
-
-
-def read_properties(path: Path) -> dict[str, str]:
-    """The entries of the file at *path*, UTF-8 or else ISO-8859-1.  Raises OSError."""
-    data = path.read_bytes()
+def parse_properties(text: bytes | str) -> dict[str, str]:
+    """The entries of a properties file.  Raises SettingError."""
     try:
-        return parse_properties(data.decode())
-    except UnicodeDecodeError:
-        return parse_properties(data.decode("latin-1"))
+        return decode_properties_text(text)
+    except MalformedBodyError as error:
+        raise SettingError("properties", str(text[:80]), str(error)) from None
 
 
 def load_config(
@@ -127,7 +63,7 @@ def load_config(
         OSError: the file cannot be read.
     """
     layers = [
-        read_properties(path) if path is not None else {},
+        parse_properties(path.read_bytes()) if path is not None else {},
         _from_environment(environment or {}),
         dict(flags or {}),
     ]

@@ -37,6 +37,8 @@ def port_error(key: str, host: str, port: int, error: OSError) -> StartError:
 def store_directory_error(root: Path, error: OSError) -> StartError:
     """Why the store directory cannot be used."""
     reason = error.strerror or str(error)
+    if isinstance(error, (FileExistsError, NotADirectoryError)):
+        reason = "there is a file, not a directory"
     if error.filename is not None:
         reason = f"{error.filename}: {reason}"
     if error.errno == errno.ENOSPC:

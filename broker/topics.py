@@ -12,6 +12,7 @@ import structlog
 from broker.config import AutoCreateTopic, BrokerConfig
 from broker.json_table import JsonObject, JsonTable, wall_clock_ms
 from broker.topic_attributes import ATTRIBUTE_QUEUE_TYPE, QUEUE_TYPE_BATCH
+from protocol.bodies import topics as bodies
 from protocol.names import (
     AUTO_CREATE_TOPIC,
     LMQ_PREFIX,
@@ -120,6 +121,20 @@ class TopicConfig:
             sys_flag=int(value.get("topicSysFlag", 0)),
             order=value.get("order") is True,
             attributes={str(key): str(text) for key, text in attributes.items()},
+        )
+
+    @classmethod
+    def from_body(cls, body: bodies.TopicConfig) -> "TopicConfig":
+        """The topic that a request's body describes."""
+        return cls(
+            body.topic_name,
+            read_queue_nums=body.read_queue_nums,
+            write_queue_nums=body.write_queue_nums,
+            perm=body.perm,
+            filter_type=body.topic_filter_type,
+            sys_flag=body.topic_sys_flag,
+            order=body.order,
+            attributes=body.attributes,
         )
 
 

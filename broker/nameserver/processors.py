@@ -6,24 +6,34 @@ compactly and without true, false and null: some clients read them with parsers 
 
 import zlib
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from broker.config import BrokerConfig, NameServiceConfig
 from broker.config_file import properties_of
 from broker.dispatcher import Entry, Request, RequestError, Response
-from broker.json_table import DataVersion, JsonObject
+from broker.json_table import DataVersion
 from broker.nameserver.embedded import EmbeddedBroker
 from broker.nameserver.kv_config import ORDER_TOPIC_NAMESPACE, KeyValueTable
 from broker.nameserver.registration import INSTANCE_FIELD
-from broker.nameserver.registration_body import decode_registration_body, topics_of
 from broker.nameserver.route_table import (
     Member,
-    QueueData,
     Registration,
     Route,
     RouteTable,
 )
+from broker.topics import TopicConfig
 from protocol import fastjson
+from protocol.bodies import topics as bodies
+from protocol.bodies.properties_text import encode_properties_text
+from protocol.bodies.route import (
+    BrokerData,
+    BrokerMemberGroup,
+    ClusterInfo,
+    GetBrokerMemberGroupBody,
+    QueueData,
+    TopicRouteData,
+)
+from protocol.bodies.topics import KVTable, RegisterBrokerBody, TopicList
 from protocol.codes import RequestCode, ResponseCode
 from protocol.errors import FieldError
 from protocol.requests import (
@@ -44,7 +54,6 @@ if TYPE_CHECKING:
     from broker.server import Connection
 
 VERSION_WITH_STANDARD_JSON = 401
-VERSION_WITH_REGISTER_BODY = 37
 UNIT_FLAG = 1
 UNIT_SUB_FLAG = 2
 TOPIC_FAQ = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
@@ -115,40 +124,34 @@ class NameServiceProcessors:
         is_standard = (
             request.version >= VERSION_WITH_STANDARD_JSON or fields.accept_standard_json_only
         )
-        return Response(body=self._route_body(topic, route, quoted_ids=is_standard))
+        body = TopicRouteData(
+            queue_datas=[QueueData(*queues) for queues in route.queues],
+            broker_datas=[_broker_data(member) for member in route.members],
+            order_topic_conf=self._order_of(topic),
+        )
+        return Response(body=body.encode(raw_keys=not is_standard))
 
-    def _route_body(self, topic: str, route: Route, *, quoted_ids: bool) -> bytes:
-        body: JsonObject = {
-            "brokerDatas": [
-                _member_json(member, quoted_ids=quoted_ids) for member in route.members
-            ],
-            "filterServerTable": {},
-            "queueDatas": [_queue_json(queues) for queues in route.queues],
-        }
-        if self._settings.order_message_enable:
-            order = self._values.get(ORDER_TOPIC_NAMESPACE, topic)
-            if order is not None:
-                body["orderTopicConf"] = order
-        return _json(body)
+    def _order_of(self, topic: str) -> str | None:
+        if not self._settings.order_message_enable:
+            return None
+        return self._values.get(ORDER_TOPIC_NAMESPACE, topic)
 
     def cluster_info(self, request: Request) -> Response:
         """106: every broker, by name and by cluster."""
         members = self._routes.members(self._local_address(request))
-        clusters: dict[str, list[str]] = {}
+        body = ClusterInfo({member.name: _broker_data(member) for member in members})
         for member in members:
-            clusters.setdefault(member.cluster, []).append(member.name)
-        brokers = {member.name: _member_json(member, quoted_ids=False) for member in members}
-        return Response(body=_json({"brokerAddrTable": brokers, "clusterAddrTable": clusters}))
+            body.cluster_addr_table.setdefault(member.cluster, []).append(member.name)
+        return Response(body=body.encode())
 
     def member_group(self, request: Request) -> Response:
         """901: the addresses behind one broker name."""
         cluster, name = _field(request, "clusterName"), _field(request, "brokerName")
-        addresses: dict[int, str] = {}
+        group = BrokerMemberGroup(cluster, name)
         for member in self._routes.members(self._local_address(request)):
             if (member.cluster, member.name) == (cluster, name):
-                addresses = dict(member.addresses)
-        group = {"brokerAddrs": addresses, "brokerName": name, "cluster": cluster}
-        return Response(body=_json({"brokerMemberGroup": group}))
+                group.broker_addrs = member.addresses
+        return Response(body=GetBrokerMemberGroupBody(group).encode())
 
     def _local_address(self, request: Request) -> str:
         return self._local.address_for(request.connection) if self._local is not None else ""
@@ -162,11 +165,9 @@ class NameServiceProcessors:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "crc32 not match")
         if self._is_local(request, fields.broker_name):
             return Response(ext={}, body=self._order_topics())
-        version, topics = decode_registration_body(
-            request.body,
-            compressed=fields.compressed,
-            is_bare=request.version < VERSION_WITH_REGISTER_BODY,
-        )
+        table = RegisterBrokerBody.decode_registration(
+            request.body or b"{}", compressed=fields.compressed, version=request.version
+        ).topic_config_serialize_wrapper
         accepted = self._routes.register(
             Registration(
                 cluster=fields.cluster_name,
@@ -177,8 +178,11 @@ class NameServiceProcessors:
                 timeout_ms=fields.heartbeat_timeout_millis,
                 zone=fields.zone_name,
                 acting_master=fields.enable_acting_master,
-                version=version,
-                topics=topics,
+                version=_version(table.data_version),
+                topics={
+                    name: TopicConfig.from_body(topic)
+                    for name, topic in table.topic_config_table.items()
+                },
             ),
             self._now_ms(),
             request.connection,
@@ -193,7 +197,7 @@ class NameServiceProcessors:
 
     def _order_topics(self) -> bytes:
         values = self._values.namespace(ORDER_TOPIC_NAMESPACE)
-        return _json({"table": values}) if values else b""
+        return KVTable(values).encode() if values else b""
 
     def _is_local(self, request: Request, broker_name: str | None) -> bool:
         """Whether the broker of this process registers, which needs no registering."""
@@ -224,13 +228,13 @@ class NameServiceProcessors:
     def query_version(self, request: Request) -> Response:
         """322: whether a broker elsewhere has to register anew."""
         fields = request.fields(BrokerIdentityRequest)
-        asked = DataVersion.from_json(_load(request.body))
+        asked = _version(bodies.DataVersion.decode(request.body or b"{}"))
         changed, known = self._routes.query_version(
             fields.cluster_name, fields.broker_addr, asked, self._now_ms()
         )
         return Response(
             ext=encode_fields(QueryDataVersionResponse(changed=changed)),
-            body=_json(known.to_json()) if known is not None else b"",
+            body=fastjson.dumps(known.to_json()).encode() if known is not None else b"",
         )
 
     def heartbeat(self, request: Request) -> Response:
@@ -242,7 +246,17 @@ class NameServiceProcessors:
     def register_topic(self, request: Request) -> Response:
         """217: one topic of brokers that are registered."""
         topic = request.fields(TopicRequest).topic
-        self._routes.add_topic(topics_of(topic, _load(request.body)))
+        for queues in TopicRouteData.decode(request.body or b"{}").queue_datas:
+            self._routes.add_topic(
+                queues.broker_name,
+                TopicConfig(
+                    topic,
+                    read_queue_nums=queues.read_queue_nums,
+                    write_queue_nums=queues.write_queue_nums,
+                    perm=queues.perm,
+                    sys_flag=queues.topic_sys_flag,
+                ),
+            )
         return Response()
 
     # -- topics --------------------------------------------------------------------------------
@@ -284,11 +298,8 @@ class NameServiceProcessors:
         """304: the names of clusters and brokers, which are topics, and an address to ask more."""
         members = self._routes.members(self._local_address(request))
         names = {member.cluster for member in members} | {member.name for member in members}
-        body: JsonObject = {"topicList": sorted(names)}
-        for member in members:
-            for address in member.addresses.values():
-                body.setdefault("brokerAddr", address)
-        return Response(body=_json(dict(sorted(body.items()))))
+        addresses = [address for member in members for address in member.addresses.values()]
+        return Response(body=TopicList(sorted(names), addresses[0] if addresses else None).encode())
 
     def delete_topic(self, request: Request) -> Response:
         """216: forget where a topic is; its brokers are asked themselves (215)."""
@@ -343,7 +354,7 @@ class NameServiceProcessors:
             raise RequestError(
                 ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {namespace}"
             )
-        return Response(body=_json({"table": values}))
+        return Response(body=KVTable(values).encode())
 
     def update_config(self, request: Request) -> Response:
         """318: nothing here may be changed from outside."""
@@ -356,8 +367,7 @@ class NameServiceProcessors:
     def get_config(self, request: Request) -> Response:
         """319: the settings."""
         properties = properties_of(self._config())
-        text = "".join(f"{key}={value}\n" for key, value in properties.items())
-        return Response(body=text.encode())
+        return Response(body=encode_properties_text(properties))
 
     @property
     def _settings(self) -> NameServiceConfig:
@@ -371,42 +381,16 @@ def _field(request: Request, name: str) -> str:
     return value
 
 
-def _json(value: JsonObject) -> bytes:
-    return fastjson.dumps(value).encode()
-
-
-def _load(body: bytes) -> Any:
-    return fastjson.loads(body) if body else None
-
-
 def _topic_list(names: list[str]) -> Response:
-    return Response(body=_json({"topicList": names}))
+    return Response(body=TopicList(names).encode())
 
 
-def _member_json(member: Member, *, quoted_ids: bool) -> JsonObject:
-    addresses: dict[Any, str] = dict(sorted(member.addresses.items()))
-    if quoted_ids:
-        addresses = {str(broker_id): address for broker_id, address in addresses.items()}
-    value: JsonObject = {
-        "brokerAddrs": addresses,
-        "brokerName": member.name,
-        "cluster": member.cluster,
-    }
-    if member.acting_master:
-        value["enableActingMaster"] = True
-    if member.zone:
-        value["zoneName"] = member.zone
-    return value
+def _broker_data(member: Member) -> BrokerData:
+    return BrokerData(member.name, member.addresses, member.cluster, member.zone)
 
 
-def _queue_json(queues: QueueData) -> JsonObject:
-    return {
-        "brokerName": queues.broker_name,
-        "perm": queues.perm,
-        "readQueueNums": queues.read_queue_nums,
-        "topicSysFlag": queues.sys_flag,
-        "writeQueueNums": queues.write_queue_nums,
-    }
+def _version(version: bodies.DataVersion) -> DataVersion:
+    return DataVersion(version.counter, version.timestamp, version.state_version)
 
 
 def _in_zone(route: Route, zone: str) -> Route:

@@ -7,7 +7,7 @@ the table reads its topics where they are, so that a topic is routable the momen
 A broker name stands for a master (id 0) and its slaves; topics belong to the name.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -52,7 +52,6 @@ class Member:
     cluster: str
     name: str
     addresses: dict[int, str] = field(default_factory=dict)
-    acting_master: bool = False
     zone: str | None = None
 
 
@@ -174,7 +173,6 @@ class RouteTable:
             self._live.pop((member.cluster, former), None)
         addresses[registration.broker_id] = registration.address
         member.cluster = registration.cluster
-        member.acting_master = bool(registration.acting_master)
         member.zone = registration.zone
 
     def _take_topics(self, member: Member, registration: Registration, *, is_changed: bool) -> None:
@@ -305,11 +303,10 @@ class RouteTable:
             if cluster is None or (member is not None and member.cluster == cluster):
                 self._remove_topic(topic, name)
 
-    def add_topic(self, topics: Iterable[tuple[str, TopicConfig]]) -> None:
-        """Take single topics, (broker name, topic), of brokers that are registered."""
-        for name, topic in topics:
-            if name in self._members:
-                self._topics.setdefault(topic.name, {})[name] = topic
+    def add_topic(self, broker_name: str, topic: TopicConfig) -> None:
+        """Take a single topic of a broker that is registered; of others, nothing."""
+        if broker_name in self._members:
+            self._topics.setdefault(topic.name, {})[broker_name] = topic
 
     def set_write_wiped(self, broker_name: str, *, wiped: bool) -> int:
         """Take producers off a broker, or let them back; return how many topics that concerns.
