@@ -173,12 +173,12 @@ def _decode_compressed(data: bytes) -> RegisterBrokerBody:
         raise MalformedBodyError("the compressed registration ends early or is too large")
     reader = _Reader(plain)
     version = DataVersion.decode(reader.text())
-    topics: dict[str, TopicConfig] = field(default_factory=dict)
+    topics: dict[str, TopicConfig] = {}
     for _ in range(reader.number()):
         topic = parse_topic_text(reader.text())
         topics[topic.topic_name] = topic
     servers = convert(fastjson.loads(reader.text() or "[]"), list[str])
-    mappings: dict[str, Any] = field(default_factory=dict)
+    mappings: dict[str, Any] = {}
     for _ in range(0 if reader.is_at_end else reader.number()):
         mapping = fastjson.loads(reader.text())
         if isinstance(mapping, dict):

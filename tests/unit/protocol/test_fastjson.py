@@ -1,0 +1,231 @@
+"""fastjson's dialect: keys that are no strings in and out, compact and pretty."""
+
+import json
+from enum import Enum, IntEnum
+
+import msgspec
+import pytest
+
+from protocol.errors import MalformedBodyError
+from protocol.fastjson import MessageQueueKey, dumps, loads
+
+Y = {"y": 1}
+QUEUE = '{"brokerName":"broker-a","queueId":0,"topic":"T"}'
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('{"brokerAddrs":{0:"a",1:"b"}}', {"brokerAddrs": {"0": "a", "1": "b"}}),
+        ('{"brokerAddrs":{"0":"a"}}', {"brokerAddrs": {"0": "a"}}),
+        ('{ "o" :\n{ -1 : 5 ,\t7:[1, {2:3}] } }', {"o": {"-1": 5, "7": [1, {"2": 3}]}}),
+        (f'{{"t":{{{QUEUE}:{{"x":9}}}}}}', {"t": {QUEUE: {"x": 9}}}),
+        (f'{{"t":{{{json.dumps(QUEUE)}:1}}}}', {"t": {QUEUE: 1}}),
+        (f"{{{QUEUE}:1,{QUEUE.replace('0', '1')}:2}}", {QUEUE: 1, QUEUE.replace("0", "1"): 2}),
+        ('{{ "topic" : "a\\"b}" }:1}', {'{"topic":"a\\"b}"}': 1}),
+        ("{{0:1}:2}", {'{"0":1}': 2}),
+        ("{[1,2]:3}", {"[1,2]": 3}),
+        ('{name:"x",0:"{"}', {"name": "x", "0": "{"}),
+        ("[true,false,null,1.5,-2e3]", [True, False, None, 1.5, -2000.0]),
+        ('{0:"标签😀\\u0001"}', {"0": "标签😀\x01"}),
+        ("3", 3),
+    ],
+)
+def test_reads_both_forms(text: str, value: object) -> None:
+    assert loads(text) == value
+    assert loads(text.encode()) == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " ",
+        "{",
+        "}",
+        "[",
+        "{]",
+        "{0}",
+        "{0:}",
+        "{0:1",
+        "{0:1}}",
+        "{0:1,}",
+        "{,0:1}",
+        "{0 1:2}",
+        "{0:word}",
+        '{0:"x}',
+        '{0:"\\x"}',
+        "{0:'x'}",
+        "nul",
+        "{0:NaN}",
+        "{0:01}",
+        "{{0:1:2}",
+        "{{{0:1}:2}:3}",
+        "{" * 10_000,
+        "[" * 100_000,
+        '{"a":' * 10_000,
+        '{0:"\\ud800"}',
+    ],
+    ids=lambda text: text[:20],
+)
+def test_other_text_is_refused(text: str) -> None:
+    with pytest.raises(MalformedBodyError):
+        loads(text)
+
+
+@pytest.mark.parametrize("data", [b"\xff", b'{0:"\xff"}', b'{"a":"\xff"}', b"\0"])
+def test_other_bytes_are_refused(data: bytes) -> None:
+    with pytest.raises(MalformedBodyError):
+        loads(data)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('{"a":{"x":1},"b":{"$ref":"$.a"}}', {"a": {"x": 1}, "b": {"x": 1}}),
+        (
+            '{"a":{"x":[0,{"y":1}]},"b":{"$ref":"$.a.x[1]"}}',
+            {"a": {"x": [0, {"y": 1}]}, "b": {"y": 1}},
+        ),
+        ('{"a":{"x y":{}},"b":[{"$ref":"$.a[\\"x y\\"]"}]}', {"a": {"x y": {}}, "b": [{}]}),
+        ('{"a":{0:{"y":1}},"b":{"$ref":"$.a[0]"}}', {"a": {"0": Y}, "b": Y}),
+    ],
+)
+def test_references_are_resolved(text: str, value: object) -> None:
+    assert loads(text) == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a":{"$ref":"$"}}',
+        '{"a":{"$ref":"$.a"}}',
+        '{"a":{"b":{"$ref":"$.c"}},"c":{"d":{"$ref":"$.a"}}}',
+        '{"a":{"$ref":"$.nothing"}}',
+        '{"a":{"$ref":"$.b[7]"},"b":[]}',
+        '{"a":{"$ref":".."}}',
+        '{"a":{"$ref":"$!"}}',
+        '{"a":{"$ref":"$.b.c"},"b":"text"}',
+        '{"a":{"$ref":7}}',
+    ],
+)
+def test_reference_that_leads_nowhere_or_in_a_circle_stays(text: str) -> None:
+    assert loads(text) == json.loads(text)
+
+
+def test_many_references_take_no_time_squared() -> None:
+    text = json.dumps({"big": [[0]] * 50_000, "refs": [{"$ref": "$.big"}] * 50_000})
+    value = loads(text)
+    assert all(each is value["refs"][0] for each in value["refs"])
+
+
+class Colour(Enum):
+    RED = 1
+
+
+class Size(IntEnum):
+    LARGE = 2
+
+
+class Shape(msgspec.Struct, rename="camel"):
+    side_count: int
+    name: str | None = None
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"b": 1, "a": None, "c": "x"}, '{"b":1,"c":"x"}'),
+        ({"offsetTable": {1: 7, 0: 5, 10: 1}}, '{"offsetTable":{0:5,1:7,10:1}}'),
+        ({MessageQueueKey("T", "broker-a", 0): 8}, f"{{{QUEUE}:8}}"),
+        ([MessageQueueKey("T", "broker-a", 0)], f"[{QUEUE}]"),
+        ([0.0, 1.5, 3, True, False, None], "[0.0,1.5,3,true,false,null]"),
+        ([Colour.RED, Size.LARGE], '["RED","LARGE"]'),
+        (b"\x01\x02", '"AQI="'),
+        ({"b", "a"}, '["a","b"]'),
+        (("x", 1), '["x",1]'),
+        (Shape(4), '{"sideCount":4}'),
+        ({"s": [Shape(3, "tri")]}, '{"s":[{"name":"tri","sideCount":3}]}'),
+        ('"\\\n\x01标', '"\\"\\\\\\n\\u0001标"'),
+        ({}, "{}"),
+        ([], "[]"),
+    ],
+)
+def test_writes_compactly(value: object, text: str) -> None:
+    assert dumps(value) == text
+
+
+def test_keys_can_be_quoted() -> None:
+    value = {"a": {0: "x"}, "m": {MessageQueueKey("T", "broker-a", 0): 1}}
+    text = dumps(value, raw_keys=False)
+    assert text == f'{{"a":{{"0":"x"}},"m":{{{json.dumps(QUEUE)}:1}}}}'
+    assert loads(text) == loads(dumps(value))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), [-float("inf")]])
+def test_number_without_json_is_refused(value: object) -> None:
+    with pytest.raises(ValueError, match="no JSON"):
+        dumps(value)
+
+
+def test_value_without_json_is_refused() -> None:
+    with pytest.raises(TypeError, match="object has no JSON"):
+        dumps({"a": object()})
+
+
+def test_pretty_form_is_that_of_config_files() -> None:
+    # As the reference wrote consumerOffset.json.
+    document = {
+        "dataVersion": {"counter": 0, "stateVersion": 0, "timestamp": 1795166932356},
+        "groupTopicMap": {"GroupB": ["TopicA"]},
+        "offsetTable": {"TopicA@GroupB": {0: 5, 1: 7}},
+    }
+    assert dumps(document, pretty=True) == (
+        "{\n"
+        '\t"dataVersion":{\n'
+        '\t\t"counter":0,\n'
+        '\t\t"stateVersion":0,\n'
+        '\t\t"timestamp":1795166932356\n'
+        "\t},\n"
+        '\t"groupTopicMap":{\n'
+        '\t\t"GroupB":["TopicA"]\n'
+        "\t},\n"
+        '\t"offsetTable":{\n'
+        '\t\t"TopicA@GroupB":{0:5,1:7\n'
+        "\t\t}\n"
+        "\t}\n"
+        "}"
+    )
+
+
+def test_pretty_form_of_nested_maps_and_lists() -> None:
+    document = {"table": {0: {"a": "x"}}, "empty": {}, "list": [{"b": []}]}
+    assert dumps(document, pretty=True) == (
+        "{\n"
+        '\t"empty":{},\n'
+        '\t"list":[\n'
+        "\t\t{\n"
+        '\t\t\t"b":[]\n'
+        "\t\t}\n"
+        "\t],\n"
+        '\t"table":{0:{\n'
+        '\t\t\t"a":"x"\n'
+        "\t\t}\n"
+        "\t}\n"
+        "}"
+    )
+
+
+def test_queue_key_is_a_value() -> None:
+    queue = MessageQueueKey.parse(QUEUE)
+    assert queue == MessageQueueKey("T", "broker-a", 0) == MessageQueueKey.parse(json.loads(QUEUE))
+    assert MessageQueueKey.parse(queue) is queue
+    assert len({queue, MessageQueueKey("T", "broker-a", 0)}) == 1
+    assert queue < MessageQueueKey("T", "broker-a", 1) < MessageQueueKey("U", "a", 0)
+    assert repr(queue) == "MessageQueueKey('T', 'broker-a', 0)"
+
+
+@pytest.mark.parametrize("value", ["x", "{}", '{"topic":"T"}', 7, None, {"topic": 1}])
+def test_other_values_are_no_queues(value: object) -> None:
+    with pytest.raises(MalformedBodyError):
+        MessageQueueKey.parse(value)
