@@ -379,9 +379,8 @@ class Broker:
         await self.server.close()
 
     async def _close_store(self) -> None:
-        self.delayed.stop()
         try:
-            self.delayed.settle()
+            await self.delayed.close()
             await self._tables.saved()
         finally:
             await self.store.close()

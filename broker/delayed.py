@@ -15,6 +15,7 @@ A delivered message keeps DELAY, REAL_TOPIC and REAL_QID among its properties, a
 """
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("broker.delayed")
 
 SAVE_INTERVAL_S = 10.0
+CLOSE_TIMEOUT_S = 5.0
 RETRY_S = 1.0
 # A timer counts on a clock that neither sleeps nor is set; due times are the wall clock's.
 WAIT_S_MAX = 30.0
@@ -144,6 +146,27 @@ class DelayedDelivery:
         if self._save_timer is not None:
             self._save_timer.cancel()
             self._save_timer = None
+
+    async def close(self) -> None:
+        """Stop, and settle what was delivered, so that a clean stop repeats nothing.
+
+        The store must still be open.  It tells after its next flush, or that it cannot.
+        """
+        self.stop()
+        store = self._store
+        end = self._delivered[-1][0] if self._delivered else 0
+        if end > store.flushed_offset and store.failure is None:
+            flushed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+            def release(_error: StoreError | None) -> None:
+                if not flushed.done():
+                    flushed.set_result(None)
+
+            store.park(end, release)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                    await flushed
+        self.settle()
 
     def offset(self, level: int) -> int:
         """The queue offset of the next message that *level* delivers."""

@@ -1,0 +1,43 @@
+"""DelayLevels: RocketMQ's list of delays, and where a delayed message waits."""
+
+import pytest
+
+from broker.delay_levels import DelayLevels, join_properties
+
+
+def test_default_levels_are_rocketmqs() -> None:
+    levels = DelayLevels()
+    assert levels.level_max == 18
+    assert [levels.delay_ms(level) // 1000 for level in (1, 2, 3, 4, 5, 14, 15, 16, 17, 18)] == [
+        1,
+        5,
+        10,
+        30,
+        60,
+        600,
+        1200,
+        1800,
+        3600,
+        7200,
+    ]
+
+
+def test_levels_beyond_the_last_are_the_last() -> None:
+    assert DelayLevels("1s 2d").delay_ms(99_999) == 2 * 86_400_000
+
+
+@pytest.mark.parametrize("text", ["", "  ", "1", "s", "1s x", "-1s", "1.5s", "1w"])
+def test_text_that_is_no_list_of_delays_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="delay"):
+        DelayLevels(text)
+
+
+def test_redirected_message_remembers_where_it_is_for() -> None:
+    properties = {"REAL_TOPIC": "forged", "a": "b"}
+    assert DelayLevels().redirect("orders", 3, properties, 99) == ("SCHEDULE_TOPIC_XXXX", 17)
+    assert properties == {"REAL_TOPIC": "orders", "REAL_QID": "3", "DELAY": "18", "a": "b"}
+
+
+def test_properties_are_joined_as_they_came() -> None:
+    assert join_properties({"a": "b\x01c", "d": "e"}) == "a\x01b\x01c\x02d\x01e\x02"
+    assert join_properties({}) == ""
