@@ -1,0 +1,123 @@
+"""Settings from broker.conf, the environment and flags: precedence, warnings, refusals."""
+
+from pathlib import Path
+
+import pytest
+
+from broker.config import AutoCreateTopic, BrokerConfig, Role
+from broker.config_file import apply_live, change_live, load_config
+from broker.settings import SettingError
+
+SHIPPED = """\
+# The broker.conf that RocketMQ ships, and keys that tutorials add to it.
+brokerClusterName = DefaultCluster
+brokerName = broker-a
+brokerId = 0
+deleteWhen = 04
+fileReservedTime = 48
+brokerRole = ASYNC_MASTER
+flushDiskType = ASYNC_FLUSH
+namesrvAddr=127.0.0.1:9876
+brokerIP1=192.168.1.10
+sendMessageThreadPoolNums=128
+mapedFileSizeCommitLog=1073741824
+storePathConsumeQueue=/data/store/consumequeue
+abortFile=/data/store/abort
+storePathRootDir=/data\\
+    /store
+"""
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def test_a_broker_conf_of_rocketmq_works_without_a_warning(tmp_path: Path) -> None:
+    loaded = load_config(write(tmp_path / "broker.conf", SHIPPED))
+    assert loaded.warnings == []
+    assert loaded.config.namesrv_addr == ("127.0.0.1:9876",)
+    assert loaded.config.broker_ip1 == "192.168.1.10"
+    assert loaded.config.store.file_reserved_hours == 48
+    assert loaded.config.store.root == Path("/data/store")
+    assert "sendMessageThreadPoolNums" in loaded.ignored_keys
+
+
+def test_flags_beat_the_environment_which_beats_the_file(tmp_path: Path) -> None:
+    path = write(tmp_path / "broker.conf", "listenPort=1\nnamesrvPort=2\nhttpPort=3\n")
+    config = load_config(
+        path, {"ROCKHOPPER_NAMESRVPORT": "12", "ROCKHOPPER_HTTPPORT": "13"}, {"httpPort": "23"}
+    ).config
+    assert (config.listen_port, config.namesrv_port, config.http_port) == (1, 12, 23)
+
+
+@pytest.mark.parametrize(
+    "name", ["ROCKHOPPER_LISTENPORT", "ROCKHOPPER_LISTEN_PORT", "rockhopper_listenPort"]
+)
+def test_the_environment_may_spell_a_key_in_any_case(name: str) -> None:
+    loaded = load_config(environment={name: "4711", "PATH": "/bin"})
+    assert loaded.config.listen_port == 4711
+    assert loaded.warnings == []
+
+
+def test_an_unknown_key_brings_a_warning_with_the_nearest_known_one() -> None:
+    (warning,) = load_config(flags={"listenPrt": "1"}).warnings
+    assert "listenPrt" in warning
+    assert "listenPort" in warning
+
+
+def test_an_unknown_key_unlike_all_others_brings_a_warning_too() -> None:
+    (warning,) = load_config(environment={"ROCKHOPPER_XYZZY": "1"}).warnings
+    assert "XYZZY" in warning
+    assert "nearest" not in warning
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"autoCreateTopicEnable": "false"}, AutoCreateTopic.OFF),
+        ({"autoCreateTopicEnable": "true"}, AutoCreateTopic.ON_SEND),
+        ({"autoCreateTopic": "on-lookup"}, AutoCreateTopic.ON_LOOKUP),
+        (
+            {"autoCreateTopicEnable": "true", "autoCreateTopic": "on-lookup"},
+            AutoCreateTopic.ON_LOOKUP,
+        ),
+    ],
+)
+def test_rocketmqs_switch_and_ours_for_topic_creation(
+    settings: dict[str, str], expected: AutoCreateTopic
+) -> None:
+    assert load_config(flags=settings).config.auto_create_topic is expected
+
+
+def test_a_later_layers_switch_beats_an_earlier_layers_choice(tmp_path: Path) -> None:
+    path = write(tmp_path / "broker.conf", "autoCreateTopic=on-lookup\n")
+    config = load_config(path, {"ROCKHOPPER_AUTOCREATETOPICENABLE": "false"}).config
+    assert config.auto_create_topic is AutoCreateTopic.OFF
+
+
+def test_access_control_that_would_not_be_served_stops_the_start() -> None:
+    with pytest.raises(SettingError, match="aclEnable"):
+        load_config(flags={"aclEnable": "true"})
+    assert load_config(flags={"aclEnable": "false"}).warnings == []
+
+
+def test_a_namesrv_conf_names_its_port_as_rocketmqs_does() -> None:
+    config = load_config(flags={"role": "nameserver", "listenPort": "19876"}).config
+    assert (config.role, config.namesrv_port) == (Role.NAMESERVER, 19876)
+
+
+def test_a_file_that_is_not_there_is_an_os_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        load_config(tmp_path / "broker.conf")
+
+
+def test_live_settings_change_in_place_and_others_need_a_restart() -> None:
+    config = BrokerConfig()
+    apply_live(config, change_live(config, {"brokerPermission": "4", "listenPort": "10911"}))
+    assert config.broker_permission == 4
+    with pytest.raises(SettingError, match="restart"):
+        change_live(config, {"listenPort": "1"})
+    with pytest.raises(SettingError, match="brokerPermission"):
+        change_live(config, {"brokerPermission": "8"})
+    assert change_live(config, {"noSuchKey": "1"}) == config
