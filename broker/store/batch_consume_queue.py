@@ -14,7 +14,6 @@ from broker.store.unit_queue import UnitQueue, ignore
 from protocol.queue_layout import (
     BATCH_CONSUME_QUEUE_UNIT,
     BATCH_CONSUME_QUEUE_UNIT_SIZE_BYTES,
-    BLANK_UNIT_SIZE_FIELD,
     COMPACTED_OFFSET_NONE,
 )
 
@@ -174,7 +173,6 @@ class BatchConsumeQueue(UnitQueue):
         for number, unit in enumerate(BATCH_CONSUME_QUEUE_UNIT.iter_unpack(units)):
             if (
                 not BatchConsumeQueue.is_plausible(unit, commit_log_max)
-                or unit[1] >= BLANK_UNIT_SIZE_FIELD
                 or (previous is not None and unit[0] <= previous[0])
                 or (previous is not None and unit[_BASE] < previous[_BASE] + previous[_COUNT])
             ):

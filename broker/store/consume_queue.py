@@ -106,7 +106,6 @@ class ConsumeQueue(UnitQueue):
         start = position - file.base_offset
         if is_empty:
             self._mapping[:start] = BLANK_CONSUME_QUEUE_UNIT * (start // _UNIT_SIZE)
-            self._flushed = file.base_offset
             self.min_offset = queue_offset
         self._mapping[start : start + _UNIT_SIZE] = unit
         self.max_offset = queue_offset + 1

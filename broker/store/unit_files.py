@@ -119,8 +119,6 @@ def _verify_from(files: UnitFiles, end: int, trusted_below: int) -> int:
     unit_size, file_size = files.unit.size, files.file_size_bytes
     last_file_start = max(end - unit_size, 0) // file_size * file_size
     earliest = max(files.min_offset, last_file_start - (_FILES_TO_VERIFY - 1) * file_size)
-    if not trusted_below:
-        return earliest
     untrusted = files.first(earliest, end, lambda unit: unit[0] >= trusted_below)
     return max(earliest, untrusted - _UNITS_TO_VERIFY * unit_size)
 

@@ -161,6 +161,16 @@ def test_min_offset_follows_the_log_and_files_go(queue: BatchConsumeQueue) -> No
     assert state(recovered(queue)) == (12, 16, 750)
 
 
+def test_destroyed_queue_leaves_nothing_and_starts_anew(queue: BatchConsumeQueue) -> None:
+    append(queue, *range(5))
+    queue.correct_min_offset(300)
+    queue.destroy()
+    assert not queue.directory.exists()
+    append(queue, *range(2), start=3)
+    assert state(queue) == (3, 7, 150)
+    assert len(queue.read_units(3, 99)) == 2 * 46
+
+
 @pytest.mark.parametrize(
     ("time_ms", "lower", "upper"), [(-1, 0, 0), (0, 0, 0), (15, 4, 2), (40, 8, 8), (41, 10, 8)]
 )

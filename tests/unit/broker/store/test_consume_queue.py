@@ -15,6 +15,7 @@ from broker.store.errors import (
     QueueGapError,
     StoreFailedError,
 )
+from tests.support.open_files import open_files_in
 
 FILE_SIZE = 100  # five units
 # What RocketMQ wrote for the first three messages of a queue, all tagged TagA.
@@ -109,8 +110,10 @@ def test_reading_ends_with_the_queue(queue: ConsumeQueue) -> None:
 
 def test_noting_a_message_again_changes_nothing(queue: ConsumeQueue) -> None:
     append(queue, *range(7))
+    queue.flush()
     before = queue.read_units(0, 7)
     append(queue, *range(7))
+    assert not queue.is_dirty
     assert queue.read_units(0, 7) == before
     assert (queue.max_offset, queue.commit_log_end) == (7, 650)
 
@@ -276,6 +279,36 @@ def test_message_that_arrives_during_a_flush_keeps_the_queue_dirty(
     assert queue.flush()
 
 
+class BusyQueue(ConsumeQueue):
+    """A queue to which the other thread appends just when the flush has looked at its end."""
+
+    __slots__ = ("looks",)
+
+    def _end_position(self) -> int:
+        end = super()._end_position()
+        self.looks = getattr(self, "looks", 0) + 1
+        if self.looks == 2:
+            append(self, self.max_offset)
+        return end
+
+
+def test_message_that_arrives_when_the_flush_begins_keeps_the_queue_dirty(tmp_path: Path) -> None:
+    queue = BusyQueue(tmp_path / "T" / "0", "T", 0, FILE_SIZE)
+    append(queue, 0)
+    queue.flush()
+    assert queue.max_offset == 2
+    assert queue.is_dirty
+
+
+def test_units_written_over_truncated_ones_are_flushed(queue: ConsumeQueue) -> None:
+    append(queue, *range(7))
+    queue.flush()
+    queue.truncate_to(3)
+    assert not queue.flush()
+    append(queue, 3)
+    assert queue.flush()
+
+
 def test_failed_flush_is_final(queue: ConsumeQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     append(queue, 0)
 
@@ -291,13 +324,15 @@ def test_failed_flush_is_final(queue: ConsumeQueue, monkeypatch: pytest.MonkeyPa
         queue.flush()
 
 
-def test_idle_queue_holds_no_descriptors_and_wakes_when_used(queue: ConsumeQueue) -> None:
-    before = len(os.listdir("/proc/self/fd"))
+def test_idle_queue_holds_no_descriptors_and_wakes_when_used(
+    queue: ConsumeQueue, tmp_path: Path
+) -> None:
     append(queue, *range(7))
     assert not queue.release_if_idle()
+    assert open_files_in(tmp_path)
     queue.flush()
     assert queue.release_if_idle()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert not open_files_in(tmp_path)
     assert queue.entry(6) == (600, 50, -6)
     append(queue, 7)
     assert queue.entry(7) == (700, 50, -7)

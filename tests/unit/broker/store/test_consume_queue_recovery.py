@@ -7,6 +7,7 @@ import pytest
 
 from broker.store.consume_queue import ConsumeQueue
 from protocol.queue_layout import BLANK_CONSUME_QUEUE_UNIT, CONSUME_QUEUE_UNIT
+from tests.support.open_files import open_files_in
 
 FILE_SIZE = 100  # five units
 LOG_END = 1 << 20
@@ -97,10 +98,13 @@ def test_blank_unit_behind_a_message_ends_the_queue(trusted_below: int, tmp_path
 
 
 @BOTH_WAYS
-def test_size_of_a_blank_unit_is_no_size_of_a_message(trusted_below: int, tmp_path: Path) -> None:
-    damaged = CONSUME_QUEUE_UNIT.pack(200, 0x7FFFFFFF, 0)
-    directory = write_queue(tmp_path, units(0, 1) + damaged)
-    assert state(recovered(directory, 1 << 40, trusted_below)) == (0, 2, 150)
+@pytest.mark.parametrize("behind", [b"", units(2, 3)])
+def test_size_of_a_blank_unit_is_no_size_of_a_message(
+    behind: bytes, trusted_below: int, tmp_path: Path
+) -> None:
+    damaged = CONSUME_QUEUE_UNIT.pack(100, 0x7FFFFFFF, 0)
+    directory = write_queue(tmp_path, units(0) + damaged + behind)
+    assert state(recovered(directory, 1 << 40, trusted_below)) == (0, 1, 50)
 
 
 @BOTH_WAYS
@@ -163,10 +167,19 @@ def test_damage_at_the_start_of_what_is_verified_is_looked_at_from_further_back(
     tmp_path: Path,
 ) -> None:
     contents = [units(*range(start, start + 5)) for start in range(0, 25, 5)]
-    contents[2] = CONSUME_QUEUE_UNIT.pack(-1, 50, 0) + contents[2][20:]
+    damaged = CONSUME_QUEUE_UNIT.pack(-1, 50, 0)
+    contents[2] = damaged + contents[2][20:]
+    contents[1] = contents[1][:80] + damaged
     directory = write_queue(tmp_path, *contents)
-    assert state(recovered(directory)) == (0, 10, 950)
+    assert state(recovered(directory)) == (0, 9, 850)
     assert len(os.listdir(directory)) == 2
+
+
+@pytest.mark.parametrize("wrong", [BLANK_CONSUME_QUEUE_UNIT, unit(4), unit(3)])
+def test_what_is_verified_has_to_follow_what_is_not(wrong: bytes, tmp_path: Path) -> None:
+    contents = [units(*range(start, start + 5)) for start in range(0, 20, 5)]
+    contents[1] = wrong + contents[1][20:]
+    assert state(recovered(write_queue(tmp_path, *contents))) == (0, 5, 450)
 
 
 def test_units_known_to_be_on_disk_are_not_read_one_by_one(tmp_path: Path) -> None:
@@ -206,9 +219,9 @@ def test_queue_is_dirty_after_a_crash_and_clean_after_a_clean_stop(tmp_path: Pat
 
 def test_recovery_holds_no_descriptors(tmp_path: Path) -> None:
     directory = write_queue(tmp_path, *(units(*range(n, n + 5)) for n in (0, 5, 10)))
-    before = len(os.listdir("/proc/self/fd"))
-    recovered(directory)
-    assert len(os.listdir("/proc/self/fd")) == before
+    queue = recovered(directory)
+    assert not open_files_in(tmp_path)
+    assert queue.max_offset == 15
 
 
 def test_last_units_can_be_compared_with_the_log(tmp_path: Path) -> None:

@@ -9,12 +9,9 @@ import pytest
 from broker.store import disk
 from broker.store.errors import CorruptFileError
 from broker.store.mapped_file import MappedFile
+from tests.support.open_files import open_files_in
 
 SIZE = 8192
-
-
-def open_descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
 
 
 @pytest.fixture
@@ -116,17 +113,16 @@ def test_file_that_was_cut_short_is_not_mapped(path: Path) -> None:
 
 
 def test_file_that_is_not_used_holds_no_descriptor(path: Path) -> None:
-    before = open_descriptors()
     file = MappedFile.create(path, 8192, SIZE)
-    assert open_descriptors() == before
+    assert open_files_in(path.parent) == []
     file.read(0, 1)
     assert file.is_mapped
-    assert open_descriptors() == before + 1
+    assert len(open_files_in(path.parent)) == 1
     file.append(b"x" * SIZE)
     file.sync()
     file.unmap()
     assert not file.is_mapped
-    assert open_descriptors() == before
+    assert open_files_in(path.parent) == []
 
 
 def test_bytes_in_use_stay_readable_when_the_file_is_deleted(path: Path) -> None:

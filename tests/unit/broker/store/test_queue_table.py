@@ -12,6 +12,7 @@ from broker.store.consume_queue import ConsumeQueue
 from broker.store.errors import CorruptFileError, StoreError
 from broker.store.layout import StoreLayout
 from broker.store.queue_table import ConsumeQueueTable
+from tests.support.open_files import open_files_in
 
 LOG_END = 1 << 20
 
@@ -178,7 +179,6 @@ def test_queue_with_little_to_flush_waits_and_is_not_forgotten(
 
 
 def test_idle_queues_give_their_descriptors_back(tmp_path: Path) -> None:
-    before = len(os.listdir("/proc/self/fd"))
     table = new_table(tmp_path)
     for queue_id in range(20):
         append(table.get_or_create("A", queue_id), 0)
@@ -186,6 +186,6 @@ def test_idle_queues_give_their_descriptors_back(tmp_path: Path) -> None:
     assert table.release_idle() == 0
     append(table.get_or_create("A", 7), 1)
     assert table.release_idle() == 19
-    assert len(os.listdir("/proc/self/fd")) == before + 1
+    assert len(open_files_in(tmp_path)) == 1
     table.close()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert not open_files_in(tmp_path)
