@@ -41,7 +41,7 @@ static const char *const MODE_NAMES[] = {"echo", "single", "binary", "batch", "p
 enum { GET_MAX_OFFSET = 30, GET_MIN_OFFSET = 31, CLIENT_VERSION = 479 };
 enum { OPAQUE_BASE = 10000000 }; /* eight digits, for the first 90 million requests of a connection */
 enum { UNIQUE_KEY_SIZE = 32, UNIQUE_KEY_COUNTER_SIZE = 12, MESSAGES_PER_REQUEST_MAX = 1024 };
-enum { INPUT_SIZE = 8 << 20, READ_SIZE = 256 << 10, DRAIN_S = 10 };
+enum { OFFSET_DIGITS = 12, INPUT_SIZE = 8 << 20, READ_SIZE = 256 << 10, DRAIN_S = 10 };
 
 static struct {
     enum mode mode;
@@ -289,9 +289,9 @@ static void build_request(struct request *request, int queue) {
     case PULL:
         json_header(request, 11,
                     "\"queueId\":\"%d\",\"maxMsgNums\":\"%d\",\"sysFlag\":\"4\",\"suspendTimeoutMillis\":\"15000\","
-                    "\"commitOffset\":\"0\",\"topic\":\"%s\",\"queueOffset\":\"%010d\",\"expressionType\":\"TAG\","
+                    "\"commitOffset\":\"0\",\"topic\":\"%s\",\"queueOffset\":\"%0*d\",\"expressionType\":\"TAG\","
                     "\"subscription\":\"*\",\"subVersion\":\"1700000000000\",\"consumerGroup\":\"load_consumers\"",
-                    queue, opt.batch, opt.topic, 0);
+                    queue, opt.batch, opt.topic, OFFSET_DIGITS, 0);
         request->offset_at = place_of(request, 8, "\"queueOffset\":\"") + strlen("\"queueOffset\":\"");
         break;
     }
@@ -407,29 +407,40 @@ static void read_answers(struct connection *c) {
     c->input_size -= at;
 }
 
+/* Writes the offset of the next pull as clients do, without leading zeros; returns the frame's size. */
+static size_t put_pull_offset(struct connection *c, unsigned char *out) {
+    const struct request *r = &c->request;
+    int digits = sprintf((char *)out + r->offset_at, "%lld", (long long)c->pull_offset);
+    size_t rest = r->offset_at + OFFSET_DIGITS, size = r->size - OFFSET_DIGITS + digits;
+    memcpy(out + r->offset_at + digits, r->bytes + rest, r->size - rest);
+    put32(out, size - 4);
+    put32(out + 4, size - 8);
+    c->pull_offset += opt.batch;
+    if (c->pull_offset + opt.batch > c->pull_max) c->pull_offset = c->pull_min;
+    return size;
+}
+
 static void fill_window(struct connection *c) {
     struct request *r = &c->request;
     long half = opt.in_flight > 1 ? opt.in_flight / 2 : 1;
     if (opt.in_flight - c->in_flight < half || c->output_size) return;
     uint64_t sent_ns = now_ns(), born_ms = wall_ms();
     for (; c->in_flight < opt.in_flight; c->in_flight++, c->sequence++) {
+        size_t size = r->size;
         uint64_t *slot = &c->sent_ns[c->sequence & slot_mask];
         if (*slot) break; /* answers overtook this one by several windows: wait for it */
         *slot = sent_ns;
         unsigned char *out = c->output + c->output_size;
         memcpy(out, r->bytes, r->size);
+        if (r->offset_at) size = put_pull_offset(c, out);
+        unsigned char *opaque_at = out + r->opaque_at - (r->size - size);
         uint32_t opaque = OPAQUE_BASE + c->sequence;
-        if (r->opaque_is_text) put_digits(out + r->opaque_at, 8, opaque);
-        else put32(out + r->opaque_at, opaque);
+        if (r->opaque_is_text) put_digits(opaque_at, 8, opaque);
+        else put32(opaque_at, opaque);
         if (r->born_at) put_digits(out + r->born_at, 13, born_ms);
         for (int i = 0; i < r->key_count; i++)
             put_hex(out + r->counter_at[i], UNIQUE_KEY_COUNTER_SIZE, key_counter++);
-        if (r->offset_at) {
-            put_digits(out + r->offset_at, 10, c->pull_offset);
-            c->pull_offset += opt.batch;
-            if (c->pull_offset + opt.batch > c->pull_max) c->pull_offset = c->pull_min;
-        }
-        c->output_size += r->size;
+        c->output_size += size;
     }
 }
 
