@@ -7,20 +7,30 @@ A queue's part of it is given as ``constants``, made once by ``queue_constants``
 
     (magic, topic field, queue id, seed of index hashes)
 
-The functions return None for whatever is not plain: properties that mean more than themselves
+``encode_plain``, ``encode_batch`` and ``put_entries`` have compiled twins (_encoding.c), which
+fast_encoding.py prefers where they could be built; what follows is what both have to do.
+
+The first two return None for whatever is not plain: properties that mean more than themselves
 (delay, transaction …), a malformed batch.  The caller then goes the general way, which knows
 what to say to the client.
 """
 
 import struct
-from collections.abc import Sequence
+from mmap import mmap
 from zlib import crc32
 
 from broker.store.tags_codes import hash_of_tags
 from protocol.errors import MalformedBatchError
 from protocol.java_hash import index_key_seed, seeded_index_key_hash
 from protocol.message_codec import MAGIC_V1, MAGIC_V2, RECORD_HEADS, decode_batch
-from protocol.queue_layout import CONSUME_QUEUE_UNIT
+from protocol.properties import (
+    PROPERTY_KEYS,
+    PROPERTY_TAGS,
+    PROPERTY_UNIQUE_KEY,
+    PROPERTY_WAIT,
+    decode_properties,
+)
+from protocol.queue_layout import CONSUME_QUEUE_UNIT, INDEX_ENTRY, INDEX_SLOT
 from protocol.sys_flags import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
 
 PROPERTIES_SIZE_BYTES_MAX = 32_767
@@ -60,8 +70,13 @@ SPECIAL_PROPERTIES = frozenset(
     }
 )
 
+_WAIT_TRUE = "WAIT\x01true\x02"
+
 _pack_size = struct.Struct(">h").pack
 _pack_unit = CONSUME_QUEUE_UNIT.pack
+_read_slot = INDEX_SLOT.unpack_from
+_write_slot = INDEX_SLOT.pack_into
+_write_entry = INDEX_ENTRY.pack_into
 _heads = {key: head.pack for key, head in RECORD_HEADS.items()}
 
 
@@ -158,19 +173,17 @@ def encode_plain(
     reconsume_times: int,
 ) -> Plain | None:
     """A message as a producer sent it; *suffix* is what the broker adds to its properties."""
-    # Names and values in turn.  A value that looks like a special name costs the long way, no
-    # more; the bytes that are stored are the client's own.
-    items = properties.replace("\x01", "\x02").split("\x02")
-    if "UNIQ_KEY" not in items or not SPECIAL_PROPERTIES.isdisjoint(items):
-        return None
-    unique_key = _value(items, "UNIQ_KEY")
+    found = decode_properties(properties)
+    unique_key = found.get(PROPERTY_UNIQUE_KEY, "")
     if not unique_key.isalnum() or not unique_key.isascii():
         return None
-    waits = True
-    if "WAIT" in items:
-        waits = _value(items, "WAIT") != "false"
-        if waits:
-            properties = properties.replace("WAIT\x01true\x02", "", 1)
+    if not SPECIAL_PROPERTIES.isdisjoint(found):
+        return None
+    waits = found.get(PROPERTY_WAIT) != "false"
+    if waits and properties.startswith(_WAIT_TRUE):
+        properties = properties[len(_WAIT_TRUE) :]
+    elif waits:
+        properties = properties.replace("\x02" + _WAIT_TRUE, "\x02", 1)
     if properties[-1:] != "\x02":
         properties += "\x02"
     try:
@@ -190,20 +203,13 @@ def encode_plain(
         )
     except (struct.error, UnicodeEncodeError):
         return None
-    tags_code = hash_of_tags(_value(items, "TAGS")) if "TAGS" in items else 0
-    keys = _value(items, "KEYS") if "KEYS" in items else None
     return (
         record,
-        _pack_unit(position, len(record), tags_code),
-        index_entries(constants, position, unique_key, keys),
+        _pack_unit(position, len(record), hash_of_tags(found.get(PROPERTY_TAGS))),
+        index_entries(constants, position, unique_key, found.get(PROPERTY_KEYS)),
         unique_key,
         waits,
     )
-
-
-def _value(items: Sequence[str], name: str) -> str:
-    index = items.index(name) + 1
-    return items[index] if index < len(items) else ""
 
 
 def encode_batch(
@@ -243,10 +249,12 @@ def encode_batch(
                 born_time_ms,
                 born_host,
             )
-            tags, unique_key, keys = tags_and_keys(properties)
+            found = decode_properties(properties)
             records.append(record)
-            units.append(_pack_unit(position, len(record), hash_of_tags(tags)))
-            entries += index_entries(constants, position, unique_key, keys)
+            units.append(_pack_unit(position, len(record), hash_of_tags(found.get(PROPERTY_TAGS))))
+            entries += index_entries(
+                constants, position, found.get(PROPERTY_UNIQUE_KEY), found.get(PROPERTY_KEYS)
+            )
             positions.append(position)
             position += len(record)
             queue_offset += 1
@@ -255,14 +263,29 @@ def encode_batch(
     return b"".join(records), b"".join(units), entries, positions
 
 
-def tags_and_keys(properties: bytes) -> tuple[str | None, str | None, str | None]:
-    """(TAGS, UNIQ_KEY, KEYS) of a properties string."""
-    tags = unique_key = keys = None
-    for item in properties.decode("utf-8", "replace").split("\x02"):
-        if item.startswith("UNIQ_KEY\x01"):
-            unique_key = item[9:]
-        elif item.startswith("TAGS\x01"):
-            tags = item[5:]
-        elif item.startswith("KEYS\x01"):
-            keys = item[5:]
-    return tags, unique_key, keys
+def put_entries(
+    mapping: mmap,
+    slot_count: int,
+    entries_at: int,
+    number: int,
+    seconds: int,
+    entries: list[tuple[int, int]],
+) -> int:
+    """Write index entries (key hash, commit log offset) into the mapping of an index file.
+
+    They get the numbers from *number* on, each goes to the head of its slot's chain.  Returns how
+    many slots were empty before.
+    """
+    used = 0
+    for key_hash, commit_log_offset in entries:
+        slot_at = 40 + key_hash % slot_count * 4
+        (previous,) = _read_slot(mapping, slot_at)
+        if not 0 < previous < number:
+            previous = 0
+            used += 1
+        _write_entry(
+            mapping, entries_at + number * 20, key_hash, commit_log_offset, seconds, previous
+        )
+        _write_slot(mapping, slot_at, number)
+        number += 1
+    return used

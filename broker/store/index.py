@@ -8,7 +8,7 @@ behind it, where RocketMQ would delete the newest one after every crash.
 Files are named by the local time at which they were made, yyyyMMddHHmmssSSS.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 
@@ -135,7 +135,7 @@ class MessageIndex:
 
     # -- writing -------------------------------------------------------------------------------
 
-    def put_many(self, entries: Sequence[tuple[int, int]], store_time_ms: int) -> None:
+    def put_many(self, entries: list[tuple[int, int]], store_time_ms: int) -> None:
         """``put`` for (key hash, commit log offset) pairs of messages with one store time.
 
         Raises:
@@ -196,6 +196,12 @@ class MessageIndex:
             self._files.pop().delete()
         self._use_newest()
         return count
+
+    def clear(self) -> None:
+        """Delete every file; the index is built again from the commit log."""
+        while self._files:
+            self._files.pop().delete()
+        self._use_newest()
 
     def delete_expired(self, commit_log_min: int) -> int:
         """Delete files whose messages are all gone, never the newest; return how many."""

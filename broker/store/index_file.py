@@ -17,12 +17,13 @@ builds on that.
 import mmap
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Self
 
 from broker.store import disk
 from broker.store.errors import CorruptFileError
+from broker.store.fast_encoding import put_entries
 from protocol.queue_layout import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
 
 HEADER_SIZE_BYTES = INDEX_HEADER.size
@@ -41,30 +42,6 @@ _write_entry = INDEX_ENTRY.pack_into
 def file_size_bytes(slot_count: int, entry_count_max: int) -> int:
     """The length of an index file of this geometry."""
     return HEADER_SIZE_BYTES + SLOT_SIZE_BYTES * slot_count + ENTRY_SIZE_BYTES * entry_count_max
-
-
-def put_entries(
-    mapping: mmap.mmap,
-    slot_count: int,
-    entries_at: int,
-    number: int,
-    seconds: int,
-    entries: Sequence[tuple[int, int]],
-) -> int:
-    """Write *entries* from *number* on, each to the head of its chain; return new slots in use."""
-    used = 0
-    for key_hash, commit_log_offset in entries:
-        slot_at = 40 + key_hash % slot_count * 4
-        (previous,) = _read_slot(mapping, slot_at)
-        if not 0 < previous < number:
-            previous = 0
-            used += 1
-        _write_entry(
-            mapping, entries_at + number * 20, key_hash, commit_log_offset, seconds, previous
-        )
-        _write_slot(mapping, slot_at, number)
-        number += 1
-    return used
 
 
 class IndexFile:
@@ -237,7 +214,7 @@ class IndexFile:
         # Last: the flush thread reads it to know how many entries are complete.
         self.next_number = number + 1
 
-    def put_many(self, entries: Sequence[tuple[int, int]], store_time_ms: int) -> None:
+    def put_many(self, entries: list[tuple[int, int]], store_time_ms: int) -> None:
         """``put`` for (key hash, commit log offset) pairs of messages with one store time.
 
         Raises:

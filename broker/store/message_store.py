@@ -26,13 +26,7 @@ from broker.store import checkpoint as checkpoints
 from broker.store.batch_consume_queue import BatchConsumeQueue
 from broker.store.checkpoint import StoreCheckpoint
 from broker.store.consume_queue import ConsumeQueue
-from broker.store.encoding import (
-    PROPERTIES_SIZE_BYTES_MAX,
-    encode_batch,
-    encode_plain,
-    encode_record,
-    index_entries,
-)
+from broker.store.encoding import PROPERTIES_SIZE_BYTES_MAX, encode_record, index_entries
 from broker.store.errors import (
     DiskFullError,
     RecordTooLargeError,
@@ -40,6 +34,7 @@ from broker.store.errors import (
     StoreError,
     StoreFailedError,
 )
+from broker.store.fast_encoding import encode_batch, encode_plain
 from broker.store.flush import FlushService, FlushWork
 from broker.store.get_result import GetResult, GetStatus
 from broker.store.opening import OpenedStore

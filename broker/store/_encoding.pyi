@@ -1,0 +1,45 @@
+from collections.abc import Callable
+from mmap import mmap
+
+from broker.store.encoding import Batch, Plain, QueueConstants
+
+def set_fallbacks(
+    plain: Callable[..., Plain | None], batch: Callable[..., Batch | None], /
+) -> None: ...
+def encode_plain(
+    constants: QueueConstants,
+    position: int,
+    queue_offset: int,
+    store_time_ms: int,
+    store_host: bytes,
+    body: bytes,
+    properties: str,
+    suffix: bytes,
+    flag: int,
+    sys_flag: int,
+    born_time_ms: int,
+    born_host: bytes,
+    reconsume_times: int,
+    /,
+) -> Plain | None: ...
+def encode_batch(
+    constants: QueueConstants,
+    position: int,
+    queue_offset: int,
+    store_time_ms: int,
+    store_host: bytes,
+    body: bytes,
+    sys_flag: int,
+    born_time_ms: int,
+    born_host: bytes,
+    /,
+) -> Batch | None: ...
+def put_entries(
+    mapping: mmap,
+    slot_count: int,
+    entries_at: int,
+    number: int,
+    seconds: int,
+    entries: list[tuple[int, int]],
+    /,
+) -> int: ...

@@ -1,0 +1,27 @@
+"""The fastest form there is of what a message costs most time in: compiled, or else in Python.
+
+The compiled functions hand over to the Python ones where deciding takes more than ASCII.  They are
+optional: without a compiler at installation time everything works, slower.
+ROCKHOPPER_PURE_PYTHON=1 in the environment turns them off.
+"""
+
+import os
+
+from broker.store import encoding
+
+encode_plain = encoding.encode_plain
+encode_batch = encoding.encode_batch
+put_entries = encoding.put_entries
+is_compiled = False
+
+if os.environ.get("ROCKHOPPER_PURE_PYTHON") != "1":
+    try:
+        from broker.store import _encoding
+    except ImportError:
+        pass
+    else:
+        _encoding.set_fallbacks(encoding.encode_plain, encoding.encode_batch)
+        encode_plain = _encoding.encode_plain
+        encode_batch = _encoding.encode_batch
+        put_entries = _encoding.put_entries
+        is_compiled = True

@@ -1,0 +1,151 @@
+"""The compiled functions do exactly what the Python ones do, for plain input and for any input."""
+
+import mmap
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.store import encoding
+from protocol.message_codec import decode_message, encode_batch
+from protocol.queue_layout import CONSUME_QUEUE_UNIT
+
+compiled = pytest.importorskip("broker.store._encoding", reason="installed without a compiler")
+
+CONSTANTS = encoding.queue_constants("TopicA", 3)
+V4_HOST = b"\x7f\0\0\1\0\0\x2a\x9f"
+V6_HOST = b"\0" * 15 + b"\1\0\0\x2a\x9f"
+SUFFIX = b"CLUSTER\x01DefaultCluster\x02"
+
+NAMES = st.sampled_from(
+    [*sorted(encoding.SPECIAL_PROPERTIES), "UNIQ_KEY", "TAGS", "KEYS", "WAIT", "a", "b c", "ключ"]
+)
+PLAIN_NAMES = st.sampled_from(["TAGS", "KEYS", "WAIT", "a", "region", "ключ"])
+VALUES = st.sampled_from(
+    [
+        "true",
+        "false",
+        "TagA",
+        "k1 k2  k3",
+        "0AF7",
+        "TAGS",
+        "DELAY",
+        "标签",
+        "\U0001f600",
+        "",
+        "x" * 300,
+    ]
+)
+
+
+def joined(pairs: list[tuple[str, str]], end: str) -> str:
+    return "".join(f"{name}\x01{value}\x02" for name, value in pairs)[: None if end else -1]
+
+
+ANY_PROPERTIES = st.one_of(
+    st.builds(
+        joined, st.lists(st.tuples(NAMES, VALUES), max_size=6), st.sampled_from(["", "\x02"])
+    ),
+    st.text(st.sampled_from("\x01\x02TAGSWIKEYDLUNQ_ true\ud800"), max_size=80),
+)
+PLAIN_PROPERTIES = st.builds(
+    lambda before, after, end: joined([*before, ("UNIQ_KEY", "0A1B2C"), *after], end),
+    st.lists(st.tuples(PLAIN_NAMES, VALUES), max_size=3),
+    st.lists(st.tuples(PLAIN_NAMES, VALUES), max_size=3),
+    st.sampled_from(["", "\x02"]),
+)
+NUMBERS = st.integers(-(2**33), 2**33)
+HOSTS = st.sampled_from([V4_HOST, V6_HOST])
+
+
+def plain_arguments(properties: st.SearchStrategy[str]) -> st.SearchStrategy[tuple[Any, ...]]:
+    return st.tuples(
+        st.just(CONSTANTS),
+        st.integers(0, 2**62),
+        st.integers(0, 2**62),
+        st.integers(0, 2**42),
+        HOSTS,
+        st.binary(max_size=300),
+        properties,
+        st.just(SUFFIX),
+        NUMBERS,
+        NUMBERS,
+        st.integers(-(2**64), 2**64),
+        HOSTS,
+        NUMBERS,
+    )
+
+
+@given(arguments=plain_arguments(st.one_of(ANY_PROPERTIES, PLAIN_PROPERTIES)))
+def test_any_message_is_encoded_alike(arguments: tuple[Any, ...]) -> None:
+    compiled.set_fallbacks(encoding.encode_plain, encoding.encode_batch)
+    assert compiled.encode_plain(*arguments) == encoding.encode_plain(*arguments)
+
+
+@given(properties=PLAIN_PROPERTIES, body=st.binary(max_size=5000))
+def test_a_plain_message_can_be_read_back(properties: str, body: bytes) -> None:
+    arguments = (CONSTANTS, 4096, 7, 1000, V4_HOST, body, properties, SUFFIX, 1, 0, 2, V6_HOST, 5)
+    encoded = compiled.encode_plain(*arguments)
+    assert encoded is not None
+    record, unit, entries, unique_key, _ = encoded
+    message = decode_message(record, check_crc=True)
+    assert (message.topic, message.queue_id, message.queue_offset) == ("TopicA", 3, 7)
+    assert (message.body, message.reconsume_times, message.flag) == (body, 5, 1)
+    assert message.properties["CLUSTER"] == "DefaultCluster"
+    assert unique_key == message.properties["UNIQ_KEY"] == "0A1B2C"
+    assert CONSUME_QUEUE_UNIT.unpack(unit)[:2] == (4096, len(record))
+    assert len(entries) == 1 + len(message.properties.get("KEYS", "").split())
+
+
+INNER = st.tuples(
+    st.integers(-(2**31), 2**31 - 1),
+    st.binary(max_size=100),
+    st.one_of(ANY_PROPERTIES, PLAIN_PROPERTIES).map(lambda t: t.encode("utf-8", "replace")),
+)
+
+
+def batch_arguments(body: bytes) -> tuple[Any, ...]:
+    return (CONSTANTS, 10, 20, 30, V4_HOST, body, 0x31, 40, V4_HOST)
+
+
+@given(messages=st.lists(INNER, max_size=6))
+def test_a_batch_is_encoded_alike(messages: list[tuple[int, bytes, bytes]]) -> None:
+    arguments = batch_arguments(encode_batch(messages))
+    assert compiled.encode_batch(*arguments) == encoding.encode_batch(*arguments)
+
+
+@given(messages=st.lists(INNER, min_size=1, max_size=4), data=st.data())
+def test_a_broken_batch_is_refused_alike(
+    messages: list[tuple[int, bytes, bytes]], data: st.DataObject
+) -> None:
+    body = bytearray(encode_batch(messages))
+    for _ in range(data.draw(st.integers(1, 3))):
+        body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
+    cut = bytes(body[: data.draw(st.integers(0, len(body)))])
+    assert compiled.encode_batch(*batch_arguments(cut)) == encoding.encode_batch(
+        *batch_arguments(cut)
+    )
+
+
+@given(
+    entries=st.lists(st.tuples(st.integers(0, 2**31 - 1), st.integers(0, 2**40)), max_size=40),
+    number=st.integers(1, 10),
+    rubbish=st.integers(0, 255),
+)
+def test_index_entries_are_written_alike(
+    entries: list[tuple[int, int]], number: int, rubbish: int
+) -> None:
+    slots, entries_at = 7, 40 + 4 * 7
+    size = entries_at + 20 * 64
+    ours, theirs = mmap.mmap(-1, size), mmap.mmap(-1, size)
+    for mapping in (ours, theirs):
+        mapping[40:entries_at] = bytes([0, 0, 0, rubbish]) * slots
+    used = encoding.put_entries(ours, slots, entries_at, number, 9, entries)
+    assert compiled.put_entries(theirs, slots, entries_at, number, 9, entries) == used
+    assert ours[:] == theirs[:]
+
+
+def test_entries_beyond_the_mapping_are_refused() -> None:
+    with mmap.mmap(-1, 4096) as mapping, pytest.raises(ValueError, match="do not fit"):
+        compiled.put_entries(mapping, 7, 68, 300, 0, [(1, 2)])
