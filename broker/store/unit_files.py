@@ -19,9 +19,7 @@ from protocol.queue_layout import BLANK_UNIT_SIZE_FIELD
 
 Unit = tuple[int, ...]
 
-# Without knowing which units were on disk, this many files are read from the end, as RocketMQ does,
-_FILES_TO_VERIFY = 3
-# and otherwise this many units in front of those that may not have been.
+# This many units are read in front of those that may not have been on disk.
 _UNITS_TO_VERIFY = 1024
 _SLICE_UNITS = 4096
 
@@ -87,7 +85,7 @@ def find_end(
 ) -> tuple[int, int]:
     """Where the units end, and from where on each of them was looked at to find out.
 
-    Units that point below *trusted_below* are known to be on disk; 0 if nothing is known.
+    Units that point below *trusted_below* are known to be on disk.
     """
     first = files.min_offset
     end = _plausible_end(files, rules, commit_log_max)
@@ -116,11 +114,9 @@ def _plausible_end(files: UnitFiles, rules: UnitRules, commit_log_max: int) -> i
 
 
 def _verify_from(files: UnitFiles, end: int, trusted_below: int) -> int:
-    unit_size, file_size = files.unit.size, files.file_size_bytes
-    last_file_start = max(end - unit_size, 0) // file_size * file_size
-    earliest = max(files.min_offset, last_file_start - (_FILES_TO_VERIFY - 1) * file_size)
-    untrusted = files.first(earliest, end, lambda unit: unit[0] >= trusted_below)
-    return max(earliest, untrusted - _UNITS_TO_VERIFY * unit_size)
+    first = files.min_offset
+    untrusted = files.first(first, end, lambda unit: unit[0] >= trusted_below)
+    return max(first, untrusted - _UNITS_TO_VERIFY * files.unit.size)
 
 
 def _verified_end(

@@ -268,7 +268,7 @@ class UnitQueue(ABC):
 
         Units that point beyond *commit_log_max* are cut, and so is everything behind a unit that
         is damaged or missing: the log puts it back.  Units that point below *trusted_below* were
-        known to be on disk and are not all read; after a clean stop give *commit_log_max* there.
+        known to be on disk and are not read; after a clean stop that is *commit_log_max*.
         """
         self._forget_mapping()
         verified_from, end = find_end(self._files, self, commit_log_max, trusted_below)

@@ -163,34 +163,40 @@ def test_everything_behind_a_damaged_unit_is_left_to_the_log(
     assert queue.read_units(0, 14) == units(*range(14))
 
 
-def test_damage_at_the_start_of_what_is_verified_is_looked_at_from_further_back(
-    tmp_path: Path,
-) -> None:
-    contents = [units(*range(start, start + 5)) for start in range(0, 25, 5)]
-    damaged = CONSUME_QUEUE_UNIT.pack(-1, 50, 0)
-    contents[2] = damaged + contents[2][20:]
-    contents[1] = contents[1][:80] + damaged
-    directory = write_queue(tmp_path, *contents)
-    assert state(recovered(directory)) == (0, 9, 850)
-    assert len(os.listdir(directory)) == 2
+# With this trust, units 476 to 1999 of a queue of 2,000 are looked at one by one.
+TRUSTED_BELOW = 1500 * 100
 
 
-@pytest.mark.parametrize("wrong", [BLANK_CONSUME_QUEUE_UNIT, unit(4), unit(3)])
-def test_what_is_verified_has_to_follow_what_is_not(wrong: bytes, tmp_path: Path) -> None:
-    contents = [units(*range(start, start + 5)) for start in range(0, 20, 5)]
-    contents[1] = wrong + contents[1][20:]
-    assert state(recovered(write_queue(tmp_path, *contents))) == (0, 5, 450)
+def write_long_queue(directory: Path, changes: dict[int, bytes]) -> Path:
+    """Make a queue of 2,000 units in 400 files, some of the units changed."""
+    content = [changes.get(number, unit(number)) for number in range(2000)]
+    files = [b"".join(content[start : start + 5]) for start in range(0, 2000, 5)]
+    return write_queue(directory, *files)
 
 
 def test_units_known_to_be_on_disk_are_not_read_one_by_one(tmp_path: Path) -> None:
-    content = units(*range(1500))
-    damaged = bytearray(content)
-    damaged[200:220] = bytes(20)
-    directory = tmp_path / "T" / "0"
-    directory.mkdir(parents=True)
-    (directory / f"{0:020d}").write_bytes(bytes(damaged).ljust(40_000, b"\0"))
-    assert recovered(directory, 1 << 30, trusted_below=1 << 30).max_offset == 1500
-    assert recovered(directory, 1 << 30).max_offset == 10
+    directory = write_long_queue(tmp_path, {475: bytes(20)})
+    assert recovered(directory, trusted_below=TRUSTED_BELOW).max_offset == 2000
+    assert recovered(directory).max_offset == 475
+
+
+@pytest.mark.parametrize("damaged", [476, 1499, 1500, 1777])
+def test_units_that_may_not_have_been_on_disk_are_read_one_by_one(
+    damaged: int, tmp_path: Path
+) -> None:
+    directory = write_long_queue(tmp_path, {damaged: bytes(20)})
+    assert recovered(directory, trusted_below=TRUSTED_BELOW).max_offset == damaged
+
+
+def test_damage_where_reading_starts_makes_it_start_further_in_front(tmp_path: Path) -> None:
+    directory = write_long_queue(tmp_path, {473: bytes(20), 476: bytes(20)})
+    assert recovered(directory, trusted_below=TRUSTED_BELOW).max_offset == 473
+
+
+@pytest.mark.parametrize("wrong", [BLANK_CONSUME_QUEUE_UNIT, unit(475), unit(474)])
+def test_what_is_read_has_to_follow_what_is_not(wrong: bytes, tmp_path: Path) -> None:
+    directory = write_long_queue(tmp_path, {476: wrong})
+    assert recovered(directory, trusted_below=TRUSTED_BELOW).max_offset == 476
 
 
 def test_files_behind_a_lost_one_are_left_to_the_log(tmp_path: Path) -> None:
