@@ -61,10 +61,10 @@ class _History:
 
     __slots__ = ("samples", "traffic")
 
-    def __init__(self, traffic: Traffic) -> None:
+    def __init__(self, traffic: Traffic, now_ms: int) -> None:
         self.traffic = traffic
         self.samples: tuple[deque[tuple[int, int, int, int]], ...] = tuple(
-            deque(maxlen=kept) for kept in _SAMPLES_KEPT
+            deque([(now_ms, 0, 0, 0)], maxlen=kept) for kept in _SAMPLES_KEPT
         )
 
     def sample(self, window: int, now_ms: int) -> None:
@@ -73,8 +73,7 @@ class _History:
 
     def window(self, window: int, now_ms: int, *, of_bytes: bool) -> Window:
         t = self.traffic
-        samples = self.samples[window]
-        first = samples[0] if samples else (now_ms, 0, 0, 0)
+        first = self.samples[window][0]
         value, first_value = (t.bytes, first[2]) if of_bytes else (t.messages, first[1])
         total, calls = value - first_value, t.calls - first[3]
         elapsed_ms = now_ms - first[0]
@@ -138,7 +137,7 @@ class BrokerStats:
     def _traffic(self, table: str, key: str) -> Traffic:
         history = self._tables[table].get(key)
         if history is None:
-            history = self._tables[table][key] = _History(Traffic())
+            history = self._tables[table][key] = _History(Traffic(), self._now_ms())
         return history.traffic
 
     def forget_topic(self, topic: str) -> None:

@@ -43,9 +43,7 @@ async def test_commit_may_go_back(broker: ServedBroker) -> None:
 
 
 @pytest.mark.parametrize("offset", [-1, -9, -(2**62)])
-async def test_negative_commit_is_taken_and_never_stored(
-    broker: ServedBroker, offset: int
-) -> None:
+async def test_negative_commit_is_taken_and_never_stored(broker: ServedBroker, offset: int) -> None:
     assert await commit(broker, offset) == ResponseCode.SUCCESS
     assert broker.offsets.get("orders", "billing", 0) is None
 
@@ -150,9 +148,7 @@ async def test_queue_that_was_never_written_is_empty(broker: ServedBroker) -> No
     assert answer.ext == {"timestamp": "-1"}
 
 
-async def test_oldest_message_tells_when_it_was_stored(
-    broker: ServedBroker, clock: Clock
-) -> None:
+async def test_oldest_message_tells_when_it_was_stored(broker: ServedBroker, clock: Clock) -> None:
     broker.put("orders")
     first_ms = clock.now_ms
     clock.advance(1000)
