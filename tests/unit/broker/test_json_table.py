@@ -1,0 +1,179 @@
+"""JsonTable: what loading does with missing and damaged files, and when saving writes."""
+
+import asyncio
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from broker import json_table
+from broker.json_table import DataVersion, JsonObject, JsonTable
+from broker.store.errors import CorruptFileError
+
+GOOD = '{"dataVersion":{"counter":3,"stateVersion":0,"timestamp":5},"values":{0:"a"}}'
+OLDER = '{"values":{"0":"older"}}'
+
+
+class Values(JsonTable):
+    """Queue id -> text."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.values: dict[str, str] = {}
+
+    def to_json(self) -> JsonObject:
+        return {"dataVersion": self.version.to_json(), "values": dict(self.values)}
+
+    def from_json(self, document: JsonObject) -> None:
+        values = document.get("values")
+        if not isinstance(values, dict):
+            raise ValueError("it has no values")
+        self.values = values
+
+    def put(self, value: str) -> None:
+        self.values = {"0": value}
+        self.mark_changed()
+        self.save_soon()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "config" / "values.json"
+
+
+def write(path: Path, *, main: str | None = None, backup: str | None = None) -> Values:
+    path.parent.mkdir(parents=True)
+    if main is not None:
+        path.write_text(main)
+    if backup is not None:
+        path.with_name("values.json.bak").write_text(backup)
+    return Values(path)
+
+
+def test_nothing_there_is_an_empty_table(path: Path) -> None:
+    assert Values(path).load() is False
+
+
+def test_bare_and_quoted_keys_are_read_and_the_version_is_taken(path: Path) -> None:
+    table = write(path, main=GOOD)
+    assert table.load() is True
+    assert table.values == {"0": "a"}
+    assert table.version == DataVersion(3, 5)
+
+
+@pytest.mark.parametrize("main", [None, "", " \n", "{", '{"values":1}', "[]", "\x00\x00"])
+def test_a_file_that_cannot_be_read_gives_way_to_its_backup(path: Path, main: str | None) -> None:
+    table = write(path, main=main, backup=OLDER)
+    assert table.load() is True
+    assert table.values == {"0": "older"}
+
+
+def test_loading_writes_nothing(path: Path) -> None:
+    write(path, main="{", backup=OLDER).load()
+    assert sorted(entry.name for entry in path.parent.iterdir()) == [
+        "values.json",
+        "values.json.bak",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("main", "backup"), [("{", "{"), ("{", None), ("{", ""), (None, "{"), ('{"values":1}', "[]")]
+)
+def test_damage_without_a_good_backup_is_refused_with_what_to_do(
+    path: Path, main: str | None, backup: str | None
+) -> None:
+    table = write(path, main=main, backup=backup)
+    with pytest.raises(CorruptFileError, match="move both away"):
+        table.load()
+
+
+def test_a_damaged_file_is_kept_aside_and_the_good_backup_survives_the_next_save(
+    path: Path,
+) -> None:
+    table = write(path, main="{damaged", backup=OLDER)
+    table.load()
+    assert not table.is_saved
+    table.save()
+    assert path.with_name("values.json.damaged").read_text() == "{damaged"
+    assert path.with_name("values.json.bak").read_text() == OLDER
+    again = Values(path)
+    again.load()
+    assert again.values == {"0": "older"}
+
+
+def test_saving_keeps_the_previous_file_as_the_backup(path: Path) -> None:
+    table = Values(path)
+    for value in ("first", "second"):
+        table.values = {"0": value}
+        table.save()
+    assert '"second"' in path.read_text()
+    assert '"first"' in path.with_name("values.json.bak").read_text()
+
+
+async def test_nothing_is_written_before_saving_starts(path: Path) -> None:
+    table = Values(path)
+    table.put("a")
+    await table.saved()
+    assert not path.exists()
+    table.start_saving()
+    await table.saved()
+    assert path.exists()
+
+
+async def test_changes_during_a_write_share_the_next_one(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writes: list[bytes] = []
+    real = json_table.write_atomically
+
+    def counting(path: Path, data: bytes, keep_backup: bool = False) -> None:
+        writes.append(data)
+        real(path, data, keep_backup)
+
+    monkeypatch.setattr(json_table, "write_atomically", counting)
+    table = Values(path)
+    table.start_saving()
+    for number in range(100):
+        table.put(str(number))
+    await table.saved()
+    assert len(writes) <= 2
+    assert b'"99"' in writes[-1]
+
+
+async def test_saved_waits_for_a_change_made_while_a_write_runs(path: Path) -> None:
+    table = Values(path)
+    table.start_saving()
+    table.put("first")
+    await asyncio.sleep(0)
+    table.put("second")
+    await table.saved()
+    assert '"second"' in path.read_text()
+
+
+async def test_a_write_that_fails_is_raised_kept_and_made_good(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, data: bytes, keep_backup: bool = False) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    table = Values(path)
+    table.start_saving()
+    with monkeypatch.context() as patched:
+        patched.setattr(json_table, "write_atomically", full)
+        table.put("a")
+        with pytest.raises(OSError, match="No space left"):
+            await table.saved()
+        assert table.save_failure is not None
+    await table.saved()
+    assert table.save_failure is None
+    assert '"a"' in path.read_text()
+
+
+def test_a_version_counts_changes() -> None:
+    version = DataVersion(1, 10)
+    version.advance(20)
+    assert version == DataVersion(2, 20)
+    assert version != DataVersion(2, 21)
+    assert DataVersion.from_json({"counter": 2, "timestamp": 20}) == version
+    assert DataVersion.from_json("nonsense") == DataVersion()
