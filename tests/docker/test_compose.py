@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,6 +37,7 @@ class Compose:
         self.project = project
         self.network = f"{project}_default"
         self.image = f"{project}-image"
+        self.published = f"127.0.0.1:{ports[0]}"
         self.nameserver = f"127.0.0.1:{ports[1]}"
         self._environment = {
             **os.environ,
@@ -56,14 +58,23 @@ class Compose:
         """Return the broker's container, running or not."""
         return self.run("ps", "-q", "broker").strip()
 
-    def pull_in_another_container(self, topic: str) -> list[str]:
-        """Pull everything in *topic* from beside the broker; return the bodies."""
+    def on_the_host(self, *arguments: str) -> list[Any]:
+        """Run the command line on the host; return what it printed as JSON."""
+        command = [sys.executable, "-m", "client", *arguments, "--nameserver", self.nameserver]
+        return [json.loads(line) for line in output_of([*command, "--json"]).splitlines()]
+
+    def in_another_container(self, *arguments: str) -> list[Any]:
+        """Run the command line in a container beside the broker."""
         output = docker(
             *("run", "--rm", "--network", self.network, "--entrypoint", "rockhopper", self.image),
-            *("pull", topic, "--from", "earliest", "--max", "1000", "--json"),
-            *("--nameserver", "broker:9876"),
+            *(*arguments, "--nameserver", "broker:9876", "--json"),
         )
-        return sorted(json.loads(line)["body"] for line in output.splitlines())
+        return [json.loads(line) for line in output.splitlines()]
+
+    def bodies_in_another_container(self, topic: str) -> list[str]:
+        """Pull everything in *topic* from beside the broker; return the bodies."""
+        pull = ("pull", topic, "--from", "earliest", "--max", "1000")
+        return sorted(message["body"] for message in self.in_another_container(*pull))
 
 
 def output_of(command: list[str], environment: dict[str, str] | None = None) -> str:
@@ -120,25 +131,34 @@ def test_broker_does_not_run_as_root(compose: Compose) -> None:
     assert docker("exec", compose.container(), "id", "-u").strip() == "10001"
 
 
+def test_host_is_told_the_published_port(compose: Compose) -> None:
+    (broker,) = compose.on_the_host("cluster")
+    assert broker["address"] == compose.published
+
+
+def test_neighbour_container_is_told_the_brokers_own_address(compose: Compose) -> None:
+    address = docker(
+        *("inspect", "-f", "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"),
+        compose.container(),
+    )
+    (broker,) = compose.in_another_container("cluster")
+    assert broker["address"] == f"{address.strip()}:10911"
+
+
 def test_message_from_the_host_is_pulled_by_another_container(compose: Compose) -> None:
     send_from_the_host(compose.nameserver, "host-to-container", ["hello", "world"])
-    assert compose.pull_in_another_container("host-to-container") == ["hello", "world"]
+    assert compose.bodies_in_another_container("host-to-container") == ["hello", "world"]
 
 
 def test_command_line_in_the_brokers_own_container_reaches_it(compose: Compose) -> None:
     docker("exec", compose.container(), "rockhopper", "send", "from-inside", "hello")
-    assert compose.pull_in_another_container("from-inside") == ["hello"]
+    assert compose.bodies_in_another_container("from-inside") == ["hello"]
 
 
 def test_host_may_administrate(compose: Compose) -> None:
-    output_of(
-        [
-            *(sys.executable, "-m", "client", "topic", "create", "made-by-the-host"),
-            *("--queues", "2", "--nameserver", compose.nameserver),
-        ]
-    )
+    compose.on_the_host("topic", "create", "made-by-the-host", "--queues", "2")
     send_from_the_host(compose.nameserver, "made-by-the-host", ["hello"])
-    assert compose.pull_in_another_container("made-by-the-host") == ["hello"]
+    assert compose.bodies_in_another_container("made-by-the-host") == ["hello"]
 
 
 def test_messages_survive_stop_removal_and_a_new_container(compose: Compose) -> None:
@@ -149,11 +169,11 @@ def test_messages_survive_stop_removal_and_a_new_container(compose: Compose) -> 
     compose.run("down")
     compose.run("up")
     expected = [f"order {number}" for number in range(10)]
-    assert compose.pull_in_another_container("orders") == expected
+    assert compose.bodies_in_another_container("orders") == expected
 
 
 def test_kill_costs_no_message_that_was_acknowledged(compose: Compose) -> None:
     send_from_the_host(compose.nameserver, "killed", [f"order {number}" for number in range(10)])
     compose.run("kill")
     compose.run("up")
-    assert len(compose.pull_in_another_container("killed")) == 10
+    assert len(compose.bodies_in_another_container("killed")) == 10
