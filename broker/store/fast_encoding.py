@@ -6,12 +6,14 @@ ROCKHOPPER_PURE_PYTHON=1 in the environment turns them off.
 """
 
 import os
+from collections.abc import Callable
 
 from broker.store import encoding
+from broker.store.encoding import Batch, Plain
 
-encode_plain = encoding.encode_plain
-encode_batch = encoding.encode_batch
-put_entries = encoding.put_entries
+encode_plain: Callable[..., Plain | None] = encoding.encode_plain
+encode_batch: Callable[..., Batch | None] = encoding.encode_batch
+put_entries: Callable[..., int] = encoding.put_entries
 is_compiled = False
 
 if os.environ.get("ROCKHOPPER_PURE_PYTHON") != "1":

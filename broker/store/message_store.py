@@ -155,7 +155,11 @@ class MessageStore:
             OSError: a directory or file cannot be made or read.
         """
         opened = OpenedStore(
-            config, now_ms=now_ms, store_host=store_host, tags_codes=TagsCodes(delay_ms)
+            config,
+            now_ms=now_ms,
+            store_host=store_host,
+            tags_codes=TagsCodes(delay_ms),
+            batch_topic=batch_topic,
         )
         return cls(config, opened, now_ms=now_ms, batch_topic=batch_topic)
 

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 import structlog
 
 from broker.config import StoreConfig
-from broker.store import abort_file, disk, geometry
+from broker.store import abort_file, disk, geometry, inventory
 from broker.store import checkpoint as checkpoints
 from broker.store.commit_log import CommitLog
 from broker.store.consume_queue_ext import ConsumeQueueExt
@@ -27,7 +27,9 @@ from broker.store.index import MessageIndex
 from broker.store.layout import StoreLayout
 from broker.store.lock_file import StoreLock
 from broker.store.mapped_file_queue import MappedFileQueue
+from broker.store.queue_repair import QueueRules
 from broker.store.queue_table import ConsumeQueueTable
+from broker.store.recovery import RecoveryReport, recover
 from broker.store.retention import RetentionService, RetentionSettings
 from broker.store.tags_codes import TagsCodes
 
@@ -44,6 +46,7 @@ class OpenedStore:
         now_ms: Callable[[], int],
         store_host: bytes,
         tags_codes: TagsCodes,
+        batch_topic: Callable[[str], bool],
     ) -> None:
         """Open it.  Raises StoreError, OSError; nothing is left open then."""
         self.layout = StoreLayout(config.root)
@@ -58,10 +61,11 @@ class OpenedStore:
             abort_file.create(self.layout.abort)
             self._load(config, last_exit_clean)
             self._executor = ThreadPoolExecutor(1, thread_name_prefix="store-files")
-            self._recover(config, last_exit_clean)
+            self.report = self._recover(config, last_exit_clean, batch_topic)
             self.commit_log = CommitLog(
-                self._files, self._files.write_offset, store_host, self._executor
+                self._files, self.report.log_end, store_host, self._executor
             )
+            self.commit_log.store_time_ms = self.report.last_store_time_ms
             undo.pop_all()
 
     def _load(self, config: StoreConfig, last_exit_clean: bool) -> None:
@@ -85,44 +89,27 @@ class OpenedStore:
         memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self.memory_bytes = memory_bytes * config.in_memory_ratio_max // 100
 
-    def _recover(self, config: StoreConfig, last_exit_clean: bool) -> None:
-        from protocol.message_codec import check_record  # interim
-
-        end = self._files.min_offset
-        done = False
-        found = []
-        for file in self._files.files:
-            position = 0
-            while not done and position < file.size_bytes:
-                check = check_record(
-                    file.mapping, position, file.size_bytes - position, file.base_offset + position
-                )
-                if check.is_blank:
-                    end = file.end_offset
-                    break
-                if not check.is_ok:
-                    done = True
-                    break
-                found.append(check)
-                position += check.size_bytes
-                end = file.base_offset + position
-        self._files.truncate_to(end)
-        for queue in self.queues:
-            queue.recover(end)
-        for c in found:
-            props = c.properties
-            q = self.queues.get_or_create(c.topic, c.queue_id)
-            q.append(
-                c.queue_offset,
-                c.commit_log_offset,
-                c.size_bytes,
-                self.tags_codes.of(c.topic, props, c.store_time_ms),
-            )
+    def _recover(
+        self, config: StoreConfig, last_exit_clean: bool, batch_topic: Callable[[str], bool]
+    ) -> RecoveryReport:
+        report = recover(
+            self.layout,
+            self._files,
+            self.queues,
+            self.index,
+            self.checkpoint,
+            last_exit_clean,
+            QueueRules(batch_topic, self.deleted_topics.hides, self.tags_codes.of),
+            check_crc=config.check_crc_on_recover,
+        )
+        self.deleted_topics.forget_before(self._files.min_offset)
+        return report
 
     def next_queue_offset(self, topic: str, queue_id: int) -> int:
         """The queue offset that the next message of a queue gets."""
         queue = self.queues.get(topic, queue_id)
-        return 0 if queue is None else queue.max_offset
+        known = self.report.next_queue_offsets.get((topic, queue_id), 0)
+        return known if queue is None else max(queue.max_offset, known)
 
     def resolve_ext(self, topic: str, queue_id: int, address: int) -> int | None:
         """The tags code at an address that a consume queue entry holds; None if unreadable."""
@@ -163,11 +150,17 @@ class OpenedStore:
         """Delete the queues of a topic whose records end at *end* at the latest.  Blocks."""
         self.deleted_topics.add(topic, end)
         self.queues.delete_topic(topic)
+        for key in [key for key in self.report.next_queue_offsets if key[0] == topic]:
+            del self.report.next_queue_offsets[key]
 
     def close(self, *, clean: bool) -> None:
         """Let go of everything; *clean* says that all of it is dispatched and on disk."""
+        end = self.commit_log.written_offset
         self.commit_log.close()
         self._executor.shutdown()
+        if clean:
+            holes = [(hole.start, hole.end) for hole in self.report.holes]
+            inventory.save(self.layout, inventory.take(end, self.queues, self.index, holes))
         self.queues.close()
         if self.index is not None:
             self.index.close()
