@@ -1,0 +1,74 @@
+"""A client that speaks frames, for tests of what goes over a real socket."""
+
+import asyncio
+from types import TracebackType
+
+from protocol.codes import RequestCode
+from protocol.command import Command, decode_header, encode_command
+from protocol.frame import FrameDecoder
+
+ANSWER_TIMEOUT_S = 20.0
+
+
+class WireClient:
+    """One connection: ask and wait for the answer, or wait for what the broker sends by itself."""
+
+    def __init__(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        self._host, self._port = host, int(port)
+        self._opaque = 0
+        self._answers: dict[int, asyncio.Future[Command]] = {}
+        self.pushed: asyncio.Queue[Command] = asyncio.Queue()
+
+    async def __aenter__(self) -> "WireClient":
+        self._reader, self._writer = await asyncio.open_connection(self._host, self._port)
+        self._task = asyncio.create_task(self._read())
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Hang up."""
+        self._writer.close()
+        await self._task
+
+    async def _read(self) -> None:
+        decoder = FrameDecoder()
+        try:
+            while data := await self._reader.read(1 << 16):
+                for serialize_type, header, body in decoder.feed(data):
+                    self._take(decode_header(serialize_type, header, body))
+        except ConnectionError:
+            return
+
+    def _take(self, command: Command) -> None:
+        if command.is_response:
+            self._answers.pop(command.opaque).set_result(command)
+        else:
+            self.pushed.put_nowait(command)
+
+    def send(
+        self, code: RequestCode, ext: dict[str, str] | None = None, body: bytes = b""
+    ) -> "asyncio.Future[Command]":
+        """Send a request; its answer comes in the future."""
+        self._opaque += 1
+        answer = self._answers[self._opaque] = asyncio.get_running_loop().create_future()
+        command = Command(code=code, opaque=self._opaque, ext=ext, body=body)
+        self._writer.write(encode_command(command))
+        return answer
+
+    async def ask(
+        self, code: RequestCode, ext: dict[str, str] | None = None, body: bytes = b""
+    ) -> Command:
+        """Send a request and wait for its answer."""
+        return await asyncio.wait_for(self.send(code, ext, body), ANSWER_TIMEOUT_S)
+
+    async def next_push(self) -> Command:
+        """The next request that the broker sends by itself."""
+        return await asyncio.wait_for(self.pushed.get(), ANSWER_TIMEOUT_S)
