@@ -210,18 +210,25 @@ def zero_tail(descriptor: int, start: int, end: int) -> bool:
     return changed
 
 
-def data_ranges(descriptor: int, start: int, end: int) -> Iterable[tuple[int, int]]:
-    """The ranges within [start, end) that may hold anything but zeros, as the file system tells."""
+def data_ranges(descriptor: int, start: int, end: int) -> list[tuple[int, int]]:
+    """The ranges within [start, end) that may hold anything but zeros, as the file system tells.
+
+    Pages that were only read ahead count as data while they are cached, and reading a range brings
+    in more of them.  So they are dropped first, and all ranges are found before any is read.
+    """
+    if hasattr(os, "posix_fadvise") and start < end:
+        os.posix_fadvise(descriptor, start, end - start, os.POSIX_FADV_DONTNEED)
+    ranges: list[tuple[int, int]] = []
     while start < end:
         try:
             data_start = os.lseek(descriptor, start, os.SEEK_DATA)
             data_end = os.lseek(descriptor, data_start, os.SEEK_HOLE)
         except OSError as error:
-            if error.errno == errno.ENXIO:
-                return
-            yield start, end
-            return
+            if error.errno != errno.ENXIO:
+                ranges.append((start, end))
+            break
         if data_start >= end:
-            return
-        yield data_start, min(data_end, end)
+            break
+        ranges.append((data_start, min(data_end, end)))
         start = data_end
+    return ranges

@@ -1,0 +1,142 @@
+"""The inventory: what a store held when it was last known to be whole.
+
+A consume queue whose directory was lost leaves no trace but its records somewhere in the log, and a
+commit log that lost its end looks like one that never went on.  So the end of the log, and how far
+queues and index reach, is noted when the store has been opened and when it is closed.  The next
+start compares: what is behind is rebuilt, and damage in front of the noted end is a hole in the
+log rather than a torn tail, so that no queue offset is used twice.
+
+``<root>/rockhopper/inventory.json``: one line of JSON and one with the CRC-32 of the first in hex.
+
+    {"logEnd": 4711, "indexEnd": 4500, "holes": [[<start>, <end>], …],
+     "queues": {"<topic>": {"<queue id>": <next queue offset>}}}
+
+Without it, as in a store that comes from RocketMQ, recovery reads more of the log.
+"""
+
+import json
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+from zlib import crc32
+
+import structlog
+
+from broker.store import disk
+from broker.store.index import MessageIndex
+from broker.store.layout import StoreLayout
+from broker.store.queue_table import ConsumeQueueTable, Queue
+
+log = structlog.get_logger("broker.store")
+
+FILE_NAME = "inventory.json"
+QueueKey = tuple[str, int]
+
+
+class Inventory(NamedTuple):
+    """How far everything reached.
+
+    ``log_end`` had been fsynced; ``index_end`` is the newest message in the index, −1 when it is
+    empty, None when there was no index;
+    ``queue_ends`` are next queue offsets by topic and queue id;
+    ``holes`` are ranges of the log that are known to be damaged.
+    """
+
+    log_end: int
+    index_end: int | None
+    queue_ends: dict[QueueKey, int]
+    holes: tuple[tuple[int, int], ...] = ()
+
+    def is_in_hole(self, commit_log_offset: int) -> bool:
+        """Whether an offset is in damage that is known already."""
+        return any(start <= commit_log_offset < end for start, end in self.holes)
+
+
+def take(
+    log_end: int,
+    queues: Iterable[Queue],
+    index: MessageIndex | None,
+    holes: Iterable[tuple[int, int]] = (),
+) -> Inventory:
+    """Note what there is now; everything up to *log_end* must be dispatched and flushed."""
+    return Inventory(
+        log_end,
+        None if index is None else index.end_commit_log_offset,
+        {(queue.topic, queue.queue_id): queue.max_offset for queue in queues if queue.max_offset},
+        tuple(holes),
+    )
+
+
+def save(layout: StoreLayout, inventory: Inventory) -> None:
+    """Replace the inventory on disk.  Blocks.
+
+    Raises:
+        OSError: the former one is still in place.
+    """
+    queues: dict[str, dict[str, int]] = {}
+    for (topic, queue_id), end in inventory.queue_ends.items():
+        queues.setdefault(topic, {})[str(queue_id)] = end
+    document = {
+        "logEnd": inventory.log_end,
+        "indexEnd": inventory.index_end,
+        "holes": inventory.holes,
+        "queues": queues,
+    }
+    line = json.dumps(document, separators=(",", ":")).encode()
+    disk.make_directories(layout.own)
+    disk.write_atomically(layout.own / FILE_NAME, line + f"\n{crc32(line):08x}\n".encode())
+
+
+def load(layout: StoreLayout) -> Inventory | None:
+    """The inventory on disk; None when there is none or it is damaged."""
+    path = layout.own / FILE_NAME
+    try:
+        line, crc, _ = path.read_bytes().split(b"\n")
+        if int(crc, 16) != crc32(line):
+            raise ValueError("its CRC does not fit it")
+        document = json.loads(line)
+        return Inventory(
+            document["logEnd"],
+            document["indexEnd"],
+            {
+                (topic, int(queue_id)): end
+                for topic, ends in document["queues"].items()
+                for queue_id, end in ends.items()
+            },
+            tuple((start, end) for start, end in document["holes"]),
+        )
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError) as error:
+        log.warning(
+            "the inventory of the store is damaged; more of the log is read to do without",
+            path=str(path),
+            reason=str(error),
+        )
+        return None
+
+
+def save_at_stop(
+    layout: StoreLayout,
+    log_end: int,
+    queues: ConsumeQueueTable,
+    index: MessageIndex | None,
+    is_deleted: Callable[[str, int], bool],
+) -> None:
+    """Save what there is at the end of a clean stop; known holes stay known.
+
+    So do the ends of queues without files, unless *is_deleted* says of their topic that it was
+    deleted after the record at a commit log offset was written.
+
+    Raises:
+        OSError: the former inventory is still in place, which makes the next start slower.
+    """
+    present = take(log_end, queues, index)
+    former = load(layout)
+    if former is not None:
+        kept = {
+            key: end
+            for key, end in former.queue_ends.items()
+            if not is_deleted(key[0], former.log_end - 1)
+        }
+        present = present._replace(queue_ends={**kept, **present.queue_ends}, holes=former.holes)
+    save(layout, present)

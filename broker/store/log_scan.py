@@ -1,0 +1,228 @@
+"""Reading the commit log record by record, and finding the next record after damage.
+
+``read_record`` is the quick way: it accepts what ``check_record`` of protocol/message_codec accepts
+of the common kinds of records, at half the cost, and leaves everything else to it.  Beyond that it
+demands a store time, and compares the record's own CRC where ``enabledAppendPropCRC`` of RocketMQ
+has put one: the last 20 bytes of the properties,
+
+    __CRC32#  0x01  ten digits of the CRC-32 of what is before them, the lowest first  0x02
+
+A record without that property is not verified by it, whatever the setting forceVerifyPropCRC says.
+"""
+
+import mmap
+import os
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+from zlib import crc32
+
+from broker.store import disk
+from broker.store.mapped_file import MappedFile
+from protocol.message_codec import (
+    BLANK_RECORD,
+    BODY_CRC_MASK,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    SYS_FLAG_BORN_HOST_V6,
+    SYS_FLAG_STORE_HOST_V6,
+    check_record,
+)
+
+# The head of a record with IPv4 hosts: size, magic, CRC, queue id, queue offset, commit log offset,
+# sysFlag, store time, size of the body.
+_HEAD = struct.Struct(">IIIi4xqqi16xq20xi")
+_HEAD_SIZE_BYTES = 88
+_HOST_FLAGS = SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6
+_UINT16 = struct.Struct(">H")
+_CRC_NAME = b"__CRC32#\x01"
+_CRC_SIZE_BYTES = 20
+# V1 and V2 differ in the last byte.
+_MAGIC_START = MAGIC_V1.to_bytes(4, "big")[:3]
+_BLANK_MAGIC = MAGIC_BLANK.to_bytes(4, "big")
+_ZEROS = bytes(8)
+
+_unpack_head = _HEAD.unpack_from
+_unpack_uint16 = _UINT16.unpack_from
+_new = tuple.__new__
+
+
+class Record(NamedTuple):
+    """A record that stands where it says; offsets are commit log offsets."""
+
+    offset: int
+    size_bytes: int
+    queue_id: int
+    queue_offset: int
+    sys_flag: int
+    store_time_ms: int
+    topic: bytes
+    properties: bytes
+
+    @property
+    def end_offset(self) -> int:
+        """Where the next record starts."""
+        return self.offset + self.size_bytes
+
+
+def read_record(
+    data: mmap.mmap | bytes, position: int, base_offset: int, check_crc: bool = True
+) -> Record | None:
+    """The record at *position* of a file that starts at *base_offset*; None when there is none."""
+    end_max = len(data)
+    if position + _HEAD_SIZE_BYTES > end_max:
+        return None
+    (
+        size,
+        magic,
+        crc,
+        queue_id,
+        queue_offset,
+        offset,
+        sys_flag,
+        store_time_ms,
+        body_size,
+    ) = _unpack_head(data, position)
+    if offset != base_offset + position or magic != MAGIC_V1 or sys_flag & _HOST_FLAGS:
+        return _read_uncommon(data, position, base_offset, check_crc)
+    end = position + size
+    body_end = position + 88 + body_size
+    if end > end_max or body_size < 0 or body_end + 3 > end:
+        return None
+    topic_end = body_end + 1 + data[body_end]
+    properties_start = topic_end + 2
+    if (
+        properties_start > end
+        or _unpack_uint16(data, topic_end)[0] != end - properties_start
+        or data[body_end] > 127
+        or store_time_ms <= 0
+        or queue_id < 0
+        or queue_offset < 0
+    ):
+        return None
+    properties = data[properties_start:end]
+    if check_crc:
+        if body_size and crc32(data[position + 88 : body_end]) & BODY_CRC_MASK != crc:
+            return None
+        if properties[-20:-11] == _CRC_NAME and not _is_own_crc_right(data, position, end):
+            return None
+    topic = data[body_end + 1 : topic_end]
+    # Half the cost of Record(...).
+    return _new(
+        Record, (offset, size, queue_id, queue_offset, sys_flag, store_time_ms, topic, properties)
+    )
+
+
+def _read_uncommon(
+    data: mmap.mmap | bytes, position: int, base_offset: int, check_crc: bool
+) -> Record | None:
+    available = len(data) - position
+    check = check_record(data, position, available, base_offset + position, check_crc)
+    if not check.is_ok or check.store_time_ms <= 0 or check.queue_id < 0 or check.queue_offset < 0:
+        return None
+    end = position + check.size_bytes
+    if (
+        check_crc
+        and check.properties_bytes[-20:-11] == _CRC_NAME
+        and not _is_own_crc_right(data, position, end)
+    ):
+        return None
+    return Record(
+        check.commit_log_offset,
+        check.size_bytes,
+        check.queue_id,
+        check.queue_offset,
+        check.sys_flag,
+        check.store_time_ms,
+        check.topic.encode(),
+        check.properties_bytes,
+    )
+
+
+def _is_own_crc_right(data: mmap.mmap | bytes, start: int, end: int) -> bool:
+    covered_end = end - _CRC_SIZE_BYTES
+    digits = str(crc32(data[start:covered_end]) & BODY_CRC_MASK)[::-1].ljust(10, "0")
+    return data[end - 11 : end - 1] == digits.encode()
+
+
+def read_damaged(data: mmap.mmap | bytes, position: int, base_offset: int) -> Record | None:
+    """The record at *position* of which nothing but the body's CRC is wrong."""
+    available = len(data) - position
+    check = check_record(data, position, available, base_offset + position)
+    is_body_damaged = not check.is_ok and not check.is_blank and check.size_bytes > 0
+    return read_record(data, position, base_offset, check_crc=False) if is_body_damaged else None
+
+
+def why_not(data: mmap.mmap | bytes, position: int, base_offset: int) -> str:
+    """Say why ``read_record`` found no record."""
+    available = len(data) - position
+    if data[position : position + 8] == _ZEROS[: min(available, 8)]:
+        return "zeros where a record should start"
+    check = check_record(data, position, available, base_offset + position)
+    if not check.is_ok:
+        return check.reason or "a blank record that does not end with the file"
+    if check.store_time_ms <= 0 or check.queue_id < 0 or check.queue_offset < 0:
+        return "the record's store time, queue id or queue offset makes no sense"
+    return "the record's own CRC does not fit it"
+
+
+def is_blank(data: mmap.mmap | bytes, position: int) -> bool:
+    """Whether the file's records end at *position*: a blank record, or no room for one."""
+    available = len(data) - position
+    if available < BLANK_RECORD.size:
+        return True
+    size, magic = BLANK_RECORD.unpack_from(data, position)
+    return bool(magic == MAGIC_BLANK and size == available)
+
+
+def is_zero(data: mmap.mmap | bytes, position: int) -> bool:
+    """Whether nothing was ever written at *position*, or zeros were."""
+    return data[position : position + 8] == _ZEROS
+
+
+def find_next(file: MappedFile, position: int) -> int | None:
+    """The first position from *position* on at which a whole record starts, or the closing blank.
+
+    A record counts when it says itself that it stands there and its sizes and its CRC fit, so
+    neither a body that holds a record nor stale bytes from elsewhere pass for one.
+    """
+    data = file.mapping
+    # The first bytes of a size are zeros, so a record may begin in front of what was written.
+    ranges = [(max(start - 3, position), end) for start, end in _written_ranges(file, position)]
+    for start, end in ranges:
+        for at in _positions(data, _MAGIC_START, start, end):
+            if read_record(data, at - 4, file.base_offset):
+                return at - 4
+    for start, end in reversed(ranges):
+        for at in _positions(data, _BLANK_MAGIC, start, end):
+            if is_blank(data, at - 4):
+                return at - 4
+    return None
+
+
+def _written_ranges(file: MappedFile, position: int) -> list[tuple[int, int]]:
+    descriptor = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return list(disk.data_ranges(descriptor, position, file.size_bytes))
+    finally:
+        os.close(descriptor)
+
+
+def _positions(data: mmap.mmap, pattern: bytes, start: int, end: int) -> Iterator[int]:
+    """Where *pattern* begins, the second word of a record that begins in [start, end)."""
+    at = data.find(pattern, start + 4, end + 4)
+    while at >= 0:
+        yield at
+        at = data.find(pattern, at + 1, end + 4)
+
+
+def last_store_time_ms(file: MappedFile) -> int | None:
+    """The store time of the last record in a full file; None when no record is found."""
+    data = file.mapping
+    at = data.rfind(_MAGIC_START, 4)
+    while at >= 4:
+        record = read_record(data, at - 4, file.base_offset, check_crc=False)
+        if record is not None:
+            return record.store_time_ms
+        at = data.rfind(_MAGIC_START, 4, at + len(_MAGIC_START) - 1)
+    return None

@@ -1,0 +1,71 @@
+"""Cutting the commit log off where it ends, and keeping aside what was cut."""
+
+import os
+from typing import NamedTuple
+
+from broker.store import disk
+from broker.store.layout import StoreLayout
+from broker.store.mapped_file import MappedFile
+from broker.store.mapped_file_queue import MappedFileQueue
+
+_SLICE_BYTES = 1 << 20
+
+
+class CutTail(NamedTuple):
+    """Bytes that stood behind the end of the log, up to the last that is not zero."""
+
+    offset: int
+    size_bytes: int
+    kept_as: str
+
+
+def cut(layout: StoreLayout, files: MappedFileQueue, end: int) -> CutTail | None:
+    """End the log at *end*: what is behind goes to the quarantine, then to zeros, durably.
+
+    Returns None when there was nothing but zeros behind.
+
+    Raises:
+        OSError: the log may still hold what it held.
+    """
+    tail = None
+    for file in files.files:
+        if file.end_offset > end:
+            start = max(end, file.base_offset)
+            kept = _keep(layout, file, start)
+            if kept is not None and tail is not None:
+                kept = CutTail(tail.offset, tail.size_bytes + kept.size_bytes, tail.kept_as)
+            tail = kept or tail
+    files.truncate_to(end)
+    return tail
+
+
+def _keep(layout: StoreLayout, file: MappedFile, start: int) -> CutTail | None:
+    position = start - file.base_offset
+    last = _last_written(file, position)
+    if last < position:
+        return None
+    disk.make_directories(layout.quarantine)
+    target = layout.quarantine / f"commitlog-{start:020d}"
+    number = 0
+    while target.exists():
+        number += 1
+        target = layout.quarantine / f"commitlog-{start:020d}-{number}"
+    disk.write_atomically(target, file.read(position, last + 1))
+    return CutTail(start, last + 1 - position, str(target))
+
+
+def _last_written(file: MappedFile, position: int) -> int:
+    """The position of the last byte that is not zero, from *position* on; −1 if all are."""
+    descriptor = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        ranges = list(disk.data_ranges(descriptor, position, file.size_bytes))
+    finally:
+        os.close(descriptor)
+    for start, end in reversed(ranges):
+        while end > start:
+            slice_start = max(start, end - _SLICE_BYTES)
+            written = file.read(slice_start, end).rstrip(b"\0")
+            if written:
+                return slice_start + len(written) - 1
+            end = slice_start
+    return -1

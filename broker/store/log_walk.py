@@ -1,0 +1,174 @@
+"""Walking the commit log: every record from some offset on, the damage in between, and the end.
+
+Three things look alike at first and are told apart by what follows:
+
+    the end of the log   zeros, or the torn rest of a write; nothing valid behind it
+    a hole               damage with a valid record behind it, or in front of ``proven_end``
+    the end of a file    a blank record up to the file's end
+
+A hole is stepped over.  Where only the body of a record is damaged, its head still tells which
+message it was: such a record is handed out with ``is_damaged`` set.
+"""
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import NamedTuple
+
+from broker.store.log_scan import (
+    Record,
+    find_next,
+    is_blank,
+    is_zero,
+    read_damaged,
+    read_record,
+    why_not,
+)
+from broker.store.mapped_file import MappedFile
+
+
+class Hole(NamedTuple):
+    """A range of commit log offsets that holds no usable record."""
+
+    start: int
+    end: int
+    reason: str
+
+
+class LogWalk:
+    """One walk over *files*, from *start* on.
+
+    While it goes on: ``holes`` so far, ``is_damaged`` of the record handed out, ``last`` the last
+    one that was not.  Afterwards ``end`` is where the log ends.
+    """
+
+    __slots__ = (
+        "_check_crc",
+        "_files",
+        "_is_stale",
+        "_proven_end",
+        "_quiet_from",
+        "_valid_from",
+        "end",
+        "holes",
+        "is_damaged",
+        "last",
+        "record_count",
+        "start",
+    )
+
+    def __init__(
+        self,
+        files: Sequence[MappedFile],
+        start: int,
+        *,
+        proven_end: int = 0,
+        quiet_from: int | None = None,
+        check_crc: bool = True,
+        is_stale: Callable[[Record], bool] = lambda record: False,
+    ) -> None:
+        """*start* must be where a record starts, or a file, or where the log ends.
+
+        Up to *proven_end* the log was on disk once.  Zeros at or behind *quiet_from* end the log
+        without a look at what is behind them: for after a clean stop.  *is_stale* is asked about
+        the first record behind damage: whether it is a leftover that does not count.
+        """
+        self._files = files
+        self._check_crc = check_crc
+        self._is_stale = is_stale
+        self._proven_end = min(proven_end, files[-1].end_offset) if files else 0
+        self._quiet_from = quiet_from
+        self._valid_from = -1
+        self.start = max(start, files[0].base_offset) if files else 0
+        self.end = self.start
+        self.holes: list[Hole] = []
+        self.is_damaged = False
+        self.last: Record | None = None
+        self.record_count = 0
+
+    def records(self) -> Iterator[Record]:
+        """Hand out the records one by one."""
+        offset = self.start
+        for number, file in enumerate(self._files):
+            if file.end_offset <= offset:
+                continue
+            if file.base_offset > offset:
+                self._add_hole(offset, file.base_offset, "a file of the commit log is missing")
+                offset = file.base_offset
+            offset = yield from self._records_of(number, offset - file.base_offset)
+            if offset < file.end_offset:
+                break
+        self.end = offset
+
+    def _records_of(self, number: int, position: int) -> Generator[Record, None, int]:
+        """Walk one file; return where to go on, in front of its end if the log ends there."""
+        file = self._files[number]
+        data = file.mapping
+        base_offset = file.base_offset
+        check_crc = self._check_crc
+        while True:
+            record = read_record(data, position, base_offset, check_crc)
+            if record is not None and record[7].endswith(b"\0") and self._is_torn(number, record):
+                return base_offset + position
+            if record is not None:
+                self.last = record
+                self.record_count += 1
+                yield record
+                position += record[1]
+                continue
+            if is_blank(data, position):
+                return file.end_offset
+            offset = base_offset + position
+            beyond = self._beyond_damage(number, position)
+            if beyond is None:
+                return offset
+            damaged = read_damaged(data, position, base_offset)
+            if damaged is not None and damaged.end_offset <= beyond:
+                beyond = damaged.end_offset
+            self._add_hole(offset, beyond, why_not(data, position, base_offset))
+            if damaged is not None and damaged.end_offset == beyond:
+                self.is_damaged = True
+                yield damaged
+                self.is_damaged = False
+            if beyond >= file.end_offset:
+                return beyond
+            position = beyond - base_offset
+
+    def _is_torn(self, number: int, record: Record) -> bool:
+        """Whether a record that fits but ends with zeros is one whose last bytes are missing.
+
+        Nothing covers the properties, so this is asked where the log may end.
+        """
+        if record.end_offset <= self._proven_end:
+            return False
+        file = self._files[number]
+        position = record.end_offset - file.base_offset
+        if read_record(file.mapping, position, file.base_offset) or is_blank(
+            file.mapping, position
+        ):
+            return False
+        return self._find_valid(number, position) is None
+
+    def _add_hole(self, start: int, end: int, reason: str) -> None:
+        self.holes.append(Hole(start, end, reason))
+
+    def _beyond_damage(self, number: int, position: int) -> int | None:
+        """Where the log goes on behind what is no record at *position*; None if it ends there."""
+        file = self._files[number]
+        offset = file.base_offset + position
+        is_quiet = self._quiet_from is not None and offset >= self._quiet_from
+        if is_quiet and offset >= self._proven_end and is_zero(file.mapping, position):
+            return None
+        if self._valid_from <= offset:
+            found = self._find_valid(number, position + 1)
+            self._valid_from = self._proven_end if found is None else found
+        return self._valid_from if self._valid_from > offset else None
+
+    def _find_valid(self, number: int, position: int) -> int | None:
+        for file in self._files[number:]:
+            found = find_next(file, position)
+            while found is not None:
+                record = read_record(file.mapping, found, file.base_offset)
+                if record is None or not self._is_stale(record):
+                    return file.base_offset + found
+                found = find_next(file, found + record.size_bytes)
+            position = 0
+        return None

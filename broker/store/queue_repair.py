@@ -1,0 +1,428 @@
+"""Bringing consume queues in line with the commit log, record by record.
+
+The log is right wherever the two disagree, but for one thing: a record whose head was damaged in a
+way that its sizes and CRC do not show may name a wrong queue or offset.  It is found out when the
+unit of another message points to it.
+
+For each record, in the order of the log, its queue
+
+- has the unit: nothing to do;
+- ends right in front of it: the unit is appended;
+- ends earlier: messages in between were lost to a hole in the log.  Their offsets are never used
+  again, so units that point into the hole take their place, and readers step over them.  If the
+  walk began too late to know that, the queue is put down to be walked again from its end;
+- has another unit there: the later record counts, if both claim the offset, unless it is a leftover
+  from before (its store time is earlier); a unit whose record does not claim it is overwritten.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from broker.store.batch_consume_queue import BatchConsumeQueue
+from broker.store.consume_queue import ConsumeQueue
+from broker.store.inventory import QueueKey
+from broker.store.log_scan import Record, read_record
+from broker.store.log_walk import Hole
+from broker.store.mapped_file_queue import MappedFileQueue
+from broker.store.queue_table import ConsumeQueueTable, Queue
+from protocol.message_codec import (
+    RECORD_SIZE_BYTES_MIN,
+    SYS_FLAG_INNER_BATCH,
+    SYS_FLAG_TRANSACTION_PREPARED,
+)
+from protocol.names import LMQ_PREFIX
+from protocol.properties import (
+    PROPERTY_INNER_BASE,
+    PROPERTY_INNER_MULTI_DISPATCH,
+    PROPERTY_INNER_MULTI_QUEUE_OFFSET,
+    PROPERTY_INNER_NUM,
+    decode_properties,
+)
+
+_UNITS_AT_ONCE = 512
+_BATCH_COUNT_MAX = 32_767
+_RECORD_SIZE_BYTES_MAX = 2**31 - 2
+# Looking for a unit in all queues costs; a log full of leftovers must not make it the whole cost.
+_QUEUES_SEARCHED_MAX = 10_000
+_LIGHT_QUEUES = f"{PROPERTY_INNER_MULTI_DISPATCH}\x01".encode()
+
+
+class Place(NamedTuple):
+    """Where a record belongs: *message_count* messages from *first_offset* on, of one queue."""
+
+    topic: str
+    queue_id: int
+    first_offset: int
+    message_count: int
+
+
+class QueueRules(NamedTuple):
+    """What recovery has to be told about topics."""
+
+    is_batch_topic: Callable[[str], bool]
+    is_deleted: Callable[[str, int], bool]
+    """Whether a topic was deleted after the record at a commit log offset was written."""
+    tags_code: Callable[[str, Mapping[str, str], int], int]
+    """The tags code of a stored message, by topic, properties and store time (``TagsCodes.of``)."""
+
+
+class _Progress:
+    """How far one queue has been compared with the log."""
+
+    __slots__ = (
+        "changed_count",
+        "is_batch",
+        "is_skipped",
+        "may_be_deleted",
+        "next_offset",
+        "queue",
+        "units",
+    )
+
+    def __init__(self, queue: Queue | None, *, is_batch: bool) -> None:
+        self.queue = queue
+        self.is_batch = is_batch
+        self.is_skipped = False
+        self.may_be_deleted = False
+        self.changed_count = 0
+        # The message of the next one of ``units``, which is what the log has next if all is well.
+        self.next_offset = -1
+        self.units: Iterator[tuple[int, ...]] = iter(())
+
+    @property
+    def needs_care(self) -> bool:
+        """Whether more than queue offset and commit log offset decides."""
+        return self.is_batch or self.may_be_deleted
+
+
+class QueueRepair:
+    """One pass over the log, from *start* on, for all queues or for those of *only*."""
+
+    def __init__(
+        self,
+        queues: ConsumeQueueTable,
+        log_files: MappedFileQueue,
+        rules: QueueRules,
+        start: int,
+        holes: list[Hole],
+        only: frozenset[QueueKey] | None = None,
+    ) -> None:
+        """*holes* grows while the log is walked; records found damaged here are added to it."""
+        self._queues = queues
+        self._log_files = log_files
+        self._rules = rules
+        self._start = start
+        self._holes = holes
+        self._only = only
+        self._by_name: dict[tuple[bytes, int], _Progress] = {}
+        self._units_end = max((queue.commit_log_end for queue in queues), default=-1)
+        self._searches_left = 16 + _QUEUES_SEARCHED_MAX // (1 + len(list(queues)))
+        self.postponed: dict[QueueKey, int] = {}
+        """Queues to walk again, and from which commit log offset on."""
+        self.filled: dict[QueueKey, int] = {}
+        """How many lost messages of each queue got a unit that points into a hole."""
+
+    def place(self, record: Record, *, is_damaged: bool = False) -> bool:
+        """Compare one record with its queue; return False if it turns out to be damaged."""
+        if record.sys_flag & SYS_FLAG_TRANSACTION_PREPARED:
+            return True  # Prepared or rolled back: in no queue, and without an offset in any.
+        progress = self._by_name.get((record.topic, record.queue_id))
+        if progress is None:
+            progress = self._begin(record)
+        if progress.is_skipped:
+            return True
+        first_offset = record.queue_offset
+        if not progress.needs_care and _LIGHT_QUEUES not in record.properties:
+            # The two common cases, without anything that costs more.
+            if first_offset == progress.next_offset:
+                unit = next(progress.units, None)
+                if unit is not None and unit[:2] == record[:2]:
+                    progress.next_offset = first_offset + 1
+                    return True
+            queue = progress.queue
+            if (
+                type(queue) is ConsumeQueue
+                and first_offset == queue.max_offset
+                and record.offset >= queue.commit_log_end >= 0
+            ):
+                self._append(progress, queue, record, first_offset, 1)
+                return True
+        place = Place(record.topic.decode(), record.queue_id, first_offset, 1)
+        if progress.is_batch:
+            place = _batch_place(place, decode_properties(record.properties))
+        if progress.may_be_deleted and self._rules.is_deleted(place.topic, record.offset):
+            return True
+        if not self._settle(progress, place, record, is_damaged=is_damaged):
+            return False
+        if _LIGHT_QUEUES in record.properties and not is_damaged:
+            self._place_in_light_queues(record)
+        return True
+
+    def changed_counts(self) -> dict[QueueKey, int]:
+        """How many units were put into each queue, but for those that ``fill`` put."""
+        return {
+            (progress.queue.topic, progress.queue.queue_id): progress.changed_count
+            for progress in self._by_name.values()
+            if progress.queue is not None and progress.changed_count
+        }
+
+    def claimed_until(self, queue: Queue) -> int | None:
+        """The queue offset up to which records asked for units; None if no record named *queue*."""
+        progress = self._by_name.get((queue.topic.encode(), queue.queue_id))
+        if progress is None:
+            return None
+        return queue.max_offset if progress.next_offset < 0 else progress.next_offset
+
+    def _begin(self, record: Record) -> _Progress:
+        """Start to compare the queue that *record* names."""
+        try:
+            topic = record.topic.decode()
+        except UnicodeDecodeError:
+            topic = ""
+        queue = self._queues.get(topic, record.queue_id)
+        is_batch = (
+            isinstance(queue, BatchConsumeQueue)
+            if queue is not None
+            else self._rules.is_batch_topic(topic) or bool(record.sys_flag & SYS_FLAG_INNER_BATCH)
+        )
+        progress = _Progress(queue, is_batch=is_batch)
+        progress.is_skipped = not _is_nameable(topic) or (
+            self._only is not None and (topic, record.queue_id) not in self._only
+        )
+        progress.may_be_deleted = self._rules.is_deleted(topic, self._start)
+        self._by_name[record.topic, record.queue_id] = progress
+        return progress
+
+    def _settle(
+        self, progress: _Progress, place: Place, record: Record, *, is_damaged: bool
+    ) -> bool:
+        """Make the queue have the unit of *record*; False if the record's head is damaged."""
+        queue = progress.queue
+        end = queue.max_offset if queue is not None and queue.has_files else -1
+        if queue is not None and place.first_offset < end:
+            return self._compare(progress, queue, place, record, is_damaged=is_damaged)
+        is_first = end < 0
+        if not is_first and place.first_offset == end and record.offset >= queue_end(queue):
+            return self._append_at(progress, place, record)
+        if self._is_known_otherwise(place, record):
+            return self._reject(record, "its head names another queue than the queue it is in")
+        if is_first and (place.first_offset == 0 or self._start <= self._log_files.min_offset):
+            return self._append_at(progress, place, record)
+        if is_damaged:
+            return True  # Its head is all there is, and does not fit: leave it to the hole.
+        if queue is not None and queue.commit_log_end > record.offset:
+            # The queue claims to be beyond this record, and no unit points to it.
+            queue.truncate_to_commit_log(record.offset)
+            return self._settle(progress, place, record, is_damaged=False)
+        known_from = max(self._log_files.min_offset, queue_end(queue))
+        if self._start > known_from:
+            self.postponed[place.topic, place.queue_id] = known_from
+            progress.is_skipped = True
+            return True
+        assert queue is not None
+        if queue.commit_log_end <= self._log_files.min_offset:
+            # What the queue lacks has expired: it goes on behind that.
+            queue.destroy()
+            return self._append_at(progress, place, record)
+        missing_count = place.first_offset - queue.max_offset
+        room_bytes = record.offset - queue.commit_log_end
+        if missing_count <= 0 or missing_count * RECORD_SIZE_BYTES_MIN > room_bytes:
+            return self._reject(record, "its queue offset leaves out more than was ever stored")
+        self.fill(queue, place.first_offset, record.offset)
+        return self._append_at(progress, place, record)
+
+    def _compare(
+        self,
+        progress: _Progress,
+        queue: Queue,
+        place: Place,
+        record: Record,
+        *,
+        is_damaged: bool,
+    ) -> bool:
+        """The queue has a unit there: see whose it is."""
+        unit = queue.entry(place.first_offset)
+        if unit is not None and unit[0] == record.offset and unit[1] == record.size_bytes:
+            self._expect_after(progress, queue, place)
+            return True
+        if place.first_offset < queue.min_offset:
+            return True
+        if self._is_known_otherwise(place, record):
+            return self._reject(record, "its head names another message than the queue it is in")
+        if is_damaged:
+            return True
+        holder = self._record_at(unit[0]) if unit is not None else None
+        if (
+            holder is not None
+            and _claims(holder, place)
+            and (holder.offset > record.offset or record.store_time_ms < holder.store_time_ms)
+        ):
+            return True  # A leftover: the message with this offset is another one now.
+        queue.truncate_to(place.first_offset)
+        if not queue.has_files:
+            queue.destroy()
+        return self._append_at(progress, place, record)
+
+    def _append_at(self, progress: _Progress, place: Place, record: Record) -> bool:
+        topic, queue_id, first_offset, message_count = place
+        if progress.queue is None:
+            if progress.is_batch:
+                progress.queue = self._queues.get_or_create(topic, queue_id, batch=True)
+            else:
+                progress.queue = self._queues.get_or_create(topic, queue_id)
+        self._append(progress, progress.queue, record, first_offset, message_count)
+        return True
+
+    def _append(
+        self,
+        progress: _Progress,
+        queue: Queue,
+        record: Record,
+        first_offset: int,
+        message_count: int,
+    ) -> None:
+        tags_code = self._rules.tags_code(
+            queue.topic, decode_properties(record.properties), record.store_time_ms
+        )
+        if isinstance(queue, BatchConsumeQueue):
+            queue.append_batch(
+                first_offset,
+                message_count,
+                record.offset,
+                record.size_bytes,
+                tags_code,
+                record.store_time_ms,
+            )
+        else:
+            queue.append(first_offset, record.offset, record.size_bytes, tags_code)
+        progress.changed_count += 1
+        progress.next_offset = -1
+
+    def _expect_after(self, progress: _Progress, queue: Queue, place: Place) -> None:
+        """Read on in the queue's units: the next record is likely to be the next unit's."""
+        progress.next_offset = place.first_offset + place.message_count
+        if not isinstance(queue, BatchConsumeQueue):
+            units = queue.read_units(progress.next_offset, _UNITS_AT_ONCE)
+            progress.units = queue.UNIT.iter_unpack(units)
+
+    def fill(self, queue: Queue, end: int, log_offset: int) -> bool:
+        """Put units for lost messages up to queue offset *end*, lost in front of *log_offset*.
+
+        They point into the hole that swallowed the messages, one byte after the other, because
+        commit log offsets must grow.  Returns False, with nothing done, if there is no room.
+        """
+        missing_count = end - queue.max_offset
+        (last,) = queue.last_units(1)
+        start, stop = queue.commit_log_end, log_offset
+        for hole in self._holes:
+            if hole.end > start and hole.start < log_offset:
+                start, stop = max(start, hole.start), min(hole.end, log_offset)
+                break
+        start = max(min(start, log_offset - missing_count), last[0] + 1)
+        if start + missing_count > log_offset:
+            return False
+        while queue.max_offset < end:
+            size_bytes = max(min(stop - start, _RECORD_SIZE_BYTES_MAX), 1)
+            if isinstance(queue, BatchConsumeQueue):
+                count = min(end - queue.max_offset, _BATCH_COUNT_MAX)
+                queue.append_batch(queue.max_offset, count, start, size_bytes, 0, 0)
+            else:
+                queue.append(queue.max_offset, start, size_bytes, 0)
+            start += 1
+        key = (queue.topic, queue.queue_id)
+        self.filled[key] = self.filled.get(key, 0) + missing_count
+        return True
+
+    def _place_in_light_queues(self, record: Record) -> None:
+        """The queues that RocketMQ's multi-dispatch put the message into, beside its own."""
+        properties = decode_properties(record.properties)
+        names = properties.get(PROPERTY_INNER_MULTI_DISPATCH, "").split(",")
+        offsets = properties.get(PROPERTY_INNER_MULTI_QUEUE_OFFSET, "").split(",")
+        if len(names) != len(offsets):
+            return
+        for name, offset in zip(names, offsets, strict=True):
+            if name.startswith(LMQ_PREFIX) and _is_nameable(name) and offset.isdecimal():
+                light = record._replace(
+                    topic=name.encode(), queue_id=0, queue_offset=int(offset), properties=b""
+                )
+                progress = self._by_name.get((light.topic, 0)) or self._begin(light)
+                place = Place(name, 0, light.queue_offset, 1)
+                if not progress.is_skipped:
+                    tagged = light._replace(properties=record.properties)
+                    self._settle(progress, place, tagged, is_damaged=False)
+
+    # Telling damaged records from damaged queues.
+
+    def _is_known_otherwise(self, place: Place, record: Record) -> bool:
+        """Whether the unit of another message than *place* points to exactly this record."""
+        if record.offset >= self._units_end or place.topic.startswith(LMQ_PREFIX):
+            return False
+        if self._searches_left <= 0:
+            return False
+        self._searches_left -= 1
+        for queue in self._queues:
+            if queue.commit_log_end <= record.offset or queue.topic.startswith(LMQ_PREFIX):
+                continue
+            found = find_unit(queue, record.offset)
+            if found is None or found[1] != (record.offset, record.size_bytes):
+                continue
+            if (queue.topic, queue.queue_id, found[0]) != place[:3]:
+                return True
+        return False
+
+    def _reject(self, record: Record, reason: str) -> bool:
+        self._holes.append(Hole(record.offset, record.end_offset, reason))
+        return False
+
+    def _record_at(self, offset: int) -> Record | None:
+        return record_at(self._log_files, offset)
+
+
+def record_at(log_files: MappedFileQueue, offset: int) -> Record | None:
+    """The whole and undamaged record at *offset* of the commit log, or None."""
+    file = log_files.file_at(offset) if offset >= 0 else None
+    if file is None:
+        return None
+    return read_record(file.mapping, offset - file.base_offset, file.base_offset)
+
+
+def queue_end(queue: Queue | None) -> int:
+    """Where the record of the last message ends, −1 without one."""
+    return -1 if queue is None else queue.commit_log_end
+
+
+def find_unit(queue: Queue, commit_log_offset: int) -> tuple[int, tuple[int, int]] | None:
+    """Queue offset, and commit log offset and size, of the first unit not in front of an offset."""
+    low, high = queue.min_offset, queue.max_offset
+    found = None
+    while low < high:
+        middle = (low + high) // 2
+        unit = queue.entry(middle)
+        if unit is None:
+            return None
+        if unit[0] >= commit_log_offset:
+            high = middle
+            found = middle, (unit[0], unit[1])
+        else:
+            low = middle + 1
+    return found
+
+
+def _claims(record: Record, place: Place) -> bool:
+    return (
+        record.topic == place.topic.encode()
+        and record.queue_id == place.queue_id
+        and record.queue_offset == place.first_offset
+    )
+
+
+def _batch_place(place: Place, properties: dict[str, str]) -> Place:
+    count = properties.get(PROPERTY_INNER_NUM, "")
+    base = properties.get(PROPERTY_INNER_BASE, "")
+    if not (count.isdecimal() and base.isdecimal() and 0 < int(count) <= _BATCH_COUNT_MAX):
+        return place
+    return place._replace(first_offset=int(base), message_count=int(count))
+
+
+def _is_nameable(topic: str) -> bool:
+    return topic not in ("", ".", "..") and not any(char in topic for char in "/\\\0")

@@ -1,0 +1,440 @@
+"""Recovery: brings commit log, consume queues and index in line when a store is opened.
+
+    report = recover(layout, commit_log_files, queues, index, checkpoint, last_exit_clean,
+                     QueueRules(is_batch_topic, is_deleted, tags_code))
+
+All of them have been loaded, nothing has been recovered yet.  Afterwards the commit log ends at
+``report.log_end``, with zeros behind; every valid record is in its queue and in the index; all of
+it is on disk.  In order:
+
+1. each queue finds its own end, and its last units are compared with the log;
+2. recovery_start.py decides where to start reading;
+3. the log is walked (log_walk.py), each record compared with its queue (queue_repair.py) and put
+   into the index if it is not there (index_catch_up.py); queues that turn out to lack something in
+   front of the start are walked again;
+4. what is behind the end goes to the quarantine; units and index entries behind it are dropped;
+5. everything that was found is synced, and the inventory is written.
+
+Nothing valid is ever cut: only what has no valid record behind it, and is not in front of a point
+that the log is known to have reached.  RocketMQ cuts at the first bad byte.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import structlog
+
+from broker.store import disk, inventory, log_tail
+from broker.store.checkpoint import StoreCheckpoint
+from broker.store.errors import CorruptFileError
+from broker.store.index import MessageIndex
+from broker.store.index_catch_up import IndexCatchUp, key_hashes
+from broker.store.inventory import QueueKey
+from broker.store.layout import StoreLayout
+from broker.store.log_scan import Record
+from broker.store.log_tail import CutTail
+from broker.store.log_walk import Hole, LogWalk
+from broker.store.mapped_file_queue import MappedFileQueue
+from broker.store.queue_repair import QueueRepair, QueueRules, find_unit, record_at
+from broker.store.queue_table import ConsumeQueueTable
+from broker.store.recovery_start import QueueState, look_at_queue, proven_file, proven_offset
+
+log = structlog.get_logger("broker.store")
+
+# A log up to this size is read whole at each start,
+VERIFY_BYTES = 8 << 20
+# and one up to this size when there is no inventory.
+ADOPT_BYTES = 4 << 30
+_HOLES_LOGGED = 20
+
+
+class RecoveryReport(NamedTuple):
+    """What recovery found and did; offsets are commit log offsets."""
+
+    log_end: int
+    scanned_from: int
+    record_count: int
+    """Records read."""
+    last_store_time_ms: int
+    """Of the newest message found; store times must not go back behind it.  0 without one."""
+    holes: list[Hole]
+    """Damage that valid records follow; the messages in it cannot be read."""
+    cut: CutTail | None
+    """The torn end, if there was one."""
+    changed_queues: dict[QueueKey, int]
+    """Queues that lacked messages, and how many were put into each."""
+    lost_messages: dict[QueueKey, int]
+    """Queue offsets whose messages are gone; they are not used again."""
+    indexed_count: int
+    """Keys put into the index."""
+    next_queue_offsets: dict[QueueKey, int]
+    """For queues without any file left: where they go on all the same."""
+
+
+def recover(
+    layout: StoreLayout,
+    commit_log_files: MappedFileQueue,
+    queues: ConsumeQueueTable,
+    index: MessageIndex | None,
+    checkpoint: StoreCheckpoint,
+    last_exit_clean: bool,
+    rules: QueueRules,
+    *,
+    check_crc: bool = True,
+    verify_bytes: int = VERIFY_BYTES,
+    adopt_bytes: int = ADOPT_BYTES,
+) -> RecoveryReport:
+    """Recover a store that has been loaded; blocks until it is whole and on disk.
+
+    Raises:
+        CorruptFileError: the commit log is gone although the store held messages.
+        StoreError, OSError: a file cannot be read, written or made (disk full).
+    """
+    recovery = _Recovery(
+        layout, commit_log_files, queues, index, checkpoint, last_exit_clean, rules, check_crc
+    )
+    recovery.look_at_queues()
+    start = recovery.choose_start(verify_bytes, adopt_bytes)
+    walk = recovery.walk(start)
+    if recovery.is_checkpoint_refuted(walk):
+        log.warning("the checkpoint is newer than the log; all of the log is read instead")
+        walk = recovery.walk(commit_log_files.min_offset)
+    recovery.walk_again(walk)
+    return recovery.finish(walk)
+
+
+class _Recovery:
+    """The steps of ``recover``, and what they tell each other."""
+
+    def __init__(
+        self,
+        layout: StoreLayout,
+        log_files: MappedFileQueue,
+        queues: ConsumeQueueTable,
+        index: MessageIndex | None,
+        checkpoint: StoreCheckpoint,
+        last_exit_clean: bool,
+        rules: QueueRules,
+        check_crc: bool,
+    ) -> None:
+        self._layout = layout
+        self._log_files = log_files
+        self._queues = queues
+        self._index = index
+        self._checkpoint = checkpoint
+        self._is_clean = last_exit_clean
+        self._rules = rules
+        self._check_crc = check_crc
+        self._log_min = log_files.min_offset
+        self._noted = inventory.load(layout)
+        self._states: dict[QueueKey, QueueState] = {}
+        self._proven_from = self._log_min
+        self._start = self._log_min
+        self._last_store_time_ms = 0
+        self._changed: dict[QueueKey, int] = {}
+        self._filled: dict[QueueKey, int] = {}
+        self._indexed_count = 0
+        self._postponed: dict[QueueKey, int] = {}
+        if not log_files.files and self._noted is not None and self._noted.log_end > 0:
+            raise CorruptFileError(
+                layout.commit_log,
+                f"there are no commit log files, but the store held messages up to offset "
+                f"{self._noted.log_end}: restore them (is a disk not mounted?), or delete "
+                f"{layout.own / inventory.FILE_NAME} to start with an empty store",
+            )
+
+    # 1. Queues.
+
+    def look_at_queues(self) -> None:
+        """Let each queue find its end, and compare the last units of each with the log."""
+        log_max = self._log_files.next_base_offset
+        trusted_below = log_max
+        proven = None
+        if not self._is_clean:
+            proven = proven_file(self._log_files, self._checkpoint)
+            trusted_below = proven.base_offset if proven is not None else 0
+        for queue in self._queues:
+            queue.recover(log_max, trusted_below)
+            queue.correct_min_offset(self._log_min)
+            state = look_at_queue(queue, self._log_files, self._noted)
+            self._states[queue.topic, queue.queue_id] = state
+            self._last_store_time_ms = max(self._last_store_time_ms, state.store_time_ms)
+        if proven is not None:
+            self._proven_from = proven_offset(
+                proven, self._log_files, list(self._queues), self._checkpoint
+            )
+
+    # 2. The start.
+
+    def choose_start(self, verify_bytes: int, adopt_bytes: int) -> int:
+        """The offset, the start of a record or of a file, from which the log is to be read."""
+        reached = max((state.good_end for state in self._states.values()), default=-1)
+        self._start = reached if self._is_clean else self._proven_from
+        log_bytes = max(reached, self._start) - self._log_min
+        if log_bytes <= verify_bytes or (self._noted is None and log_bytes <= adopt_bytes):
+            self._start = self._log_min
+        elif self._noted is None:
+            log.warning(
+                "this store has no inventory and is too large to be read whole: queues that are "
+                "missing altogether stay missing",
+                log_bytes=log_bytes,
+            )
+        for state in self._states.values():
+            if state.is_suspect:
+                self._start = min(self._start, state.good_end)
+        for (topic, queue_id), end in self._noted_ends():
+            queue = self._queues.get(topic, queue_id)
+            if queue is None or queue.max_offset < end:
+                state = self._states.get((topic, queue_id), QueueState())
+                self._start = min(self._start, state.good_end)
+        if self._index is not None:
+            self._start = min(self._start, self._check_index(self._index))
+        self._start = max(self._start, self._log_min)
+        return self._start
+
+    def _noted_ends(self) -> Iterable[tuple[QueueKey, int]]:
+        """Where the queues ended, but for those of topics that were deleted since."""
+        if self._noted is not None:
+            for key, end in self._noted.queue_ends.items():
+                if not self._rules.is_deleted(key[0], self._noted.log_end - 1):
+                    yield key, end
+
+    def _check_index(self, index: MessageIndex) -> int:
+        """Empty an index that is not one of this log; return from where on it lacks messages."""
+        index.discard_from(self._log_files.next_base_offset)
+        if self._lacks_the_first_message(index) or not self._fits_the_log(index):
+            log.warning("the index does not fit the commit log and is built again")
+            index.clear()
+        end = index.end_commit_log_offset
+        if self._noted is not None and self._noted.index_end == end:
+            return self._noted.log_end  # No message up to there has another key.
+        if end < 0:
+            return self._log_min
+        return end if self._is_record_start(end) else self._file_start(end)
+
+    def _lacks_the_first_message(self, index: MessageIndex) -> bool:
+        first = record_at(self._log_files, self._log_min)
+        begin = index.begin_commit_log_offset
+        return begin > self._log_min and first is not None and bool(key_hashes(first))
+
+    def _fits_the_log(self, index: MessageIndex) -> bool:
+        newest = record_at(self._log_files, index.end_commit_log_offset)
+        return newest is None or set(index.hashes_at_end()) <= set(key_hashes(newest))
+
+    def _is_record_start(self, offset: int) -> bool:
+        return record_at(self._log_files, offset) is not None
+
+    def _file_start(self, offset: int) -> int:
+        file = self._log_files.file_at(offset)
+        return self._log_min if file is None else file.base_offset
+
+    # 3. The walk.
+
+    def _proven_end(self) -> int:
+        """Up to where the log is known to have been on disk."""
+        proven = self._noted.log_end if self._noted is not None else 0
+        if self._is_clean:
+            proven = max([proven, *(state.proven_end for state in self._states.values())])
+        return proven
+
+    def walk(self, start: int) -> LogWalk:
+        """Walk the log from *start* on, for all queues and the index."""
+        self._start = start
+        quiet_from = None
+        if self._is_clean and any(state.good_end >= 0 for state in self._states.values()):
+            quiet_from = max(queue.commit_log_end for queue in self._queues)
+        walk = LogWalk(
+            self._log_files.files,
+            start,
+            proven_end=self._proven_end(),
+            quiet_from=quiet_from,
+            check_crc=self._check_crc,
+            is_stale=lambda record: self._is_stale(record, walk),
+        )
+        repair = QueueRepair(self._queues, self._log_files, self._rules, start, walk.holes)
+        catch_up = None if self._index is None else IndexCatchUp(self._index)
+        place = repair.place
+        for record in walk.records():
+            if walk.is_damaged:
+                place(record, is_damaged=True)
+            elif place(record) and catch_up is not None and record[0] >= catch_up.from_offset:
+                catch_up.place(record)
+        if walk.last is not None:
+            self._last_store_time_ms = max(self._last_store_time_ms, walk.last.store_time_ms)
+        self._indexed_count += catch_up.put_count if catch_up is not None else 0
+        self._drop_unclaimed(start, repair, walk)
+        self._note(repair)
+        self._postponed = repair.postponed
+        return walk
+
+    def _is_stale(self, record: Record, walk: LogWalk) -> bool:
+        """Whether a record behind damage is a leftover, overwritten by what is in front of it."""
+        if walk.last is None or record.store_time_ms >= walk.last.store_time_ms:
+            return False
+        queue = self._queues.get(record.topic.decode(errors="replace"), record.queue_id)
+        if queue is None or record.queue_offset >= queue.max_offset:
+            return False
+        unit = queue.entry(record.queue_offset)
+        return unit is None or unit[0] != record.offset
+
+    def is_checkpoint_refuted(self, walk: LogWalk) -> bool:
+        """Whether the checkpoint claims messages that the log does not have."""
+        claimed_ms = max(self._checkpoint.commit_log_ms, self._checkpoint.consume_queue_ms)
+        return (
+            not self._is_clean
+            and self._start > self._log_min
+            and claimed_ms > self._last_store_time_ms
+        )
+
+    def walk_again(self, walk: LogWalk) -> None:
+        """Walk the log for the queues that were found to lack something in front of the start."""
+        while self._postponed:
+            keys = frozenset(self._postponed)
+            start = min(self._postponed.values())
+            if not self._is_record_start(start):
+                start = self._file_start(start)
+            again = LogWalk(
+                self._log_files.files, start, proven_end=walk.end, check_crc=self._check_crc
+            )
+            repair = QueueRepair(
+                self._queues, self._log_files, self._rules, start, again.holes, keys
+            )
+            for record in again.records():
+                if record.offset >= walk.end:
+                    break
+                repair.place(record, is_damaged=again.is_damaged)
+            walk.holes.extend(hole for hole in again.holes if hole not in walk.holes)
+            self._note(repair)
+            self._postponed = repair.postponed
+
+    def _note(self, repair: QueueRepair) -> None:
+        for key, count in repair.changed_counts().items():
+            self._changed[key] = self._changed.get(key, 0) + count
+        for key, count in repair.filled.items():
+            self._filled[key] = self._filled.get(key, 0) + count
+
+    def _drop_unclaimed(self, start: int, repair: QueueRepair, walk: LogWalk) -> None:
+        """Cut units at the ends of queues that no record in the log has asked for."""
+        for queue in self._queues:
+            if queue.commit_log_end <= start or (queue.topic, queue.queue_id) in repair.postponed:
+                continue
+            first = repair.claimed_until(queue)
+            if first is None:
+                found = find_unit(queue, start)
+                first = queue.max_offset if found is None else found[0]
+            while first < queue.max_offset:
+                unit = queue.entry(first)
+                if unit is None or not any(h.start <= unit[0] < h.end for h in walk.holes):
+                    queue.truncate_to(first)
+                    break
+                first += 1
+
+    # 4. and 5. The end.
+
+    def finish(self, walk: LogWalk) -> RecoveryReport:
+        """Cut what is behind the end, make everything durable, and report."""
+        end = walk.end
+        cut = log_tail.cut(self._layout, self._log_files, end)
+        for queue in self._queues:
+            queue.truncate_to_commit_log(end)
+        if self._index is not None:
+            self._index.discard_from(end)
+        next_offsets = self._keep_noted_ends(end, walk.holes)
+        self._sync(end)
+        holes = sorted([*walk.holes, *self._known_holes(walk)])
+        self._note_inventory(end, holes, next_offsets)
+        report = RecoveryReport(
+            log_end=end,
+            scanned_from=walk.start,
+            record_count=walk.record_count,
+            last_store_time_ms=self._last_store_time_ms,
+            holes=holes,
+            cut=cut,
+            changed_queues=self._changed,
+            lost_messages=self._filled,
+            indexed_count=self._indexed_count,
+            next_queue_offsets=next_offsets,
+        )
+        _log(report)
+        return report
+
+    def _keep_noted_ends(self, end: int, holes: list[Hole]) -> dict[QueueKey, int]:
+        """See to it that no queue offset is used twice because its message is gone."""
+        next_offsets = {}
+        repair = QueueRepair(self._queues, self._log_files, self._rules, end, holes)
+        for (topic, queue_id), noted_end in self._noted_ends():
+            queue = self._queues.get(topic, queue_id)
+            if queue is None or not queue.has_files:
+                next_offsets[topic, queue_id] = noted_end
+            elif queue.max_offset < noted_end and not repair.fill(queue, noted_end, end):
+                log.error(
+                    "a queue has lost its newest messages and will use their offsets again",
+                    topic=topic,
+                    queue=queue_id,
+                    offset=queue.max_offset,
+                    noted_offset=noted_end,
+                )
+        self._note(repair)
+        return next_offsets
+
+    def _sync(self, end: int) -> None:
+        """Make sure that what was found is on disk: after a kill it may only be in memory."""
+        files = self._log_files
+        if not self._is_clean and files.files:
+            files.flush_range(self._start, end)
+            disk.sync_directory(files.directory)
+        files.flushed_offset = end
+        for file in files.files:
+            file.flushed_position = file.write_position
+        for file in files.files[:-1]:
+            file.unmap()
+        for _ in self._queues.flush_steps(thorough=True):
+            pass
+        if self._index is not None:
+            self._index.flush()
+
+    def _known_holes(self, walk: LogWalk) -> list[Hole]:
+        """Damage in what was not read this time."""
+        return [
+            Hole(start, end, "found at an earlier start")
+            for start, end in (self._noted.holes if self._noted is not None else ())
+            if self._log_min < end <= walk.start
+        ]
+
+    def _note_inventory(
+        self, end: int, holes: list[Hole], next_offsets: dict[QueueKey, int]
+    ) -> None:
+        ranges = dict.fromkeys((hole.start, hole.end) for hole in holes)
+        present = inventory.take(end, self._queues, self._index, ranges)
+        present = present._replace(queue_ends={**next_offsets, **present.queue_ends})
+        if present != self._noted:
+            inventory.save(self._layout, present)
+
+
+def _log(report: RecoveryReport) -> None:
+    for hole in report.holes[:_HOLES_LOGGED]:
+        log.error(
+            "the commit log is damaged; the messages there cannot be read",
+            from_offset=hole.start,
+            to_offset=hole.end,
+            reason=hole.reason,
+        )
+    if len(report.holes) > _HOLES_LOGGED:
+        log.error("the commit log is damaged elsewhere too", ranges=len(report.holes))
+    if report.cut is not None:
+        log.warning(
+            "the torn end of the commit log was cut",
+            from_offset=report.cut.offset,
+            size_bytes=report.cut.size_bytes,
+            kept_as=report.cut.kept_as,
+        )
+    if report.lost_messages:
+        log.error("queue offsets of lost messages are stepped over", queues=report.lost_messages)
+    log.info(
+        "the store is recovered",
+        log_end=report.log_end,
+        scanned_from=report.scanned_from,
+        records=report.record_count,
+        queues_changed=len(report.changed_queues),
+        keys_indexed=report.indexed_count,
+    )

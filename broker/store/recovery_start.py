@@ -1,0 +1,133 @@
+"""Where recovery has to start reading the commit log.
+
+Reading it all would always do; the point is to read little when little can be wrong:
+
+- after a clean stop, from the end of the newest message in any consume queue;
+- after a crash, from the newest message that the checkpoint proves to be on disk, and in a queue;
+- from further in front, where a queue or the index lacks something;
+- a small log whole, so that rot is found; and so is a log without an inventory, unless it is huge,
+  because only the log itself can then tell that a queue is missing.
+"""
+
+from typing import NamedTuple
+
+from broker.store.batch_consume_queue import BatchConsumeQueue
+from broker.store.checkpoint import StoreCheckpoint
+from broker.store.inventory import Inventory
+from broker.store.log_scan import Record, read_record
+from broker.store.mapped_file import MappedFile
+from broker.store.mapped_file_queue import MappedFileQueue
+from broker.store.queue_repair import record_at
+from broker.store.queue_table import Queue
+from protocol.message_codec import BLANK_RECORD, MAGIC_V1, MAGIC_V2
+from protocol.names import LMQ_PREFIX
+from protocol.queue_layout import BLANK_UNIT_SIZE_FIELD
+
+# Units looked at, from the end, until one fits the log.
+_UNITS_COMPARED = (2, 64)
+_QUEUES_ASKED = 8
+
+
+class QueueState(NamedTuple):
+    """What a look at a queue's last units says.
+
+    ``good_end`` is where the newest message's record ends whose unit fits the log, −1 without one;
+    ``store_time_ms`` is that record's; ``proven_end`` is up to where the unit of a record, be it
+    damaged, says that the log went.
+    """
+
+    good_end: int = -1
+    proven_end: int = -1
+    store_time_ms: int = 0
+    is_suspect: bool = False
+
+
+def look_at_queue(
+    queue: Queue, log_files: MappedFileQueue, inventory: Inventory | None
+) -> QueueState:
+    """Compare the last units of a queue with the records that they point to."""
+    if not queue.has_files or queue.max_offset <= queue.min_offset:
+        return QueueState()
+    proven_end = -1
+    for count in _UNITS_COMPARED:
+        for number, unit in enumerate(reversed(queue.last_units(count))):
+            offset, size_bytes = unit[0], unit[1]
+            end = offset + size_bytes
+            if size_bytes == BLANK_UNIT_SIZE_FIELD:
+                break
+            if _looks_like_a_record(offset, size_bytes, log_files):
+                proven_end = max(proven_end, end)
+            record = record_at(log_files, offset)
+            if record is not None and _fits(queue, unit, number, record):
+                return QueueState(end, proven_end, record.store_time_ms, number > 0)
+            if end <= log_files.min_offset or (inventory and inventory.is_in_hole(offset)):
+                return QueueState(end, proven_end, 0, number > 0)
+    return QueueState(-1, proven_end, 0, is_suspect=True)
+
+
+def _fits(queue: Queue, unit: tuple[int, ...], number_from_end: int, record: Record) -> bool:
+    if record.size_bytes != unit[1]:
+        return False
+    if queue.topic.startswith(LMQ_PREFIX):
+        return True  # The record belongs to another topic as well.
+    if record.topic != queue.topic.encode() or record.queue_id != queue.queue_id:
+        return False
+    if isinstance(queue, BatchConsumeQueue):
+        return True
+    return record.queue_offset == queue.max_offset - 1 - number_from_end
+
+
+def _looks_like_a_record(offset: int, size_bytes: int, log_files: MappedFileQueue) -> bool:
+    """Whether a record of that size seems to have been at *offset*, damaged as it may be."""
+    file = log_files.file_at(offset)
+    if file is None or offset + size_bytes > file.end_offset:
+        return False
+    position = offset - file.base_offset
+    size, magic = BLANK_RECORD.unpack(file.read(position, position + 8))
+    own_offset = int.from_bytes(file.read(position + 28, position + 36), "big")
+    return size == size_bytes or magic in (MAGIC_V1, MAGIC_V2) or own_offset == offset
+
+
+def proven_file(log_files: MappedFileQueue, checkpoint: StoreCheckpoint) -> MappedFile | None:
+    """The newest file whose first message was on disk, and in a queue, when the run ended."""
+    replay_from_ms = checkpoint.replay_from_ms()
+    for file in reversed(log_files.files):
+        first = read_record(file.mapping, 0, file.base_offset)
+        if first is not None and first.store_time_ms <= replay_from_ms:
+            return file
+        if file is not log_files.files[-1]:
+            file.unmap()
+    return None
+
+
+def proven_offset(
+    file: MappedFile,
+    log_files: MappedFileQueue,
+    queues: list[Queue],
+    checkpoint: StoreCheckpoint,
+) -> int:
+    """The start of a record of *file* in front of which the checkpoint proves everything."""
+    best = file.base_offset
+    replay_from_ms = checkpoint.replay_from_ms()
+    newest = sorted(queues, key=lambda queue: queue.commit_log_end)[-_QUEUES_ASKED:]
+    for queue in newest:
+        low, high = queue.min_offset, queue.max_offset
+        while low < high:
+            middle = (low + high) // 2
+            record = _record_of(queue, middle, log_files)
+            if record is None:
+                break
+            if record.offset < file.end_offset and record.store_time_ms <= replay_from_ms:
+                best = max(best, record.offset)
+                low = middle + 1
+            else:
+                high = middle
+    return best
+
+
+def _record_of(queue: Queue, queue_offset: int, log_files: MappedFileQueue) -> Record | None:
+    unit = queue.entry(queue_offset)
+    record = record_at(log_files, unit[0]) if unit is not None else None
+    if record is None or record.topic != queue.topic.encode():
+        return None
+    return record

@@ -1,0 +1,282 @@
+"""Which files may go: by the time of their last message, the hour, and how full the disk is.
+
+The decisions are plain functions of values.  RetentionService carries them out every
+``interval_ms``: commit log files first, then the consume queues and the index follow the new
+minimum.  Unconsumed messages are not protected, as in RocketMQ.
+
+A file's age counts from the store time of its last message; RocketMQ takes the file's modification
+time, which a copy or a late flush renews, and which is used here only where no message is found.
+
+Disk use, in percent of what is used or usable by us, of the fuller of the disks that hold the
+commit log and the consume queues:
+
+    above warning_percent          the store takes no messages; files go whatever their age
+    above clean_forcibly_percent   files go whatever their age
+    above used_percent_max         expired files go at any hour
+    otherwise                      expired files go in the hours of deleteWhen
+
+Messages are taken again once the use is down to clean_forcibly_percent.
+"""
+
+import asyncio
+import contextlib
+import shutil
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import structlog
+
+from broker.store import disk
+from broker.store.index import MessageIndex
+from broker.store.layout import StoreLayout
+from broker.store.log_scan import last_store_time_ms
+from broker.store.mapped_file import MappedFile
+from broker.store.mapped_file_queue import MappedFileQueue
+from broker.store.queue_table import ConsumeQueueTable
+
+log = structlog.get_logger("broker.store")
+
+# How often a full disk is looked at again, so that producers need not wait for the next round.
+FULL_DISK_INTERVAL_MS = 1000
+UNKNOWN_PERCENT = -1
+
+
+class RetentionSettings(NamedTuple):
+    """How long messages stay; RocketMQ's keys are named in broker/config.py."""
+
+    reserved_ms: int = 72 * 3_600_000
+    delete_when: str = "04"
+    interval_ms: int = 10_000
+    delete_interval_ms: int = 100
+    batch_max: int = 10
+    used_percent_max: int = 75
+    clean_forcibly_percent: int = 85
+    warning_percent: int = 90
+    clean_forcibly: bool = True
+
+    def clamped(self) -> "RetentionSettings":
+        """With the percentages within the bounds that RocketMQ keeps them in."""
+        return self._replace(
+            used_percent_max=min(max(self.used_percent_max, 10), 95),
+            clean_forcibly_percent=min(max(self.clean_forcibly_percent, 30), 85),
+            warning_percent=min(max(self.warning_percent, 35), 90),
+        )
+
+
+class DiskVerdict(NamedTuple):
+    """What the use of the disks calls for."""
+
+    is_full: bool
+    is_pressed: bool
+    is_pressed_hard: bool
+
+
+def used_percent(used_bytes: int, usable_bytes: int) -> int:
+    """Use in percent, rounded up; ``UNKNOWN_PERCENT`` for a disk without a size."""
+    total_bytes = used_bytes + usable_bytes
+    return -(-used_bytes * 100 // total_bytes) if total_bytes > 0 else UNKNOWN_PERCENT
+
+
+def judge_disks(
+    percents: Sequence[int], settings: RetentionSettings, *, was_full: bool
+) -> DiskVerdict:
+    """Judge the use of the disks; one that cannot be told counts as over used_percent_max."""
+    fullest = max(percents)
+    return DiskVerdict(
+        is_full=fullest > settings.warning_percent
+        or (was_full and fullest > settings.clean_forcibly_percent),
+        is_pressed=fullest > settings.used_percent_max or UNKNOWN_PERCENT in percents,
+        is_pressed_hard=fullest > settings.clean_forcibly_percent,
+    )
+
+
+def is_cleaning_hour(delete_when: str, now_ms: int) -> bool:
+    """Whether the local hour is one of *delete_when*, hours with ``;`` between."""
+    hour = time.localtime(now_ms / 1000).tm_hour
+    return any(part.strip().isdigit() and int(part) == hour for part in delete_when.split(";"))
+
+
+def expired_count(
+    last_times_ms: Iterable[int],
+    now_ms: int,
+    settings: RetentionSettings,
+    *,
+    regardless_of_age: bool,
+) -> int:
+    """How many files may go, by the last times of all but the newest, oldest file first."""
+    count = 0
+    for last_time_ms in last_times_ms:
+        is_expired = now_ms - last_time_ms >= settings.reserved_ms
+        if count == settings.batch_max or not (is_expired or regardless_of_age):
+            break
+        count += 1
+    return count
+
+
+def _disk_usage(path: Path) -> tuple[int, int]:
+    usage = shutil.disk_usage(path)
+    return usage.used, usage.free
+
+
+class RetentionService:
+    """Deletes what has expired and watches the disk.  Belongs to the event loop's thread."""
+
+    def __init__(
+        self,
+        layout: StoreLayout,
+        commit_log_files: MappedFileQueue,
+        queues: ConsumeQueueTable,
+        index: MessageIndex | None,
+        settings: RetentionSettings,
+        *,
+        now_ms: Callable[[], int],
+        on_disk_full: Callable[[str | None], None],
+        disk_usage: Callable[[Path], tuple[int, int]] = _disk_usage,
+    ) -> None:
+        """*on_disk_full* gets a sentence when the disk becomes full, and None when it no longer is.
+
+        *disk_usage* gives the used and usable bytes of the disk that holds a path.
+        """
+        self._layout = layout
+        self._files = commit_log_files
+        self._queues = queues
+        self._index = index
+        self._settings = settings.clamped()
+        self._now_ms = now_ms
+        self._on_disk_full = on_disk_full
+        self._disk_usage = disk_usage
+        self._is_full = False
+        self._followed_min_offset = commit_log_files.min_offset
+        self._last_times_ms: dict[int, int] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def is_disk_full(self) -> bool:
+        """Whether messages are refused for want of room."""
+        return self._is_full
+
+    async def start(self) -> None:
+        """Look at the disk, and go on doing so in a task of its own."""
+        self._look_at_disks()
+        self._task = asyncio.create_task(self._run(), name="retention")
+
+    async def stop(self) -> None:
+        """End the task; a deletion that has begun is carried out."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+
+    async def _run(self) -> None:
+        settings = self._settings
+        while True:
+            pause_ms = settings.interval_ms
+            if self._is_full:
+                pause_ms = min(pause_ms, FULL_DISK_INTERVAL_MS)
+            await asyncio.sleep(pause_ms / 1000)
+            try:
+                await self.run_once()
+            except OSError as error:
+                log.error("expired files could not be deleted", reason=str(error))
+
+    async def run_once(self) -> int:
+        """Do one round and return how many commit log files went.
+
+        Raises:
+            OSError: a file could not be deleted; the next round tries again.
+        """
+        verdict = self._look_at_disks()
+        deleted = 0
+        if verdict.is_pressed or is_cleaning_hour(self._settings.delete_when, self._now_ms()):
+            hard = verdict.is_pressed_hard and self._settings.clean_forcibly
+            deleted = await self._delete_commit_log_files(regardless_of_age=hard)
+        if self._files.min_offset != self._followed_min_offset:
+            await self._follow(self._files.min_offset)
+        return deleted
+
+    def _look_at_disks(self) -> DiskVerdict:
+        percents = [
+            self._used_percent(self._layout.commit_log),
+            self._used_percent(self._layout.consume_queues),
+        ]
+        verdict = judge_disks(percents, self._settings, was_full=self._is_full)
+        if verdict.is_full != self._is_full:
+            self._is_full = verdict.is_full
+            self._tell(max(percents))
+        return verdict
+
+    def _used_percent(self, path: Path) -> int:
+        # A directory that is made with its first file lies on its parent's disk.
+        for existing in (path, *path.parents):
+            if existing.exists():
+                try:
+                    return used_percent(*self._disk_usage(existing))
+                except OSError as error:
+                    log.warning("disk use is unknown", path=str(existing), reason=str(error))
+                    break
+        return UNKNOWN_PERCENT
+
+    def _tell(self, percent: int) -> None:
+        settings = self._settings
+        if not self._is_full:
+            log.info("there is room on the disk again", used_percent=percent)
+            self._on_disk_full(None)
+            return
+        reason = (
+            f"the disk is {percent} % full and messages are refused above "
+            f"{settings.warning_percent} %: free space, or lower fileReservedTime; they are taken "
+            f"again at {settings.clean_forcibly_percent} %"
+        )
+        log.error("the disk is full", used_percent=percent, refused_above=settings.warning_percent)
+        self._on_disk_full(reason)
+
+    async def _delete_commit_log_files(self, *, regardless_of_age: bool) -> int:
+        candidates = self._files.files[:-1]
+        count = expired_count(
+            map(self._last_time_ms, candidates),
+            self._now_ms(),
+            self._settings,
+            regardless_of_age=regardless_of_age,
+        )
+        for number, file in enumerate(candidates[:count]):
+            if number:
+                await asyncio.sleep(self._settings.delete_interval_ms / 1000)
+            self._files.detach_first(1)
+            self._last_times_ms.pop(file.base_offset, None)
+            log.info(
+                "a commit log file is deleted",
+                path=str(file.path),
+                regardless_of_age=regardless_of_age,
+            )
+            # Taking a gigabyte off a disk can take a while.
+            await asyncio.shield(asyncio.to_thread(_delete, file))
+        return count
+
+    def _last_time_ms(self, file: MappedFile) -> int:
+        """The store time of a full file's last message, or when it was written if it has none."""
+        known_ms = self._last_times_ms.get(file.base_offset)
+        if known_ms is None:
+            known_ms = last_store_time_ms(file)
+            if known_ms is None:
+                known_ms = int(file.path.stat().st_mtime * 1000)
+            self._last_times_ms[file.base_offset] = known_ms
+        return known_ms
+
+    async def _follow(self, commit_log_min: int) -> None:
+        """Let queues and index go of what the commit log no longer has."""
+        deleted = 0
+        for queue in self._queues:
+            deleted += queue.delete_expired(commit_log_min)
+            await asyncio.sleep(0)
+        if self._index is not None:
+            deleted += self._index.delete_expired(commit_log_min)
+        self._followed_min_offset = commit_log_min
+        log.info("queues and index follow the commit log", min_offset=commit_log_min, files=deleted)
+
+
+def _delete(file: MappedFile) -> None:
+    file.delete()
+    disk.sync_directory(file.path.parent)

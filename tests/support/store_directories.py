@@ -1,0 +1,239 @@
+"""Store directories for tests of recovery: written record by record, damaged, and recovered.
+
+``LogWriter`` writes a commit log of small files without the broker's help; ``recover`` does with a
+directory what opening a store does.
+"""
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from broker.store import checkpoint as checkpoints
+from broker.store import inventory, recovery
+from broker.store.checkpoint import StoreCheckpoint
+from broker.store.index import MessageIndex
+from broker.store.layout import StoreLayout, file_name
+from broker.store.mapped_file_queue import MappedFileQueue
+from broker.store.queue_repair import QueueRules
+from broker.store.queue_table import ConsumeQueueTable
+from broker.store.recovery import RecoveryReport
+from broker.store.tags_codes import TagsCodes
+from protocol.message import StoredMessage
+from protocol.message_codec import BLANK_RECORD, MAGIC_BLANK, decode_message, encode_message
+
+FILE_SIZE_BYTES = 4096
+QUEUE_FILE_SIZE_BYTES = 200
+BATCH_QUEUE_FILE_SIZE_BYTES = 460
+INDEX_SHAPE = (16, 400)
+T0 = 1_795_166_323_715
+DELAYS_MS = (1_000, 5_000, 10_000, 30_000)
+
+
+class Written(NamedTuple):
+    """A record as it was written."""
+
+    offset: int
+    size_bytes: int
+    topic: str
+    queue_id: int
+    queue_offset: int
+    body: bytes
+    key: str
+
+    @property
+    def end_offset(self) -> int:
+        return self.offset + self.size_bytes
+
+
+@dataclass
+class LogWriter:
+    """Writes records one after the other, a millisecond apart, and remembers them."""
+
+    root: Path
+    file_size_bytes: int = FILE_SIZE_BYTES
+    base_offset: int = 0
+    end: int = 0
+    time_ms: int = T0
+    written: list[Written] = field(default_factory=list)
+    queue_ends: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.end = self.end or self.base_offset
+        StoreLayout(self.root).commit_log.mkdir(parents=True, exist_ok=True)
+
+    def path_of(self, offset: int) -> Path:
+        """The file that holds *offset*, made if it is not there."""
+        base = offset - offset % self.file_size_bytes
+        path = StoreLayout(self.root).commit_log / file_name(base)
+        if not path.exists():
+            path.write_bytes(bytes(self.file_size_bytes))
+        return path
+
+    def overwrite(self, offset: int, data: bytes) -> None:
+        """Put bytes anywhere into the log."""
+        with self.path_of(offset).open("r+b") as file:
+            file.seek(offset % self.file_size_bytes)
+            file.write(data)
+
+    def read(self, offset: int, size_bytes: int) -> bytes:
+        """Bytes of the log."""
+        start = offset % self.file_size_bytes
+        return self.path_of(offset).read_bytes()[start : start + size_bytes]
+
+    def append(
+        self,
+        topic: str = "TopicA",
+        queue_id: int = 0,
+        body: bytes | None = None,
+        *,
+        tags: str = "TagA",
+        sys_flag: int = 0,
+        queue_offset: int | None = None,
+        extra: str = "",
+    ) -> Written:
+        """Write one record, rolling to the next file as the broker does."""
+        number = len(self.written)
+        body = f"body {number} ".encode() * 5 if body is None else body
+        if queue_offset is None:
+            queue_offset = self.queue_ends.get((topic, queue_id), 0)
+            self.queue_ends[topic, queue_id] = queue_offset + 1
+        key = f"key{number}"
+        properties = f"KEYS\x01{key} all\x02UNIQ_KEY\x01U{number:08d}\x02TAGS\x01{tags}\x02{extra}"
+
+        def encode(offset: int) -> bytes:
+            return encode_message(
+                topic=topic,
+                body=body,
+                properties=properties,
+                queue_id=queue_id,
+                queue_offset=queue_offset,
+                commit_log_offset=offset,
+                sys_flag=sys_flag,
+                born_time_ms=self.time_ms,
+                store_time_ms=self.time_ms,
+                store_host=bytes.fromhex("0a00000100002a9f"),
+            )
+
+        size_bytes = len(encode(0))
+        remaining = self.file_size_bytes - self.end % self.file_size_bytes
+        if size_bytes + 8 > remaining:
+            self.overwrite(self.end, BLANK_RECORD.pack(remaining, MAGIC_BLANK))
+            self.end += remaining
+        self.overwrite(self.end, encode(self.end))
+        record = Written(self.end, size_bytes, topic, queue_id, queue_offset, body, key)
+        self.written.append(record)
+        self.end += size_bytes
+        self.time_ms += 1
+        return record
+
+    def append_many(self, count: int, topics: int = 2, queues: int = 2) -> None:
+        """Write records to some queues in turn."""
+        for topic, queue_id in itertools.islice(
+            itertools.cycle(itertools.product("ABCDEFGH"[:topics], range(queues))), count
+        ):
+            self.append(f"Topic{topic}", queue_id)
+
+
+@dataclass
+class Recovered:
+    """A store directory after recovery, still open."""
+
+    layout: StoreLayout
+    files: MappedFileQueue
+    queues: ConsumeQueueTable
+    index: MessageIndex
+    report: RecoveryReport
+    is_deleted: Callable[[str, int], bool]
+
+    def message(self, offset: int, size_bytes: int) -> StoredMessage | None:
+        """What reading a unit gives: the verified message, or None."""
+        file = self.files.file_at(offset)
+        if file is None:
+            return None
+        start = offset - file.base_offset
+        try:
+            message = decode_message(file.read(start, start + size_bytes), check_crc=True)
+        except Exception:
+            return None
+        if message.commit_log_offset != offset or message.size_bytes != size_bytes:
+            return None
+        return message
+
+    def bodies(self, topic: str, queue_id: int) -> dict[int, bytes | None]:
+        """Queue offset to body, None where the message is lost."""
+        queue = self.queues.get(topic, queue_id)
+        if queue is None:
+            return {}
+        found = {}
+        for queue_offset in range(queue.min_offset, queue.max_offset):
+            entry = queue.entry(queue_offset)
+            message = self.message(*entry[:2]) if entry is not None else None
+            is_it = message is not None and (message.topic, message.queue_id) == (topic, queue_id)
+            found[queue_offset] = message.body if message is not None and is_it else None
+        return found
+
+    def find(self, topic: str, key: str) -> list[int]:
+        """Commit log offsets by key."""
+        return self.index.query(topic, key, 1000, 0, 2**62)
+
+    def close(self, *, clean: bool = True) -> None:
+        """Stop as the broker does, or as a killed one does."""
+        if clean:
+            for _ in self.queues.flush_steps(thorough=True):
+                pass
+            self.index.flush()
+            inventory.save_at_stop(
+                self.layout, self.report.log_end, self.queues, self.index, self.is_deleted
+            )
+        self.queues.close()
+        self.index.close()
+        self.files.close()
+
+
+def recover(
+    root: Path,
+    *,
+    clean: bool = True,
+    checkpoint: StoreCheckpoint | None = None,
+    index_shape: tuple[int, int] = INDEX_SHAPE,
+    is_deleted: Callable[[str, int], bool] = lambda topic, offset: False,
+    is_batch_topic: Callable[[str], bool] = lambda topic: False,
+    verify_bytes: int = recovery.VERIFY_BYTES,
+    adopt_bytes: int = recovery.ADOPT_BYTES,
+    queue_file_size_bytes: int = QUEUE_FILE_SIZE_BYTES,
+) -> Recovered:
+    """Load and recover a store directory."""
+    layout = StoreLayout(root)
+    files = MappedFileQueue(layout.commit_log, FILE_SIZE_BYTES)
+    files.load()
+    queues = ConsumeQueueTable(layout, queue_file_size_bytes, BATCH_QUEUE_FILE_SIZE_BYTES)
+    queues.load()
+    index = MessageIndex(layout.index, *index_shape, now_ms=lambda: T0)
+    index.load(clean)
+    if checkpoint is None:
+        checkpoint = checkpoints.load(layout.checkpoint)
+    tags_codes = TagsCodes(lambda level: DELAYS_MS[min(level, len(DELAYS_MS)) - 1])
+    report = recovery.recover(
+        layout,
+        files,
+        queues,
+        index,
+        checkpoint,
+        clean,
+        QueueRules(is_batch_topic, is_deleted, tags_codes.of),
+        verify_bytes=verify_bytes,
+        adopt_bytes=adopt_bytes,
+    )
+    return Recovered(layout, files, queues, index, report, is_deleted)
+
+
+def queue_files(root: Path) -> dict[str, bytes]:
+    """Every file of every consume queue, by its path below *root*."""
+    found = {}
+    for kind in ("consumequeue", "batchconsumequeue"):
+        for path in sorted((root / kind).rglob("*")):
+            if path.is_file():
+                found[str(path.relative_to(root))] = path.read_bytes()
+    return found
