@@ -367,10 +367,10 @@ class Broker:
         self.server.stop_listening()
         if self.name_service is not None:
             self.name_service.server.stop_listening()
+        self.delayed.stop()
         self.long_polling.close()
         if self._registration is not None:
             await self._registration.stop()
-        self.delayed.stop()
         if self.store.failure is None:
             # Sends that wait for the disk get their answers before their connections go.
             with contextlib.suppress(StoreError, TimeoutError):

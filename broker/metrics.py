@@ -110,7 +110,7 @@ def _state(broker: "Broker") -> Iterator[Family]:
     is_ready = broker.why_not_ready() is None
     yield _gauge("rockhopper_ready", "1 when /readyz says so").add(is_ready)
     parked = len(broker.long_polling)
-    yield _gauge("rockhopper_parked_pulls", "Pulls that wait for messages").add(parked)
+    yield _gauge("rockhopper_parked_pulls", "Pulls and delay levels that wait").add(parked)
 
 
 def _traffic_in(broker: "Broker") -> Iterator[Family | None]:

@@ -1,0 +1,192 @@
+"""A broker starts, serves, stops and starts again: what is there afterwards, and what is not."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from broker import Broker, json_table
+from broker.broker import TEMPORARY_SETTINGS
+from broker.config_file import build_config
+from broker.startup import StartError
+from protocol.codes import RequestCode, ResponseCode
+from tests.support.wire import Wire, ask, pull, pull_fields, route, send
+
+
+def broker_on(root: Path, **settings: str) -> Broker:
+    """A broker on a store that stays."""
+    return Broker(build_config(TEMPORARY_SETTINGS | {"storePathRootDir": str(root)} | settings))
+
+
+async def test_a_temporary_broker_serves_and_leaves_nothing_behind() -> None:
+    async with Broker.temporary() as broker:
+        root = broker.config.store.root
+        assert root.is_dir()
+        found = await route(broker.nameserver, "TBW102")
+        assert json.loads(found.body)["brokerDatas"][0]["brokerAddrs"] == {"0": broker.address}
+        assert (await send(broker.address, "orders", b"hello")).code == ResponseCode.SUCCESS
+        (message,) = await pull(broker.address, "orders")
+        assert message.body == b"hello"
+        assert message.store_host == "127.0.0.1"
+        assert f":{message.store_port}" in broker.address
+    assert not root.exists()
+    with pytest.raises(ConnectionRefusedError):
+        await route(broker.nameserver, "TBW102")
+
+
+async def test_two_temporary_brokers_live_side_by_side() -> None:
+    async with Broker.temporary() as one, Broker.temporary() as other:
+        assert one.address != other.address
+        await send(one.address, "orders", b"hello")
+        assert (await route(other.nameserver, "orders")).code == ResponseCode.TOPIC_NOT_EXIST
+
+
+async def test_messages_topics_groups_and_offsets_are_there_after_a_restart(tmp_path: Path) -> None:
+    commit = {"consumerGroup": "billing", "topic": "orders", "queueId": "0", "commitOffset": "1"}
+    async with broker_on(tmp_path) as broker:
+        await send(broker.address, "orders", b"first")
+        broker.groups.find_or_create("billing")
+        answer = await ask(broker.address, RequestCode.UPDATE_CONSUMER_OFFSET, commit)
+        assert answer.code == ResponseCode.SUCCESS
+    async with broker_on(tmp_path) as broker:
+        (message,) = await pull(broker.address, "orders")
+        assert message.body == b"first"
+        assert broker.topics.get("orders") is not None
+        assert "billing" in broker.groups
+        assert broker.offsets.get("orders", "billing", 0) == 1
+        await send(broker.address, "orders", b"second")
+        assert [m.queue_offset for m in await pull(broker.address, "orders")] == [0, 1]
+
+
+async def test_a_new_topic_is_routable_when_its_first_send_is_answered() -> None:
+    async with Broker.temporary() as broker:
+        assert (await route(broker.nameserver, "orders")).code == ResponseCode.TOPIC_NOT_EXIST
+        await send(broker.address, "orders", b"hello")
+        queues = json.loads((await route(broker.nameserver, "orders")).body)["queueDatas"]
+        assert queues[0]["writeQueueNums"] == 4
+
+
+async def test_stopping_answers_pulls_that_wait() -> None:
+    async with Broker.temporary() as broker:
+        await send(broker.address, "orders", b"hello")
+        async with Wire(broker.address) as wire:
+            waiting = wire.send(
+                RequestCode.PULL_MESSAGE, pull_fields("orders", 1, suspend_ms=30_000)
+            )
+            # Requests are served in order: when this answer is here, the pull is parked.
+            await wire.ask(RequestCode.GET_MAX_OFFSET, {"topic": "orders", "queueId": "0"})
+            await broker.stop()
+            answer = await wire.answer(waiting)
+    assert answer.code == ResponseCode.PULL_NOT_FOUND
+    assert (answer.ext or {})["nextBeginOffset"] == "1"
+
+
+async def test_stopping_twice_is_stopping_once() -> None:
+    broker = Broker.temporary()
+    await broker.start()
+    await broker.stop()
+    await broker.stop()
+
+
+async def test_a_lost_topics_json_is_rebuilt_from_the_queues(tmp_path: Path) -> None:
+    async with broker_on(tmp_path) as broker:
+        await send(broker.address, "orders", b"hello", queue_id=2)
+    for name in ("topics.json", "topics.json.bak"):
+        (tmp_path / "config" / name).unlink(missing_ok=True)
+    async with broker_on(tmp_path) as broker:
+        orders = broker.topics.get("orders")
+        assert orders is not None
+        assert orders.read_queue_nums == 3
+        (message,) = await pull(broker.address, "orders", queue_id=2)
+        assert message.body == b"hello"
+
+
+async def test_a_damaged_table_with_a_good_backup_starts(tmp_path: Path) -> None:
+    async with broker_on(tmp_path) as broker:
+        await send(broker.address, "orders", b"hello")
+        await send(broker.address, "other", b"hello")
+        await broker.topics.saved()
+    (tmp_path / "config" / "topics.json").write_bytes(b"\0" * 100)
+    async with broker_on(tmp_path) as broker:
+        assert broker.topics.get("orders") is not None
+        assert broker.topics.get("other") is not None  # its queue tells
+
+
+async def test_two_damaged_tables_refuse_to_start_and_change_nothing(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.mkdir()
+    for name in ("topics.json", "topics.json.bak"):
+        (config / name).write_text("{")
+    with pytest.raises(StartError, match=r"topics\.json"):
+        await broker_on(tmp_path).start()
+    assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == [
+        "topics.json",
+        "topics.json.bak",
+    ]
+
+
+async def test_committed_offsets_never_point_beyond_the_log(tmp_path: Path) -> None:
+    async with broker_on(tmp_path) as broker:
+        await send(broker.address, "orders", b"hello")
+    (tmp_path / "config" / "consumerOffset.json").write_text(
+        '{"offsetTable":{"orders@billing":{0:99}}}'
+    )
+    async with broker_on(tmp_path) as broker:
+        assert broker.offsets.get("orders", "billing", 0) == 1
+
+
+async def test_a_second_broker_on_the_store_is_refused_and_harms_nobody(tmp_path: Path) -> None:
+    async with broker_on(tmp_path) as broker:
+        with pytest.raises(StartError, match="in use"):
+            await broker_on(tmp_path).start()
+        await send(broker.address, "orders", b"hello")
+        assert len(await pull(broker.address, "orders")) == 1
+
+
+@pytest.mark.parametrize("key", ["listenPort", "namesrvPort", "httpPort"])
+async def test_a_port_in_use_is_named_and_the_store_is_let_go(tmp_path: Path, key: str) -> None:
+    listener = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0)
+    async with listener:
+        port = listener.sockets[0].getsockname()[1]
+        with pytest.raises(StartError, match=key) as caught:
+            await broker_on(tmp_path, **{key: str(port)}).start()
+        assert str(port) in str(caught.value)
+        async with broker_on(tmp_path) as broker:
+            assert (await send(broker.address, "orders", b"hello")).code == ResponseCode.SUCCESS
+
+
+async def test_a_store_that_cannot_be_made_is_refused_with_its_path(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StartError, match="file"):
+        await broker_on(tmp_path / "file").start()
+
+
+async def test_run_time_settings_show_in_routes_at_once() -> None:
+    async with Broker.temporary() as broker:
+        await send(broker.address, "orders", b"hello")
+        answer = await ask(
+            broker.address, RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=4\n"
+        )
+        assert answer.code == ResponseCode.SUCCESS
+        queues = json.loads((await route(broker.nameserver, "orders")).body)["queueDatas"]
+        assert queues[0]["perm"] == 4
+
+
+async def test_offsets_reach_the_disk_while_the_broker_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop, written = asyncio.get_running_loop(), asyncio.Event()
+    real = json_table.write_atomically
+
+    def write(path: Path, data: bytes, keep_backup: bool = False) -> None:
+        real(path, data, keep_backup)
+        if b"orders@billing" in data:
+            loop.call_soon_threadsafe(written.set)
+
+    monkeypatch.setattr(json_table, "write_atomically", write)
+    async with broker_on(tmp_path, flushConsumerOffsetInterval="10") as broker:
+        broker.offsets.commit("orders", "billing", 0, 5)
+        async with asyncio.timeout(10):
+            await written.wait()
+        assert '"orders@billing":{0:5' in (tmp_path / "config/consumerOffset.json").read_text()

@@ -1,0 +1,110 @@
+"""/healthz, /readyz and /metrics, and what the port answers to those who speak no HTTP."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from broker import Broker
+from broker.store.errors import StoreFailedError
+from tests.support.wire import pull, send
+
+
+async def raw(address: str, request: bytes) -> bytes:
+    """Everything that comes back until the port closes the connection."""
+    host, _, port = address.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(request)
+    answer = await reader.read(-1)
+    writer.close()
+    return answer
+
+
+async def get(broker: Broker, path: str) -> tuple[int, str]:
+    """Status and body of a page."""
+    request = f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+    head, _, body = (await raw(broker.http_address, request)).partition(b"\r\n\r\n")
+    assert f"Content-Length: {len(body)}".encode() in head
+    return int(head.split()[1]), body.decode()
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[Broker]:
+    async with Broker.temporary() as broker:
+        yield broker
+
+
+async def test_a_running_broker_is_healthy_and_ready(broker: Broker) -> None:
+    assert await get(broker, "/healthz") == (200, "ok\n")
+    assert await get(broker, "/readyz?verbose=1") == (200, "ok\n")
+
+
+async def test_a_failed_store_is_unhealthy_and_says_why(broker: Broker) -> None:
+    broker.store.failure = StoreFailedError("the disk did not keep what it was given")
+    for path in ("/healthz", "/readyz"):
+        assert await get(broker, path) == (503, "the disk did not keep what it was given\n")
+    broker.store.failure = None
+
+
+async def test_a_full_disk_is_not_ready_and_yet_healthy(broker: Broker) -> None:
+    broker.store.disk_full_reason = "the disk is 91 percent full"
+    assert await get(broker, "/readyz") == (503, "the disk is 91 percent full\n")
+    assert (await get(broker, "/healthz"))[0] == 200
+
+
+async def test_metrics_count_what_was_sent_pulled_and_left_behind(broker: Broker) -> None:
+    for _ in range(3):
+        await send(broker.address, "orders", b"hello")
+    await pull(broker.address, "orders")
+    broker.offsets.commit("orders", "billing", 0, 1)
+    status, text = await get(broker, "/metrics")
+    assert status == 200
+    lines = set(text.splitlines())
+    assert (
+        'rocketmq_messages_in_total{cluster="DefaultCluster",is_system="false",'
+        'node_id="broker-a",node_type="broker",topic="orders"} 3.0'
+    ) in lines
+    assert any(line.startswith("rocketmq_messages_out_total{") for line in lines)
+    (lag,) = [line for line in lines if line.startswith("rocketmq_consumer_lag_messages{")]
+    assert 'consumer_group="billing"' in lag
+    assert 'online="false"' in lag
+    assert lag.endswith(" 2.0")
+    assert any(line.startswith("process_resident_memory_bytes ") for line in lines)
+
+
+async def test_head_gets_no_body(broker: Broker) -> None:
+    answer = await raw(broker.http_address, b"HEAD /healthz HTTP/1.1\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert answer.endswith(b"\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    [
+        (b"GET /nothing HTTP/1.1\r\n\r\n", 404),
+        (b"POST /healthz HTTP/1.1\r\n\r\n", 405),
+        (b"hello\r\n\r\n", 400),
+        (b"\x00\x01\n\n", 400),
+        (b"GET / HTTP/1.1\r\n" + b"x" * 9000, 400),
+    ],
+)
+async def test_bad_requests_get_a_status(broker: Broker, request_bytes: bytes, status: int) -> None:
+    answer = await raw(broker.http_address, request_bytes)
+    assert answer.startswith(f"HTTP/1.1 {status} ".encode())
+
+
+async def test_a_page_that_fails_is_500_and_the_broker_lives_on(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken() -> str | None:
+        raise RuntimeError("a mistake of ours")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(broker, "why_not_healthy", broken)
+        assert (await get(broker, "/healthz"))[0] == 500
+    assert (await get(broker, "/healthz"))[0] == 200
+
+
+async def test_no_port_is_opened_when_none_is_wanted() -> None:
+    async with Broker.temporary({"httpPort": -1}) as broker:
+        assert broker.http_address == ""
