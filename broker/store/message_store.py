@@ -58,6 +58,7 @@ log = structlog.get_logger("broker.store")
 
 Release = Callable[[StoreError | None], None]
 
+RELEASE_IDLE_INTERVAL_S = 60.0
 QUERY_BODY_BYTES_MAX = 8 << 20
 CATCH_UP_BYTES = 1 << 20
 
@@ -117,9 +118,10 @@ class MessageStore:
         self._parked: deque[tuple[int, float, Release]] = deque()
         self._behind: StoreError | None = None
         self.dispatched_offset = self._log.written_offset
-        self._dispatched_time_ms = self._saved_checkpoint.consume_queue_ms
-        self._queue_flushed_time_ms = self._dispatched_time_ms
-        self._index_flushed_time_ms = self._saved_checkpoint.index_ms
+        # Recovery has dispatched and synced everything up to here.
+        self._dispatched_time_ms = opened.report.last_store_time_ms
+        self._queue_flushed_time_ms = self._index_flushed_time_ms = self._dispatched_time_ms
+        self._log.flushed_time_ms = self._dispatched_time_ms
         self.is_sync = config.flush_disk_type is FlushDiskType.SYNC
         self.failure: StoreFailedError | None = None
         self.disk_full_reason: str | None = None
@@ -136,6 +138,7 @@ class MessageStore:
         )
         self._retention: RetentionService | None = None
         self._timeouts: asyncio.TimerHandle | None = None
+        self._release_idle_at_s = 0.0
 
     @classmethod
     def open(
@@ -162,10 +165,6 @@ class MessageStore:
             batch_topic=batch_topic,
         )
         return cls(config, opened, now_ms=now_ms, batch_topic=batch_topic)
-
-    @property
-    def _saved_checkpoint(self) -> StoreCheckpoint:
-        return self._opened.checkpoint
 
     # -- life ----------------------------------------------------------------------------------
 
@@ -640,6 +639,9 @@ class MessageStore:
         loop = asyncio.get_running_loop()
         self._timeouts = loop.call_later(1.0, self._watch_timeouts)
         now_s = loop.time()
+        if now_s >= self._release_idle_at_s:
+            self._release_idle_at_s = now_s + RELEASE_IDLE_INTERVAL_S
+            self._queues.release_idle()
         while self._parked and self._parked[0][1] <= now_s:
             self._parked.popleft()[2](StoreBusyError("the disk did not confirm the flush in time"))
 
@@ -658,9 +660,9 @@ class MessageStore:
         """In the flush thread, after the fsyncs that the checkpoint states."""
         saved = self._opened.checkpoint
         new = StoreCheckpoint(
-            commit_log_ms=max(saved.commit_log_ms, self._log.flushed_time_ms),
-            consume_queue_ms=max(saved.consume_queue_ms, self._queue_flushed_time_ms),
-            index_ms=max(saved.index_ms, self._index_flushed_time_ms),
+            commit_log_ms=self._log.flushed_time_ms,
+            consume_queue_ms=self._queue_flushed_time_ms,
+            index_ms=self._index_flushed_time_ms,
             master_flushed_offset=saved.master_flushed_offset,
             confirm_offset=saved.confirm_offset,
         )
