@@ -8,6 +8,7 @@ from broker.health import state_page
 from broker.http import HttpServer, Page
 from broker.json_table import wall_clock_ms
 from broker.limits import connection_shares
+from broker.nameserver.route_table import RouteTable
 from broker.nameserver.service import NameService
 from broker.server import Connection
 from broker.startup import StartError, port_error
@@ -51,6 +52,11 @@ class NameServer:
         """Close every connection.  Raises OSError when values could not be saved."""
         await self._http.close()
         await self._service.close()
+
+    @property
+    def routes(self) -> RouteTable:
+        """Who is registered."""
+        return self._service.routes
 
     @property
     def address(self) -> str:

@@ -10,8 +10,9 @@ from broker import Broker, json_table
 from broker.broker import TEMPORARY_SETTINGS
 from broker.config_file import build_config
 from broker.startup import StartError
+from broker.store import disk
 from protocol.codes import RequestCode, ResponseCode
-from tests.support.wire import Wire, ask, pull, pull_fields, route, send
+from tests.support.direct import Wire, ask, pull, pull_fields, route, send
 
 
 def broker_on(root: Path, **settings: str) -> Broker:
@@ -177,7 +178,7 @@ async def test_offsets_reach_the_disk_while_the_broker_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop, written = asyncio.get_running_loop(), asyncio.Event()
-    real = json_table.write_atomically
+    real = disk.write_atomically
 
     def write(path: Path, data: bytes, keep_backup: bool = False) -> None:
         real(path, data, keep_backup)

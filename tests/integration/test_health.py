@@ -7,7 +7,7 @@ import pytest
 
 from broker import Broker
 from broker.store.errors import StoreFailedError
-from tests.support.wire import pull, send
+from tests.support.direct import pull, send
 
 
 async def raw(address: str, request: bytes) -> bytes:

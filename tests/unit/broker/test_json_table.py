@@ -9,6 +9,7 @@ import pytest
 
 from broker import json_table
 from broker.json_table import DataVersion, JsonObject, JsonTable
+from broker.store import disk
 from broker.store.errors import CorruptFileError
 
 GOOD = '{"dataVersion":{"counter":3,"stateVersion":0,"timestamp":5},"values":{0:"a"}}'
@@ -125,7 +126,7 @@ async def test_changes_during_a_write_share_the_next_one(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writes: list[bytes] = []
-    real = json_table.write_atomically
+    real = disk.write_atomically
 
     def counting(path: Path, data: bytes, keep_backup: bool = False) -> None:
         writes.append(data)

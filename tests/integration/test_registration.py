@@ -1,0 +1,170 @@
+"""Several brokers under one name service: registering, changing, leaving, coming back."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+
+from broker import Broker
+from broker.config_file import build_config
+from broker.nameserver.alone import NameServer
+from broker.topics import TopicConfig
+from protocol.codes import ResponseCode
+from tests.support.direct import pull, route, send
+
+
+def name_server(port: str = "0") -> NameServer:
+    return NameServer(build_config({"role": "nameserver", "namesrvPort": port, "httpPort": "-1"}))
+
+
+@pytest.fixture
+async def names() -> AsyncIterator[NameServer]:
+    server = name_server()
+    await server.start()
+    yield server
+    await server.stop()
+
+
+def broker_named(name: str, nameserver: str, **settings: str) -> Broker:
+    return Broker.temporary(
+        {"brokerName": name, "namesrvAddr": nameserver, "role": "broker"} | settings
+    )
+
+
+async def brokers_of(nameserver: str, topic: str) -> dict[str, str]:
+    """Broker name -> address of the master, for the brokers that have *topic*."""
+    answer = await route(nameserver, topic)
+    if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+        return {}
+    return {
+        data["brokerName"]: data["brokerAddrs"]["0"]
+        for data in json.loads(answer.body)["brokerDatas"]
+    }
+
+
+async def test_a_topic_on_two_brokers_is_found_on_both(names: NameServer) -> None:
+    async with (
+        broker_named("broker-a", names.address) as a,
+        broker_named("broker-b", names.address) as b,
+    ):
+        for broker in (a, b):
+            await broker.announce()
+            await send(broker.address, "orders", broker.config.broker_name.encode())
+            await broker.announce()
+        found = await brokers_of(names.address, "orders")
+        assert found == {"broker-a": a.address, "broker-b": b.address}
+        bodies = [(await pull(address, "orders"))[0].body for address in found.values()]
+        assert sorted(bodies) == [b"broker-a", b"broker-b"]
+
+
+async def test_a_broker_that_stops_leaves_at_once(names: NameServer) -> None:
+    async with broker_named("broker-a", names.address) as a:
+        await a.announce()
+        async with broker_named("broker-b", names.address) as b:
+            await b.announce()
+            assert set(await brokers_of(names.address, "TBW102")) == {"broker-a", "broker-b"}
+        assert set(await brokers_of(names.address, "TBW102")) == {"broker-a"}
+
+
+async def test_a_change_of_topics_is_announced_at_once(names: NameServer) -> None:
+    async with broker_named("broker-a", names.address) as broker:
+        await broker.announce()
+        broker.topics.put(TopicConfig("orders", read_queue_nums=3, write_queue_nums=3))
+        await broker.announce()
+        queues = json.loads((await route(names.address, "orders")).body)["queueDatas"]
+        assert queues[0]["readQueueNums"] == 3
+        broker.topics.put(TopicConfig("orders", read_queue_nums=5, write_queue_nums=5))
+        await broker.announce()
+        queues = json.loads((await route(names.address, "orders")).body)["queueDatas"]
+        assert queues[0]["readQueueNums"] == 5
+
+
+async def test_a_broker_comes_back_after_the_name_service_did() -> None:
+    first = name_server()
+    await first.start()
+    port = first.address.rpartition(":")[2]
+    async with broker_named("broker-a", first.address, registerNameServerPeriod="60000") as broker:
+        await broker.announce()
+        await first.stop()
+        second = name_server(port)
+        registered = asyncio.Event()
+        real = second.routes.register
+
+        def register(*arguments: object) -> object:
+            accepted = real(*arguments)  # type: ignore[arg-type]
+            registered.set()
+            return accepted
+
+        second.routes.register = register  # type: ignore[assignment,method-assign]
+        await second.start()
+        async with asyncio.timeout(10):
+            await registered.wait()
+        assert await brokers_of(second.address, "TBW102") == {"broker-a": broker.address}
+    await second.stop()
+
+
+async def test_a_name_service_that_is_down_delays_nothing(names: NameServer) -> None:
+    nowhere = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0)
+    dead = f"127.0.0.1:{nowhere.sockets[0].getsockname()[1]}"
+    nowhere.close()
+    await nowhere.wait_closed()
+    async with broker_named("broker-a", f"{dead};{names.address}") as broker:
+        await broker.announce()
+        assert set(await brokers_of(names.address, "TBW102")) == {"broker-a"}
+
+
+async def test_a_broker_may_name_its_own_name_service() -> None:
+    first = Broker.temporary()
+    await first.start()
+    own = first.nameserver
+    port = own.rpartition(":")[2]
+    await first.stop()
+    async with Broker.temporary({"namesrvPort": port, "namesrvAddr": own}) as broker:
+        await broker.announce()
+        assert await brokers_of(own, "TBW102") == {"broker-a": broker.address}
+
+
+async def test_a_second_broker_joins_the_name_service_of_the_first() -> None:
+    async with (
+        Broker.temporary() as first,
+        broker_named("broker-b", first.nameserver) as second,
+    ):
+        await second.announce()
+        await send(second.address, "orders", b"hello")
+        await second.announce()
+        await send(first.address, "orders", b"hello")
+        assert await brokers_of(first.nameserver, "orders") == {
+            "broker-a": first.address,
+            "broker-b": second.address,
+        }
+
+
+async def test_a_second_broker_of_the_same_name_is_kept_out() -> None:
+    async with (
+        Broker.temporary() as first,
+        broker_named("broker-a", first.nameserver) as second,
+    ):
+        await second.announce()
+        assert await brokers_of(first.nameserver, "TBW102") == {"broker-a": first.address}
+
+
+async def test_what_another_cluster_member_advertises_is_told_as_it_is(names: NameServer) -> None:
+    async with broker_named("broker-a", names.address, brokerIP1="203.0.113.9") as broker:
+        await broker.announce()
+        port = broker.address.rpartition(":")[2]
+        assert await brokers_of(names.address, "TBW102") == {"broker-a": f"203.0.113.9:{port}"}
+
+
+async def test_a_peer_that_speaks_no_remoting_is_not_registered_with() -> None:
+    async def babble(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"220 smtp.example ESMTP\r\n")
+        await reader.read(-1)
+        writer.close()
+
+    server = await asyncio.start_server(babble, "127.0.0.1", 0)
+    async with server:
+        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with broker_named("broker-a", address) as broker:
+            await broker.announce()
+            assert (await send(broker.address, "orders", b"hello")).code == ResponseCode.SUCCESS
