@@ -226,7 +226,9 @@ class QueueRepair:
             return self._append_at(progress, place, record)
         missing_count = place.first_offset - queue.max_offset
         room_bytes = record.offset - queue.commit_log_end
-        if missing_count <= 0 or missing_count * RECORD_SIZE_BYTES_MIN > room_bytes:
+        # A record may hold many messages of a batch, well compressed.
+        least_bytes = 1 if progress.is_batch else RECORD_SIZE_BYTES_MIN
+        if missing_count <= 0 or missing_count * least_bytes > room_bytes:
             return self._reject(record, "its queue offset leaves out more than was ever stored")
         self.fill(queue, place.first_offset, record.offset)
         return self._append_at(progress, place, record)
@@ -316,7 +318,8 @@ class QueueRepair:
         start, stop = queue.commit_log_end, log_offset
         for hole in self._holes:
             if hole.end > start and hole.start < log_offset:
-                start, stop = max(start, hole.start), min(hole.end, log_offset)
+                # Not at the very start, or a record that was rejected for its head would be read.
+                start, stop = max(start, hole.start) + 1, min(hole.end, log_offset)
                 break
         start = max(min(start, log_offset - missing_count), last[0] + 1)
         if start + missing_count > log_offset:

@@ -25,7 +25,7 @@ from typing import NamedTuple
 import structlog
 
 from broker.store import disk, inventory, log_tail
-from broker.store.checkpoint import StoreCheckpoint
+from broker.store.checkpoint import CLOCK_STEP_MARGIN_MS, StoreCheckpoint
 from broker.store.errors import CorruptFileError
 from broker.store.index import MessageIndex
 from broker.store.index_catch_up import IndexCatchUp, key_hashes
@@ -268,9 +268,15 @@ class _Recovery:
         return walk
 
     def _is_stale(self, record: Record, walk: LogWalk) -> bool:
-        """Whether a record behind damage is a leftover, overwritten by what is in front of it."""
+        """Whether a record behind damage is a leftover of what was overwritten in front of it.
+
+        It is older than what is in front of it then.  RocketMQ's store times can go back a little
+        with the clock, so unless it is much older, its queue offset has to be taken as well.
+        """
         if walk.last is None or record.store_time_ms >= walk.last.store_time_ms:
             return False
+        if record.store_time_ms < walk.last.store_time_ms - CLOCK_STEP_MARGIN_MS:
+            return True
         queue = self._queues.get(record.topic.decode(errors="replace"), record.queue_id)
         if queue is None or record.queue_offset >= queue.max_offset:
             return False

@@ -166,12 +166,17 @@ class Recovered:
         queue = self.queues.get(topic, queue_id)
         if queue is None:
             return {}
-        found = {}
+        found: dict[int, bytes | None] = {}
         for queue_offset in range(queue.min_offset, queue.max_offset):
             entry = queue.entry(queue_offset)
             message = self.message(*entry[:2]) if entry is not None else None
-            is_it = message is not None and (message.topic, message.queue_id) == (topic, queue_id)
-            found[queue_offset] = message.body if message is not None and is_it else None
+            if message is not None and (message.topic, message.queue_id, message.queue_offset) != (
+                topic,
+                queue_id,
+                queue_offset,
+            ):
+                message = None
+            found[queue_offset] = message.body if message is not None else None
         return found
 
     def find(self, topic: str, key: str) -> list[int]:
