@@ -7,10 +7,12 @@ import structlog
 from broker.config_file import change_live, parse_properties, properties_of
 from broker.dispatcher import Request, RequestError, Response
 from broker.json_table import DataVersion
+from broker.processors.json_bodies import json_response, refusal
 from broker.processors.parts import BrokerParts
 from broker.processors.runtime_info import disk_usage, runtime_info
 from broker.settings import SettingError
 from protocol import fastjson
+from protocol.bodies import KVTable
 from protocol.codes import ResponseCode
 from protocol.requests import GetBrokerConfigResponse, encode_fields
 from protocol.requests.fields import RpcRequest
@@ -61,7 +63,7 @@ class BrokerAdminProcessors:
         try:
             config = change_live(self._broker.config, changes)
         except SettingError as error:
-            raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from None
+            raise refusal(error) from None
         after = properties_of(config)
         changed = {key: value for key, value in after.items() if before.get(key) != value}
         if changed:
@@ -91,7 +93,7 @@ class BrokerAdminProcessors:
         broker = self._broker
         disk = await asyncio.to_thread(disk_usage, broker.config.store.root)
         info = runtime_info(broker, disk)
-        return Response(body=fastjson.dumps({"table": info}).encode())
+        return json_response(KVTable(info))
 
     def view_stats(self, request: Request) -> Response:
         """315: messages or bytes of a topic, or of a topic and group, in minute, hour and day."""
@@ -106,12 +108,12 @@ class BrokerAdminProcessors:
             name: {"avgpt": window.average_per_call, "sum": window.sum, "tps": window.tps}
             for name, window in zip(("statsMinute", "statsHour", "statsDay"), windows, strict=True)
         }
-        return Response(body=fastjson.dumps(body).encode())
+        return json_response(body)
 
     def all_delay_offsets(self, _request: Request) -> Response:
         """45: how far the delay levels are delivered, as their file holds it."""
         self._broker.delayed.settle()
-        return Response(body=fastjson.dumps(self._broker.delayed.table.to_json()).encode())
+        return json_response(self._broker.delayed.table.to_json())
 
 
 def _is_secret(key: str) -> bool:

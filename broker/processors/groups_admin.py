@@ -7,7 +7,7 @@ import structlog
 
 from broker.consumer_groups import Client, ConsumerGroup
 from broker.dispatcher import Request, RequestError, Response
-from broker.processors.json_bodies import json_response, read_object
+from broker.processors.json_bodies import json_response, read_object, refusal
 from broker.processors.pages import is_version, page
 from broker.processors.parts import BrokerParts
 from broker.subscription_groups import SubscriptionGroup
@@ -237,9 +237,7 @@ def _group_of(value: Any) -> SubscriptionGroup:
     try:
         group = SubscriptionGroup.from_json(name, value)
     except (ValueError, TypeError) as error:
-        raise RequestError(
-            ResponseCode.SYSTEM_ERROR, f"group {name} does not decode: {error}"
-        ) from None
+        raise refusal(error, f"group {name} does not decode: ") from None
     if group.retry_queue_nums > RETRY_QUEUES_MAX:
         raise RequestError(
             ResponseCode.SYSTEM_ERROR,

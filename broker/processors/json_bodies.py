@@ -15,6 +15,7 @@ from protocol.codes import ResponseCode
 
 SHORT_BODY_SIZE_BYTES_MAX = 16 << 10
 BODY_SIZE_BYTES_MAX = 2 << 20
+REMARK_LENGTH_MAX = 500
 
 AnyBody = TypeVar("AnyBody", bound=Body)
 
@@ -59,6 +60,11 @@ async def read_object(body: bytes) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise RequestError(ResponseCode.SYSTEM_ERROR, "the body is no JSON object")
     return document
+
+
+def refusal(error: Exception, prefix: str = "") -> RequestError:
+    """A refusal in the words of *error*, which may repeat what the client sent: not all of it."""
+    return RequestError(ResponseCode.SYSTEM_ERROR, (prefix + str(error))[:REMARK_LENGTH_MAX])
 
 
 def json_response(value: object, ext: dict[str, str] | None = None) -> Response:

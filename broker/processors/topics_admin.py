@@ -10,7 +10,7 @@ from typing import Any
 import structlog
 
 from broker.dispatcher import Request, RequestError, Response
-from broker.processors.json_bodies import json_response, read_object
+from broker.processors.json_bodies import json_response, read_object, refusal
 from broker.processors.pages import is_version, page
 from broker.processors.parts import BrokerParts
 from broker.topic_attributes import (
@@ -57,7 +57,7 @@ class TopicAdminProcessors:
         try:
             changes = parse_attribute_changes(fields.attributes or "")
         except AttributeChangeError as error:
-            raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from None
+            raise refusal(error) from None
         wanted = TopicConfig(
             fields.topic,
             read_queue_nums=fields.read_queue_nums,
@@ -88,9 +88,7 @@ class TopicAdminProcessors:
         try:
             wanted = TopicConfig.from_json(name, value)
         except (ValueError, TypeError, AttributeError) as error:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR, f"topic {name[:200]} does not decode: {error}"
-            ) from None
+            raise refusal(error, f"topic {name[:200]} does not decode: ") from None
         return self._checked(wanted, wanted.attributes)
 
     def _checked(self, wanted: TopicConfig, changes: dict[str, str]) -> TopicConfig:
@@ -121,7 +119,7 @@ class TopicAdminProcessors:
         try:
             attributes = change_attributes(None if current is None else current.attributes, changes)
         except AttributeChangeError as error:
-            raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from None
+            raise refusal(error) from None
         return TopicConfig(
             wanted.name,
             read_queue_nums=wanted.read_queue_nums,

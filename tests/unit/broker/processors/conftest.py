@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.support.peers import Clock
 from tests.support.served_broker import ServedBroker
@@ -16,6 +17,9 @@ def clock() -> Clock:
 
 @pytest.fixture
 async def broker(tmp_path: Path, clock: Clock) -> AsyncIterator[ServedBroker]:
+    """A broker that may answer anything, but must not call a client's mistake its own."""
     served = ServedBroker(tmp_path, clock, {})
-    yield served
+    with capture_logs() as logs:
+        yield served
     await served.close()
+    assert [entry for entry in logs if entry["event"] == "request failed"] == []
