@@ -154,7 +154,6 @@ def start(
         "brokerName": "apache",
         "brokerIP1": "127.0.0.1",
         "bindAddress": "127.0.0.1",
-        "timerWheelEnable": "false",
         "topics": ",".join(topics),
         **(settings or {}),
     }

@@ -10,6 +10,8 @@ from typing import Any
 from tests.interop.apache import QUICK_JVM, jvm_command
 from tests.interop.processes import LineProcess, ProcessError
 
+ANSWER_TIMEOUT_S = 150.0
+
 
 class JavaClientError(Exception):
     """The Java client threw what the message says."""
@@ -27,13 +29,13 @@ class JavaClient:
         self._lock = threading.Lock()
         threading.Thread(target=self._read, daemon=True).start()
 
-    def call(self, op: str, *, wait_s: float = 150, **arguments: object) -> Any:
-        """Run operation *op* and return its result.
+    def call(self, op: str, **arguments: object) -> Any:
+        """Run operation *op* of interop.JavaClient and return its result.
 
         Raises:
             JavaClientError: the operation failed in Java.
         """
-        return self.begin(op, **arguments).result(wait_s)
+        return self.begin(op, **arguments).result(ANSWER_TIMEOUT_S)
 
     def begin(self, op: str, **arguments: object) -> "Future[Any]":
         """Start operation *op*; the future carries its result or JavaClientError."""

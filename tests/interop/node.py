@@ -10,6 +10,7 @@ from typing import Any
 from tests.interop.processes import LineProcess
 
 PROJECT = Path(__file__).parent / "node"
+ANSWER_TIMEOUT_S = 120.0
 
 
 class NodeError(Exception):
@@ -64,6 +65,6 @@ class NodeJob:
         return answer["result"]
 
 
-def run(script: str, directory: Path, *, timeout_s: float = 120, **options: object) -> Any:
+def run(script: str, directory: Path, **options: object) -> Any:
     """Run a script of tests/interop/node and return what it answers."""
-    return NodeJob(script, directory, **options).result(timeout_s)
+    return NodeJob(script, directory, **options).result(ANSWER_TIMEOUT_S)

@@ -1,0 +1,77 @@
+"""Our broker as an operator runs it: a process of its own, started by ``python -m broker``."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.interop.processes import LineProcess, ProcessError, free_port, wait_for_port
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(slots=True)
+class RockhopperServer:
+    """A running daemon."""
+
+    process: LineProcess
+    settings: dict[str, str]
+    broker_port: int
+    namesrv_port: int
+
+    @property
+    def nameserver(self) -> str:
+        """The address of its embedded name service."""
+        return f"127.0.0.1:{self.namesrv_port}"
+
+    @property
+    def broker_address(self) -> str:
+        """The address of its broker."""
+        return f"127.0.0.1:{self.broker_port}"
+
+    @property
+    def store(self) -> Path:
+        """The store's directory."""
+        return Path(self.settings["storePathRootDir"])
+
+    def stop(self) -> None:
+        """Stop it cleanly, as an operator would."""
+        status = self.process.stop()
+        if status != 0 or (self.store / "abort").exists():
+            raise ProcessError(f"Not a clean stop: {status}.\n{self.process.last_output()}")
+
+    def kill(self) -> None:
+        """Kill the process in the middle of whatever it does."""
+        self.process.kill()
+
+
+def start(
+    directory: Path, *, settings: Mapping[str, str] | None = None, start_timeout_s: float = 60
+) -> RockhopperServer:
+    """Start the daemon on free ports and return when it accepts connections.
+
+    The store is *directory*/store, or `storePathRootDir` of *settings*.
+
+    Raises:
+        ProcessError: it did not start.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    broker_port, namesrv_port, http_port = free_port(), free_port(), free_port()
+    lines = {
+        "storePathRootDir": str(directory / "store"),
+        "brokerName": "rockhopper",
+        "listenPort": str(broker_port),
+        "namesrvPort": str(namesrv_port),
+        "httpPort": str(http_port),
+        **(settings or {}),
+    }
+    conf = directory / "broker.conf"
+    conf.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+    command = [sys.executable, "-m", "broker", "-c", str(conf)]
+    process = LineProcess(command, directory / "broker.log", cwd=ROOT)
+    try:
+        wait_for_port(process, broker_port, start_timeout_s)
+    except ProcessError:
+        process.kill()
+        raise
+    return RockhopperServer(process, lines, broker_port, namesrv_port)
