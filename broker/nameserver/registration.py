@@ -154,8 +154,8 @@ class _Keeper:
         self._wanted.set()
 
     async def settled(self) -> None:
-        """Return once the last change is registered, or the attempt has failed."""
-        if self._task is not None and not self._task.done():
+        """Return once the last change is registered; at once when attempts are failing."""
+        if self._task is not None and not self._task.done() and self._failure is None:
             await self._settled.wait()
 
     async def stop(self) -> None:
@@ -183,7 +183,7 @@ class _Keeper:
         while True:
             self._wanted.clear()
             await self._register()
-            if not self._wanted.is_set():
+            if self._failure is not None or not self._wanted.is_set():
                 self._settled.set()
             pause_s = self._owner.interval_s if self._failure is None else RETRY_S
             if self._failure is not None:

@@ -12,7 +12,8 @@ from broker.config_file import build_config
 from broker.startup import StartError
 from broker.store import disk
 from protocol.codes import RequestCode, ResponseCode
-from tests.support.direct import Wire, ask, pull, pull_fields, route, send
+from tests.support.direct import ask, pull, pull_fields, route, send
+from tests.support.wire import WireClient
 
 
 def broker_on(root: Path, **settings: str) -> Broker:
@@ -71,14 +72,14 @@ async def test_a_new_topic_is_routable_when_its_first_send_is_answered() -> None
 async def test_stopping_answers_pulls_that_wait() -> None:
     async with Broker.temporary() as broker:
         await send(broker.address, "orders", b"hello")
-        async with Wire(broker.address) as wire:
-            waiting = wire.send(
+        async with WireClient(broker.address) as client:
+            waiting = client.send(
                 RequestCode.PULL_MESSAGE, pull_fields("orders", 1, suspend_ms=30_000)
             )
             # Requests are served in order: when this answer is here, the pull is parked.
-            await wire.ask(RequestCode.GET_MAX_OFFSET, {"topic": "orders", "queueId": "0"})
+            await client.ask(RequestCode.GET_MAX_OFFSET, {"topic": "orders", "queueId": "0"})
             await broker.stop()
-            answer = await wire.answer(waiting)
+            answer = await waiting
     assert answer.code == ResponseCode.PULL_NOT_FOUND
     assert (answer.ext or {})["nextBeginOffset"] == "1"
 

@@ -1,68 +1,20 @@
-"""A bare connection to a broker or name service: commands out, answers back, nothing hidden."""
+"""Requests to a broker or name service, each on a connection of its own."""
 
-from __future__ import annotations
-
-import asyncio
 from collections.abc import Mapping
-from typing import Self
 
 from protocol.codes import RequestCode
-from protocol.command import Command, decode_header, encode_command
-from protocol.frame import FrameDecoder
+from protocol.command import Command
 from protocol.message import StoredMessage
 from protocol.message_codec import decode_messages
-
-
-class Wire:
-    """One connection; answers come back in the order in which they are waited for."""
-
-    def __init__(self, address: str) -> None:
-        self._address = address
-        self._decoder = FrameDecoder()
-        self._arrived: dict[int, Command] = {}
-        self._opaque = 0
-
-    async def __aenter__(self) -> Self:
-        host, _, port = self._address.rpartition(":")
-        self._reader, self._writer = await asyncio.open_connection(host, int(port))
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._writer.close()
-        await asyncio.gather(self._writer.wait_closed(), return_exceptions=True)
-
-    def send(self, code: int, ext: Mapping[str, str] | None = None, body: bytes = b"") -> int:
-        """Write a request and return its opaque."""
-        self._opaque += 1
-        self._writer.write(
-            encode_command(Command(code=code, opaque=self._opaque, ext=dict(ext or {}), body=body))
-        )
-        return self._opaque
-
-    async def answer(self, opaque: int) -> Command:
-        """The answer to a request; EOFError when the other side closes instead."""
-        while opaque not in self._arrived:
-            data = await self._reader.read(1 << 16)
-            if not data:
-                raise EOFError(f"{self._address} closed the connection")
-            for serialize_type, header, body in self._decoder.feed(data):
-                command = decode_header(serialize_type, header, body)
-                self._arrived[command.opaque] = command
-        return self._arrived.pop(opaque)
-
-    async def ask(
-        self, code: int, ext: Mapping[str, str] | None = None, body: bytes = b""
-    ) -> Command:
-        """Send a request and wait for its answer."""
-        return await self.answer(self.send(code, ext, body))
+from tests.support.wire import WireClient
 
 
 async def ask(
-    address: str, code: int, ext: Mapping[str, str] | None = None, body: bytes = b""
+    address: str, code: RequestCode, ext: Mapping[str, str] | None = None, body: bytes = b""
 ) -> Command:
     """Ask once, on a connection of its own."""
-    async with Wire(address) as wire:
-        return await wire.ask(code, ext, body)
+    async with WireClient(address) as client:
+        return await client.ask(code, dict(ext or {}), body)
 
 
 async def route(nameserver: str, topic: str) -> Command:
