@@ -17,6 +17,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable
+from typing import cast
 
 from client.errors import (
     BrokerUnreachableError,
@@ -186,8 +187,8 @@ class Connection(asyncio.Protocol):
         self._writable.set()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports do not derive from asyncio's.
+        self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
         for serialize_type, header, body in self._decoder.feed(data):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from client.errors import MessageRejectedError
 from client.unique_id import UniqueIds
@@ -16,8 +17,7 @@ from protocol.properties import PROPERTIES_SIZE_BYTES_MAX, encode_properties
 from protocol.sys_flags import SYS_FLAG_COMPRESSED_ZLIB
 
 
-@dataclass(frozen=True, slots=True)
-class OutgoingMessage:
+class OutgoingMessage(msgspec.Struct, frozen=True, gc=False):
     """What goes into a send request, besides the queue."""
 
     topic: str

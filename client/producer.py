@@ -161,10 +161,14 @@ class Producer:
         failed_on: set[str] = set()
         while True:
             target = fixed or self._choice.next(route, frozenset(failed_on))
-            others = fixed is None and len(route.masters.keys() - failed_on - {target.broker_name})
+            has_others = (
+                fixed is None
+                and len(route.brokers) > 1
+                and bool(route.masters.keys() - failed_on - {target.broker_name})
+            )
             left_s = deadline_s - now_s()
             # With another broker to fall back on, one that hangs must not use up all the time.
-            allowed_s = left_s / 2 if others and len(failures) < self._retries else left_s
+            allowed_s = left_s / 2 if has_others and len(failures) < self._retries else left_s
             try:
                 answer, address = await self._deliver(route, target, outgoing, allowed_s)
                 return read_receipts(answer, messages, target, address)
@@ -173,7 +177,7 @@ class Producer:
                 failed_on.add(target.broker_name)
                 if not isinstance(error, RequestRefusedError):
                     self._choice.avoid(target.broker_name)
-                may_retry = self._may_retry(error, bool(others), fixed is not None)
+                may_retry = self._may_retry(error, has_others, fixed is not None)
             if not may_retry or len(failures) > self._retries or now_s() >= deadline_s:
                 raise _with_history(failures)
             route = await self._route_after(failures[-1], outgoing.topic, route)

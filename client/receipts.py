@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
+
+import msgspec
 
 from client.errors import MalformedAnswerError
 from client.outgoing import OutgoingMessage
@@ -26,8 +27,7 @@ class SendStatus(IntEnum):
 SENT_CODES = frozenset(int(status) for status in SendStatus)
 
 
-@dataclass(frozen=True, slots=True)
-class SendReceipt:
+class SendReceipt(msgspec.Struct, frozen=True):
     """Where a message is."""
 
     message_id: str

@@ -58,8 +58,8 @@ def _main_facts(facts: dict[str, str]) -> list[tuple[str, str]]:
     return [
         ("version", facts.get("brokerVersionDesc", "-")),
         ("started", _time(facts.get("bootTimestamp"))),
-        ("messages in", f"{_count(facts.get('msgPutTotalTodayNow'))} so far"),
-        ("messages out", f"{_count(facts.get('msgGetTotalTodayNow'))} so far"),
+        ("messages in", _count(facts.get("msgPutTotalTodayNow"))),
+        ("messages out", _count(facts.get("msgGetTotalTodayNow"))),
         ("in per second", _rates(facts.get("putTps"))),
         ("out per second", _rates(facts.get("getTransferredTps"))),
         (

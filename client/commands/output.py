@@ -103,25 +103,25 @@ def time_text(time_ms: int | None) -> str:
     return moment.strftime("%Y-%m-%d %H:%M:%S.") + f"{time_ms % 1000:03d}"
 
 
-def print_table(
-    columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None
-) -> None:
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print a table; numbers to the right."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     cells = [list(row) for row in rows]
-    table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
+    table = Table(header_style="bold", box=None, pad_edge=False)
     for index, name in enumerate(columns):
         is_number = bool(cells) and all(isinstance(row[index], int | float) for row in cells)
         table.add_column(name, justify="right" if is_number else "left", overflow="fold")
     for row in cells:
         table.add_row(*(Text(_cell(value)) for value in row))
-    console = Console(highlight=False)
-    if not sys.stdout.isatty():
-        console = Console(highlight=False, width=10_000)
-    console.print(table)
+    # Where nobody watches, no line is folded for a width.
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 10_000)
+    with console.capture() as capture:
+        console.print(table)
+    for line in capture.get().splitlines():
+        write_line(line.rstrip())
 
 
 def _cell(value: object) -> str:

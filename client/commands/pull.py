@@ -91,6 +91,13 @@ def pull(
     rockhopper pull orders --from -1h --tag new
     rockhopper pull orders --from earliest --max 10 --json | jq .body
     """
+    from protocol.errors import SubscriptionError
+    from protocol.subscription import Subscription
+
+    try:
+        Subscription(topic, tag)
+    except SubscriptionError as error:
+        raise click.UsageError(str(error)) from None
     run(_pull(_Job(topic, start, max_count, follow, queues, group, tag, as_json), nameserver()))
 
 

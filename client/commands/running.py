@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import click
 
 EXIT_REFUSED = 1
+EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -55,7 +56,7 @@ def nameserver() -> str | None:
 
 def run(action: Coroutine[Any, Any, Any]) -> None:
     """Run what a subcommand does; errors end the program with a sentence and exit code 1."""
-    from client.errors import ClientError
+    from client.errors import ClientError, MessageRejectedError
     from protocol.errors import ProtocolError
 
     try:
@@ -64,6 +65,9 @@ def run(action: Coroutine[Any, Any, Any]) -> None:
         sys.exit(EXIT_INTERRUPTED)
     except BrokenPipeError:
         leave_broken_pipe()
+    except MessageRejectedError as error:
+        report(error)
+        sys.exit(EXIT_USAGE)
     except (ClientError, ProtocolError, ValueError, Failure) as error:
         report(error)
         sys.exit(EXIT_REFUSED)

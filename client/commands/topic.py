@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from client.commands.output import print_table, time_text, write_json, write_line
-from client.commands.running import nameserver, nameserver_option, run
+from client.commands.running import Failure, nameserver, nameserver_option, run
 
 if TYPE_CHECKING:
     from client.admin import BrokerAddress
@@ -92,6 +92,10 @@ def create(
     as_json: bool,
 ) -> None:
     """Create TOPIC, or change the one that there is."""
+    from protocol.names import topic_error
+
+    if reason := topic_error(name):
+        raise click.UsageError(reason)
     pairs: dict[str, str] = {}
     for text in attributes:
         key, equals, value = text.partition("=")
@@ -139,9 +143,13 @@ def delete(name: str, yes: bool) -> None:
 
 async def _delete(name: str, nameserver: str | None) -> None:
     from client.admin import Admin
+    from client.errors import RouteNotFoundError
 
     async with Admin(nameserver) as admin:
-        targets = await admin.delete_topic(name)
+        try:
+            targets = await admin.delete_topic(name)
+        except RouteNotFoundError:
+            raise Failure(f"there is no topic {name!r} to delete") from None
     for target in targets:
         write_line(f"deleted {name} on {target.name} ({target.address})")
 
