@@ -7,11 +7,10 @@ import structlog
 
 from broker.consumer_groups import Client, ConsumerGroup
 from broker.dispatcher import Request, RequestError, Response
-from broker.processors.json_bodies import json_response, read_object, refusal
+from broker.processors.json_bodies import json_response, long_json_response, read_object, refusal
 from broker.processors.pages import is_version, page
 from broker.processors.parts import BrokerParts
 from broker.subscription_groups import SubscriptionGroup
-from protocol import fastjson
 from protocol.bodies import (
     Connection,
     ConsumerConnection,
@@ -126,11 +125,8 @@ class GroupAdminProcessors:
             is_same_version=is_version(fields.data_version, document["dataVersion"]),
         )
         chosen = {**document, "subscriptionGroupTable": {name: table[name] for name in names}}
-        body = await asyncio.to_thread(lambda: fastjson.dumps(chosen).encode())
-        return Response(
-            ext=encode_fields(GetAllSubscriptionGroupResponse(total_group_num=len(table))),
-            body=body,
-        )
+        ext = encode_fields(GetAllSubscriptionGroupResponse(total_group_num=len(table)))
+        return await long_json_response(lambda: chosen, ext)
 
     # -- who is online -------------------------------------------------------------------------
 
@@ -190,7 +186,7 @@ class GroupAdminProcessors:
         for topic in self._topics_to_report(group, fields.topic, fields.topic_list):
             await self._report(stats.offset_table, topic, group)
             stats.consume_tps += self._broker.stats.group_get_tps(topic, group)
-        return json_response(stats)
+        return await long_json_response(lambda: stats)
 
     def _topics_to_report(self, group: str, topic: str | None, listed: str | None) -> list[str]:
         named = [name for name in (listed or "").split(";") if name]

@@ -14,18 +14,19 @@ from protocol.bodies import Body
 from protocol.codes import ResponseCode
 
 SHORT_BODY_SIZE_BYTES_MAX = 16 << 10
-BODY_SIZE_BYTES_MAX = 2 << 20
+# A heartbeat with 1000 subscriptions, a lock request with 3000 queues.
+CLIENT_BODY_SIZE_BYTES_MAX = 256 << 10
+ADMIN_BODY_SIZE_BYTES_MAX = 2 << 20
 REMARK_LENGTH_MAX = 500
 
 AnyBody = TypeVar("AnyBody", bound=Body)
 
 
-def check_size(body: bytes) -> None:
+def check_size(body: bytes, most: int) -> None:
     """Refuse bodies that nobody needs.  Raises RequestError."""
-    if len(body) > BODY_SIZE_BYTES_MAX:
+    if len(body) > most:
         raise RequestError(
-            ResponseCode.SYSTEM_ERROR,
-            f"the body has {len(body)} bytes; {BODY_SIZE_BYTES_MAX} are allowed",
+            ResponseCode.SYSTEM_ERROR, f"the body has {len(body)} bytes; {most} are allowed"
         )
 
 
@@ -38,7 +39,7 @@ def with_body(
         RequestError: the body is too long.
         MalformedBodyError: it is not JSON, or not of this kind.
     """
-    check_size(request.body)
+    check_size(request.body, CLIENT_BODY_SIZE_BYTES_MAX)
     if len(request.body) <= SHORT_BODY_SIZE_BYTES_MAX:
         return serve(request, kind.decode(request.body))
 
@@ -49,13 +50,13 @@ def with_body(
 
 
 async def read_object(body: bytes) -> dict[str, Any]:
-    """The JSON object in a request's body.
+    """The JSON object in an administrator's request.
 
     Raises:
         RequestError: it is too long, or something else than an object.
         MalformedBodyError: it is not JSON.
     """
-    check_size(body)
+    check_size(body, ADMIN_BODY_SIZE_BYTES_MAX)
     document = await asyncio.to_thread(fastjson.loads, body)
     if not isinstance(document, dict):
         raise RequestError(ResponseCode.SYSTEM_ERROR, "the body is no JSON object")
@@ -69,4 +70,15 @@ def refusal(error: Exception, prefix: str = "") -> RequestError:
 
 def json_response(value: object, ext: dict[str, str] | None = None) -> Response:
     """A response with *value* in its body."""
-    return Response(ext=ext, body=fastjson.dumps(value).encode("utf-8", "replace"))
+    return Response(ext=ext, body=_encode(value))
+
+
+async def long_json_response(
+    make_value: Callable[[], object], ext: dict[str, str] | None = None
+) -> Response:
+    """The same for a value that takes long to make and write: both happen in a thread."""
+    return Response(ext=ext, body=await asyncio.to_thread(lambda: _encode(make_value())))
+
+
+def _encode(value: object) -> bytes:
+    return fastjson.dumps(value).encode("utf-8", "replace")

@@ -4,12 +4,10 @@ Offsets of a queue are looked up, never created: RocketMQ makes a queue for any 
 about.  Topics that do not exist are answered with 17, queues that do not exist with 29.
 """
 
-import asyncio
-
 from broker.config import NewGroupStart
 from broker.dispatcher import Request, RequestError, Response
+from broker.processors.json_bodies import long_json_response
 from broker.processors.parts import BrokerParts
-from protocol import fastjson
 from protocol.codes import ResponseCode
 from protocol.errors import FieldError
 from protocol.requests import (
@@ -120,9 +118,7 @@ class OffsetProcessors:
 
     async def all_consumer_offsets(self, _request: Request) -> Response:
         """43: the offset table as its file holds it."""
-        offsets = self._broker.offsets
-        text = await asyncio.to_thread(lambda: fastjson.dumps(offsets.to_json()))
-        return Response(body=text.encode())
+        return await long_json_response(self._broker.offsets.to_json)
 
     def _check_queue(self, topic: str, queue_id: int) -> None:
         """Refuse what does not exist; a queue beyond a shrunk topic's last may still have data."""

@@ -10,7 +10,7 @@ from typing import Any
 import structlog
 
 from broker.dispatcher import Request, RequestError, Response
-from broker.processors.json_bodies import json_response, read_object, refusal
+from broker.processors.json_bodies import json_response, long_json_response, read_object, refusal
 from broker.processors.pages import is_version, page
 from broker.processors.parts import BrokerParts
 from broker.topic_attributes import (
@@ -21,7 +21,6 @@ from broker.topic_attributes import (
     parse_attribute_changes,
 )
 from broker.topics import QUEUE_COUNT_MAX, TopicConfig
-from protocol import fastjson
 from protocol.bodies import GroupList, TopicList, TopicOffset, TopicStatsTable
 from protocol.codes import ResponseCode
 from protocol.fastjson import MessageQueueKey
@@ -193,23 +192,16 @@ class TopicAdminProcessors:
             is_same_version=is_version(fields.data_version, topics.version.to_json()),
         )
         chosen = {name: topic for name in names if (topic := topics.get(name)) is not None}
-        total = len(topics)
         version = topics.version.to_json()
-
-        def encode() -> bytes:
-            return fastjson.dumps(
-                {
-                    "dataVersion": version,
-                    "mappingDataVersion": version,
-                    "topicConfigTable": {n: topic.to_json() for n, topic in chosen.items()},
-                    "topicQueueMappingDetailMap": {},
-                    "topicQueueMappingInfoMap": {},
-                }
-            ).encode()
-
-        return Response(
-            ext=encode_fields(GetAllTopicConfigResponse(total_topic_num=total)),
-            body=await asyncio.to_thread(encode),
+        return await long_json_response(
+            lambda: {
+                "dataVersion": version,
+                "mappingDataVersion": version,
+                "topicConfigTable": {name: topic.to_json() for name, topic in chosen.items()},
+                "topicQueueMappingDetailMap": {},
+                "topicQueueMappingInfoMap": {},
+            },
+            encode_fields(GetAllTopicConfigResponse(total_topic_num=len(topics))),
         )
 
     async def topic_stats(self, request: Request) -> Response:
@@ -224,7 +216,7 @@ class TopicAdminProcessors:
             newest_ms = store.store_time(topic.name, queue_id, high - 1) if high > low else 0
             key = MessageQueueKey(topic.name, self._broker.config.broker_name, queue_id)
             table.offset_table[key] = TopicOffset(low, high, max(newest_ms, 0))
-        return json_response(table)
+        return await long_json_response(lambda: table)
 
     def who_consumes(self, request: Request) -> Response:
         """300: the groups that consume a topic now, or have offsets in it."""
