@@ -96,20 +96,28 @@ def loads(data: bytes | str) -> Any:
     """The value that *data* is: dict, list, str, int, float, bool or None.
 
     Raises:
-        MalformedBodyError: *data* is not JSON, even by fastjson's measure.
+        MalformedBodyError: *data* is not JSON, even by fastjson's measure, or nested too deeply.
     """
     try:
         value = _decode_strict(data)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         value = _loads_dialect(data, error)
+    if type(value) is dict or type(value) is list:
+        _check_depth(value)
     if b'"$ref"' in data if isinstance(data, bytes) else '"$ref"' in data:
         holders: set[int] = set()
-        try:
-            _find_holders(value, holders)
-            value = _resolve(value, value, holders)
-        except RecursionError:
-            raise MalformedBodyError("the body is nested too deeply") from None
+        _find_holders(value, holders)
+        value = _resolve(value, value, holders)
     return value
+
+
+def _check_depth(value: Any, depth: int = 0) -> None:
+    """Refuse what functions that call themselves for each level could not walk through."""
+    if depth > _DEPTH_MAX:
+        raise MalformedBodyError(f"the body is nested more than {_DEPTH_MAX} levels deep")
+    for item in value.values() if type(value) is dict else value:
+        if type(item) is dict or type(item) is list:
+            _check_depth(item, depth + 1)
 
 
 def _loads_dialect(data: bytes | str, strict_error: Exception) -> Any:

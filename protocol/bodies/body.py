@@ -45,7 +45,7 @@ def convert(value: Any, kind: type[_Value]) -> _Value:
     """A decoded JSON value as *kind*.  Raises MalformedBodyError."""
     try:
         return msgspec.convert(_without_nulls(value), kind, strict=False, dec_hook=_decode_hook)
-    except (msgspec.ValidationError, RecursionError) as error:
+    except msgspec.ValidationError as error:
         name = getattr(kind, "__name__", str(kind))
         raise MalformedBodyError(f"the body is not a {name}: {error}") from None
 

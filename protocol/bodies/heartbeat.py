@@ -108,7 +108,7 @@ class HeartbeatData(Body, rename="camel"):
 def _name_ordinals(consumer: dict[str, Any]) -> None:
     for key, names in _ENUMERATIONS.items():
         ordinal = consumer.get(key)
-        if isinstance(ordinal, str) and ordinal.isdecimal():
+        if isinstance(ordinal, str) and len(ordinal) == 1 and ordinal.isdecimal():
             ordinal = int(ordinal)
         if isinstance(ordinal, int) and 0 <= ordinal < len(names):
             consumer[key] = names[ordinal]

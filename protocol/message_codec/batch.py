@@ -17,6 +17,7 @@ whole, as one record with the sysFlags INNER_BATCH and NEED_UNWRAP, the number o
 property INNER_NUM and the queue offset of the first one in INNER_BASE.
 """
 
+import re
 import struct
 from collections.abc import Iterable, Sequence
 
@@ -36,6 +37,7 @@ BATCH_COUNT_MAX = 10_000
 _HEAD = struct.Struct(">iiiii")
 _INT16 = struct.Struct(">h")
 _WRAPPED = SYS_FLAG_INNER_BATCH | SYS_FLAG_NEED_UNWRAP
+_is_offset = re.compile(r"[0-9]{1,18}").fullmatch
 _unpack_head = _HEAD.unpack_from
 _unpack_int16 = _INT16.unpack_from
 
@@ -115,7 +117,7 @@ def unwrap_inner_batch(message: StoredMessage) -> Sequence[StoredMessage]:
     if message.sys_flag & _WRAPPED != _WRAPPED:
         return (message,)
     base_text = message.properties.get(PROPERTY_INNER_BASE, "")
-    base = int(base_text) if base_text.isdecimal() else message.queue_offset
+    base = int(base_text) if _is_offset(base_text) else message.queue_offset
     sys_flag = message.sys_flag & ~(_WRAPPED | SYS_FLAG_COMPRESSED | SYS_FLAG_COMPRESSION_MASK)
     return [
         StoredMessage(

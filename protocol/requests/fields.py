@@ -14,7 +14,8 @@ Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 _Fields = TypeVar("_Fields")
-_is_integer = re.compile(r"[+-]?[0-9]{1,40}").fullmatch
+_is_integer = re.compile(r"[+-]?[0-9]+").fullmatch
+_INTEGER_SIZE_MAX = 40
 
 
 class RpcRequest(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False):
@@ -67,12 +68,13 @@ def _decode_slowly(cls: type[_Fields], ext: Mapping[str, str]) -> _Fields:
 def _decode_int(name: str, text: str, annotation: Any) -> int:
     if not _is_integer(text):
         raise FieldError(name, f"is {text[:40]!r}, which is not a number")
-    value = int(text)
-    try:
-        msgspec.convert(value, annotation)
-    except msgspec.ValidationError:
-        raise FieldError(name, f"is {text}, which is out of range") from None
-    return value
+    # Python refuses to convert thousands of digits, and no field holds as many as this.
+    if len(text) <= _INTEGER_SIZE_MAX:
+        try:
+            return int(msgspec.convert(int(text), annotation))
+        except msgspec.ValidationError:
+            pass
+    raise FieldError(name, f"is {text[:_INTEGER_SIZE_MAX]}, which is out of range")
 
 
 @lru_cache(maxsize=256)

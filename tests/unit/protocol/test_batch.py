@@ -116,6 +116,12 @@ def test_without_a_base_the_queue_offset_counts() -> None:
     assert [each.queue_offset for each in decode_messages(inner_record(BATCH))] == [3, 4]
 
 
+@pytest.mark.parametrize("base", ["x", "-1", "٣", "9" * 19, "9" * 5000])
+def test_base_that_is_no_offset_does_not_count(base: str) -> None:
+    messages = decode_messages(inner_record(BATCH, INNER_BASE=base))
+    assert [message.queue_offset for message in messages] == [3, 4]
+
+
 def test_compressed_inner_batch_is_unwrapped() -> None:
     record = inner_record(compress_zlib(BATCH), INNER | SYS_FLAG_COMPRESSED_ZLIB)
     messages = decode_messages(record)

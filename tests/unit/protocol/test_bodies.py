@@ -243,11 +243,16 @@ def test_heartbeat_without_subscriptions() -> None:
         '{"clientID":"c","consumerDataSet":[{"groupName":"g","consumeType":9}]}',
         '{"clientID":"c","consumerDataSet":[{"groupName":"g","subscriptionDataSet":[{}]}]}',
         '{"clientID":"c","producerDataSet":["pg"]}',
+        '{"clientID":"c","heartbeatFingerprint":"' + "9" * 5000 + '"}',
     ],
 )
 def test_heartbeat_of_another_shape_is_refused(text: str) -> None:
     with pytest.raises(MalformedBodyError):
         HeartbeatData.decode(text)
+
+
+def test_ordinal_of_no_enumeration_stays_what_it_is() -> None:
+    assert heartbeat('{"groupName":"g","consumeType":"' + "9" * 5000 + '"}').consume_type[0] == "9"
 
 
 def test_subscription_that_is_no_filter_is_told_when_it_is_used() -> None:

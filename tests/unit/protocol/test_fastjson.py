@@ -119,6 +119,14 @@ def test_many_references_take_no_time_squared() -> None:
     assert all(each is value["refs"][0] for each in value["refs"])
 
 
+@pytest.mark.parametrize(("opening", "closing"), [('{"a":', "}"), ("[", "]"), ("{0:", "}")])
+def test_64_levels_are_the_most(opening: str, closing: str) -> None:
+    loads(opening * 64 + "1" + closing * 64)
+    for levels in (66, 200, 900):
+        with pytest.raises(MalformedBodyError, match="64 levels"):
+            loads(opening * levels + '{"$ref":"$"}' + closing * levels)
+
+
 class Colour(Enum):
     RED = 1
 

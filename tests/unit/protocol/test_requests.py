@@ -147,7 +147,7 @@ def test_integers_are_what_java_parses(text: str, value: int) -> None:
     assert decode_fields(QueryConsumerOffsetRequest, {**OFFSET, "queueId": text}).queue_id == value
 
 
-@pytest.mark.parametrize("text", ["abc", " 3", "3 ", "0x1", "1_0", "--1", "٣", "9" * 50, "null"])
+@pytest.mark.parametrize("text", ["abc", " 3", "3 ", "0x1", "1_0", "--1", "٣", "null"])
 def test_text_that_is_no_number_is_named(text: str) -> None:
     with pytest.raises(FieldError, match=r"'queueId' is .* not a number") as caught:
         decode_fields(QueryConsumerOffsetRequest, {**OFFSET, "queueId": text})
@@ -155,7 +155,9 @@ def test_text_that_is_no_number_is_named(text: str) -> None:
     assert not caught.value.is_missing
 
 
-@pytest.mark.parametrize("text", ["2147483648", "-2147483649", "9" * 30])
+@pytest.mark.parametrize(
+    "text", ["2147483648", "-2147483649", "9" * 30, "9" * 5000, "-" + "9" * 5000]
+)
 def test_number_beyond_its_field_is_named(text: str) -> None:
     with pytest.raises(FieldError, match=r"'queueId' is .* out of range") as caught:
         decode_fields(QueryConsumerOffsetRequest, {**OFFSET, "queueId": text})
