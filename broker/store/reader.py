@@ -12,17 +12,24 @@ on disk costs the one message, is reported once, and never reaches a consumer.
 
 import struct
 from collections.abc import Callable
+from zlib import crc32
 
 import structlog
 
 from broker.store.batch_consume_queue import BatchConsumeQueue
 from broker.store.commit_log import CommitLog
 from broker.store.consume_queue import ConsumeQueue
+from broker.store.consume_queue_ext import is_address
 from broker.store.get_result import GetResult, GetStatus
 from protocol.errors import ProtocolError
-from protocol.message_codec import decode_message
-from protocol.queue_layout import BATCH_CONSUME_QUEUE_UNIT, CONSUME_QUEUE_UNIT
+from protocol.message_codec import BODY_CRC_MASK, MAGIC_V1, MAGIC_V2, decode_message
+from protocol.queue_layout import (
+    BATCH_CONSUME_QUEUE_UNIT,
+    CONSUME_QUEUE_UNIT,
+    CONSUME_QUEUE_UNIT_SIZE_BYTES,
+)
 from protocol.subscription import Subscription
+from protocol.sys_flags import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
 
 log = structlog.get_logger("broker.store")
 
@@ -31,11 +38,13 @@ SIZE_BYTES_MAX_IN_MEMORY = 262_144
 COUNT_MAX_ON_DISK = 8
 SIZE_BYTES_MAX_ON_DISK = 65_536
 SCAN_UNITS_MIN = 800
-# A tags code at or below this is the address of a ConsumeQueueExt unit.
-EXT_ADDRESS_MAX = -(2**31) - 1
 _iter_units = CONSUME_QUEUE_UNIT.iter_unpack
 _iter_batch_units = BATCH_CONSUME_QUEUE_UNIT.iter_unpack
-_SIZE = struct.Struct(">i")
+_SIZES = [struct.Struct(">" + "8xi8x" * count) for count in range(COUNT_MAX_IN_MEMORY + 1)]
+_POSITION = struct.Struct(">q")
+_LAST = struct.Struct(">qi")
+_HEAD = struct.Struct(">IIIiiqqi")
+_INT32 = struct.Struct(">i")
 
 
 class MessageReader:
@@ -127,7 +136,7 @@ class MessageReader:
         )
 
     def _matches(self, queue: ConsumeQueue, tags_code: int, subscription: Subscription) -> bool:
-        if tags_code <= EXT_ADDRESS_MAX:
+        if is_address(tags_code):
             resolved = self._resolve_ext(queue.topic, queue.queue_id, tags_code)
             if resolved is None:
                 return True
@@ -136,15 +145,14 @@ class MessageReader:
 
     def _verified(self, queue: ConsumeQueue, offset: int, position: int, size: int) -> bytes:
         record = self._log.read(position, position + size)
-        if position >= self._trusted_from or not record:
+        if position >= self._trusted_from or not record or _is_sound(record, position):
             return record
         try:
             message = decode_message(record, check_crc=True)
         except ProtocolError as error:
             return self._report(queue, offset, position, str(error))
-        if message.commit_log_offset != position or message.size_bytes != size:
-            return self._report(queue, offset, position, "another record stands there")
-        return record
+        reason = f"a record of {message.size_bytes} bytes says it is at {message.commit_log_offset}"
+        return self._report(queue, offset, position, reason)
 
     def _report(self, queue: ConsumeQueue, offset: int, position: int, reason: str) -> bytes:
         if position not in self._reported:
@@ -202,6 +210,32 @@ class MessageReader:
         return record if message.commit_log_offset == position else b""
 
 
+def _is_sound(record: bytes, position: int) -> bool:
+    """Whether a record is the one for *position*, its sizes add up, and its body is as it came."""
+    size, magic, crc, _, _, _, stated_position, sys_flag = _HEAD.unpack_from(record)
+    if size != len(record) or stated_position != position:
+        return False
+    body_at = 84
+    if sys_flag & SYS_FLAG_BORN_HOST_V6:
+        body_at += 12
+    if sys_flag & SYS_FLAG_STORE_HOST_V6:
+        body_at += 12
+    (body_size,) = _INT32.unpack_from(record, body_at)
+    topic_at = body_at + 4 + body_size
+    if body_size < 0 or topic_at + 4 > size:
+        return False
+    if crc32(record[body_at + 4 : topic_at]) & BODY_CRC_MASK != crc:
+        return False
+    if magic == MAGIC_V1:
+        properties_at = topic_at + 1 + record[topic_at]
+    elif magic == MAGIC_V2:
+        properties_at = topic_at + 2 + int.from_bytes(record[topic_at : topic_at + 2], "big")
+    else:
+        return False
+    properties_size = int.from_bytes(record[properties_at : properties_at + 2], "big")
+    return bool(properties_at + 2 + properties_size == size)
+
+
 def _range_status(offset: int, low: int, high: int) -> tuple[GetStatus, int] | None:
     if high == 0:
         return GetStatus.NO_MESSAGE_IN_QUEUE, 0
@@ -218,6 +252,18 @@ def _contiguous(
     units: bytes, count_max: int, size_max: int
 ) -> tuple[list[tuple[int, int]], int, int]:
     """Merge neighbouring records into ranges; return them, the messages in them, the units used."""
+    count = len(units) // CONSUME_QUEUE_UNIT_SIZE_BYTES
+    if count <= min(count_max, COUNT_MAX_IN_MEMORY):
+        # Records do not overlap: if their sizes add up to the span, they stand side by side.
+        size_all = sum(_SIZES[count].unpack(units))
+        start = _POSITION.unpack_from(units)[0]
+        position, size = _LAST.unpack_from(units, len(units) - CONSUME_QUEUE_UNIT_SIZE_BYTES)
+        if position + size - start == size_all and (size_all <= size_max or count == 1):
+            return [(start, start + size_all)], count, count
+    return _ranges(units, count_max, size_max)
+
+
+def _ranges(units: bytes, count_max: int, size_max: int) -> tuple[list[tuple[int, int]], int, int]:
     ranges: list[tuple[int, int]] = []
     start = end = -1
     size_all = count = 0
