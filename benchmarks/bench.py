@@ -19,6 +19,7 @@ from benchmarks.cases import CASES, ECHO, Case
 from benchmarks.load import BenchError, Sample
 from benchmarks.report import Results
 from benchmarks.servers import Server
+from broker.store import fast_encoding
 
 FILL_S = 0.5
 SETTLE_S = 1.0
@@ -70,7 +71,11 @@ def _machine() -> str:
     where = f"servers on core {server_core}, load on core {load_core}"
     if server_core == load_core:
         where = "ONE core for servers and load together: the ratios mean little"
-    return f"CPython {platform.python_version()}, {os.cpu_count()} cores; {where}."
+    encoding = "compiled" if fast_encoding.is_compiled else "NOT compiled (no C compiler?)"
+    return (
+        f"CPython {platform.python_version()}, {os.cpu_count()} cores; {where}; "
+        f"message encoding {encoding}."
+    )
 
 
 def _round(

@@ -78,6 +78,11 @@ def rate(samples: list[Sample]) -> float:
     return median(samples, lambda sample: sample.messages_per_s)
 
 
+def cpu_us(samples: list[Sample]) -> float:
+    """Return the median of the server's CPU time per message, which noise moves least."""
+    return median(samples, lambda sample: sample.cpu_us)
+
+
 def judged(ratio: float, target: float | None, *, at_most: bool = False) -> str:
     """Show a ratio, its target and whether it is reached."""
     if target is None:
@@ -122,7 +127,17 @@ def render(results: Results) -> str:
 
 def _throughput(results: Results) -> str:
     rows = [
-        ["case", "server", "k/s median", "k/s best", "CPU us", "p50 ms", "p99 ms", "to the echo"]
+        [
+            "case",
+            "server",
+            "k/s median",
+            "k/s best",
+            "CPU us",
+            "p50 ms",
+            "p99 ms",
+            "to the echo",
+            "by CPU",
+        ]
     ]
     echo = results.of(ECHO.name, ECHO)
     for case in (ECHO, *CASES):
@@ -130,20 +145,22 @@ def _throughput(results: Results) -> str:
             samples = results.of(server, case)
             if not samples:
                 continue
-            ratio = ""
+            ratio = cpu_ratio = ""
             if echo and case is not ECHO:
                 target = case.echo_ratio if server == OURS else None
                 ratio = judged(rate(samples) / rate(echo), target)
+                cpu_ratio = f"{cpu_us(echo) / cpu_us(samples):.3f}"
             rows.append(
                 [
                     case.title,
                     server,
                     f"{rate(samples) / 1000:,.1f}",
                     f"{max(sample.messages_per_s for sample in samples) / 1000:,.1f}",
-                    f"{median(samples, lambda sample: sample.cpu_us):.2f}",
+                    f"{cpu_us(samples):.2f}",
                     f"{median(samples, lambda sample: sample.p50_us) / 1000:.2f}",
                     f"{median(samples, lambda sample: sample.p99_us) / 1000:.2f}",
                     ratio,
+                    cpu_ratio,
                 ]
             )
     return table(rows)
@@ -155,7 +172,7 @@ def _against(results: Results, peer: str) -> str:
         ours, theirs = results.of(OURS, case), results.of(peer, case)
         if not ours or not theirs:
             continue
-        cpu_ratio = median(ours, lambda s: s.cpu_us) / median(theirs, lambda s: s.cpu_us)
+        cpu_ratio = cpu_us(ours) / cpu_us(theirs)
         cpu_target = PEER_CPU_RATIO_MAX if case.peer_ratio else None
         rows.append(
             [
