@@ -31,8 +31,11 @@ class Service(Protocol):
 
     failed: asyncio.Event
 
+    def prepare(self) -> None:
+        """Take the ports, so that their addresses are known.  Raises StartError."""
+
     async def start(self) -> None:
-        """Open the ports.  Raises StartError."""
+        """Serve.  Raises StartError."""
 
     async def stop(self) -> None:
         """Close everything.  Raises OSError."""
@@ -84,12 +87,8 @@ def main(
         for key, value in properties_of(loaded.config).items():
             click.echo(f"{key}={value}")
         return
-    for warning in loaded.warnings:
-        log.warning(warning)
-    if loaded.ignored_keys:
-        log.debug("settings of RocketMQ without effect here", keys=loaded.ignored_keys)
     raise_open_files_limit()
-    sys.exit(_run(_serve(loaded.config)))
+    sys.exit(_run(_serve(loaded)))
 
 
 _KEY_OF_OPTION = {
@@ -139,7 +138,7 @@ def _run(main: Coroutine[Any, Any, int]) -> int:
     return uvloop.run(main)
 
 
-async def _serve(config: BrokerConfig) -> int:
+async def _serve(loaded: LoadedConfig) -> int:
     """Serve until a signal or a failure of the store; return the exit code."""
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_log_stray_exception)
@@ -147,8 +146,11 @@ async def _serve(config: BrokerConfig) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         with contextlib.suppress(NotImplementedError):
             loop.add_signal_handler(number, stopping.set)
-    service = _make_service(config)
+    service = _make_service(loaded.config)
     try:
+        service.prepare()
+        log.info("starting", **service.addresses())
+        _tell_about_settings(loaded)
         await service.start()
     except StartError as error:
         click.echo(f"rockhopper-broker: {error}", err=True)
@@ -165,6 +167,13 @@ async def _serve(config: BrokerConfig) -> int:
         log.error("not everything was saved", reason=str(error))
         return 1
     return 1 if service.failed.is_set() else 0
+
+
+def _tell_about_settings(loaded: LoadedConfig) -> None:
+    for warning in loaded.warnings:
+        log.warning(warning)
+    if loaded.ignored_keys:
+        log.debug("settings of RocketMQ without effect here", keys=loaded.ignored_keys)
 
 
 def _make_service(config: BrokerConfig) -> Service:

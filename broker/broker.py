@@ -13,17 +13,16 @@ import asyncio
 import contextlib
 import dataclasses
 import shutil
-import socket
 import tempfile
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 
 import structlog
 
 from broker import log as logging
-from broker.advertise import Advertiser, fixed_host, is_loopback, join_address
+from broker.advertise import Advertiser, fixed_host, is_loopback
 from broker.config import BrokerConfig, Role
 from broker.config_file import apply_live, build_config
 from broker.consumer_groups import ConsumerGroups, ProducerTable
@@ -39,15 +38,19 @@ from broker.long_polling import LongPolling
 from broker.nameserver.embedded import EmbeddedBroker
 from broker.nameserver.registration import Registration
 from broker.nameserver.service import NameService
+from broker.ports import Ports
 from broker.processors.table import build_table
 from broker.pull_path import PullPath
 from broker.queue_locks import QueueLocks
 from broker.send_path import SendPath
 from broker.server import Connection, Server
 from broker.settings import format_value
-from broker.startup import StartError, port_error, store_directory_error
+from broker.startup import StartError, store_directory_error
 from broker.stats import SAMPLE_INTERVAL_MS, BrokerStats
+from broker.store.disk import make_directories
 from broker.store.errors import StoreError, StoreFailedError
+from broker.store.layout import StoreLayout
+from broker.store.lock_file import StoreLock
 from broker.store.message_store import MessageStore
 from broker.subscription_groups import SubscriptionGroupTable
 from broker.tables import Tables
@@ -100,7 +103,7 @@ class Broker:
         self.name_service: NameService | None = None
         self.failed = asyncio.Event()
         """Set when the store cannot go on: stop the process, with an exit code that says so."""
-        self._health: HealthServer | None = None
+        self._ports = Ports(config.bind_address)
         self._registration: Registration | None = None
         self._timers: list[asyncio.TimerHandle] = []
         self._undo = contextlib.AsyncExitStack()
@@ -137,19 +140,17 @@ class Broker:
     @property
     def address(self) -> str:
         """host:port of the broker, as this machine reaches it."""
-        return join_address(self._own_host, self.server.port)
+        return self._ports.address("listenPort")
 
     @property
     def nameserver(self) -> str:
         """host:port of the name service, as this machine reaches it."""
-        if self.name_service is None:
-            return ";".join(self.config.namesrv_addr)
-        return join_address(self._own_host, self.name_service.port)
+        return self._ports.address("namesrvPort") or ";".join(self.config.namesrv_addr)
 
     @property
     def http_address(self) -> str:
         """host:port of /healthz, /readyz and /metrics; blank when httpPort is -1."""
-        return join_address(self._own_host, self._health.port) if self._health else ""
+        return self._ports.address("httpPort")
 
     def addresses(self) -> dict[str, str]:
         """What the first log line names."""
@@ -160,12 +161,26 @@ class Broker:
             "store": str(self.config.store.root),
         }
 
-    @property
-    def _own_host(self) -> str:
-        host = self.config.bind_address
-        return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-
     # -- start ---------------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Take the ports, so that ``addresses`` are known, and see that the store is free.
+
+        Nobody is served yet.
+
+        Raises:
+            StartError: a port or the store cannot be had.
+        """
+        config = self.config
+        self._ports.bind("httpPort", config.http_port)
+        if config.role is Role.ALL:
+            self._ports.bind("namesrvPort", config.namesrv_port)
+        self._ports.bind("listenPort", config.listen_port)
+        if not self._is_temporary:
+            layout = StoreLayout(config.store.root)
+            with _store_errors_explained(config.store.root):
+                make_directories(layout.root)
+                StoreLock(layout.root, layout.lock, layout.abort).release()
 
     async def start(self) -> None:
         """Open the store and the ports; on return every request is served.
@@ -176,34 +191,29 @@ class Broker:
         try:
             await self._start()
         except BaseException:
-            await self._close()
+            await self.stop()
             raise
 
     async def _start(self) -> None:
+        self._undo.callback(self._ports.close)
+        self.prepare()
         if self._is_temporary:
             self._use_temporary_directory()
         config = self.config
-        bound = self._bind_early()
-        port = bound.getsockname()[1] if bound is not None else config.listen_port
-        if bound is not None:
-            self._undo.callback(bound.close)
-        store_host = host_bytes(fixed_host(config.bind_address, config.broker_ip1), port)
-        broker_share, name_share = connection_shares(with_name_service=config.role is Role.ALL)
+        host = fixed_host(config.bind_address, config.broker_ip1)
+        store_host = host_bytes(host, self._ports.number("listenPort"))
         levels = DelayLevels(config.delay_levels)
-        try:
+        broker_share, name_share = connection_shares(with_name_service=config.role is Role.ALL)
+        with _store_errors_explained(config.store.root):
             self._load_tables()
             if config.role is Role.ALL:
                 self.name_service = self._make_name_service(name_share)
             self._open_store(store_host, levels)
-        except StoreError as error:
-            raise StartError(str(error)) from error
-        except OSError as error:
-            raise store_directory_error(config.store.root, error) from error
         self._build(store_host, levels, broker_share)
         await self.store.start()
         self._undo.push_async_callback(self._close_store)
         self._tables.start_saving()
-        await self._open_ports(bound, port)
+        await self._open_ports()
         self._is_ready = True
 
     def _use_temporary_directory(self) -> None:
@@ -211,21 +221,6 @@ class Broker:
         self._undo.callback(shutil.rmtree, root, ignore_errors=True)
         store = dataclasses.replace(self.config.store, root=root)
         self.config = dataclasses.replace(self.config, store=store)
-
-    def _bind_early(self) -> socket.socket | None:
-        """Take a free port when none is named: stored messages carry it, before it is opened."""
-        if self.config.listen_port != 0:
-            return None
-        host = self.config.bind_address
-        try:
-            family, kind, protocol, _, address = socket.getaddrinfo(
-                host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-            )[0]
-            bound = socket.socket(family, kind, protocol)
-            bound.bind(address)
-        except OSError as error:
-            raise port_error("listenPort", host, 0, error) from error
-        return bound
 
     def _load_tables(self) -> None:
         self._tables = Tables(self.config, now_ms=self.now_ms)
@@ -308,23 +303,16 @@ class Broker:
         service.load()
         return service
 
-    async def _open_ports(self, bound: socket.socket | None, port: int) -> None:
-        config = self.config
-        host = config.bind_address
+    async def _open_ports(self) -> None:
+        """Let everybody in, in the order health, name service, broker."""
+        config, port = self.config, self._ports.number("listenPort")
         self._advertiser = Advertiser(config.advertise, broker_ip1=config.broker_ip1, port=port)
-        if config.http_port >= 0:
-            self._health = HealthServer(self)
-            try:
-                await self._health.start(host, config.http_port)
-            except OSError as error:
-                raise port_error("httpPort", host, config.http_port, error) from error
-            self._undo.push_async_callback(self._health.close)
+        health = HealthServer(self)
+        self._undo.push_async_callback(health.close)
+        await self._ports.listen("httpPort", health.start_on)
         if self.name_service is not None:
-            try:
-                await self.name_service.start(host, config.namesrv_port)
-            except OSError as error:
-                raise port_error("namesrvPort", host, config.namesrv_port, error) from error
             self._undo.push_async_callback(self.name_service.close)
+            await self._ports.listen("namesrvPort", self.name_service.start_on)
         self.delayed.start()
         self._registration = Registration(
             lambda: self.config,
@@ -335,14 +323,8 @@ class Broker:
         )
         self._every(SAMPLE_INTERVAL_MS, self._housekeeping)
         self._every(config.offsets_flush_interval_ms, self.offsets.save_soon)
-        try:
-            if bound is not None:
-                await self.server.start_on(bound)
-            else:
-                await self.server.start(host, port)
-        except OSError as error:
-            raise port_error("listenPort", host, port, error) from error
         self._undo.push_async_callback(self._stop_serving)
+        await self._ports.listen("listenPort", self.server.start_on)
         self._registration.start()
 
     # -- stop ----------------------------------------------------------------------------------
@@ -353,9 +335,6 @@ class Broker:
         Raises:
             OSError: a table could not be saved.  Everything is closed all the same.
         """
-        await self._close()
-
-    async def _close(self) -> None:
         self._is_ready = False
         for timer in self._timers:
             timer.cancel()
@@ -456,3 +435,13 @@ class Broker:
         if self.name_service is not None:
             counts["nameserver"] = len(self.name_service.server.connections)
         return counts
+
+
+@contextlib.contextmanager
+def _store_errors_explained(root: Path) -> Iterator[None]:
+    try:
+        yield
+    except StoreError as error:
+        raise StartError(str(error)) from error
+    except OSError as error:
+        raise store_directory_error(root, error) from error

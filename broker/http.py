@@ -5,6 +5,7 @@ that the owner registers; one that takes long runs in a thread.
 """
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple, cast
 
@@ -42,13 +43,11 @@ class HttpServer:
         self._pages = pages
         self._listener: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self.port = 0
 
-    async def start(self, host: str, port: int) -> None:
-        """Listen; port 0 picks a free one, which ``port`` then names.  Raises OSError."""
+    async def start_on(self, bound: socket.socket) -> None:
+        """Listen on a socket that is bound already, and is this server's from now on."""
         loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(lambda: _Connection(self), host, port)
-        self.port = self._listener.sockets[0].getsockname()[1]
+        self._listener = await loop.create_server(lambda: _Connection(self), sock=bound)
 
     async def close(self) -> None:
         """Stop listening and give up the answers under way."""

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from broker.advertise import is_loopback, join_address
+from broker.advertise import is_loopback
 from broker.config import BrokerConfig
 from broker.health import state_page
 from broker.http import HttpServer, Page
@@ -10,8 +10,9 @@ from broker.json_table import wall_clock_ms
 from broker.limits import connection_shares
 from broker.nameserver.route_table import RouteTable
 from broker.nameserver.service import NameService
+from broker.ports import Ports
 from broker.server import Connection
-from broker.startup import StartError, port_error
+from broker.startup import StartError
 from broker.store.errors import StoreError
 
 
@@ -21,6 +22,7 @@ class NameServer:
     def __init__(self, config: BrokerConfig) -> None:
         self.config = config
         self.failed = asyncio.Event()
+        self._ports = Ports(config.bind_address)
         self._service = NameService(
             lambda: config,
             may_administer=self._may_administer,
@@ -29,29 +31,32 @@ class NameServer:
         )
         self._http = HttpServer({"/healthz": self._page, "/readyz": self._page})
 
+    def prepare(self) -> None:
+        """Take the ports, so that ``addresses`` are known.  Raises StartError."""
+        self._ports.bind("httpPort", self.config.http_port)
+        self._ports.bind("namesrvPort", self.config.namesrv_port)
+
     async def start(self) -> None:
-        """Open the ports.  Raises StartError."""
-        config = self.config
+        """Serve.  Raises StartError; nothing is left open then."""
         try:
+            self.prepare()
             self._service.load()
+            await self._ports.listen("httpPort", self._http.start_on)
+            await self._ports.listen("namesrvPort", self._service.start_on)
         except (StoreError, OSError) as error:
+            await self.stop()
             raise StartError(str(error)) from error
-        host = config.bind_address
-        if config.http_port >= 0:
-            try:
-                await self._http.start(host, config.http_port)
-            except OSError as error:
-                raise port_error("httpPort", host, config.http_port, error) from error
-        try:
-            await self._service.start(host, config.namesrv_port)
-        except OSError as error:
-            await self._http.close()
-            raise port_error("namesrvPort", host, config.namesrv_port, error) from error
+        except StartError:
+            await self.stop()
+            raise
 
     async def stop(self) -> None:
         """Close every connection.  Raises OSError when values could not be saved."""
-        await self._http.close()
-        await self._service.close()
+        try:
+            await self._http.close()
+            await self._service.close()
+        finally:
+            self._ports.close()
 
     @property
     def routes(self) -> RouteTable:
@@ -61,11 +66,11 @@ class NameServer:
     @property
     def address(self) -> str:
         """host:port of the name service."""
-        return join_address(self.config.bind_address, self._service.port)
+        return self._ports.address("namesrvPort")
 
     def addresses(self) -> dict[str, str]:
         """What the first log line names."""
-        return {"nameserver": self.address, "http": str(self._http.port or "none")}
+        return {"nameserver": self.address, "http": self._ports.address("httpPort") or "none"}
 
     async def _page(self) -> Page:
         return state_page(None)

@@ -1,6 +1,7 @@
 """NameService: the port on which routes are asked for, embedded in a broker or alone."""
 
 import asyncio
+import socket
 from collections.abc import Callable
 
 import structlog
@@ -48,19 +49,14 @@ class NameService:
         )
         self._scan: asyncio.TimerHandle | None = None
 
-    @property
-    def port(self) -> int:
-        """The port that was opened."""
-        return self.server.port
-
     def load(self) -> None:
         """Read the values that operators keep here.  Raises CorruptFileError, OSError."""
         self.values.load()
 
-    async def start(self, host: str, port: int) -> None:
-        """Listen.  Raises OSError."""
+    async def start_on(self, bound: socket.socket) -> None:
+        """Listen on a socket that is bound already, and is this service's from now on."""
         self.values.start_saving()
-        await self.server.start(host, port)
+        await self.server.start_on(bound)
         self._scan_later()
 
     def _scan_later(self) -> None:

@@ -1,0 +1,79 @@
+"""Ports are bound before the store is opened and listen only afterwards.
+
+So a port in use is noticed before anything is touched, a free port that was asked for (0) is known
+for the first log line and for stored messages, and nobody is let in before everything is ready: a
+port that is bound and does not listen refuses connections.
+"""
+
+import os
+import socket
+from collections.abc import Awaitable, Callable
+
+from broker.advertise import join_address
+from broker.startup import port_error
+
+
+class Ports:
+    """The ports of one process, by the settings that name them."""
+
+    def __init__(self, host: str) -> None:
+        self._host = host
+        self._bound: dict[str, socket.socket] = {}
+        self._numbers: dict[str, int] = {}
+
+    def bind(self, key: str, port: int) -> None:
+        """Take the port of setting *key*; 0 picks a free one, a negative one is not wanted.
+
+        Raises:
+            StartError: it cannot be had; the message says what to do.
+        """
+        if port >= 0 and key not in self._bound:
+            bound = self._bound[key] = _bind(key, self._host, port)
+            self._numbers[key] = int(bound.getsockname()[1])
+
+    async def listen(self, key: str, start_on: Callable[[socket.socket], Awaitable[None]]) -> None:
+        """Hand the port of *key*, if there is one, to the server that listens on it from now on.
+
+        Raises:
+            StartError: somebody else listens by now.
+        """
+        bound = self._bound.get(key)
+        if bound is not None:
+            try:
+                await start_on(bound)
+            except OSError as error:
+                raise port_error(key, self._host, self._numbers[key], error) from error
+
+    def number(self, key: str) -> int:
+        """The port of *key*; 0 when there is none."""
+        return self._numbers.get(key, 0)
+
+    def address(self, key: str) -> str:
+        """host:port of *key*, as this machine reaches it; blank when there is none."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self._host, self._host)
+        return join_address(host, self._numbers[key]) if key in self._numbers else ""
+
+    def close(self) -> None:
+        """Let every port go, whether anybody listened or not."""
+        for bound in self._bound.values():
+            bound.close()
+        self._bound.clear()
+
+
+def _bind(key: str, host: str, port: int) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        bound = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise port_error(key, host, port, error) from error
+    try:
+        if os.name == "posix":
+            # Connections of a broker that has just stopped may linger on the port.
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+    except OSError as error:
+        bound.close()
+        raise port_error(key, host, port, error) from error
+    return bound
