@@ -6,44 +6,74 @@ transaction that was rolled back.
 
 from broker.store.index import MessageIndex
 from broker.store.log_scan import Record
-from protocol.java_hash import index_key_hash
+from broker.store.record_properties import KeysAndTags, KeysAndTagsReader, keys_and_tags
+from protocol.java_hash import index_key_seed, seeded_index_key_hash
 from protocol.message_codec import SYS_FLAG_TRANSACTION_MASK, SYS_FLAG_TRANSACTION_ROLLBACK
-from protocol.properties import PROPERTY_KEYS, PROPERTY_UNIQUE_KEY, decode_properties
+
+_ENTRIES_AT_ONCE = 128
 
 
 def key_hashes(record: Record) -> list[int]:
     """The hashes under which a record stands in the index, in their order."""
+    return _hashes(record, keys_and_tags(record.properties), index_key_seed(record.topic.decode()))
+
+
+def _hashes(record: Record, found: KeysAndTags, seed: int) -> list[int]:
     if record.sys_flag & SYS_FLAG_TRANSACTION_MASK == SYS_FLAG_TRANSACTION_ROLLBACK:
         return []
-    properties = decode_properties(record.properties)
-    keys = properties.get(PROPERTY_KEYS, "").split(" ")
-    topic = record.topic.decode()
-    unique_key = properties.get(PROPERTY_UNIQUE_KEY, "")
-    return [index_key_hash(topic, key) for key in (unique_key, *keys) if key]
+    unique_key, keys, _ = found
+    hashes = [seeded_index_key_hash(seed, unique_key)] if unique_key else []
+    if keys:
+        hashes += [seeded_index_key_hash(seed, key) for key in keys.split(" ") if key]
+    return hashes
 
 
 class IndexCatchUp:
     """Indexes records from where *index* ends."""
 
-    def __init__(self, index: MessageIndex) -> None:
+    __slots__ = ("_entries", "_index", "_reader", "_seeds", "_time_ms", "from_offset", "put_count")
+
+    def __init__(self, index: MessageIndex, reader: KeysAndTagsReader) -> None:
         self._index = index
-        self.from_offset = index.end_commit_log_offset
-        """Records in front of it are in the index."""
+        self._reader = reader
+        self._seeds: dict[bytes, int] = {}
+        self._entries: list[tuple[int, int]] = []
+        self._time_ms = 0
         self.put_count = 0
+        # Records in front of it are in the index.
+        self.from_offset = index.end_commit_log_offset
 
     def place(self, record: Record) -> None:
-        """Index a record that is not in front of ``from_offset``.
+        """Index a record that is not in front of ``from_offset``; ``finish`` completes it.
 
         Raises:
             OSError: the index cannot grow.
         """
-        hashes = key_hashes(record)
-        if record.offset == self.from_offset:
+        seed = self._seeds.get(record.topic)
+        if seed is None:
+            seed = self._seeds[record.topic] = index_key_seed(record.topic.decode())
+        hashes = _hashes(record, self._reader.of(record), seed)
+        offset = record.offset
+        if offset == self.from_offset:
             # Perhaps only some of this message's keys were put when the last run ended.
             for key_hash in self._index.hashes_at_end():
                 if key_hash in hashes:
                     hashes.remove(key_hash)
-        put = self._index.put
+        entries = self._entries
+        if record.store_time_ms != self._time_ms or len(entries) >= _ENTRIES_AT_ONCE:
+            self.finish()
+            entries = self._entries
+            self._time_ms = record.store_time_ms
         for key_hash in hashes:
-            put(key_hash, record.offset, record.store_time_ms)
-        self.put_count += len(hashes)
+            entries.append((key_hash, offset))
+
+    def finish(self) -> None:
+        """Put what has been gathered.
+
+        Raises:
+            OSError: the index cannot grow.
+        """
+        entries, self._entries = self._entries, []
+        if entries:
+            self._index.put_many(entries, self._time_ms)
+            self.put_count += len(entries)

@@ -107,6 +107,8 @@ def read_record(
         if properties[-20:-11] == _CRC_NAME and not _is_own_crc_right(data, position, end):
             return None
     topic = data[body_end + 1 : topic_end]
+    if not topic.isascii():
+        return _read_uncommon(data, position, base_offset, check_crc)
     # Half the cost of Record(...).
     return _new(
         Record, (offset, size, queue_id, queue_offset, sys_flag, store_time_ms, topic, properties)

@@ -25,17 +25,19 @@ from broker.store.log_scan import Record, read_record
 from broker.store.log_walk import Hole
 from broker.store.mapped_file_queue import MappedFileQueue
 from broker.store.queue_table import ConsumeQueueTable, Queue
+from broker.store.record_properties import KeysAndTagsReader
 from protocol.message_codec import (
     RECORD_SIZE_BYTES_MIN,
     SYS_FLAG_INNER_BATCH,
     SYS_FLAG_TRANSACTION_PREPARED,
 )
-from protocol.names import LMQ_PREFIX
+from protocol.names import LMQ_PREFIX, SCHEDULE_TOPIC
 from protocol.properties import (
     PROPERTY_INNER_BASE,
     PROPERTY_INNER_MULTI_DISPATCH,
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,
     PROPERTY_INNER_NUM,
+    PROPERTY_TAGS,
     decode_properties,
 )
 
@@ -74,25 +76,23 @@ class _Progress:
         "is_batch",
         "is_skipped",
         "may_be_deleted",
+        "needs_care",
         "next_offset",
         "queue",
         "units",
     )
 
-    def __init__(self, queue: Queue | None, *, is_batch: bool) -> None:
+    def __init__(self, queue: Queue | None, *, is_batch: bool, may_be_deleted: bool) -> None:
         self.queue = queue
         self.is_batch = is_batch
         self.is_skipped = False
-        self.may_be_deleted = False
+        self.may_be_deleted = may_be_deleted
+        # Whether more than queue offset and commit log offset decides.
+        self.needs_care = is_batch or may_be_deleted
         self.changed_count = 0
         # The message of the next one of ``units``, which is what the log has next if all is well.
         self.next_offset = -1
         self.units: Iterator[tuple[int, ...]] = iter(())
-
-    @property
-    def needs_care(self) -> bool:
-        """Whether more than queue offset and commit log offset decides."""
-        return self.is_batch or self.may_be_deleted
 
 
 class QueueRepair:
@@ -105,7 +105,9 @@ class QueueRepair:
         rules: QueueRules,
         start: int,
         holes: list[Hole],
+        *,
         only: frozenset[QueueKey] | None = None,
+        reader: KeysAndTagsReader | None = None,
     ) -> None:
         """*holes* grows while the log is walked; records found damaged here are added to it."""
         self._queues = queues
@@ -114,6 +116,7 @@ class QueueRepair:
         self._start = start
         self._holes = holes
         self._only = only
+        self._reader = reader or KeysAndTagsReader()
         self._by_name: dict[tuple[bytes, int], _Progress] = {}
         self._units_end = max((queue.commit_log_end for queue in queues), default=-1)
         self._searches_left = 16 + _QUEUES_SEARCHED_MAX // (1 + len(list(queues)))
@@ -124,37 +127,37 @@ class QueueRepair:
 
     def place(self, record: Record, *, is_damaged: bool = False) -> bool:
         """Compare one record with its queue; return False if it turns out to be damaged."""
-        if record.sys_flag & SYS_FLAG_TRANSACTION_PREPARED:
+        offset, size_bytes, queue_id, first_offset, sys_flag, _, topic, properties = record
+        if sys_flag & SYS_FLAG_TRANSACTION_PREPARED:
             return True  # Prepared or rolled back: in no queue, and without an offset in any.
-        progress = self._by_name.get((record.topic, record.queue_id))
+        progress = self._by_name.get((topic, queue_id))
         if progress is None:
             progress = self._begin(record)
         if progress.is_skipped:
             return True
-        first_offset = record.queue_offset
-        if not progress.needs_care and _LIGHT_QUEUES not in record.properties:
+        if not progress.needs_care and _LIGHT_QUEUES not in properties:
             # The two common cases, without anything that costs more.
             if first_offset == progress.next_offset:
                 unit = next(progress.units, None)
-                if unit is not None and unit[:2] == record[:2]:
+                if unit is not None and unit[0] == offset and unit[1] == size_bytes:
                     progress.next_offset = first_offset + 1
                     return True
             queue = progress.queue
             if (
                 type(queue) is ConsumeQueue
                 and first_offset == queue.max_offset
-                and record.offset >= queue.commit_log_end >= 0
+                and offset >= queue.commit_log_end >= 0
             ):
                 self._append(progress, queue, record, first_offset, 1)
                 return True
-        place = Place(record.topic.decode(), record.queue_id, first_offset, 1)
+        place = Place(topic.decode(), queue_id, first_offset, 1)
         if progress.is_batch:
-            place = _batch_place(place, decode_properties(record.properties))
-        if progress.may_be_deleted and self._rules.is_deleted(place.topic, record.offset):
+            place = _batch_place(place, decode_properties(properties))
+        if progress.may_be_deleted and self._rules.is_deleted(place.topic, offset):
             return True
         if not self._settle(progress, place, record, is_damaged=is_damaged):
             return False
-        if _LIGHT_QUEUES in record.properties and not is_damaged:
+        if _LIGHT_QUEUES in properties and not is_damaged:
             self._place_in_light_queues(record)
         return True
 
@@ -185,11 +188,11 @@ class QueueRepair:
             if queue is not None
             else self._rules.is_batch_topic(topic) or bool(record.sys_flag & SYS_FLAG_INNER_BATCH)
         )
-        progress = _Progress(queue, is_batch=is_batch)
+        may_be_deleted = self._rules.is_deleted(topic, self._start)
+        progress = _Progress(queue, is_batch=is_batch, may_be_deleted=may_be_deleted)
         progress.is_skipped = not _is_nameable(topic) or (
             self._only is not None and (topic, record.queue_id) not in self._only
         )
-        progress.may_be_deleted = self._rules.is_deleted(topic, self._start)
         self._by_name[record.topic, record.queue_id] = progress
         return progress
 
@@ -283,9 +286,12 @@ class QueueRepair:
         first_offset: int,
         message_count: int,
     ) -> None:
-        tags_code = self._rules.tags_code(
-            queue.topic, decode_properties(record.properties), record.store_time_ms
-        )
+        if queue.topic == SCHEDULE_TOPIC:
+            properties = decode_properties(record.properties)
+        else:
+            tags = self._reader.of(record).tags
+            properties = {PROPERTY_TAGS: tags} if tags else {}
+        tags_code = self._rules.tags_code(queue.topic, properties, record.store_time_ms)
         if isinstance(queue, BatchConsumeQueue):
             queue.append_batch(
                 first_offset,

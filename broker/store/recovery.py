@@ -37,6 +37,7 @@ from broker.store.log_walk import Hole, LogWalk
 from broker.store.mapped_file_queue import MappedFileQueue
 from broker.store.queue_repair import QueueRepair, QueueRules, find_unit, record_at
 from broker.store.queue_table import ConsumeQueueTable
+from broker.store.record_properties import KeysAndTagsReader
 from broker.store.recovery_start import QueueState, look_at_queue, proven_file, proven_offset
 
 log = structlog.get_logger("broker.store")
@@ -251,8 +252,11 @@ class _Recovery:
             check_crc=self._check_crc,
             is_stale=lambda record: self._is_stale(record, walk),
         )
-        repair = QueueRepair(self._queues, self._log_files, self._rules, start, walk.holes)
-        catch_up = None if self._index is None else IndexCatchUp(self._index)
+        reader = KeysAndTagsReader()
+        repair = QueueRepair(
+            self._queues, self._log_files, self._rules, start, walk.holes, reader=reader
+        )
+        catch_up = None if self._index is None else IndexCatchUp(self._index, reader)
         place = repair.place
         for record in walk.records():
             if walk.is_damaged:
@@ -261,7 +265,9 @@ class _Recovery:
                 catch_up.place(record)
         if walk.last is not None:
             self._last_store_time_ms = max(self._last_store_time_ms, walk.last.store_time_ms)
-        self._indexed_count += catch_up.put_count if catch_up is not None else 0
+        if catch_up is not None:
+            catch_up.finish()
+            self._indexed_count += catch_up.put_count
         self._drop_unclaimed(start, repair, walk)
         self._note(repair)
         self._postponed = repair.postponed
@@ -303,7 +309,7 @@ class _Recovery:
                 self._log_files.files, start, proven_end=walk.end, check_crc=self._check_crc
             )
             repair = QueueRepair(
-                self._queues, self._log_files, self._rules, start, again.holes, keys
+                self._queues, self._log_files, self._rules, start, again.holes, only=keys
             )
             for record in again.records():
                 if record.offset >= walk.end:

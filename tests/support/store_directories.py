@@ -56,8 +56,8 @@ class LogWriter:
     base_offset: int = 0
     end: int = 0
     time_ms: int = T0
-    written: list[Written] = field(default_factory=list)
-    queue_ends: dict[tuple[str, int], int] = field(default_factory=dict)
+    written: list[Written] = field(default_factory=list, repr=False)
+    queue_ends: dict[tuple[str, int], int] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         self.end = self.end or self.base_offset
