@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from broker.advertise import is_loopback
 from broker.config import BrokerConfig, NameServiceConfig, StoreConfig
 from broker.rocketmq_keys import REFUSED, WITHOUT_EFFECT
 from broker.settings import (
@@ -78,7 +79,17 @@ def load_config(
     if texts.get("role", "").lower() == "nameserver" and "listenPort" in texts:
         # A namesrv.conf of RocketMQ's names the port so.
         texts.setdefault("namesrvPort", texts["listenPort"])
-    return LoadedConfig(build_config(texts), warnings, ignored)
+    config = build_config(texts)
+    if (
+        config.broker_ip1
+        and is_loopback(config.bind_address)
+        and not is_loopback(config.broker_ip1)
+    ):
+        warnings.append(
+            f"clients are told brokerIP1={config.broker_ip1} and the broker listens on "
+            f"bindAddress={config.bind_address}: set bindAddress=0.0.0.0 to let them in"
+        )
+    return LoadedConfig(config, warnings, ignored)
 
 
 def build_config(texts: Mapping[str, str]) -> BrokerConfig:

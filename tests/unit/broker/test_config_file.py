@@ -18,6 +18,7 @@ fileReservedTime = 48
 brokerRole = ASYNC_MASTER
 flushDiskType = ASYNC_FLUSH
 namesrvAddr=127.0.0.1:9876
+bindAddress=0.0.0.0
 brokerIP1=192.168.1.10
 sendMessageThreadPoolNums=128
 mapedFileSizeCommitLog=1073741824
@@ -100,6 +101,12 @@ def test_access_control_that_would_not_be_served_stops_the_start() -> None:
     with pytest.raises(SettingError, match="aclEnable"):
         load_config(flags={"aclEnable": "true"})
     assert load_config(flags={"aclEnable": "false"}).warnings == []
+
+
+def test_an_address_at_which_nobody_listens_is_warned_about() -> None:
+    (warning,) = load_config(flags={"brokerIP1": "192.168.1.10"}).warnings
+    assert "bindAddress=0.0.0.0" in warning
+    assert load_config(flags={"brokerIP1": "127.0.0.1"}).warnings == []
 
 
 def test_a_namesrv_conf_names_its_port_as_rocketmqs_does() -> None:

@@ -1,0 +1,56 @@
+"""The exit code that serving ends with."""
+
+import asyncio
+import errno
+import os
+
+import pytest
+
+from broker import Broker
+from broker import __main__ as daemon
+from broker.config import BrokerConfig
+from broker.config_file import LoadedConfig
+from broker.store.errors import StoreFailedError
+
+LOADED = LoadedConfig(BrokerConfig(), [], [])
+
+
+async def serve(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> "asyncio.Task[int]":
+    """Serve *broker* as the daemon does; returns once it does."""
+    started = asyncio.Event()
+    real = broker.start
+
+    async def start() -> None:
+        await real()
+        started.set()
+
+    monkeypatch.setattr(broker, "start", start)
+    monkeypatch.setattr(daemon, "_make_service", lambda _config: broker)
+    task = asyncio.create_task(daemon._serve(LOADED))
+    await started.wait()
+    return task
+
+
+async def test_a_store_that_fails_ends_the_process_with_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = Broker.temporary()
+    task = await serve(broker, monkeypatch)
+    broker.store.on_failure(StoreFailedError("the disk did not keep what it was given"))
+    assert await task == 1
+
+
+async def test_tables_that_cannot_be_saved_at_the_end_are_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = Broker.temporary()
+    task = await serve(broker, monkeypatch)
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    await broker.topics.saved()
+    monkeypatch.setattr("broker.json_table.write_atomically", full)
+    broker.topics.ensure_retry_topic("billing")
+    os.kill(os.getpid(), 15)
+    assert await task == 1

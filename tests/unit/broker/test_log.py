@@ -1,0 +1,61 @@
+"""Logging: JSON for programs, lines for people, the logger's name in both."""
+
+import io
+import json
+import sys
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from broker import log
+
+
+@pytest.fixture(autouse=True)
+def _restored() -> Iterator[None]:
+    before, was_configured = structlog.get_config(), structlog.is_configured()
+    yield
+    structlog.reset_defaults()
+    if was_configured:
+        structlog.configure(**before)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_program_gets_one_json_object_per_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    errors = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", errors)
+    log.configure()
+    logger = structlog.get_logger("broker.test")
+    logger.info("something happened", topic="orders", text="ü")
+    logger.debug("not shown")
+    (line,) = errors.getvalue().splitlines()
+    event = json.loads(line)
+    assert list(event) == ["timestamp", "level", "logger", "event", "topic", "text"]
+    assert event["logger"] == "broker.test"
+    assert (event["level"], event["topic"], event["text"]) == ("info", "orders", "ü")
+
+
+def test_an_exception_stays_on_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    errors = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", errors)
+    log.configure()
+    try:
+        raise RuntimeError("a mistake of ours")
+    except RuntimeError as error:
+        structlog.get_logger("broker.test").error("request failed", exc_info=error)
+    (line,) = errors.getvalue().splitlines()
+    assert "a mistake of ours" in json.loads(line)["exception"]
+
+
+def test_a_person_gets_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    log.configure("debug")
+    structlog.get_logger("broker.test").debug("something happened", topic="orders")
+    assert "\x1b[" in terminal.getvalue()
+    assert "something happened" in terminal.getvalue()
+    assert "broker.test" in terminal.getvalue()
