@@ -281,7 +281,7 @@ class Broker:
             config, self.store, self.topics, self.pull_path, dispatcher, self.stats, store_host
         )
         self.server = Server("broker", hot_pass.handle, connections_max=connections_max)
-        self.store.on_arrival = self.long_polling.arrived
+        self.store.wake_with(self.long_polling.arrived)
         self.store.on_failure = self._store_failed
 
     def _make_name_service(self, connections_max: int) -> NameService:

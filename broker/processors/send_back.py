@@ -9,7 +9,7 @@ import random
 from broker.delay_levels import SYS_FLAG_HOSTS_V6, join_properties
 from broker.dispatcher import Request, RequestError, Response
 from broker.processors.parts import BrokerParts
-from broker.store.message_store import MessageToStore
+from broker.store.put import MessageToStore
 from broker.topics import TopicConfig
 from protocol.addresses import host_bytes
 from protocol.codes import ResponseCode

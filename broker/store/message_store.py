@@ -14,10 +14,8 @@ Everything here belongs to the event loop's thread.  Three things run elsewhere:
 """
 
 import asyncio
-import struct
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 import structlog
 
@@ -25,33 +23,30 @@ from broker.config import FlushDiskType, StoreConfig
 from broker.store import checkpoint as checkpoints
 from broker.store.batch_consume_queue import BatchConsumeQueue
 from broker.store.checkpoint import StoreCheckpoint
-from broker.store.consume_queue import ConsumeQueue
-from broker.store.encoding import PROPERTIES_SIZE_BYTES_MAX, encode_record, index_entries
+from broker.store.dispatch import Dispatch
 from broker.store.errors import (
     DiskFullError,
-    RecordTooLargeError,
     StoreBusyError,
     StoreError,
     StoreFailedError,
 )
-from broker.store.fast_encoding import encode_batch, encode_plain
 from broker.store.flush import FlushService, FlushWork
 from broker.store.get_result import GetResult, GetStatus
 from broker.store.opening import OpenedStore
+from broker.store.put import MessageToStore, PutResult
 from broker.store.queue_tail import QueueTail, Run
 from broker.store.reader import MessageReader
 from broker.store.reput import ReputService
 from broker.store.retention import RetentionService
+from broker.store.staging import Staging
 from broker.store.tags_codes import TagsCodes
 from protocol.errors import ProtocolError
 from protocol.message_codec import check_record, decode_message
 from protocol.properties import (
-    PROPERTY_INNER_NUM,
     PROPERTY_KEYS,
     PROPERTY_UNIQUE_KEY,
     decode_properties,
 )
-from protocol.queue_layout import CONSUME_QUEUE_UNIT
 from protocol.subscription import Subscription
 
 log = structlog.get_logger("broker.store")
@@ -61,30 +56,6 @@ Release = Callable[[StoreError | None], None]
 RELEASE_IDLE_INTERVAL_S = 60.0
 QUERY_BODY_BYTES_MAX = 8 << 20
 CATCH_UP_BYTES = 1 << 20
-
-
-class PutResult(NamedTuple):
-    """Where a message stands; ``end_offset`` is what must be flushed for it to be durable."""
-
-    commit_log_offset: int
-    queue_offset: int
-    end_offset: int
-    store_time_ms: int
-
-
-class MessageToStore(NamedTuple):
-    """One message as ``put`` takes it; *born_host* is 8 or 20 bytes as in the record."""
-
-    topic: str
-    queue_id: int
-    body: bytes
-    properties: str
-    flag: int = 0
-    sys_flag: int = 0
-    born_time_ms: int = 0
-    born_host: bytes = b"\x7f\0\0\1\0\0\0\0"
-    reconsume_times: int = 0
-    prepared_transaction_offset: int = 0
 
 
 class MessageStore:
@@ -111,23 +82,31 @@ class MessageStore:
             opened.memory_bytes,
             opened.resolve_ext,
         )
-        self._tails: dict[tuple[str, int], QueueTail] = {}
-        self._group: list[Run] = []
-        self._run: Run | None = None
+        self._staging = Staging(opened.commit_log, self._new_tail, opened.tags_codes, now_ms)
+        # The hot path calls these once per message: no step in between.
+        self.tail = self._staging.tail
+        self.begin = self._staging.begin
+        self.stage = self._staging.stage
+        self.stage_plain = self._staging.stage_plain
+        self.stage_batch = self._staging.stage_batch
         self._awaiting_flush: deque[tuple[int, int, list[Run]]] = deque()
         self._parked: deque[tuple[int, float, Release]] = deque()
-        self._behind: StoreError | None = None
-        self.dispatched_offset = self._log.written_offset
+        self._reput = ReputService(self.catch_up)
+        self._dispatch = Dispatch(
+            opened.commit_log,
+            opened.queues,
+            opened.index,
+            opened.tags_codes,
+            self._staging.tail,
+            self._reput.wake,
+        )
         # Recovery has dispatched and synced everything up to here.
-        self._dispatched_time_ms = opened.report.last_store_time_ms
-        self._queue_flushed_time_ms = self._index_flushed_time_ms = self._dispatched_time_ms
-        self._log.flushed_time_ms = self._dispatched_time_ms
+        self._queue_flushed_time_ms = self._index_flushed_time_ms = self._dispatch.store_time_ms
+        self._log.flushed_time_ms = self._dispatch.store_time_ms
         self.is_sync = config.flush_disk_type is FlushDiskType.SYNC
         self.failure: StoreFailedError | None = None
         self.disk_full_reason: str | None = None
-        self.on_arrival: Callable[[QueueTail, int, int], None] = _ignore_arrival
         self.on_failure: Callable[[StoreFailedError], None] = _ignore_failure
-        self._reput = ReputService(self.catch_up)
         self._flush = FlushService(
             FlushWork(self._log.flush, self._flush_derived_files, self._save_checkpoint),
             flush_interval_ms=config.flush_interval_ms,
@@ -197,7 +176,7 @@ class MessageStore:
                 )
             except StoreFailedError as error:
                 self._failed(error)
-        self._opened.close(clean=self.failure is None and self._behind is None)
+        self._opened.close(clean=self.failure is None and self._dispatch.behind is None)
 
     def _finish(self) -> None:
         self._flushed(self._log.flush())
@@ -212,21 +191,22 @@ class MessageStore:
 
     # -- writing -------------------------------------------------------------------------------
 
-    def tail(self, topic: str, queue_id: int) -> QueueTail:
-        """Where the next message of a queue goes; the caller has validated topic and queue."""
-        key = (topic, queue_id)
-        tail = self._tails.get(key)
-        if tail is None:
-            queue = self._queues.get(topic, queue_id)
-            tail = QueueTail(
-                topic,
-                queue_id,
-                self._opened.next_queue_offset(topic, queue_id),
-                is_batch=self._batch_topic(topic),
-            )
-            tail.consume_queue = queue
-            self._tails[key] = tail
+    def _new_tail(self, topic: str, queue_id: int) -> QueueTail:
+        tail = QueueTail(
+            topic,
+            queue_id,
+            self._opened.next_queue_offset(topic, queue_id),
+            is_batch=self._batch_topic(topic),
+        )
+        tail.consume_queue = self._queues.get(topic, queue_id)
         return tail
+
+    def wake_with(self, on_arrival: Callable[[QueueTail, int, int], None]) -> None:
+        """Call *on_arrival* for each message that arrives in a queue with waiters.
+
+        It gets the queue's tail, the queue's end, and the message's tags code.
+        """
+        self._dispatch.on_arrival = on_arrival
 
     def check_writable(self) -> None:
         """Raise the StoreError that a producer must be told, if messages cannot be taken now."""
@@ -234,8 +214,8 @@ class MessageStore:
             raise self.failure
         if self.disk_full_reason is not None:
             raise DiskFullError(self.disk_full_reason)
-        if self._behind is not None:
-            raise self._behind
+        if self._dispatch.behind is not None:
+            raise self._dispatch.behind
         if self.is_sync and (
             self._log.written_offset - self._log.flushed_offset
             > self._config.flush_waiting_bytes_max
@@ -248,183 +228,9 @@ class MessageStore:
     @property
     def is_writable(self) -> bool:
         """Whether messages are taken now."""
-        return self.failure is None and self.disk_full_reason is None and self._behind is None
-
-    def begin(self) -> int:
-        """Read the clock for this pass and return it: store times never go backwards."""
-        now_ms = self._now_ms()
-        commit_log = self._log
-        if now_ms > commit_log.store_time_ms:
-            commit_log.store_time_ms = now_ms
-        return now_ms
-
-    def stage_plain(
-        self,
-        tail: QueueTail,
-        body: bytes,
-        properties: str,
-        suffix: bytes,
-        flag: int,
-        sys_flag: int,
-        born_time_ms: int,
-        born_host: bytes,
-        reconsume_times: int,
-    ) -> tuple[int, str, bool] | None:
-        """Add a producer's message to the pass, with *suffix* behind its properties.
-
-        Returns its commit log offset, its unique key, and whether its producer waits for the disk;
-        None if the message is not plain (encoding.py) and nothing happened.
-
-        Raises:
-            RecordTooLargeError, DiskFullError: this message is not in the pass; others still are.
-        """
-        commit_log = self._log
-        while True:
-            position = commit_log.staged_offset
-            encoded = encode_plain(
-                tail.constants,
-                position,
-                tail.next_offset,
-                commit_log.store_time_ms,
-                commit_log.store_host,
-                body,
-                properties,
-                suffix,
-                flag,
-                sys_flag,
-                born_time_ms,
-                born_host,
-                reconsume_times,
-            )
-            if encoded is None:
-                return None
-            record, unit, entries, unique_key, waits = encoded
-            if commit_log.add(record):
-                break
-            self._run = None
-        run = self._run
-        if run is None or run.tail is not tail:
-            run = self._open_run(tail, position)
-        run.units.append(unit)
-        run.entries += entries
-        run.count += 1
-        run.end = commit_log.staged_offset
-        tail.next_offset += 1
-        return position, unique_key, waits
-
-    def stage_batch(
-        self, tail: QueueTail, body: bytes, sys_flag: int, born_time_ms: int, born_host: bytes
-    ) -> list[int] | None:
-        """Add the messages of a batch body, each as a record of its own; return their log offsets.
-
-        None if the batch is not plain or malformed and nothing happened.
-
-        Raises:
-            RecordTooLargeError, DiskFullError: nothing of the batch is in the pass.
-        """
-        commit_log = self._log
-        while True:
-            position = commit_log.staged_offset
-            encoded = encode_batch(
-                tail.constants,
-                position,
-                tail.next_offset,
-                commit_log.store_time_ms,
-                commit_log.store_host,
-                body,
-                sys_flag,
-                born_time_ms,
-                born_host,
-            )
-            if encoded is None:
-                return None
-            records, units, entries, positions = encoded
-            if commit_log.add(records):
-                break
-            self._run = None
-        run = self._run
-        if run is None or run.tail is not tail:
-            run = self._open_run(tail, position)
-        run.units.append(units)
-        run.entries += entries
-        run.count += len(positions)
-        run.end = commit_log.staged_offset
-        tail.next_offset += len(positions)
-        return positions
-
-    def stage(
-        self,
-        tail: QueueTail,
-        body: bytes,
-        properties: dict[str, str],
-        flag: int,
-        sys_flag: int,
-        born_time_ms: int,
-        born_host: bytes,
-        reconsume_times: int = 0,
-        prepared_offset: int = 0,
-        batch_count: int = 0,
-    ) -> int:
-        """Add any message to the pass and return its commit log offset.
-
-        Its queue offset is the tail's next one.  *batch_count* is the number of messages in a
-        record that holds a batch, for topics of type BatchCQ.
-
-        Raises:
-            RecordTooLargeError, DiskFullError: this message is not in the pass; others still are.
-        """
-        commit_log = self._log
-        text = join_properties(properties).encode("utf-8", "replace")
-        if len(text) > PROPERTIES_SIZE_BYTES_MAX:
-            raise RecordTooLargeError(
-                f"the properties take {len(text)} bytes, and "
-                f"{PROPERTIES_SIZE_BYTES_MAX} is the most"
-            )
-        while True:
-            position = commit_log.staged_offset
-            try:
-                record = encode_record(
-                    tail.constants,
-                    position,
-                    tail.next_offset,
-                    commit_log.store_time_ms,
-                    commit_log.store_host,
-                    body,
-                    text,
-                    flag,
-                    sys_flag,
-                    born_time_ms,
-                    born_host,
-                    reconsume_times,
-                    prepared_offset,
-                )
-            except struct.error as error:
-                raise RecordTooLargeError(
-                    f"a header field does not fit a record: {error}"
-                ) from None
-            if commit_log.add(record):
-                break
-            self._run = None
-        code = self._opened.tags_codes.of(tail.topic, properties, commit_log.store_time_ms)
-        run = self._open_run(tail, position)
-        run.units.append(CONSUME_QUEUE_UNIT.pack(position, len(record), code))
-        run.entries = index_entries(
-            tail.constants,
-            position,
-            properties.get(PROPERTY_UNIQUE_KEY),
-            properties.get(PROPERTY_KEYS),
+        return (
+            self.failure is None and self.disk_full_reason is None and self._dispatch.behind is None
         )
-        run.count = run.batch_count = batch_count or 1
-        run.end = commit_log.staged_offset
-        tail.next_offset += run.count
-        if tail.is_batch:
-            self._run = None
-        return position
-
-    def _open_run(self, tail: QueueTail, position: int) -> Run:
-        run = self._run = Run(tail, position)
-        self._group.append(run)
-        return run
 
     def commit(self) -> int:
         """Write the pass and return the offset up to which the log is written.
@@ -433,32 +239,22 @@ class MessageStore:
             StoreError: nothing of the pass is visible to anybody; its queue offsets are free again.
         """
         try:
-            self._log.write()
+            group = self._staging.write()
         except StoreError:
-            self._roll_back()
+            self._hand_on(self._staging.take_written())
             raise
-        end = self._log.written_offset
-        group = self._group
-        if group:
-            self._group, self._run = [], None
-            if self.is_sync:
-                self._awaiting_flush.append((end, self._log.store_time_ms, group))
-                self._flush.request()
-            elif self._behind is None:
-                self._dispatch(group, self._log.store_time_ms)
-        return end
+        self._hand_on(group)
+        return self._log.written_offset
 
-    def _roll_back(self) -> None:
-        """Give the queue offsets of what was not written back; what a roll had written stays."""
-        group, self._group, self._run = self._group, [], None
-        end = self._log.written_offset
-        written = [run for run in group if run.end <= end]
-        for run in reversed(group[len(written) :]):
-            run.tail.next_offset = run.first_offset
-        if written and self.is_sync:
-            self._awaiting_flush.append((end, self._log.store_time_ms, written))
-        elif written and self._behind is None:
-            self._dispatch(written, self._log.store_time_ms)
+    def _hand_on(self, group: list[Run]) -> None:
+        """Dispatch what was written, or wait with that until it is on disk."""
+        if not group:
+            return
+        if self.is_sync:
+            self._awaiting_flush.append((group[-1].end, self._log.store_time_ms, group))
+            self._flush.request()
+        elif self._dispatch.behind is None:
+            self._dispatch.dispatch(group, self._log.store_time_ms)
 
     def put(self, message: MessageToStore) -> PutResult:
         """Store one message outside of a pass: for everything but the producers' hot path.
@@ -514,101 +310,20 @@ class MessageStore:
 
     # -- dispatch ------------------------------------------------------------------------------
 
-    def _dispatch(self, group: list[Run], store_time_ms: int) -> None:
-        """The dispatch step: consume queue entries, index entries, wake-up of who waits."""
-        index = self._index
-        run = group[0]
-        try:
-            for run in group:
-                tail = run.tail
-                queue = tail.consume_queue
-                if queue is None:
-                    queue = self._open_queue(tail)
-                units = run.units[0] if len(run.units) == 1 else b"".join(run.units)
-                if isinstance(queue, BatchConsumeQueue):
-                    position, size, code = CONSUME_QUEUE_UNIT.unpack(units)
-                    queue.append_batch(
-                        run.first_offset, run.count, position, size, code, store_time_ms
-                    )
-                else:
-                    queue.append_many(run.first_offset, units, run.count, run.end)
-                if index is not None:
-                    index.put_many(run.entries, store_time_ms)
-                self.dispatched_offset = run.end
-        except (OSError, StoreError) as error:
-            self._fall_behind(run.start, error)
-        self._dispatched_time_ms = store_time_ms
-        for run in group:
-            if run.tail.waiters:
-                self._wake(run)
-
-    def _wake(self, run: Run) -> None:
-        """Tell who waits of every message, for its tag: unless it is not in its queue yet."""
-        tail, offset = run.tail, run.first_offset
-        if run.start >= self.dispatched_offset:
-            return
-        for _, _, code in CONSUME_QUEUE_UNIT.iter_unpack(b"".join(run.units)):
-            offset += run.batch_count or 1
-            self.on_arrival(tail, offset, code)
-
-    def _open_queue(self, tail: QueueTail) -> ConsumeQueue | BatchConsumeQueue:
-        queue: ConsumeQueue | BatchConsumeQueue
-        if tail.is_batch:
-            queue = self._queues.get_or_create(tail.topic, tail.queue_id, True)
-        else:
-            queue = self._queues.get_or_create(tail.topic, tail.queue_id)
-        tail.consume_queue = queue
-        return queue
-
-    def _fall_behind(self, position: int, error: OSError | StoreError) -> None:
-        self.dispatched_offset = position
-        self._behind = DiskFullError(
-            f"a consume queue or the index cannot grow ({error}): free disk space; "
-            "messages already accepted are safe in the commit log"
-        )
-        self._reput.wake()
-
     def catch_up(self) -> bool:
-        """Dispatch a bounded piece of the log; return whether there is more to do.
+        """Dispatch a bounded piece of what is left behind; return whether there is more to do.
 
         Raises:
             StoreError, OSError: dispatch stands still at ``dispatched_offset``.
         """
-        bound = self._log.flushed_offset if self.is_sync else self._log.written_offset
-        stop = min(bound, self.dispatched_offset + CATCH_UP_BYTES)
-        while self.dispatched_offset < stop:
-            self._redispatch_one()
-        if self.dispatched_offset < bound:
-            return True
-        self._behind = None
-        return False
-
-    def _redispatch_one(self) -> None:
-        position = self.dispatched_offset
-        record = self._log.record_at(position)
-        if not record:
-            self.dispatched_offset = self._log.next_file_offset(position)
-            return
-        message = decode_message(record)
-        properties = message.properties
-        tail = self.tail(message.topic, message.queue_id)
-        run = Run(tail, position)
-        run.first_offset = message.queue_offset
-        run.count = run.batch_count = int(properties.get(PROPERTY_INNER_NUM, "1"))
-        run.end = position + len(record)
-        code = self._opened.tags_codes.of(message.topic, properties, message.store_time_ms)
-        run.units.append(CONSUME_QUEUE_UNIT.pack(position, len(record), code))
-        run.entries = index_entries(
-            tail.constants,
-            position,
-            properties.get(PROPERTY_UNIQUE_KEY),
-            properties.get(PROPERTY_KEYS),
+        return self._dispatch.catch_up(
+            self._log.flushed_offset if self.is_sync else self._log.written_offset
         )
-        behind, self._behind = self._behind, None
-        self._dispatch([run], message.store_time_ms)
-        if self._behind is not None:
-            raise self._behind
-        self._behind = behind
+
+    @property
+    def dispatched_offset(self) -> int:
+        """Up to where messages are in their queues."""
+        return self._dispatch.offset
 
     # -- flush ---------------------------------------------------------------------------------
 
@@ -617,8 +332,8 @@ class MessageStore:
         awaiting = self._awaiting_flush
         while awaiting and awaiting[0][0] <= offset:
             _, store_time_ms, group = awaiting.popleft()
-            if self._behind is None:
-                self._dispatch(group, store_time_ms)
+            if self._dispatch.behind is None:
+                self._dispatch.dispatch(group, store_time_ms)
         parked = self._parked
         while parked and parked[0][0] <= offset:
             parked.popleft()[2](None)
@@ -647,7 +362,7 @@ class MessageStore:
 
     def _flush_derived_files(self, thorough: bool) -> Iterator[None]:
         """In the flush thread: queues worth flushing, or all of them and the index."""
-        dispatched_time_ms = self._dispatched_time_ms
+        dispatched_time_ms = self._dispatch.store_time_ms
         yield from self._queues.flush_steps(thorough)
         if not thorough:
             return
@@ -783,14 +498,8 @@ class MessageStore:
 
     def delete_topic(self, topic: str) -> None:
         """Forget the queues of a topic; its records stay in the log until they expire."""
-        for key in [key for key in self._tails if key[0] == topic]:
-            del self._tails[key]
+        self._staging.forget_topic(topic)
         self._opened.delete_topic(topic, self._log.written_offset)
-
-
-def join_properties(properties: dict[str, str]) -> str:
-    """The string that carries properties; a value may hold the character 1, as it came."""
-    return "".join([f"{name}\x01{value}\x02" for name, value in properties.items()])
 
 
 def _carries(record: bytes, topic: str, key: str, begin_ms: int, end_ms: int) -> bool:
@@ -800,10 +509,6 @@ def _carries(record: bytes, topic: str, key: str, begin_ms: int, end_ms: int) ->
     properties = message.properties
     keys = properties.get(PROPERTY_KEYS, "")
     return key == properties.get(PROPERTY_UNIQUE_KEY) or key in keys.split(" ")
-
-
-def _ignore_arrival(tail: QueueTail, max_offset: int, tags_code: int) -> None:
-    """Nobody waits."""
 
 
 def _ignore_failure(error: StoreFailedError) -> None:

@@ -20,7 +20,8 @@ from broker.pull_path import PullPath
 from broker.queue_locks import QueueLocks
 from broker.send_path import SendPath
 from broker.stats import BrokerStats
-from broker.store.message_store import MessageStore, MessageToStore, PutResult
+from broker.store.message_store import MessageStore
+from broker.store.put import MessageToStore, PutResult
 from broker.subscription_groups import SubscriptionGroupTable
 from broker.topics import TopicConfig, TopicTable
 from protocol.addresses import host_bytes
@@ -67,7 +68,7 @@ class ServedBroker:
             delay_ms=levels.delay_ms,
             store_host=STORE_HOST,
         )
-        self.store.on_arrival = self.long_polling.arrived
+        self.store.wake_with(self.long_polling.arrived)
         self.delayed = DelayedDelivery(
             self.store,
             self.topics,

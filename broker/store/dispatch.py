@@ -1,0 +1,164 @@
+"""Dispatch: what makes a record in the commit log visible, step by step behind the log.
+
+Consume queue entry, index entries, wake-up of who waits: sending calls this step in the same turn
+of the loop (or when the disk has confirmed, under SYNC_FLUSH), and the reput coroutine calls it for
+records that were left behind because a file could not be made.
+"""
+
+from collections.abc import Callable
+
+from broker.store.batch_consume_queue import BatchConsumeQueue
+from broker.store.commit_log import CommitLog
+from broker.store.consume_queue import ConsumeQueue
+from broker.store.encoding import index_entries
+from broker.store.errors import DiskFullError, StoreError
+from broker.store.index import MessageIndex
+from broker.store.queue_table import ConsumeQueueTable
+from broker.store.queue_tail import QueueTail, Run
+from broker.store.tags_codes import TagsCodes
+from protocol.message_codec import decode_message
+from protocol.properties import PROPERTY_INNER_NUM, PROPERTY_KEYS, PROPERTY_UNIQUE_KEY
+from protocol.queue_layout import CONSUME_QUEUE_UNIT
+
+CATCH_UP_BYTES = 1 << 20
+
+
+class Dispatch:
+    """Brings queues and index up to the log.
+
+    ``offset`` is how far they reach, ``store_time_ms`` the store time there; ``behind`` says why
+    they stay behind, if they do.
+    """
+
+    __slots__ = (
+        "_index",
+        "_log",
+        "_on_behind",
+        "_queues",
+        "_tags_codes",
+        "_tail",
+        "behind",
+        "offset",
+        "on_arrival",
+        "store_time_ms",
+    )
+
+    def __init__(
+        self,
+        commit_log: CommitLog,
+        queues: ConsumeQueueTable,
+        index: MessageIndex | None,
+        tags_codes: TagsCodes,
+        tail: Callable[[str, int], QueueTail],
+        on_behind: Callable[[], None],
+    ) -> None:
+        """*on_behind* is called when dispatch fails; ``catch_up`` then goes on."""
+        self._log = commit_log
+        self._queues = queues
+        self._index = index
+        self._tags_codes = tags_codes
+        self._tail = tail
+        self._on_behind = on_behind
+        self.behind: StoreError | None = None
+        self.offset = commit_log.written_offset
+        self.store_time_ms = commit_log.store_time_ms
+        self.on_arrival: Callable[[QueueTail, int, int], None] = _ignore_arrival
+
+    def dispatch(self, group: list[Run], store_time_ms: int) -> None:
+        """The dispatch step: consume queue entries, index entries, wake-up of who waits."""
+        index = self._index
+        run = group[0]
+        try:
+            for run in group:
+                tail = run.tail
+                queue = tail.consume_queue
+                if queue is None:
+                    queue = self._open_queue(tail)
+                units = run.units[0] if len(run.units) == 1 else b"".join(run.units)
+                if isinstance(queue, BatchConsumeQueue):
+                    position, size, code = CONSUME_QUEUE_UNIT.unpack(units)
+                    queue.append_batch(
+                        run.first_offset, run.count, position, size, code, store_time_ms
+                    )
+                else:
+                    queue.append_many(run.first_offset, units, run.count, run.end)
+                if index is not None:
+                    index.put_many(run.entries, store_time_ms)
+                self.offset = run.end
+        except (OSError, StoreError) as error:
+            self._fall_behind(run.start, error)
+        self.store_time_ms = store_time_ms
+        for run in group:
+            if run.tail.waiters:
+                self._wake(run)
+
+    def _wake(self, run: Run) -> None:
+        """Tell who waits of every message, for its tag: unless it is not in its queue yet."""
+        tail, offset = run.tail, run.first_offset
+        if run.start >= self.offset:
+            return
+        for _, _, code in CONSUME_QUEUE_UNIT.iter_unpack(b"".join(run.units)):
+            offset += run.batch_count or 1
+            self.on_arrival(tail, offset, code)
+
+    def _open_queue(self, tail: QueueTail) -> ConsumeQueue | BatchConsumeQueue:
+        queue: ConsumeQueue | BatchConsumeQueue
+        if tail.is_batch:
+            queue = self._queues.get_or_create(tail.topic, tail.queue_id, True)
+        else:
+            queue = self._queues.get_or_create(tail.topic, tail.queue_id)
+        tail.consume_queue = queue
+        return queue
+
+    def _fall_behind(self, position: int, error: OSError | StoreError) -> None:
+        self.offset = position
+        self.behind = DiskFullError(
+            f"a consume queue or the index cannot grow ({error}): free disk space; "
+            "messages already accepted are safe in the commit log"
+        )
+        self._on_behind()
+
+    def catch_up(self, bound: int) -> bool:
+        """Dispatch a piece of the log up to *bound*; return whether there is more to do.
+
+        Raises:
+            StoreError, OSError: dispatch stands still at ``offset``.
+        """
+        stop = min(bound, self.offset + CATCH_UP_BYTES)
+        while self.offset < stop:
+            self._redispatch_one()
+        if self.offset < bound:
+            return True
+        self.behind = None
+        return False
+
+    def _redispatch_one(self) -> None:
+        position = self.offset
+        record = self._log.record_at(position)
+        if not record:
+            self.offset = self._log.next_file_offset(position)
+            return
+        message = decode_message(record)
+        properties = message.properties
+        tail = self._tail(message.topic, message.queue_id)
+        run = Run(tail, position)
+        run.first_offset = message.queue_offset
+        run.count = run.batch_count = int(properties.get(PROPERTY_INNER_NUM, "1"))
+        run.end = position + len(record)
+        code = self._tags_codes.of(message.topic, properties, message.store_time_ms)
+        run.units.append(CONSUME_QUEUE_UNIT.pack(position, len(record), code))
+        run.entries = index_entries(
+            tail.constants,
+            position,
+            properties.get(PROPERTY_UNIQUE_KEY),
+            properties.get(PROPERTY_KEYS),
+        )
+        behind, self.behind = self.behind, None
+        self.dispatch([run], message.store_time_ms)
+        if self.behind is not None:
+            raise self.behind
+        self.behind = behind
+
+
+def _ignore_arrival(tail: QueueTail, max_offset: int, tags_code: int) -> None:
+    """Nobody waits."""

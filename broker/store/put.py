@@ -1,0 +1,27 @@
+"""What ``MessageStore.put`` takes and returns."""
+
+from typing import NamedTuple
+
+
+class PutResult(NamedTuple):
+    """Where a message stands; ``end_offset`` is what must be flushed for it to be durable."""
+
+    commit_log_offset: int
+    queue_offset: int
+    end_offset: int
+    store_time_ms: int
+
+
+class MessageToStore(NamedTuple):
+    """One message as ``put`` takes it; *born_host* is 8 or 20 bytes as in the record."""
+
+    topic: str
+    queue_id: int
+    body: bytes
+    properties: str
+    flag: int = 0
+    sys_flag: int = 0
+    born_time_ms: int = 0
+    born_host: bytes = b"\x7f\0\0\1\0\0\0\0"
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0

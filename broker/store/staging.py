@@ -1,0 +1,259 @@
+"""Staging: the messages of one pass, from their parts to records in the commit log.
+
+A pass is what one read of a socket brings.  Its messages get their places in log and queue at once,
+their records are collected, and one write at the end makes them part of the log, or none of them.
+"""
+
+import struct
+from collections.abc import Callable
+
+from broker.store.commit_log import CommitLog
+from broker.store.encoding import PROPERTIES_SIZE_BYTES_MAX, encode_record, index_entries
+from broker.store.errors import RecordTooLargeError, StoreError
+from broker.store.fast_encoding import encode_batch, encode_plain
+from broker.store.queue_tail import QueueTail, Run
+from broker.store.tags_codes import TagsCodes
+from protocol.properties import PROPERTY_KEYS, PROPERTY_UNIQUE_KEY
+from protocol.queue_layout import CONSUME_QUEUE_UNIT
+
+
+class Staging:
+    """Collects the messages of one pass and writes them."""
+
+    __slots__ = ("_group", "_log", "_new_tail", "_now_ms", "_run", "_tags_codes", "_tails")
+
+    def __init__(
+        self,
+        commit_log: CommitLog,
+        new_tail: Callable[[str, int], QueueTail],
+        tags_codes: TagsCodes,
+        now_ms: Callable[[], int],
+    ) -> None:
+        """*new_tail* tells where a queue goes on that no message went to since the start."""
+        self._log = commit_log
+        self._new_tail = new_tail
+        self._tags_codes = tags_codes
+        self._now_ms = now_ms
+        self._tails: dict[tuple[str, int], QueueTail] = {}
+        self._group: list[Run] = []
+        self._run: Run | None = None
+
+    def tail(self, topic: str, queue_id: int) -> QueueTail:
+        """Where the next message of a queue goes; the caller has validated topic and queue."""
+        key = (topic, queue_id)
+        tail = self._tails.get(key)
+        if tail is None:
+            tail = self._tails[key] = self._new_tail(topic, queue_id)
+        return tail
+
+    def forget_topic(self, topic: str) -> None:
+        """Let a topic of this name start anew."""
+        for key in [key for key in self._tails if key[0] == topic]:
+            del self._tails[key]
+
+    def begin(self) -> int:
+        """Read the clock for this pass and return it: store times never go backwards."""
+        now_ms = self._now_ms()
+        commit_log = self._log
+        if now_ms > commit_log.store_time_ms:
+            commit_log.store_time_ms = now_ms
+        return now_ms
+
+    def stage_plain(
+        self,
+        tail: QueueTail,
+        body: bytes,
+        properties: str,
+        suffix: bytes,
+        flag: int,
+        sys_flag: int,
+        born_time_ms: int,
+        born_host: bytes,
+        reconsume_times: int,
+    ) -> tuple[int, str, bool] | None:
+        """Add a producer's message to the pass, with *suffix* behind its properties.
+
+        Returns its commit log offset, its unique key, and whether its producer waits for the disk;
+        None if the message is not plain (encoding.py) and nothing happened.
+
+        Raises:
+            RecordTooLargeError, DiskFullError: this message is not in the pass; others still are.
+        """
+        commit_log = self._log
+        while True:
+            position = commit_log.staged_offset
+            encoded = encode_plain(
+                tail.constants,
+                position,
+                tail.next_offset,
+                commit_log.store_time_ms,
+                commit_log.store_host,
+                body,
+                properties,
+                suffix,
+                flag,
+                sys_flag,
+                born_time_ms,
+                born_host,
+                reconsume_times,
+            )
+            if encoded is None:
+                return None
+            record, unit, entries, unique_key, waits = encoded
+            if commit_log.add(record):
+                break
+            self._run = None
+        run = self._run
+        if run is None or run.tail is not tail:
+            run = self._open_run(tail, position)
+        run.units.append(unit)
+        run.entries += entries
+        run.count += 1
+        run.end = commit_log.staged_offset
+        tail.next_offset += 1
+        return position, unique_key, waits
+
+    def stage_batch(
+        self, tail: QueueTail, body: bytes, sys_flag: int, born_time_ms: int, born_host: bytes
+    ) -> list[int] | None:
+        """Add the messages of a batch body, each as a record of its own; return their log offsets.
+
+        None if the batch is not plain or malformed and nothing happened.
+
+        Raises:
+            RecordTooLargeError, DiskFullError: nothing of the batch is in the pass.
+        """
+        commit_log = self._log
+        while True:
+            position = commit_log.staged_offset
+            encoded = encode_batch(
+                tail.constants,
+                position,
+                tail.next_offset,
+                commit_log.store_time_ms,
+                commit_log.store_host,
+                body,
+                sys_flag,
+                born_time_ms,
+                born_host,
+            )
+            if encoded is None:
+                return None
+            records, units, entries, positions = encoded
+            if commit_log.add(records):
+                break
+            self._run = None
+        run = self._run
+        if run is None or run.tail is not tail:
+            run = self._open_run(tail, position)
+        run.units.append(units)
+        run.entries += entries
+        run.count += len(positions)
+        run.end = commit_log.staged_offset
+        tail.next_offset += len(positions)
+        return positions
+
+    def stage(
+        self,
+        tail: QueueTail,
+        body: bytes,
+        properties: dict[str, str],
+        flag: int,
+        sys_flag: int,
+        born_time_ms: int,
+        born_host: bytes,
+        reconsume_times: int = 0,
+        prepared_offset: int = 0,
+        batch_count: int = 0,
+    ) -> int:
+        """Add any message to the pass and return its commit log offset.
+
+        Its queue offset is the tail's next one.  *batch_count* is the number of messages in a
+        record that holds a batch, for topics of type BatchCQ.
+
+        Raises:
+            RecordTooLargeError, DiskFullError: this message is not in the pass; others still are.
+        """
+        commit_log = self._log
+        text = join_properties(properties).encode("utf-8", "replace")
+        if len(text) > PROPERTIES_SIZE_BYTES_MAX:
+            raise RecordTooLargeError(
+                f"the properties take {len(text)} bytes, and "
+                f"{PROPERTIES_SIZE_BYTES_MAX} is the most"
+            )
+        while True:
+            position = commit_log.staged_offset
+            try:
+                record = encode_record(
+                    tail.constants,
+                    position,
+                    tail.next_offset,
+                    commit_log.store_time_ms,
+                    commit_log.store_host,
+                    body,
+                    text,
+                    flag,
+                    sys_flag,
+                    born_time_ms,
+                    born_host,
+                    reconsume_times,
+                    prepared_offset,
+                )
+            except struct.error as error:
+                raise RecordTooLargeError(
+                    f"a header field does not fit a record: {error}"
+                ) from None
+            if commit_log.add(record):
+                break
+            self._run = None
+        code = self._tags_codes.of(tail.topic, properties, commit_log.store_time_ms)
+        run = self._open_run(tail, position)
+        run.units.append(CONSUME_QUEUE_UNIT.pack(position, len(record), code))
+        run.entries = index_entries(
+            tail.constants,
+            position,
+            properties.get(PROPERTY_UNIQUE_KEY),
+            properties.get(PROPERTY_KEYS),
+        )
+        run.count = run.batch_count = batch_count or 1
+        run.end = commit_log.staged_offset
+        tail.next_offset += run.count
+        if tail.is_batch:
+            self._run = None
+        return position
+
+    def _open_run(self, tail: QueueTail, position: int) -> Run:
+        run = self._run = Run(tail, position)
+        self._group.append(run)
+        return run
+
+    def write(self) -> list[Run]:
+        """Write the pass and return its runs, for dispatch.
+
+        Raises:
+            StoreError: it is not in the log, but for ``take_written``.
+        """
+        try:
+            self._log.write()
+        except StoreError:
+            self._give_back()
+            raise
+        return self.take_written()
+
+    def take_written(self) -> list[Run]:
+        """What is in the log of a pass that failed: a full file made part of it be written."""
+        group, self._group, self._run = self._group, [], None
+        return group
+
+    def _give_back(self) -> None:
+        """Free the queue offsets of what was not written."""
+        end = self._log.written_offset
+        group = self._group
+        self._group = [run for run in group if run.end <= end]
+        for run in reversed(group[len(self._group) :]):
+            run.tail.next_offset = run.first_offset
+
+
+def join_properties(properties: dict[str, str]) -> str:
+    """The string that carries properties; a value may hold the character 1, as it came."""
+    return "".join([f"{name}\x01{value}\x02" for name, value in properties.items()])
