@@ -408,10 +408,11 @@ class Broker:
 
     def change_config(self, config: BrokerConfig) -> None:
         """Take over the settings of *config* that may change while the broker runs."""
-        permission = self.config.broker_permission
+        before = self.config.broker_permission, self.config.accept_send_from_ms
         apply_live(self.config, config)
         self.topics.seed_system_topics()
-        if self.config.broker_permission != permission:
+        if before != (self.config.broker_permission, self.config.accept_send_from_ms):
+            # Routes and the hot path hold what they worked out for each topic.
             self.topics.touch()
 
     def why_not_healthy(self) -> str | None:

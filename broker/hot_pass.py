@@ -255,6 +255,8 @@ class HotPass:
             or topic.attributes
             or name.startswith("%")
             or name in NOT_SENDABLE_TOPICS
+            or not self._config.broker_permission & PERM_WRITE
+            or self._config.accept_send_from_ms > self._store.begin()
         ):
             return None
         queue_nums = max(topic.write_queue_nums, topic.read_queue_nums)

@@ -175,6 +175,27 @@ async def test_run_time_settings_show_in_routes_at_once() -> None:
         assert queues[0]["perm"] == 4
 
 
+async def test_run_time_settings_stop_plain_sends_too() -> None:
+    fields = {"a": "tests", "b": "orders", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "0"}
+    fields |= {"h": "0", "i": "UNIQ_KEY\x01" + "0" * 32 + "\x02"}
+
+    async with Broker.temporary() as broker, WireClient(broker.address) as client:
+
+        async def change(settings: bytes) -> None:
+            await client.ask(RequestCode.UPDATE_BROKER_CONFIG, {}, settings)
+
+        async def send_code() -> int:
+            return (await client.ask(RequestCode.SEND_MESSAGE_V2, fields, b"hello")).code
+
+        assert [await send_code() for _ in range(2)] == [ResponseCode.SUCCESS] * 2
+        await change(b"brokerPermission=4\n")
+        assert await send_code() == ResponseCode.NO_PERMISSION
+        await change(b"brokerPermission=6\nstartAcceptSendRequestTimeStamp=9999999999999\n")
+        assert await send_code() == ResponseCode.SYSTEM_ERROR
+        await change(b"startAcceptSendRequestTimeStamp=0\n")
+        assert await send_code() == ResponseCode.SUCCESS
+
+
 async def test_offsets_reach_the_disk_while_the_broker_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
