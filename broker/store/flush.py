@@ -15,10 +15,15 @@ then on.
 import asyncio
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from broker.store.errors import StoreFailedError
+from broker.store.errors import StoreBusyError, StoreError, StoreFailedError
+
+# Called with None when the disk has confirmed, else with why it has not.
+Release = Callable[[StoreError | None], None]
+EXPIRY_INTERVAL_S = 1.0
 
 
 class FlushWork(NamedTuple):
@@ -128,3 +133,70 @@ class FlushService:
         except RuntimeError:
             if not self._stopping:
                 raise
+
+
+class ParkedAnswers:
+    """Answers to producers that wait for the disk, in the order of what they wait for.
+
+    One that waits longer than *timeout_ms* is released with a StoreBusyError: its message is in
+    the log, and perhaps on disk.  Belongs to the event loop's thread.
+    """
+
+    def __init__(self, timeout_ms: int) -> None:
+        self._timeout_s = timeout_ms / 1000
+        self._parked: deque[tuple[int, float, Release]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._parked)
+
+    def park(self, end_offset: int, release: Release) -> None:
+        """Call *release* once the log is durable up to *end_offset*, or with why it is not."""
+        loop = asyncio.get_running_loop()
+        self._parked.append((end_offset, loop.time() + self._timeout_s, release))
+        if self._timer is None:
+            self._timer = loop.call_later(EXPIRY_INTERVAL_S, self._expire)
+
+    async def wait(self, end_offset: int) -> None:
+        """Wait until the log is durable up to *end_offset*.
+
+        Raises:
+            StoreError: the flush failed or took too long; the message is in the log all the same.
+        """
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def release(error: StoreError | None) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
+
+        self.park(end_offset, release)
+        await future
+
+    def release(self, offset: int) -> None:
+        """Release what *offset* covers."""
+        parked = self._parked
+        while parked and parked[0][0] <= offset:
+            parked.popleft()[2](None)
+
+    def fail(self, error: StoreError) -> None:
+        """Release everything with *error*."""
+        while self._parked:
+            self._parked.popleft()[2](error)
+
+    def _expire(self) -> None:
+        loop = asyncio.get_running_loop()
+        now_s = loop.time()
+        while self._parked and self._parked[0][1] <= now_s:
+            self._parked.popleft()[2](StoreBusyError("the disk did not confirm the flush in time"))
+        again = bool(self._parked)
+        self._timer = loop.call_later(EXPIRY_INTERVAL_S, self._expire) if again else None
+
+    def close(self) -> None:
+        """Stop watching the time."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

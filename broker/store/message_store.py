@@ -13,7 +13,7 @@ Everything here belongs to the event loop's thread.  Three things run elsewhere:
 (flush.py), making the next file, and deleting old ones (retention.py).
 """
 
-import asyncio
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 
@@ -30,7 +30,7 @@ from broker.store.errors import (
     StoreError,
     StoreFailedError,
 )
-from broker.store.flush import FlushService, FlushWork
+from broker.store.flush import FlushService, FlushWork, ParkedAnswers
 from broker.store.get_result import GetResult, GetStatus
 from broker.store.opening import OpenedStore
 from broker.store.put import MessageToStore, PutResult
@@ -51,7 +51,6 @@ from protocol.subscription import Subscription
 
 log = structlog.get_logger("broker.store")
 
-Release = Callable[[StoreError | None], None]
 
 RELEASE_IDLE_INTERVAL_S = 60.0
 QUERY_BODY_BYTES_MAX = 8 << 20
@@ -90,7 +89,8 @@ class MessageStore:
         self.stage_plain = self._staging.stage_plain
         self.stage_batch = self._staging.stage_batch
         self._awaiting_flush: deque[tuple[int, int, list[Run]]] = deque()
-        self._parked: deque[tuple[int, float, Release]] = deque()
+        self._parked = ParkedAnswers(config.sync_flush_timeout_ms)
+        self.park = self._parked.park
         self._reput = ReputService(self.catch_up)
         self._dispatch = Dispatch(
             opened.commit_log,
@@ -116,7 +116,6 @@ class MessageStore:
             on_failure=self._failed,
         )
         self._retention: RetentionService | None = None
-        self._timeouts: asyncio.TimerHandle | None = None
         self._release_idle_at_s = 0.0
 
     @classmethod
@@ -153,7 +152,6 @@ class MessageStore:
         self._reput.start()
         self._retention = self._opened.make_retention(self._config, self._disk_full_changed)
         await self._retention.start()
-        self._watch_timeouts()
 
     async def close(self) -> None:
         """Dispatch and flush everything, write the checkpoint, and say that the stop was clean.
@@ -161,8 +159,7 @@ class MessageStore:
         After a failed fsync nothing is flushed and ``abort`` stays, so that the next start reads
         from disk what is really there.
         """
-        if self._timeouts is not None:
-            self._timeouts.cancel()
+        self._parked.close()
         if self._retention is not None:
             await self._retention.stop()
         await self._reput.stop()
@@ -282,31 +279,14 @@ class MessageStore:
         end = self.commit()
         return PutResult(position, queue_offset, end, self._log.store_time_ms)
 
-    def park(self, end_offset: int, release: Release) -> None:
-        """Call *release* once the log is durable up to *end_offset*, or with why it is not."""
-        deadline_s = asyncio.get_running_loop().time() + self._config.sync_flush_timeout_ms / 1000
-        self._parked.append((end_offset, deadline_s, release))
-
     async def wait_durable(self, end_offset: int) -> None:
         """Under SYNC_FLUSH wait until the log is durable up to *end_offset*.
 
         Raises:
             StoreError: the flush failed or took too long; the message is in the log all the same.
         """
-        if not self.is_sync or end_offset <= self._log.flushed_offset:
-            return
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def release(error: StoreError | None) -> None:
-            if future.done():
-                return
-            if error is None:
-                future.set_result(None)
-            else:
-                future.set_exception(error)
-
-        self.park(end_offset, release)
-        await future
+        if self.is_sync and end_offset > self._log.flushed_offset:
+            await self._parked.wait(end_offset)
 
     # -- dispatch ------------------------------------------------------------------------------
 
@@ -334,31 +314,21 @@ class MessageStore:
             _, store_time_ms, group = awaiting.popleft()
             if self._dispatch.behind is None:
                 self._dispatch.dispatch(group, store_time_ms)
-        parked = self._parked
-        while parked and parked[0][0] <= offset:
-            parked.popleft()[2](None)
-        if parked or awaiting:
+        self._parked.release(offset)
+        if awaiting or self._parked:
             self._flush.request()
+        now_s = time.monotonic()
+        if now_s >= self._release_idle_at_s:
+            self._release_idle_at_s = now_s + RELEASE_IDLE_INTERVAL_S
+            self._queues.release_idle()
 
     def _failed(self, error: StoreFailedError) -> None:
         if self.failure is not None:
             return
         self.failure = error
         log.critical("the store has stopped taking messages", reason=str(error))
-        while self._parked:
-            self._parked.popleft()[2](error)
+        self._parked.fail(error)
         self.on_failure(error)
-
-    def _watch_timeouts(self) -> None:
-        """Answer what has waited for the disk for too long: it is stored, and not confirmed."""
-        loop = asyncio.get_running_loop()
-        self._timeouts = loop.call_later(1.0, self._watch_timeouts)
-        now_s = loop.time()
-        if now_s >= self._release_idle_at_s:
-            self._release_idle_at_s = now_s + RELEASE_IDLE_INTERVAL_S
-            self._queues.release_idle()
-        while self._parked and self._parked[0][1] <= now_s:
-            self._parked.popleft()[2](StoreBusyError("the disk did not confirm the flush in time"))
 
     def _flush_derived_files(self, thorough: bool) -> Iterator[None]:
         """In the flush thread: queues worth flushing, or all of them and the index."""
