@@ -35,7 +35,8 @@ final class JavaProducer {
      * Send {@code count} messages from number {@code first} on.
      *
      * <p>{@code mode} is single, batch ({@code batchSize} each), oneway or async; {@code threads}
-     * applies to single. {@code keys}: the message's number is its key; {@code tags}: taken in turn.
+     * and {@code untilFailure}, which makes the first failure the end, apply to single. {@code keys}:
+     * the message's number is its key; {@code tags}: taken in turn.
      *
      * @return one {@code [status, msgId, offsetMsgId, queueId, queueOffset]} per answer
      */
@@ -83,7 +84,14 @@ final class JavaProducer {
             int start = first + part;
             parts.add(pool.submit(() -> {
                 for (int i = start; i < end; i += threads) {
-                    receipt(sendOne(message(i)));
+                    try {
+                        receipt(sendOne(message(i)));
+                    } catch (Exception e) {
+                        if (command.getBooleanValue("untilFailure")) {
+                            break;
+                        }
+                        throw e;
+                    }
                 }
                 return null;
             }));

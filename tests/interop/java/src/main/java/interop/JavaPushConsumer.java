@@ -31,6 +31,8 @@ final class JavaPushConsumer {
                 ? ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
                 : ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET);
         consumer.setConsumeMessageBatchMaxSize(32);
+        // Or the batch that completes the count would not be among the offsets stored at the end.
+        consumer.setAwaitTerminationMillisWhenShutdown(5_000);
         consumer.subscribe(
                 command.getString("topic"), JavaClient.stringOr(command, "expression", "*"));
         int count = command.getIntValue("count");
