@@ -41,15 +41,15 @@ static const char *const MODE_NAMES[] = {"echo", "single", "binary", "batch", "p
 enum { GET_MAX_OFFSET = 30, GET_MIN_OFFSET = 31, CLIENT_VERSION = 479 };
 enum { OPAQUE_BASE = 10000000 }; /* eight digits, for the first 90 million requests of a connection */
 enum { UNIQUE_KEY_SIZE = 32, UNIQUE_KEY_COUNTER_SIZE = 12, MESSAGES_PER_REQUEST_MAX = 1024 };
-enum { OFFSET_DIGITS = 12, INPUT_SIZE = 8 << 20, READ_SIZE = 256 << 10, DRAIN_S = 10 };
+enum { OFFSET_DIGITS = 12, INPUT_SIZE = 8 << 20, READ_SIZE = 256 << 10 };
 
 static struct {
     enum mode mode;
     int port, connections, in_flight, queues, body_size, batch;
-    double warm_up_s, seconds;
+    double warm_up_s, seconds, drain_s;
     pid_t pid;
     const char *topic;
-} opt = {SINGLE, 10911, 4, 64, 4, 128, 32, 0.5, 3.0, 0, "LoadTest"};
+} opt = {SINGLE, 10911, 4, 64, 4, 128, 32, 0.5, 3.0, 10.0, 0, "LoadTest"};
 
 /* A request ready to be copied, and the places in it that change from one to the next. */
 struct request {
@@ -315,7 +315,9 @@ static int json_answer(const unsigned char *p, const unsigned char *end, long *c
                                                                     : NULL;
             if (!field) continue;
             long value = 0, sign = 1;
-            if (++p < end && *p == '-') sign = -1, p++;
+            do p++;
+            while (p < end && *p == ' ');
+            if (p < end && *p == '-') sign = -1, p++;
             while (p < end && *p >= '0' && *p <= '9') value = value * 10 + *p++ - '0';
             *field = sign * value;
             found++;
@@ -339,9 +341,10 @@ static void note_refusal(long code, const unsigned char *header, size_t size) {
     refused++;
     if (first_refusal != -1) return;
     first_refusal = code;
-    const unsigned char *remark = memmem(header, size, "\"remark\":\"", 10);
+    const unsigned char *remark = memmem(header, size, "\"remark\":", 9);
     if (!remark) return;
-    remark += 10;
+    remark += 9;
+    while (remark < header + size && (*remark == ' ' || *remark == '"')) remark++;
     size_t used = 0;
     while (remark < header + size && *remark != '"' && *remark != '\\' && used < sizeof first_remark - 1)
         first_remark[used++] = *remark++;
@@ -478,7 +481,8 @@ static int64_t ask_offset(struct connection *c, int code, int queue) {
     bytes[want] = 0;
     char *offset = strstr((char *)bytes + 8, "\"offset\":");
     if (!offset) fail("request code %d on topic %s was refused: %s", code, opt.topic, bytes + 8);
-    return atoll(offset + strlen("\"offset\":") + 1);
+    offset += strlen("\"offset\":");
+    return atoll(offset + strspn(offset, " \""));
 }
 
 static void connect_to_broker(struct connection *c, int index, int epoll) {
@@ -509,7 +513,8 @@ static void parse_options(int count, char **words) {
     static const struct option names[] = {
         {"mode", 1, 0, 'm'},    {"port", 1, 0, 'p'},    {"connections", 1, 0, 'c'}, {"in-flight", 1, 0, 'd'},
         {"body", 1, 0, 'b'},    {"batch", 1, 0, 'n'},   {"seconds", 1, 0, 's'},     {"warm-up", 1, 0, 'w'},
-        {"queues", 1, 0, 'q'},  {"pid", 1, 0, 'P'},     {"topic", 1, 0, 't'},       {0, 0, 0, 0}};
+        {"queues", 1, 0, 'q'},  {"pid", 1, 0, 'P'},     {"topic", 1, 0, 't'},       {"drain", 1, 0, 'D'},
+        {0, 0, 0, 0}};
     for (int name; (name = getopt_long(count, words, "", names, NULL)) != -1;) switch (name) {
         case 'm':
             for (opt.mode = ECHO; opt.mode <= PULL && strcmp(optarg, MODE_NAMES[opt.mode]); opt.mode++);
@@ -524,6 +529,7 @@ static void parse_options(int count, char **words) {
         case 'w': opt.warm_up_s = atof(optarg); break;
         case 'q': opt.queues = atoi(optarg); break;
         case 'P': opt.pid = atoi(optarg); break;
+        case 'D': opt.drain_s = atof(optarg); break;
         case 't': opt.topic = optarg; break;
         default: exit(2);
         }
@@ -569,7 +575,7 @@ int main(int count, char **words) {
     cpu = opt.pid ? cpu_seconds_of(opt.pid) - cpu : 0;
     own_cpu = own_cpu_seconds() - own_cpu;
 
-    run_until(epoll, now_ns() + DRAIN_S * 1000000000ull, 0);
+    run_until(epoll, now_ns() + opt.drain_s * 1e9, 0);
     long unanswered = 0;
     for (int i = 0; i < opt.connections; i++) unanswered += connections[i].in_flight;
     printf("{\"mode\":\"%s\",\"connections\":%d,\"in_flight\":%d,\"seconds\":%.3f,\"requests\":%ld,\"messages\":%ld,"
