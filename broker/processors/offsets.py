@@ -1,13 +1,18 @@
-"""Offsets of consumers and of queues: codes 14, 15, 29, 30, 31, 32 and 43.
+"""Offsets of consumers and of queues: codes 14, 15, 29, 30, 31, 32, 43 and 222.
 
 Offsets of a queue are looked up, never created: RocketMQ makes a queue for any name that is asked
 about.  Topics that do not exist are answered with 17, queues that do not exist with 29.
 """
 
+import asyncio
+
+import structlog
+
 from broker.config import NewGroupStart
 from broker.dispatcher import Request, RequestError, Response
 from broker.processors.json_bodies import long_json_response
 from broker.processors.parts import BrokerParts
+from protocol.bodies import MessageQueueKey, ResetOffsetBody
 from protocol.codes import ResponseCode
 from protocol.errors import FieldError
 from protocol.requests import (
@@ -15,9 +20,15 @@ from protocol.requests import (
     GetMaxOffsetRequest,
     GetMinOffsetRequest,
     QueryConsumerOffsetRequest,
+    ResetOffsetRequest,
     SearchOffsetRequest,
     UpdateConsumerOffsetRequest,
 )
+
+log = structlog.get_logger("broker.admin")
+
+# Queues looked at between two looks at other requests.
+QUEUES_PER_TURN = 32
 
 
 class OffsetProcessors:
@@ -115,6 +126,59 @@ class OffsetProcessors:
         self._check_queue(fields.topic, fields.queue_id)
         time_ms = self._broker.store.earliest_store_time(fields.topic, fields.queue_id)
         return Response(ext={"timestamp": str(time_ms)})
+
+    async def reset_offsets(self, request: Request) -> Response:
+        """222: set a group's offsets, to a time or to a number; online or not.
+
+        Each queue hands its new offset out with the next pull (21), and commits do not count until
+        then.  A negative time means the end.
+        """
+        fields = request.fields(ResetOffsetRequest)
+        broker = self._broker
+        topic = broker.topics.get(fields.topic)
+        if topic is None:
+            raise RequestError(
+                ResponseCode.TOPIC_NOT_EXIST, f"Topic {fields.topic[:200]} does not exist"
+            )
+        if broker.groups.get(fields.group) is None:
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"Group {fields.group[:200]} does not exist",
+            )
+        if fields.queue_id >= 0:
+            self._check_queue(topic.name, fields.queue_id)
+            wanted = None if fields.offset is None or fields.offset < 0 else fields.offset
+            targets = {fields.queue_id: self._target(topic.name, fields, fields.queue_id, wanted)}
+        else:
+            targets = {}
+            for queue_id in range(topic.read_queue_nums):
+                if queue_id % QUEUES_PER_TURN == QUEUES_PER_TURN - 1:
+                    await asyncio.sleep(0)
+                targets[queue_id] = self._target(topic.name, fields, queue_id, None)
+        body = ResetOffsetBody()
+        for queue_id, offset in targets.items():
+            broker.offsets.reset(topic.name, fields.group, queue_id, offset)
+            key = MessageQueueKey(topic.name, broker.config.broker_name, queue_id)
+            body.offset_table[key] = offset
+        log.info("offsets reset by an administrator", topic=topic.name, group=fields.group)
+        return await long_json_response(lambda: body)
+
+    def _target(
+        self, topic: str, fields: ResetOffsetRequest, queue_id: int, wanted: int | None
+    ) -> int:
+        store = self._broker.store
+        low, high = store.queue_range(topic, queue_id)
+        if wanted is not None:
+            if not low <= wanted <= high:
+                raise RequestError(
+                    ResponseCode.SYSTEM_ERROR,
+                    f"Target offset {wanted} not in consume queue range [{low}-{high}]",
+                )
+            return wanted
+        if fields.timestamp < 0:
+            return high
+        found = store.offset_by_time(topic, queue_id, fields.timestamp, upper=False)
+        return min(max(found, low), high)
 
     async def all_consumer_offsets(self, _request: Request) -> Response:
         """43: the offset table as its file holds it."""

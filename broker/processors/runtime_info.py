@@ -123,7 +123,8 @@ def _totals(broker: BrokerParts) -> dict[str, str]:
 def _log_state(broker: BrokerParts, disk: tuple[int, int, int]) -> dict[str, str]:
     store = broker.store
     total_bytes, used_bytes, free_bytes = disk
-    ratio = f"{used_bytes / total_bytes if total_bytes else 0.0:.4f}"
+    # Of what this user may fill, as RocketMQ counts: some of the free blocks are root's.
+    ratio = f"{used_bytes / max(used_bytes + free_bytes, 1):.4f}"
     unflushed_bytes = max(store.max_commit_log_offset - store.flushed_offset, 0)
     behind_bytes = max(store.max_commit_log_offset - store.dispatched_offset, 0)
     return {

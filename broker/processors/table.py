@@ -72,6 +72,7 @@ def build_table(broker: BrokerParts) -> dict[int, Entry]:
         Code.QUERY_SUBSCRIPTION_BY_CONSUMER: _admin(groups.subscription_of),
         Code.QUERY_TOPICS_BY_CONSUMER: _admin(groups.topics_of),
         Code.GET_CONSUME_STATS: _admin(groups.consume_stats),
+        Code.INVOKE_BROKER_TO_RESET_OFFSET: _admin(offsets.reset_offsets),
         # The broker
         Code.UPDATE_BROKER_CONFIG: _admin(admin.update_config),
         Code.GET_BROKER_CONFIG: _admin(admin.get_config),
