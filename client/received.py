@@ -37,6 +37,16 @@ class ReceivedMessage:
         return self.stored.topic
 
     @property
+    def broker_name(self) -> str:
+        """The broker that it was read from."""
+        return self.queue.broker_name
+
+    @property
+    def queue_id(self) -> int:
+        """The number of its queue on that broker."""
+        return self.queue.queue_id
+
+    @property
     def queue_offset(self) -> int:
         """Its position in the queue."""
         return self.stored.queue_offset

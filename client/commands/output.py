@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 _NOT_FOR_TERMINALS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
 _NOT_FOR_TERMINALS.update({ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t"})
 _BINARY_PREVIEW_BYTES = 24
+_NUMBER = re.compile(r"-|[\d.,]+")
 
 
 def write_json(value: dict[str, Any]) -> None:
@@ -109,13 +111,13 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
     from rich.table import Table
     from rich.text import Text
 
-    cells = [list(row) for row in rows]
+    cells = [[_cell(value) for value in row] for row in rows]
     table = Table(header_style="bold", box=None, pad_edge=False)
     for index, name in enumerate(columns):
-        is_number = bool(cells) and all(isinstance(row[index], int | float) for row in cells)
+        is_number = all(_NUMBER.fullmatch(row[index]) for row in cells)
         table.add_column(name, justify="right" if is_number else "left", overflow="fold")
     for row in cells:
-        table.add_row(*(Text(_cell(value)) for value in row))
+        table.add_row(*(Text(cell) for cell in row))
     # Where nobody watches, no line is folded for a width.
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 10_000)
     with console.capture() as capture:
@@ -125,6 +127,4 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
 
 
 def _cell(value: object) -> str:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return printable(str(value))
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
+    return f"{value:,}" if isinstance(value, int) else printable(str(value))

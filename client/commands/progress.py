@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 _SHOW_AFTER_S = 0.7
+_SHOW_EVERY_S = 0.1
 
 
 class ProgressBar:
@@ -20,7 +21,7 @@ class ProgressBar:
         """`total` is None while it is not known. It is not wanted where the output scrolls by."""
         self.done = 0
         self._label = label
-        self._total = total
+        self.total = total
         self._is_wanted = is_wanted and sys.stderr.isatty()
         self._show_at = time.monotonic() + _SHOW_AFTER_S
         self._bar: Progress | None = None
@@ -41,12 +42,17 @@ class ProgressBar:
     def advance(self, count: int = 1) -> None:
         """Count what was done."""
         self.done += count
-        if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, completed=self.done)
-        elif self._is_wanted and time.monotonic() >= self._show_at:
+        if self._is_wanted and (now := time.monotonic()) >= self._show_at:
+            self._show_at = now + _SHOW_EVERY_S
             self._show()
 
     def _show(self) -> None:
+        if self._bar is None or self._task is None:
+            self._bar, self._task = self._make_bar()
+        self._bar.update(self._task, completed=self.done, total=self.total)
+        self._bar.refresh()
+
+    def _make_bar(self) -> tuple[Progress, TaskID]:
         from rich.console import Console
         from rich.progress import (
             BarColumn,
@@ -56,13 +62,14 @@ class ProgressBar:
             TimeRemainingColumn,
         )
 
-        self._bar = Progress(
+        bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
             TimeRemainingColumn(),
             console=Console(stderr=True),
             transient=True,
+            auto_refresh=False,
         )
-        self._bar.start()
-        self._task = self._bar.add_task(self._label, total=self._total, completed=self.done)
+        bar.start()
+        return bar, bar.add_task(self._label, total=self.total, completed=self.done)

@@ -109,8 +109,17 @@ async def _pull(job: _Job, nameserver: str | None) -> None:
         await consumer.assign(queues)
         if job.start is not None:
             await asyncio.gather(*(consumer.seek(queue, job.start) for queue in queues))
-        source = consumer.__aiter__() if job.follow else _to_the_ends(consumer, queues)
         printer = _Printer(job)
+        if job.follow:
+            source = consumer.__aiter__()
+        else:
+            ends = await asyncio.gather(*(consumer.end_offset(queue) for queue in queues))
+            spans = [
+                _Span(queue, consumer.position(queue), end)
+                for queue, end in zip(queues, ends, strict=True)
+            ]
+            printer.expect(sum(max(span.end - span.start, 0) for span in spans))
+            source = _in_order(consumer, spans)
         is_seen = True
         try:
             async with aclosing(source) as messages:
@@ -125,6 +134,15 @@ async def _pull(job: _Job, nameserver: str | None) -> None:
         printer.print_end()
 
 
+@dataclass(frozen=True)
+class _Span:
+    """A part of a queue: offsets from `start` up to but not including `end`."""
+
+    queue: MessageQueue
+    start: int
+    end: int
+
+
 class _Printer:
     """Prints messages as they come and remembers how far each queue was printed."""
 
@@ -137,6 +155,10 @@ class _Printer:
         self._progress = ProgressBar(
             f"reading {job.topic}", job.max_count, is_wanted=not is_terminal and not job.follow
         )
+
+    def expect(self, count: int) -> None:
+        """Say how many messages there are at most."""
+        self._progress.total = min(count, self._job.max_count or count)
 
     async def print_all(self, messages: AsyncIterator[ReceivedMessage]) -> None:
         with self._progress as progress:
@@ -179,15 +201,11 @@ def _row(queue: str, offset: str, stored: str, tag: str, keys: str, body: str) -
     return f"{queue:<14} {offset:>8}  {stored:<23}  {tag:<8}  {keys:<12}  {body}"
 
 
-async def _to_the_ends(
-    consumer: PullConsumer, queues: Sequence[MessageQueue]
+async def _in_order(
+    consumer: PullConsumer, spans: Sequence[_Span]
 ) -> AsyncGenerator[ReceivedMessage]:
-    """Yield what the queues hold now, in the order in which it was stored."""
-    ends = await asyncio.gather(*(consumer.end_offset(queue) for queue in queues))
-    streams = [
-        _queue_to(consumer, queue, consumer.position(queue), end)
-        for queue, end in zip(queues, ends, strict=True)
-    ]
+    """Yield the messages of several queues in the order in which they were stored."""
+    streams = [_read(consumer, span) for span in spans]
     heads: list[tuple[int, int, ReceivedMessage]] = []
     try:
         firsts = await asyncio.gather(*(anext(stream, None) for stream in streams))
@@ -208,12 +226,10 @@ async def _to_the_ends(
             await stream.aclose()
 
 
-async def _queue_to(
-    consumer: PullConsumer, queue: MessageQueue, start: int, end: int
-) -> AsyncGenerator[ReceivedMessage]:
-    """Yield the messages from `start` up to `end`, asking for the next ones ahead of need."""
+async def _read(consumer: PullConsumer, span: _Span) -> AsyncGenerator[ReceivedMessage]:
+    """Yield the messages of a queue, asking for the next ones ahead of need."""
     request: asyncio.Task[PullResult] | None = None
-    offset = start
+    queue, offset, end = span.queue, span.start, span.end
     if offset < end:
         request = asyncio.create_task(consumer.pull_from(queue, offset, _BATCH))
     try:

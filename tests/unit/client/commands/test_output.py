@@ -1,0 +1,88 @@
+"""How messages look, for people and for programs."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+
+from client.commands.output import body_preview, message_json, print_table, printable, time_text
+from client.queues import MessageQueue
+from client.received import ReceivedMessage
+from protocol.message import StoredMessage
+
+
+def received(body: bytes, sys_flag: int = 0, **properties: str) -> ReceivedMessage:
+    stored = StoredMessage("orders", 3, 17, 4096, body, sys_flag=sys_flag, properties=properties)
+    return ReceivedMessage(MessageQueue("orders", "broker-a", 3), stored)
+
+
+def test_the_json_of_a_message_has_the_fields_that_programs_rely_on() -> None:
+    value = message_json(received(b"hello", KEYS="o-1 o-2", TAGS="new"))
+    wanted = {name: value[name] for name in ("topic", "queue", "offset", "key", "tags", "body")}
+    assert wanted == {
+        "topic": "orders",
+        "queue": 3,
+        "offset": 17,
+        "key": "o-1 o-2",
+        "tags": "new",
+        "body": "hello",
+    }
+    assert "bodyBase64" not in value
+
+
+def test_a_body_that_is_no_text_goes_as_base64() -> None:
+    value = message_json(received(b"\xff\x00"))
+    assert base64.b64decode(value["bodyBase64"]) == b"\xff\x00"
+    assert "body" not in value
+    assert (value["key"], value["tags"]) == (None, None)
+
+
+def test_a_body_that_cannot_be_decompressed_goes_as_it_is_stored_and_says_why() -> None:
+    value = message_json(received(b"not zlib", sys_flag=0x301))
+    assert base64.b64decode(value["bodyBase64"]) == b"not zlib"
+    assert "zlib" in value["bodyError"]
+
+
+def test_the_json_of_a_message_is_one_line_whatever_the_body_holds() -> None:
+    line = json.dumps(message_json(received("a\nb\u2028c\x1b".encode())))
+    assert "\n" not in line
+
+
+def test_control_characters_cannot_reach_a_terminal() -> None:
+    assert printable("\x1b[31m\x07\x9b\r\n\tä") == "\\x1b[31m\\x07\\x9b\\r\\n\\tä"
+
+
+@pytest.mark.parametrize(
+    ("body", "shown"),
+    [
+        (b"", ""),
+        ("grüße".encode(), "grüße"),
+        (b"two\nlines", "two\\nlines"),
+        (b"\xff\x00\x10", "<3 bytes: ff 00 10>"),
+        (bytes([255]) * 1000, "<1,000 bytes: " + " ".join(["ff"] * 24) + " …>"),
+    ],
+)
+def test_a_preview_is_one_line_and_safe(body: bytes, shown: str) -> None:
+    assert body_preview(body) == shown
+
+
+@pytest.mark.parametrize("time_ms", [None, 0, -1])
+def test_no_time_is_a_dash(time_ms: int | None) -> None:
+    assert time_text(time_ms) == "-"
+
+
+def test_a_time_is_shown_to_the_millisecond() -> None:
+    assert time_text(1_700_000_000_042).endswith(".042")
+    assert time_text(2**62) == str(2**62)  # beyond any calendar
+
+
+def test_a_table_puts_figures_to_the_right(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    print_table(("NAME", "COUNT"), [("a", 5), ("long name\x1b", 1234567)])
+    lines = capfdbinary.readouterr().out.decode().splitlines()
+    assert lines == [
+        "NAME               COUNT",
+        "a                      5",
+        "long name\\x1b  1,234,567",
+    ]

@@ -1,0 +1,103 @@
+"""Command lines that are wrong, and commands that reach nobody."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from client.cli import main
+
+# Nothing listens there: a command that asked anybody would end with 1.
+NOWHERE = {"NAMESRV_ADDR": "127.0.0.1:1"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["send", "orders"], 'give one of BODY, "-" or --file'),
+        (["send", "orders", "x", "--file", __file__], 'give one of BODY, "-" or --file'),
+        (["send", "orders", "-", "--count", "2"], "every line is sent once"),
+        (["send", "orders", "x", "--oneway", "--batch", "2"], "--oneway does not go with"),
+        (["send", "orders", "x", "--property", "novalue"], "NAME=VALUE"),
+        (["send", "orders", "x", "--property", "KEYS=forged"], "belongs to RocketMQ"),
+        (["send", "orders", "x", "--key", "two words"], "cannot be a key"),
+        (["send", "orders", "x", "--count", "0"], "--count"),
+        (["pull", "orders", "--from", "yesterday"], "is no position"),
+        (["pull", "orders", "--tag", "||"], "names no tag"),
+        (["pull", "orders", "--max", "0"], "--max"),
+        (["query", "orders"], "--key"),
+        (["query", "orders", "--key", "k", "--from", "17"], "takes a time"),
+        (["message", "ID", "--raw", "--json"], "--raw does not go with"),
+        (["topic", "create", "a/b"], "characters other than"),
+        (["topic", "create", "orders", "--attribute", "x"], "NAME=VALUE"),
+        (["broker", "config", "a", "b=1"], "either show settings"),
+        (["--nameserver", "host:port", "topic", "list"], "is no port"),
+        (["frobnicate"], "No such command"),
+    ],
+)
+def test_the_mistake_is_named(arguments: list[str], said: str) -> None:
+    result = CliRunner().invoke(main, arguments, env=NOWHERE)
+    assert result.exit_code == 2
+    assert said in result.output
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        [],
+        ["send"],
+        ["pull"],
+        ["query"],
+        ["message"],
+        ["topic"],
+        ["topic", "create"],
+        ["broker", "config"],
+        ["cluster"],
+        ["bench"],
+    ],
+)
+def test_every_command_explains_itself(command: list[str]) -> None:
+    result = CliRunner().invoke(main, [*command, "--help"])
+    assert result.exit_code == 0
+    assert "Usage:" in result.output
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["send", "orders", "x"],
+        ["pull", "orders"],
+        ["query", "orders", "--key", "k"],
+        ["message", "0" * 32],
+        ["topic", "list"],
+        ["topic", "create", "orders"],
+        ["topic", "delete", "orders", "--yes"],
+        ["topic", "show", "orders"],
+        ["broker", "status"],
+        ["broker", "config"],
+        ["cluster"],
+        ["bench"],
+    ],
+)
+def test_without_a_name_service_there_is_one_sentence_and_exit_code_1(
+    arguments: list[str],
+) -> None:
+    result = CliRunner().invoke(main, arguments, env=NOWHERE)
+    assert (result.exit_code, result.stdout) == (1, "")
+    (line,) = result.stderr.splitlines()
+    assert "127.0.0.1:1 refused the connection" in line
+    assert "check that a name service runs there" in line
+
+
+def test_help_and_sends_load_neither_rich_nor_the_broker_nor_uvloop() -> None:
+    program = (
+        "import sys, client.cli, client.producer; "
+        "print(*({'rich', 'broker', 'uvloop', 'structlog'} & sys.modules.keys()))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30
+    )
+    assert result.stdout.strip() == ""
