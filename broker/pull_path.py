@@ -35,6 +35,7 @@ FORBIDDEN_BROKER = 1
 FORBIDDEN_GROUP = 2
 FORBIDDEN_TOPIC = 3
 FORBIDDEN_BROADCASTING = 4
+FORBIDDEN_SUBSCRIPTION = 5
 
 PERM_READ = 4
 SUBSCRIPTIONS_CACHED_MAX = 4096
@@ -251,6 +252,11 @@ class PullPath:
             raise _forbidden(
                 f"the consumer group[{pull.group}] can not consume by broadcast way",
                 FORBIDDEN_BROADCASTING,
+            )
+        if self._groups.is_forbidden(pull.group, pull.topic):
+            raise _forbidden(
+                f"the consumer group[{pull.group}] is forbidden for topic[{pull.topic}]",
+                FORBIDDEN_SUBSCRIPTION,
             )
         subscription = self._consumers.subscription(pull.group, pull.topic, pull.connection)
         if subscription is None:
