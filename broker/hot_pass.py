@@ -14,6 +14,7 @@ The pass stops early when the peer does not read: see Connection.
 
 from collections.abc import Callable, Sequence
 from struct import Struct as ByteStruct
+from typing import Literal
 
 import msgspec
 
@@ -33,6 +34,7 @@ from protocol.command import Command, decode_header, encode_command
 from protocol.errors import MalformedHeaderError
 from protocol.frame import Frame, FrameDecoder
 from protocol.names import NOT_SENDABLE_TOPICS, group_error
+from protocol.requests.fields import Int32, Int64
 from protocol.sys_flags import SYS_FLAG_TRANSACTION_MASK
 
 PASS_BYTES_MAX = 1 << 20
@@ -59,34 +61,42 @@ class _SendFields(msgspec.Struct, gc=False):
 
 
 class _SendHeader(msgspec.Struct, gc=False):
-    code: int
-    opaque: int
+    code: Literal[310]
+    opaque: Int32
     extFields: _SendFields  # noqa: N815 - the wire's name
-    flag: int = 0
+    flag: Int32 = 0
+
+
+class _BatchHeader(msgspec.Struct, gc=False):
+    code: Literal[320]
+    opaque: Int32
+    extFields: _SendFields  # noqa: N815
+    flag: Int32 = 0
 
 
 class _PullFields(msgspec.Struct, gc=False):
     consumerGroup: str  # noqa: N815
     topic: str
     queueId: int  # noqa: N815
-    queueOffset: int  # noqa: N815
-    maxMsgNums: int  # noqa: N815
-    sysFlag: int  # noqa: N815
-    commitOffset: int  # noqa: N815
-    suspendTimeoutMillis: int  # noqa: N815
-    subVersion: int  # noqa: N815
+    queueOffset: Int64  # noqa: N815
+    maxMsgNums: Int32  # noqa: N815
+    sysFlag: Int32  # noqa: N815
+    commitOffset: Int64  # noqa: N815
+    suspendTimeoutMillis: Int64  # noqa: N815
+    subVersion: Int64  # noqa: N815
     subscription: str | None = None
     expressionType: str | None = None  # noqa: N815
 
 
 class _PullHeader(msgspec.Struct, gc=False):
-    code: int
-    opaque: int
+    code: Literal[11]
+    opaque: Int32
     extFields: _PullFields  # noqa: N815
-    flag: int = 0
+    flag: Int32 = 0
 
 
 _decode_send = msgspec.json.Decoder(_SendHeader, strict=False).decode
+_decode_batch = msgspec.json.Decoder(_BatchHeader, strict=False).decode
 _decode_pull = msgspec.json.Decoder(_PullHeader, strict=False).decode
 
 
@@ -269,7 +279,7 @@ class HotPass:
 
     def _send_batch(self, turn: "_Turn", header: bytes, body: bytes) -> bool:
         try:
-            request = _decode_send(header)
+            request = _decode_batch(header)
         except (msgspec.DecodeError, RecursionError):
             return False
         fields = request.extFields

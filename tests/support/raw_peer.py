@@ -1,0 +1,117 @@
+"""A peer that writes whatever bytes a test wants and sees what comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import struct
+from collections.abc import Mapping
+from typing import Self
+
+from protocol.command import Command, decode_header
+from protocol.frame import FrameDecoder
+
+ANSWER_TIMEOUT_S = 20.0
+_HEAD = struct.Struct(">II")
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+
+
+def frame(header: bytes | str, body: bytes = b"", serialize_type: int = 0) -> bytes:
+    """A frame with correct lengths around any header."""
+    if isinstance(header, str):
+        header = header.encode()
+    word = serialize_type << 24 | len(header)
+    return _HEAD.pack(4 + len(header) + len(body), word) + header + body
+
+
+def request(
+    code: int,
+    ext: Mapping[str, object] | None = None,
+    body: bytes = b"",
+    *,
+    opaque: int = 1,
+    flag: int = 0,
+) -> bytes:
+    """A request as a foreign client writes it: code first, ext values as they are."""
+    header: dict[str, object] = {"code": code}
+    if ext is not None:
+        header["extFields"] = dict(ext)
+    header |= {"flag": flag, "language": "JAVA", "opaque": opaque, "version": 479}
+    return frame(json.dumps(header, separators=(",", ":")), body)
+
+
+class RawPeer:
+    """One connection to *address*."""
+
+    def __init__(self, address: str, *, receive_buffer_bytes: int = 0) -> None:
+        self._address = address
+        self._receive_buffer_bytes = receive_buffer_bytes
+        self._decoder = FrameDecoder()
+        self._answers: list[Command] = []
+
+    async def __aenter__(self) -> Self:
+        host, _, port = self._address.rpartition(":")
+        opened = socket.socket()
+        opened.setblocking(False)
+        if self._receive_buffer_bytes:
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer_bytes)
+        await asyncio.get_running_loop().sock_connect(opened, (host, int(port)))
+        self._socket = opened
+        self._reader, self._writer = await asyncio.open_connection(sock=opened, limit=1 << 12)
+        self.name = "{}:{}".format(*opened.getsockname())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._writer.close()
+        await asyncio.gather(self._writer.wait_closed(), return_exceptions=True)
+
+    def send(self, data: bytes) -> None:
+        """Write bytes."""
+        self._writer.write(data)
+
+    async def drain(self) -> None:
+        """Wait until they are with the operating system."""
+        await self._writer.drain()
+
+    def finish(self) -> None:
+        """Send FIN and go on reading."""
+        self._writer.write_eof()
+
+    def reset(self) -> None:
+        """Break the connection off with RST, as a process that dies does."""
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+        self._writer.transport.abort()
+
+    async def answer(self) -> Command:
+        """The next frame of the other side; EOFError when it closes instead."""
+        async with asyncio.timeout(ANSWER_TIMEOUT_S):
+            while not self._answers:
+                data = await self._reader.read(1 << 16)
+                if not data:
+                    raise EOFError(f"{self._address} closed the connection")
+                for serialize_type, header, body in self._decoder.feed(data):
+                    self._answers.append(decode_header(serialize_type, header, body))
+        return self._answers.pop(0)
+
+    async def answers(self, count: int) -> list[Command]:
+        """The next *count* frames."""
+        return [await self.answer() for _ in range(count)]
+
+    async def ask(
+        self, code: int, ext: Mapping[str, object] | None = None, body: bytes = b""
+    ) -> Command:
+        """Send a request and take the next frame as its answer."""
+        self.send(request(code, ext, body))
+        return await self.answer()
+
+    async def until_closed(self) -> bytes:
+        """Everything up to the close by the other side."""
+        received = b""
+        try:
+            async with asyncio.timeout(ANSWER_TIMEOUT_S):
+                while data := await self._reader.read(1 << 16):
+                    received += data
+        except ConnectionError:
+            pass
+        return received

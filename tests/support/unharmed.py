@@ -1,0 +1,147 @@
+"""A broker that is mistreated, and the proof afterwards that nothing came of it.
+
+``Unharmed`` runs a broker on a store of its own.  ``check`` asks for what has to hold after any
+input: a neighbour still gets its answers, the log names each peer at most once and blames nothing
+on us, no exception reached the event loop, and a copy of the store, opened as after a crash, has
+no holes, no torn end and nothing that recovery would refuse.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+from collections import Counter
+from collections.abc import MutableMapping
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+import structlog
+from structlog.testing import LogCapture
+
+from broker import Broker
+from broker.broker import TEMPORARY_SETTINGS
+from broker.config_file import build_config
+from broker.store.opening import OpenedStore
+from broker.store.tags_codes import TagsCodes
+from protocol.addresses import host_bytes
+from protocol.codes import RequestCode, ResponseCode
+from tests.support.direct import pull_fields, send_fields
+from tests.support.raw_peer import RawPeer
+
+NEIGHBOUR_TOPIC = "neighbour"
+
+
+class Unharmed:
+    """A broker under *root*, a healthy client of it, and what was logged."""
+
+    def __init__(
+        self, root: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, str] | None = None
+    ) -> None:
+        self._root = root
+        self._capture = LogCapture()
+        self._problems: list[dict[str, Any]] = []
+        _capture_logs(self._capture, monkeypatch)
+        self.broker = Broker(
+            build_config(
+                TEMPORARY_SETTINGS
+                | {"storePathRootDir": str(root / "store")}
+                | {"mappedFileSizeCommitLog": str(1 << 20)}
+                | (settings or {})
+            )
+        )
+        self._sent = 0
+
+    async def __aenter__(self) -> Self:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _loop, context: self._problems.append(context))
+        await self.broker.start()
+        self._neighbour = RawPeer(self.broker.address)
+        await self._neighbour.__aenter__()
+        await self.check_neighbour()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._neighbour.__aexit__()
+        await self.broker.stop()
+
+    @property
+    def lines(self) -> list[MutableMapping[str, Any]]:
+        """What was logged, at any level."""
+        return self._capture.entries
+
+    async def check(self) -> None:
+        """Everything that has to hold after any input."""
+        await self.check_neighbour()
+        self.check_log()
+        self.check_store()
+
+    async def check_neighbour(self) -> None:
+        """A client that was there all along sends a message and reads it."""
+        body = f"neighbour {self._sent}".encode()
+        ask = self._neighbour.ask
+        answer = await ask(RequestCode.SEND_MESSAGE, send_fields(NEIGHBOUR_TOPIC), body)
+        assert answer.code == ResponseCode.SUCCESS, answer.remark
+        assert (answer.ext or {})["queueOffset"] == str(self._sent)
+        answer = await ask(RequestCode.PULL_MESSAGE, pull_fields(NEIGHBOUR_TOPIC, self._sent))
+        assert answer.code == ResponseCode.SUCCESS, answer.remark
+        assert body in answer.body
+        self._sent += 1
+
+    def check_log(self) -> None:
+        """At most one line for each connection, and none that says we made a mistake."""
+        assert self._problems == []
+        assert [line for line in self.lines if line["log_level"] in ("error", "critical")] == []
+        peers = Counter(line["peer"] for line in self.lines if "peer" in line)
+        assert [peer for peer, count in peers.items() if count > 1] == []
+
+    def check_store(self) -> None:
+        """A copy of the store opens as if the machine had stopped now, and holds the same."""
+        copy = self._root / "copy"
+        # Tables are saved by threads, and recovery does not look at them.
+        ignore = shutil.ignore_patterns("config", "*.tmp")
+        shutil.copytree(self.broker.config.store.root, copy, ignore=ignore)
+        try:
+            self._check_copy(copy)
+        finally:
+            shutil.rmtree(copy)
+
+    def _check_copy(self, copy: Path) -> None:
+        broker = self.broker
+        config = build_config(
+            TEMPORARY_SETTINGS
+            | {"storePathRootDir": str(copy)}
+            | {"mappedFileSizeCommitLog": str(broker.config.store.commit_log_file_size_bytes)}
+        ).store
+        opened = OpenedStore(
+            config,
+            now_ms=broker.now_ms,
+            store_host=host_bytes("127.0.0.1", 10_911),
+            tags_codes=TagsCodes(lambda level: 1000),
+            batch_topic=broker.topics.is_batch,
+        )
+        try:
+            report = opened.report
+            assert (report.holes, report.cut, report.lost_messages) == ([], None, {})
+            assert opened.commit_log.written_offset == broker.store.max_commit_log_offset
+            for topic in list(broker.topics.configs):
+                for queue_id in broker.store.queue_ids(topic):
+                    queue = opened.queues.get(topic, queue_id)
+                    assert queue is not None
+                    held = (max(queue.min_offset, 0), queue.max_offset)
+                    assert held == broker.store.queue_range(topic, queue_id)
+        finally:
+            opened.close(clean=False)
+
+
+def _capture_logs(capture: LogCapture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put *capture* in the place of every logger of the broker, whatever was configured before."""
+    logger: Any = structlog.wrap_logger(
+        structlog.testing.ReturnLogger(),
+        processors=[capture],
+        wrapper_class=structlog.make_filtering_bound_logger(0),
+    )
+    for name, module in list(sys.modules.items()):
+        if name.startswith("broker.") and hasattr(getattr(module, "log", None), "bind"):
+            monkeypatch.setattr(module, "log", logger)
