@@ -145,13 +145,17 @@ def store_error_response(error: StoreError) -> Response:
     return Response(ResponseCode.SYSTEM_ERROR, str(error))
 
 
+def field_error_code(error: FieldError) -> int:
+    """The code for a header field that is missing, or does not parse."""
+    return ResponseCode.SYSTEM_ERROR if error.is_missing else ResponseCode.INVALID_PARAMETER
+
+
 def error_response(error: BaseException) -> Response | None:
     """The answer to a request whose processor raised *error*; None when it is our mistake."""
     if isinstance(error, RequestError):
         return Response(error.code, error.remark, error.ext)
     if isinstance(error, FieldError):
-        code = ResponseCode.SYSTEM_ERROR if error.is_missing else ResponseCode.INVALID_PARAMETER
-        return Response(code, str(error))
+        return Response(field_error_code(error), str(error))
     if isinstance(error, StoreError):
         return store_error_response(error)
     if isinstance(error, ProtocolError):

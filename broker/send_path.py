@@ -16,7 +16,13 @@ from typing import NamedTuple
 
 from broker.config import BrokerConfig
 from broker.delay_levels import DelayLevels
-from broker.dispatcher import Request, RequestError, Response, store_error_response
+from broker.dispatcher import (
+    Request,
+    RequestError,
+    Response,
+    field_error_code,
+    store_error_response,
+)
 from broker.message_ids import UniqueIds
 from broker.stats import BrokerStats
 from broker.store.errors import RecordTooLargeError, StoreError
@@ -24,7 +30,7 @@ from broker.store.message_store import MessageStore
 from broker.subscription_groups import SubscriptionGroupTable
 from broker.topics import TopicConfig, TopicTable
 from protocol.codes import RequestCode, ResponseCode
-from protocol.errors import MalformedBatchError
+from protocol.errors import FieldError, MalformedBatchError
 from protocol.message_codec import decode_batch
 from protocol.message_ids import offset_message_id
 from protocol.names import (
@@ -116,7 +122,10 @@ class SendPath:
 
     def process(self, request: Request) -> Response | None:
         """Serve one send; None when the answer waits for the disk."""
-        send = _send_of(request)
+        try:
+            send = _send_of(request)
+        except FieldError as error:
+            raise RequestError(field_error_code(error), str(error), self.answer_ext()) from None
         try:
             topic, queue_id = self.check(send, request.version)
             if send.is_batch:
