@@ -65,7 +65,7 @@ bench-peers: $(VENV)/.installed  ## the same beside the official Apache broker (
 	$(BIN)/python -m benchmarks.bench --peers
 
 interop: $(VENV)/.installed-test  ## against official Apache releases and ali-ons (needs a JDK, Maven, npm)
-	$(PYTEST) -q -rs -m interop tests/interop --timeout 300
+	$(PYTEST) -q -rs -m interop tests/interop --timeout 600
 
 compose-up: ## start one broker in a container, reachable from here and from other containers
 	DOCKER="$(DOCKER)" docker/compose.sh up
