@@ -107,15 +107,20 @@ class QueueRepair:
         holes: list[Hole],
         *,
         only: frozenset[QueueKey] | None = None,
+        is_known_hole: Callable[[int], bool] = lambda offset: False,
         reader: KeysAndTagsReader | None = None,
     ) -> None:
-        """*holes* grows while the log is walked; records found damaged here are added to it."""
+        """*holes* grows while the log is walked; records found damaged here are added to it.
+
+        *is_known_hole* says what was found damaged at an earlier start.
+        """
         self._queues = queues
         self._log_files = log_files
         self._rules = rules
         self._start = start
         self._holes = holes
         self._only = only
+        self._is_known_hole = is_known_hole
         self._reader = reader or KeysAndTagsReader()
         self._by_name: dict[tuple[bytes, int], _Progress] = {}
         self._units_end = max((queue.commit_log_end for queue in queues), default=-1)
@@ -208,7 +213,7 @@ class QueueRepair:
         if not is_first and place.first_offset == end and record.offset >= queue_end(queue):
             return self._append_at(progress, place, record)
         if self._is_known_otherwise(place, record):
-            return self._reject(record, "its head names another queue than the queue it is in")
+            return self._reject(record)
         if is_first and (place.first_offset == 0 or self._start <= self._log_files.min_offset):
             return self._append_at(progress, place, record)
         if is_damaged:
@@ -232,7 +237,7 @@ class QueueRepair:
         # A record may hold many messages of a batch, well compressed.
         least_bytes = 1 if progress.is_batch else RECORD_SIZE_BYTES_MIN
         if missing_count <= 0 or missing_count * least_bytes > room_bytes:
-            return self._reject(record, "its queue offset leaves out more than was ever stored")
+            return self._reject(record)
         self.fill(queue, place.first_offset, record.offset)
         return self._append_at(progress, place, record)
 
@@ -253,7 +258,7 @@ class QueueRepair:
         if place.first_offset < queue.min_offset:
             return True
         if self._is_known_otherwise(place, record):
-            return self._reject(record, "its head names another message than the queue it is in")
+            return self._reject(record)
         if is_damaged:
             return True
         holder = self._record_at(unit[0]) if unit is not None else None
@@ -364,6 +369,8 @@ class QueueRepair:
 
     def _is_known_otherwise(self, place: Place, record: Record) -> bool:
         """Whether the unit of another message than *place* points to exactly this record."""
+        if self._is_known_hole(record.offset):
+            return True
         if record.offset >= self._units_end or place.topic.startswith(LMQ_PREFIX):
             return False
         if self._searches_left <= 0:
@@ -379,7 +386,8 @@ class QueueRepair:
                 return True
         return False
 
-    def _reject(self, record: Record, reason: str) -> bool:
+    def _reject(self, record: Record) -> bool:
+        reason = "its head names a queue or an offset that it cannot have"
         self._holes.append(Hole(record.offset, record.end_offset, reason))
         return False
 

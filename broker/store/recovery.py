@@ -254,7 +254,13 @@ class _Recovery:
         )
         reader = KeysAndTagsReader()
         repair = QueueRepair(
-            self._queues, self._log_files, self._rules, start, walk.holes, reader=reader
+            self._queues,
+            self._log_files,
+            self._rules,
+            start,
+            walk.holes,
+            is_known_hole=self._is_known_hole,
+            reader=reader,
         )
         catch_up = None if self._index is None else IndexCatchUp(self._index, reader)
         place = repair.place
@@ -272,6 +278,9 @@ class _Recovery:
         self._note(repair)
         self._postponed = repair.postponed
         return walk
+
+    def _is_known_hole(self, offset: int) -> bool:
+        return self._noted is not None and self._noted.is_in_hole(offset)
 
     def _is_stale(self, record: Record, walk: LogWalk) -> bool:
         """Whether a record behind damage is a leftover of what was overwritten in front of it.
@@ -309,7 +318,13 @@ class _Recovery:
                 self._log_files.files, start, proven_end=walk.end, check_crc=self._check_crc
             )
             repair = QueueRepair(
-                self._queues, self._log_files, self._rules, start, again.holes, only=keys
+                self._queues,
+                self._log_files,
+                self._rules,
+                start,
+                again.holes,
+                only=keys,
+                is_known_hole=self._is_known_hole,
             )
             for record in again.records():
                 if record.offset >= walk.end:

@@ -45,6 +45,8 @@ DAMAGES = st.builds(
     st.floats(0, 1),
     st.integers(0, 7),
 )
+# A log of 11 kB counts as a small one, which is read whole, or as a large one, which is not.
+VERIFY_BYTES = st.sampled_from([0, 4000, 1 << 20])
 LOST = st.sets(
     st.sampled_from(["consumequeue", "consumequeue/TopicA", "consumequeue/TopicB/1", "index"])
 )
@@ -117,9 +119,21 @@ def check_settled(root: Path, store: Recovered) -> None:
 
 
 @SETTINGS
-@given(file=st.integers(0, 2), damage=DAMAGES, lost=LOST, clean=st.booleans())
+@given(
+    file=st.integers(0, 2),
+    damage=DAMAGES,
+    lost=LOST,
+    clean=st.booleans(),
+    verify_bytes=VERIFY_BYTES,
+)
 def test_a_damaged_commit_log_costs_the_damaged_records(
-    file: int, damage: Damage, lost: set[str], clean: bool, template: LogWriter, scratch: Path
+    file: int,
+    damage: Damage,
+    lost: set[str],
+    clean: bool,
+    verify_bytes: int,
+    template: LogWriter,
+    scratch: Path,
 ) -> None:
     root = copy_of(template, scratch)
     path = sorted((root / "commitlog").iterdir())[file]
@@ -128,9 +142,10 @@ def test_a_damaged_commit_log_costs_the_damaged_records(
     path.write_bytes(after)
     for name in lost:
         shutil.rmtree(root / name, ignore_errors=True)
-    store = recover(root, clean=clean)
+    store = recover(root, clean=clean, verify_bytes=verify_bytes)
     check(store, template, touched(before, after, int(path.name), template.written))
-    check_settled(root, store)
+    if verify_bytes > template.end:
+        check_settled(root, store)
 
 
 def derived_files(root: Path) -> Iterator[Path]:
@@ -140,21 +155,26 @@ def derived_files(root: Path) -> Iterator[Path]:
 
 
 @SETTINGS
-@given(number=st.integers(0, 100), damage=DAMAGES, clean=st.booleans())
+@given(number=st.integers(0, 100), damage=DAMAGES, clean=st.booleans(), verify_bytes=VERIFY_BYTES)
 def test_a_damaged_queue_index_or_note_costs_nothing(
-    number: int, damage: Damage, clean: bool, template: LogWriter, scratch: Path
+    number: int,
+    damage: Damage,
+    clean: bool,
+    verify_bytes: int,
+    template: LogWriter,
+    scratch: Path,
 ) -> None:
     root = copy_of(template, scratch)
     paths = list(derived_files(root))
     path = paths[number % len(paths)]
     data = path.read_bytes()
     path.write_bytes(damage.apply(data, written_length(data)))
-    store = recover(root, clean=clean)
+    if "consumequeue" in path.parts:
+        verify_bytes = 1 << 20  # Of a large store only the newest units are compared.
+    store = recover(root, clean=clean, verify_bytes=verify_bytes)
     check(store, template, [], index_is_whole="index" not in path.parts)
     if "index" not in path.parts:
         check_settled(root, store)
-    else:
-        store.close()
 
 
 @SETTINGS

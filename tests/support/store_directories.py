@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from broker.store import checkpoint as checkpoints
 from broker.store import inventory, recovery
@@ -62,6 +62,10 @@ class LogWriter:
     def __post_init__(self) -> None:
         self.end = self.end or self.base_offset
         StoreLayout(self.root).commit_log.mkdir(parents=True, exist_ok=True)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """Keep hypothesis's reports short."""
+        printer.text(f"LogWriter({str(self.root)!r})")
 
     def path_of(self, offset: int) -> Path:
         """The file that holds *offset*, made if it is not there."""
