@@ -1,7 +1,7 @@
 """The hot pass: all frames of one read of a broker connection, in one go, answered by one write.
 
 Three requests make up nearly all traffic: a plain message (310), a batch (320) and a pull (11),
-with JSON headers that name the code first, as every known client writes them.  They are decoded in
+with JSON headers that name the code first, as known clients write them.  They are decoded in
 one step into a typed struct and served here without a task, a future or a coroutine.  Whatever is
 not exactly that (another serialisation, an unknown topic, a delayed message, a missing field …)
 goes the general way through the dispatcher, which is the reference for what the answer must be.
@@ -12,14 +12,17 @@ something else must be served in between, and only then answered.
 The pass stops early when the peer does not read: see Connection.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from struct import Struct as ByteStruct
 from typing import Literal
 
 import msgspec
 
 from broker.config import BrokerConfig
-from broker.dispatcher import Dispatcher, RequestError, error_response, store_error_response
+from broker.dispatcher import (
+    Dispatcher,
+    RequestError,
+)
 from broker.pull_path import Pull, PullPath
 from broker.send_path import PERM_WRITE
 from broker.server import Connection
@@ -29,10 +32,17 @@ from broker.store.get_result import GetResult
 from broker.store.message_store import MessageStore
 from broker.store.queue_tail import QueueTail
 from broker.topics import TopicTable
-from protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, MQ_VERSION, ResponseCode
+from broker.turn import Turn
+from protocol.codes import (
+    FLAG_ONEWAY,
+    FLAG_RESPONSE,
+    MQ_VERSION,
+    RequestCode,
+    SerializeType,
+)
 from protocol.command import Command, decode_header, encode_command
 from protocol.errors import MalformedHeaderError
-from protocol.frame import Frame, FrameDecoder
+from protocol.frame import Frame
 from protocol.names import NOT_SENDABLE_TOPICS, group_error
 from protocol.requests.fields import Int32, Int64
 from protocol.sys_flags import SYS_FLAG_TRANSACTION_MASK
@@ -137,12 +147,14 @@ class HotPass:
             f'"flag":1,"language":"JAVA","opaque":%d,"serializeTypeCurrentRPC":"JSON",'
             f'"version":{int(MQ_VERSION)}}}'
         )
-        answer = f'{{"code":0,"extFields":{{"MSG_REGION":{_quoted(region)},"TRACE_ON":"{trace}",'
+        quoted = _quoted(region).replace("%", "%%")
+        answer = f'{{"code":0,"extFields":{{"MSG_REGION":{quoted},"TRACE_ON":"{trace}",'
+        self._answer_ext = {"MSG_REGION": region, "TRACE_ON": trace}
         host = store_host.hex().upper()
         self._sent = (
             f'{answer}"msgId":"{host}%016X","queueId":"%d","queueOffset":"%d",'
             f'"transactionId":"%s"}},{tail}'
-        ).replace("%%", "%")
+        )
         self._batch_sent = f'{answer}"msgId":"%s","queueId":"%d","queueOffset":"%d"}},{tail}'
         self._message_id = f"{host}%016X"
         self._pulled = (
@@ -156,12 +168,14 @@ class HotPass:
 
     def handle(self, connection: Connection, frames: Sequence[Frame]) -> int:
         """Serve *frames* in order; return how many were taken."""
-        turn = _Turn(self, connection)
+        turn = Turn(self._store, self._stats, connection)
         taken = 0
         for serialize_type, header, body in frames:
             taken += 1
             served = False
-            if serialize_type == 0:
+            if serialize_type != SerializeType.JSON:
+                served = self._send_other(turn, serialize_type, header, body)
+            else:
                 prefix = header[:_PREFIX_SIZE]
                 if prefix == _SEND_PREFIX:
                     served = self._send(turn, header, body)
@@ -178,7 +192,7 @@ class HotPass:
         turn.end()
         return taken
 
-    def _general(self, turn: "_Turn", serialize_type: int, header: bytes, body: bytes) -> bool:
+    def _general(self, turn: Turn, serialize_type: int, header: bytes, body: bytes) -> bool:
         """Serve any request the general way; False when the connection is closed for it."""
         turn.settle()
         connection = turn.connection
@@ -196,17 +210,62 @@ class HotPass:
 
     # -- sends ---------------------------------------------------------------------------------
 
-    def _send(self, turn: "_Turn", header: bytes, body: bytes) -> bool:
+    def _send(self, turn: Turn, header: bytes, body: bytes) -> bool:
         try:
             request = _decode_send(header)
         except (msgspec.DecodeError, RecursionError):
             return False
-        fields = request.extFields
+        placed = self._stage(turn, request.extFields, body)
+        if placed is None:
+            return False
+        position, queue_id, queue_offset, unique_key, waits = placed
+        opaque = request.opaque
+        if request.flag & FLAG_ONEWAY:
+            turn.staged += 1
+        else:
+            header = (self._sent % (position, queue_id, queue_offset, unique_key, opaque)).encode()
+            turn.sent(_frame(header), opaque, SerializeType.JSON, waits=waits)
+        return True
+
+    def _send_other(self, turn: Turn, serialize_type: int, header: bytes, body: bytes) -> bool:
+        """A plain send with a binary or msgpack header."""
+        try:
+            command = decode_header(serialize_type, header)
+            if command.code != RequestCode.SEND_MESSAGE_V2 or command.is_response:
+                return False
+            fields = msgspec.convert(command.ext, _SendFields, strict=False)
+        except (MalformedHeaderError, msgspec.ValidationError):
+            return False
+        if command.ext is None or "rh" in command.ext:
+            return False
+        placed = self._stage(turn, fields, body)
+        if placed is None:
+            return False
+        position, queue_id, queue_offset, unique_key, waits = placed
+        if command.is_oneway:
+            turn.staged += 1
+            return True
+        ext = {
+            **self._answer_ext,
+            "msgId": self._message_id % position,
+            "queueId": str(queue_id),
+            "queueOffset": str(queue_offset),
+            "transactionId": unique_key,
+        }
+        opaque = command.opaque
+        answer = Command(0, opaque, FLAG_RESPONSE, ext=ext, serialize_type=serialize_type)
+        turn.sent(encode_command(answer), opaque, serialize_type, waits=waits)
+        return True
+
+    def _stage(
+        self, turn: Turn, fields: _SendFields, body: bytes
+    ) -> tuple[int, int, int, str, bool] | None:
+        """Stage a plain message: log offset, queue, queue offset, unique key, whether it waits."""
         target = self._target(fields)
         if target is None or fields.m or len(body) > self._body_bytes_max:
-            return False
+            return None
         if not turn.can_stage():
-            return False
+            return None
         tail, traffic = target
         try:
             staged = self._store.stage_plain(
@@ -221,23 +280,13 @@ class HotPass:
                 fields.j,
             )
         except StoreError:
-            return False
+            return None
         if staged is None:
-            return False
-        position, unique_key, waits = staged
+            return None
         traffic.messages += 1
         traffic.calls += 1
         traffic.bytes += len(body)
-        opaque = request.opaque
-        if request.flag & FLAG_ONEWAY:
-            turn.staged += 1
-        else:
-            turn.sent(
-                self._sent % (position, tail.queue_id, tail.next_offset - 1, unique_key, opaque),
-                opaque,
-                waits=waits,
-            )
-        return True
+        return staged[0], tail.queue_id, tail.next_offset - 1, staged[1], staged[2]
 
     def _target(self, fields: _SendFields) -> tuple[QueueTail, Traffic] | None:
         """The queue that a plain message goes to, or None if that takes a closer look."""
@@ -277,7 +326,7 @@ class HotPass:
         self._sendable[name] = sendable
         return sendable
 
-    def _send_batch(self, turn: "_Turn", header: bytes, body: bytes) -> bool:
+    def _send_batch(self, turn: Turn, header: bytes, body: bytes) -> bool:
         try:
             request = _decode_batch(header)
         except (msgspec.DecodeError, RecursionError):
@@ -305,16 +354,14 @@ class HotPass:
             turn.staged += 1
         else:
             ids = ",".join([self._message_id % position for position in positions])
-            turn.sent(
-                self._batch_sent % (ids, tail.queue_id, first_offset, opaque),
-                opaque,
-                waits="WAIT\x01false" not in fields.i,
-            )
+            text = self._batch_sent % (ids, tail.queue_id, first_offset, opaque)
+            waits = "WAIT\x01false" not in fields.i
+            turn.sent(_frame(text.encode()), opaque, SerializeType.JSON, waits=waits)
         return True
 
     # -- pulls ---------------------------------------------------------------------------------
 
-    def _serve_pull(self, turn: "_Turn", header: bytes) -> bool:
+    def _serve_pull(self, turn: Turn, header: bytes) -> bool:
         try:
             request = _decode_pull(header)
         except (msgspec.DecodeError, RecursionError):
@@ -369,109 +416,6 @@ class HotPass:
         size = len(header)
         body = result.body
         return b"".join((_LENGTHS.pack(size + 4 + len(body), size), header, body))
-
-
-class _Turn:
-    """What one pass has answered, staged, and still owes an answer for."""
-
-    __slots__ = ("_began", "_hot", "_sends", "answers", "connection", "size_bytes", "staged")
-
-    def __init__(self, hot: HotPass, connection: Connection) -> None:
-        self._hot = hot
-        self._began = False
-        # Answers to staged sends: (frame, opaque, whether it waits for the disk).
-        self._sends: list[tuple[bytes, int, bool]] = []
-        self.connection = connection
-        self.answers: list[bytes] = []
-        self.size_bytes = 0
-        self.staged = 0
-
-    def can_stage(self) -> bool:
-        """Whether the store takes messages now; reads the clock once a pass."""
-        if not self._began:
-            store = self._hot._store
-            if not store.is_writable:
-                return False
-            try:
-                store.check_writable()
-            except StoreError:
-                return False
-            store.begin()
-            self._began = True
-        return True
-
-    def sent(self, header: str, opaque: int, *, waits: bool) -> None:
-        """Owe the answer to a staged send until the pass is written."""
-        self.staged += 1
-        self._sends.append((_frame(header.encode()), opaque, waits))
-
-    def answer(self, frame: bytes) -> None:
-        """Send *frame* with the pass."""
-        self.answers.append(frame)
-        self.size_bytes += len(frame)
-
-    def settle(self) -> None:
-        """Write what is staged, so that whatever follows finds it stored, or refused."""
-        if not self.staged:
-            return
-        store = self._hot._store
-        sends, self._sends = self._sends, []
-        self.staged = 0
-        self._began = False
-        try:
-            end = store.commit()
-        except StoreError as error:
-            self._hot._stats.put_failed += len(sends)
-            response = store_error_response(error)
-            for _, opaque, _ in sends:
-                self.answer(_error_frame(opaque, response.code, response.remark))
-            return
-        if not store.is_sync:
-            for frame, _, _ in sends:
-                self.answer(frame)
-            return
-        waiting = [frame for frame, _, waits in sends if waits]
-        for frame, _, waits in sends:
-            if not waits:
-                self.answer(frame)
-        if waiting:
-            store.park(end, _release(self.connection, b"".join(waiting)))
-
-    def end(self) -> None:
-        """Settle and send everything."""
-        self.settle()
-        if self.answers:
-            self.connection.write(b"".join(self.answers))
-            self.answers = []
-            self.size_bytes = 0
-
-
-def _release(connection: Connection, frames: bytes) -> Callable[[StoreError | None], None]:
-    def release(error: StoreError | None) -> None:
-        connection.write(frames if error is None else _unconfirmed(frames, error))
-
-    return release
-
-
-def _unconfirmed(frames: bytes, error: StoreError) -> bytes:
-    """The same answers with a code that says: stored, but the disk has not confirmed it."""
-    response = error_response(error)
-    failed = response is not None and response.code == ResponseCode.SERVICE_NOT_AVAILABLE
-    answers = []
-    for serialize_type, header, _ in FrameDecoder().feed(frames):
-        command = decode_header(serialize_type, header)
-        command.code = (
-            ResponseCode.SERVICE_NOT_AVAILABLE if failed else ResponseCode.FLUSH_DISK_TIMEOUT
-        )
-        command.remark = str(error)
-        answers.append(encode_command(command))
-    return b"".join(answers)
-
-
-def _error_frame(opaque: int, code: int, remark: str | None) -> bytes:
-    return encode_command(
-        Command(code=code, opaque=opaque, flag=FLAG_RESPONSE, remark=remark, ext={})
-    )
 
 
 def _quoted(text: str) -> str:

@@ -1,0 +1,136 @@
+"""A turn: what one pass over the frames of a connection has answered, staged, and still owes.
+
+Answers to sends are owed until the pass is written, and under SYNC_FLUSH until it is on disk; all
+other answers leave when the pass ends.  Everything leaves in one write.
+"""
+
+from collections.abc import Callable
+
+from broker.dispatcher import Response, error_response, store_error_response
+from broker.server import Connection
+from broker.stats import BrokerStats
+from broker.store.errors import StoreError
+from broker.store.message_store import MessageStore
+from protocol.codes import FLAG_RESPONSE, ResponseCode
+from protocol.command import Command, decode_header, encode_command
+from protocol.frame import FrameDecoder
+
+
+class Turn:
+    """What one pass has answered, staged, and still owes an answer for."""
+
+    __slots__ = (
+        "_began",
+        "_sends",
+        "_stats",
+        "_store",
+        "answers",
+        "connection",
+        "size_bytes",
+        "staged",
+    )
+
+    def __init__(self, store: MessageStore, stats: BrokerStats, connection: Connection) -> None:
+        self._store = store
+        self._stats = stats
+        self._began = False
+        # Answers to staged sends: (frame, opaque, serialisation, whether it waits for the disk).
+        self._sends: list[tuple[bytes, int, int, bool]] = []
+        self.connection = connection
+        self.answers: list[bytes] = []
+        self.size_bytes = 0
+        self.staged = 0
+
+    def can_stage(self) -> bool:
+        """Whether the store takes messages now; reads the clock once a pass."""
+        if not self._began:
+            store = self._store
+            if not store.is_writable:
+                return False
+            try:
+                store.check_writable()
+            except StoreError:
+                return False
+            store.begin()
+            self._began = True
+        return True
+
+    def sent(self, frame: bytes, opaque: int, serialize_type: int, *, waits: bool) -> None:
+        """Owe the answer to a staged send until the pass is written."""
+        self.staged += 1
+        self._sends.append((frame, opaque, serialize_type, waits))
+
+    def answer(self, frame: bytes) -> None:
+        """Send *frame* with the pass."""
+        self.answers.append(frame)
+        self.size_bytes += len(frame)
+
+    def settle(self) -> None:
+        """Write what is staged, so that whatever follows finds it stored, or refused."""
+        if not self.staged:
+            return
+        store = self._store
+        sends, self._sends = self._sends, []
+        self.staged = 0
+        self._began = False
+        try:
+            end = store.commit()
+        except StoreError as error:
+            self._stats.put_failed += len(sends)
+            response = store_error_response(error)
+            for _, opaque, serialize_type, _ in sends:
+                self.answer(_error_frame(response, opaque, serialize_type))
+            return
+        if not store.is_sync:
+            for frame, _, _, _ in sends:
+                self.answer(frame)
+            return
+        waiting = [frame for frame, _, _, waits in sends if waits]
+        for frame, _, _, waits in sends:
+            if not waits:
+                self.answer(frame)
+        if waiting:
+            store.park(end, _release(self.connection, b"".join(waiting)))
+
+    def end(self) -> None:
+        """Settle and send everything."""
+        self.settle()
+        if self.answers:
+            self.connection.write(b"".join(self.answers))
+            self.answers = []
+            self.size_bytes = 0
+
+
+def _release(connection: Connection, frames: bytes) -> Callable[[StoreError | None], None]:
+    def release(error: StoreError | None) -> None:
+        connection.write(frames if error is None else _unconfirmed(frames, error))
+
+    return release
+
+
+def _unconfirmed(frames: bytes, error: StoreError) -> bytes:
+    """The same answers with a code that says: stored, but the disk has not confirmed it."""
+    response = error_response(error)
+    failed = response is not None and response.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    answers = []
+    for serialize_type, header, _ in FrameDecoder().feed(frames):
+        command = decode_header(serialize_type, header)
+        command.code = (
+            ResponseCode.SERVICE_NOT_AVAILABLE if failed else ResponseCode.FLUSH_DISK_TIMEOUT
+        )
+        command.remark = str(error)
+        answers.append(encode_command(command))
+    return b"".join(answers)
+
+
+def _error_frame(response: Response, opaque: int, serialize_type: int) -> bytes:
+    return encode_command(
+        Command(
+            response.code,
+            opaque,
+            FLAG_RESPONSE,
+            response.remark,
+            ext={},
+            serialize_type=serialize_type,
+        )
+    )
