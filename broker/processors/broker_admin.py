@@ -52,7 +52,10 @@ class BrokerAdminProcessors:
                 ResponseCode.SYSTEM_ERROR,
                 f"{len(request.body)} bytes of settings; {CONFIG_SIZE_BYTES_MAX} are allowed",
             )
-        changes = parse_properties(request.body.decode(errors="replace"))
+        try:
+            changes = parse_properties(request.body.decode(errors="replace"))
+        except SettingError as error:
+            raise refusal(error) from None
         for key in changes:
             lower = key.lower()
             if key in _BLACK_LIST or any(word in lower for word in _PATH_WORDS):
