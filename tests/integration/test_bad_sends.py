@@ -241,24 +241,33 @@ async def test_s23_separators_in_a_value_are_stored_as_they_came(unharmed: Unhar
     await unharmed.check()
 
 
-def inner(body: bytes = b"x", properties: bytes = b"", **sizes: int) -> bytes:
+def inner(
+    body: bytes = b"x",
+    properties: bytes = b"",
+    *,
+    total: int | None = None,
+    properties_size: int | None = None,
+) -> bytes:
     """One message of a batch body, with sizes that may lie."""
-    total = sizes.get("total", 22 + len(body) + len(properties))
-    body_size = sizes.get("body", len(body))
-    head = MESSAGE.pack(total, 0, 0, 0, body_size) + body
-    return head + struct.pack(">h", sizes.get("properties", len(properties))) + properties
+    if total is None:
+        total = 22 + len(body) + len(properties)
+    if properties_size is None:
+        properties_size = len(properties)
+    head = MESSAGE.pack(total, 0, 0, 0, len(body))
+    return head + body + struct.pack(">h", properties_size) + properties
 
 
 BATCHES = {
     "M1 inner total 0": inner() + inner(total=0),
     "M2 inner total -1": inner() + inner(total=-1),
     "M2 first inner total -1": inner(total=-1) + inner(),
-    "M3 body length 2^31-1": inner() + inner(body=b"x" * 10, **{}) + inner(total=2**31 - 1),
+    "M1 inner total 2^31-1": inner() + inner(total=2**31 - 1),
     "M3 body length -1": inner() + MESSAGE.pack(30, 0, 0, 0, -1) + bytes(10),
     "M3 body length beyond": inner() + MESSAGE.pack(30, 0, 0, 0, 2**31 - 1) + bytes(10),
     "M4 cut short": (inner() * 3)[:-1],
     "M4 cut in a head": inner() + inner()[:7],
-    "M5 properties -3": inner() + inner(properties=b"", total=22 + 1, **{})[:-2] + b"\xff\xfd",
+    "M5 properties -3": inner() + inner(properties=b"", total=23)[:-2] + b"\xff\xfd",
+    "M5 properties -3 that add up": inner() + inner(total=20, properties_size=-3),
     "M6 empty": b"",
     "M7 one is delayed": inner() + inner(properties=b"DELAY\x013\x02"),
     "M7 one is for later": inner() + inner(properties=b"TIMER_DELIVER_MS\x019\x02"),
