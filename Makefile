@@ -6,8 +6,8 @@ DOCKER ?= docker
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help run test install install-spark lint check format bench bench-peers interop spark-test \
-	spark-demo compose-up compose-down compose-test test-slow clean
+.PHONY: help run test install install-spark lint check format bench bench-peers interop \
+	compose-up compose-down compose-test test-slow clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
