@@ -129,6 +129,12 @@ def make_directories(path: Path) -> list[Path]:
     return [directory.parent for directory in reversed(missing)]
 
 
+def make_directories_durably(path: Path) -> None:
+    """Make *path* and what is missing above it, names included, durable."""
+    for changed in make_directories(path):
+        sync_directory(changed)
+
+
 def remove_files(paths: Iterable[Path]) -> int:
     """Delete files, durably; return how many there were.  A file that is gone already is fine."""
     directories: set[Path] = set()

@@ -86,7 +86,7 @@ def save(layout: StoreLayout, geometry: Geometry) -> None:
         OSError: the former note is still in place.
     """
     fields = {_KEYS[name]: value for name, value in geometry._asdict().items()}
-    disk.make_directories(layout.own)
+    disk.make_directories_durably(layout.own)
     disk.write_atomically(layout.own / FILE_NAME, json.dumps(fields).encode())
 
 

@@ -283,7 +283,9 @@ class IndexFile:
         try:
             disk.sync_file(descriptor)
             if self._is_new:
+                # The index directory may be new as well.
                 disk.sync_directory(self.path.parent)
+                disk.sync_directory(self.path.parent.parent)
                 self._is_new = False
             with self._lock:
                 if self.descriptor < 0:

@@ -82,7 +82,7 @@ def save(layout: StoreLayout, inventory: Inventory) -> None:
         "queues": queues,
     }
     line = json.dumps(document, separators=(",", ":")).encode()
-    disk.make_directories(layout.own)
+    disk.make_directories_durably(layout.own)
     disk.write_atomically(layout.own / FILE_NAME, line + f"\n{crc32(line):08x}\n".encode())
 
 

@@ -44,7 +44,7 @@ def _keep(layout: StoreLayout, file: MappedFile, start: int) -> CutTail | None:
     last = _last_written(file, position)
     if last < position:
         return None
-    disk.make_directories(layout.quarantine)
+    disk.make_directories_durably(layout.quarantine)
     target = layout.quarantine / f"commitlog-{start:020d}"
     number = 0
     while target.exists():

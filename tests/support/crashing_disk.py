@@ -45,9 +45,18 @@ class CrashingDisk:
             self._pins[inode] = os.dup(descriptor)
         path = f"/proc/self/fd/{descriptor}"
         if stat.S_ISDIR(status.st_mode):
-            self._names[inode] = {entry.name: entry.inode() for entry in os.scandir(path)}
+            entries = list(os.scandir(path))
+            self._names[inode] = {entry.name: entry.inode() for entry in entries}
+            for entry in entries:
+                if entry.is_dir():
+                    self._know_directory(entry)
         else:
             self._bytes[inode] = Path(path).read_bytes()
+
+    def _know_directory(self, entry: "os.DirEntry[str]") -> None:
+        """A durable name of a directory is one even when nothing in it is durable yet."""
+        if entry.inode() not in self._pins:
+            self._pins[entry.inode()] = os.open(entry.path, os.O_RDONLY)
 
     def _adopt(self, directory: Path) -> None:
         for path in (directory, *directory.rglob("*")):
