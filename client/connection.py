@@ -2,7 +2,8 @@
 
 Requests are pipelined: any number may be under way, answers are matched by `opaque` in whatever
 order they come. What one turn of the event loop sends leaves in one write. A request that times out
-or is cancelled leaves the connection usable: its late answer is dropped.
+or is cancelled leaves the connection usable: its late answer is dropped. Only when requests time
+out and nothing at all has come for 10 s is it given up.
 
 The first requests are JSON and carry the ext field rh=1. A Rockhopper echoes it; from then on
 requests on this connection have msgpack headers. Anything else never echoes it and is spoken to in
@@ -37,6 +38,8 @@ log = logging.getLogger(__name__)
 RequestHandler = Callable[["Connection", Command], Command | None]
 
 _NEGOTIATION_FIELD = "rh"
+# A connection whose peer vanished without a word looks open for a quarter of an hour to the system.
+_SILENCE_MAX_S = 10.0
 _OPAQUE_MAX = 0x7FFF_FFFF
 _LANGUAGE = int(LanguageCode.PYTHON)
 _JSON = int(SerializeType.JSON)
@@ -80,6 +83,7 @@ class Connection(asyncio.Protocol):
         self._negotiating: set[int] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
+        self._unanswered_since: float | None = None
         self._forks = _forks
         self._is_retiring = False
 
@@ -96,7 +100,10 @@ class Connection(asyncio.Protocol):
             frame = encode_command(command)
             self._negotiating.add(opaque)
         future: asyncio.Future[Command] = self._loop.create_future()
-        deadline = self._loop.time() + timeout_s
+        now = self._loop.time()
+        deadline = now + timeout_s
+        if self._unanswered_since is None:
+            self._unanswered_since = now
         self._pending[opaque] = (future, deadline, command.code, timeout_s)
         if self._timer is None or deadline < self._timer_at:
             self._set_timer(deadline)
@@ -162,6 +169,12 @@ class Connection(asyncio.Protocol):
             self._negotiating.discard(opaque)
             if not future.done():
                 future.set_exception(RequestTimeoutError(code, self.address, timeout_s))
+        if self._unanswered_since is not None and now - self._unanswered_since > _SILENCE_MAX_S:
+            log.warning(
+                "nothing has come from %s for %d s: reconnecting", self.address, _SILENCE_MAX_S
+            )
+            self.abort()
+            return
         if self._pending:
             self._set_timer(min(entry[1] for entry in self._pending.values()))
         elif self._is_retiring:
@@ -191,6 +204,7 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
+        self._unanswered_since = None
         for serialize_type, header, body in self._decoder.feed(data):
             try:
                 command = decode_header(serialize_type, header, body)

@@ -215,12 +215,13 @@ class PullConsumer:
             self._is_reading = True
             for reader in self._readers.values():
                 reader.start()
+        self._raise_failure()
         while not self._ready:
             if not self._readers and not self._is_automatic:
                 raise ClientStateError("no queue is assigned: call assign, or open it with a topic")
-            self._raise_failure()
             self._progress.clear()
             await self._progress.wait()
+            self._raise_failure()
         return self._take()
 
     def _take(self) -> ReceivedMessage:

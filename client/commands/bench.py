@@ -48,12 +48,36 @@ class _Measured:
 
 @click.command()
 @click.option("--topic", help="Use this topic; else one is made, and deleted at the end.")
-@click.option("--count", "-c", type=click.IntRange(min=1), default=20_000, help="Default: 20000.")
-@click.option("--size", type=click.IntRange(min=1), default=128, help="Bytes of a body; 128.")
 @click.option(
-    "--in-flight", type=click.IntRange(min=1), default=256, help="Requests at once; default 256."
+    "--count",
+    "-c",
+    type=click.IntRange(min=1),
+    default=20_000,
+    metavar="N",
+    help="Messages per case; 20000 by default.",
 )
-@click.option("--batch", "-b", type=click.IntRange(min=1), default=32, help="Default: 32.")
+@click.option(
+    "--size",
+    type=click.IntRange(min=1),
+    default=128,
+    metavar="BYTES",
+    help="Of a body; 128 by default.",
+)
+@click.option(
+    "--in-flight",
+    type=click.IntRange(min=1),
+    default=256,
+    metavar="N",
+    help="Single sends at once; 256 by default.",
+)
+@click.option(
+    "--batch",
+    "-b",
+    type=click.IntRange(min=1),
+    default=32,
+    metavar="N",
+    help="Messages per batch and pull; 32 by default.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per case.")
 @nameserver_option
 def bench(

@@ -107,13 +107,14 @@ def _numbers(text: str | None) -> list[float]:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per broker.")
 @nameserver_option
 def config(settings: tuple[str, ...], broker: str | None, as_json: bool) -> None:
-    r"""Show the settings, or change them while the broker runs.
+    """Show the settings, or change them while the broker runs.
 
     \b
-    rockhopper broker config                            all of them
-    rockhopper broker config flushDiskType              one
-    rockhopper broker config autoCreateTopicEnable=false
-    """
+    Examples:
+      rockhopper broker config
+      rockhopper broker config flushDiskType
+      rockhopper broker config autoCreateTopic=off
+    """  # noqa: D301  click's mark for a paragraph that stays as it is
     changes = dict(text.split("=", 1) for text in settings if "=" in text)
     wanted = [text for text in settings if "=" not in text]
     if changes and wanted:

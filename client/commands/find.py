@@ -25,11 +25,20 @@ if TYPE_CHECKING:
     from client.pull_consumer import Position
     from client.received import ReceivedMessage
 
+_PREVIEW_MAX = 80
+
 
 @click.command()
 @click.argument("topic")
 @click.option("--key", "-k", required=True, help="One of the keys that the message was sent with.")
-@click.option("--max", "max_count", type=click.IntRange(min=1), default=32, help="Default: 32.")
+@click.option(
+    "--max",
+    "max_count",
+    type=click.IntRange(min=1),
+    default=32,
+    metavar="N",
+    help="At most N; 32 by default.",
+)
 @click.option("--from", "begin", type=PositionType(), metavar="TIME", help="Stored at or after.")
 @click.option("--to", "end", type=PositionType(), metavar="TIME", help="Stored before.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per message.")
@@ -86,7 +95,7 @@ async def _query(
             write_json(message_json(message))
     elif messages:
         print_table(
-            ("QUEUE", "OFFSET", "STORED", "TAG", "KEYS", "ID", "BODY"),
+            ("QUEUE", "OFFSET", "STORED", "TAG", "ID", "BODY"),
             [_row(message) for message in messages],
         )
     else:
@@ -101,9 +110,8 @@ def _row(message: ReceivedMessage) -> tuple[object, ...]:
         message.queue_offset,
         time_text(message.store_time_ms),
         message.tags or "-",
-        " ".join(message.keys) or "-",
         message.message_id,
-        preview if len(preview) <= 60 else preview[:59] + "…",
+        preview if len(preview) <= _PREVIEW_MAX else preview[: _PREVIEW_MAX - 1] + "…",
     )
 
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 _NOT_FOR_TERMINALS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
 _NOT_FOR_TERMINALS.update({ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t"})
 _BINARY_PREVIEW_BYTES = 24
+_WIDTH_MAX = 10_000
+_LAST_COLUMN_WIDTH_MIN = 20
 _NUMBER = re.compile(r"-|[\d.,]+")
 
 
@@ -106,7 +108,7 @@ def time_text(time_ms: int | None) -> str:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table; numbers to the right."""
+    """Print a table, figures to the right; on a terminal the last column is cut to fit."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -115,15 +117,27 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
     table = Table(header_style="bold", box=None, pad_edge=False)
     for index, name in enumerate(columns):
         is_number = all(_NUMBER.fullmatch(row[index]) for row in cells)
-        table.add_column(name, justify="right" if is_number else "left", overflow="fold")
+        table.add_column(name, justify="right" if is_number else "left", no_wrap=True)
+    if sys.stdout.isatty():
+        _cut_last_column(columns, cells, Console().width)
     for row in cells:
         table.add_row(*(Text(cell) for cell in row))
-    # Where nobody watches, no line is folded for a width.
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 10_000)
+    console = Console(highlight=False, width=_WIDTH_MAX)
     with console.capture() as capture:
         console.print(table)
     for line in capture.get().splitlines():
         write_line(line.rstrip())
+
+
+def _cut_last_column(columns: Sequence[str], cells: list[list[str]], width: int) -> None:
+    from rich.cells import cell_len, set_cell_size
+
+    for index, name in enumerate(columns[:-1]):
+        width -= 2 + max([len(name), *(cell_len(row[index]) for row in cells)])
+    width = max(width, _LAST_COLUMN_WIDTH_MIN)
+    for row in cells:
+        if cell_len(row[-1]) > width:
+            row[-1] = set_cell_size(row[-1], width - 1) + "…"
 
 
 def _cell(value: object) -> str:

@@ -58,7 +58,9 @@ class _Job:
     help="Where to begin; TIME is 2024-05-01T12:00, 12:30, @MILLISECONDS or -30m (ago). "
     "Default: where the group stands, else earliest.",
 )
-@click.option("--max", "max_count", type=click.IntRange(min=1), help="Stop after so many messages.")
+@click.option(
+    "--max", "max_count", type=click.IntRange(min=1), metavar="N", help="Stop after N messages."
+)
 @click.option("--follow", "-f", is_flag=True, help="Wait for new messages; end with Ctrl-C.")
 @click.option(
     "--queue",
@@ -83,14 +85,15 @@ def pull(
     tag: str,
     as_json: bool,
 ) -> None:
-    r"""Print the messages of TOPIC, oldest first.
+    """Print the messages of TOPIC, oldest first.
 
     Ends at the queues' ends as they were at the start, unless --follow is given.
 
     \b
-    rockhopper pull orders --from -1h --tag new
-    rockhopper pull orders --from earliest --max 10 --json | jq .body
-    """
+    Examples:
+      rockhopper pull orders --from -1h --tag new
+      rockhopper pull orders --from earliest --max 10 --json | jq .body
+    """  # noqa: D301  click's mark for a paragraph that stays as it is
     from protocol.errors import SubscriptionError
     from protocol.subscription import Subscription
 

@@ -65,10 +65,16 @@ def run(action: Coroutine[Any, Any, Any], *, fast: bool = False) -> None:
     try:
         with asyncio.Runner(loop_factory=_uvloop() if fast else None) as runner:
             runner.run(action)
+        sys.stdout.flush()
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
     except BrokenPipeError:
-        leave_broken_pipe()
+        _abandon_output()
+        sys.exit(0)  # who read the output has seen enough (`| head`)
+    except OSError as error:
+        _abandon_output()
+        report(f"reading or writing failed: {error.strerror or error}")
+        sys.exit(EXIT_REFUSED)
     except MessageRejectedError as error:
         report(error)
         sys.exit(EXIT_USAGE)
@@ -98,13 +104,6 @@ def report(error: BaseException | str) -> None:
         pass
 
 
-def leave_broken_pipe() -> None:
-    """End quietly when whoever read our output has gone (`| head`)."""
-    # Python flushes standard output once more at exit, which would fail again.
+def _abandon_output() -> None:
+    """Let nothing more reach standard output: Python flushes it once more at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    sys.exit(0)
-
-
-def is_watched() -> bool:
-    """Whether a person looks at standard error: then progress is worth showing."""
-    return sys.stderr.isatty()

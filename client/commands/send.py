@@ -73,12 +73,25 @@ class _Job:
 )
 @click.option("--queue", "-q", type=QueueType(), metavar="[BROKER:]ID", help="Send to this queue.")
 @click.option("--sharding-key", help="Messages with the same one go to the same queue, in order.")
-@click.option("--count", "-c", type=click.IntRange(min=1), default=1, help="Send it so many times.")
 @click.option(
-    "--batch", "-b", type=click.IntRange(min=1), default=1, help="Messages in one request."
+    "--count", "-c", type=click.IntRange(min=1), default=1, metavar="N", help="Send it N times."
+)
+@click.option(
+    "--batch",
+    "-b",
+    type=click.IntRange(min=1),
+    default=1,
+    metavar="N",
+    help="Put N messages into one request.",
 )
 @click.option("--oneway", is_flag=True, help="Do not ask the broker whether it stored the message.")
-@click.option("--timeout", type=click.FloatRange(min=0.001), default=3.0, help="Seconds per send.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0.001),
+    default=3.0,
+    metavar="SECONDS",
+    help="Give up a send after that; 3 by default.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per message.")
 @nameserver_option
 def send(
@@ -96,15 +109,16 @@ def send(
     timeout: float,
     as_json: bool,
 ) -> None:
-    r"""Send messages to TOPIC.
+    """Send messages to TOPIC.
 
     BODY is the text of the message; "-" sends each line of standard input as a message of its own
     (empty lines are left out).
 
     \b
-    rockhopper send orders "hello" --tag new --key o-1
-    seq 1000 | rockhopper send orders - --batch 50
-    """
+    Examples:
+      rockhopper send orders "hello" --tag new --key o-1
+      seq 1000 | rockhopper send orders - --batch 50
+    """  # noqa: D301  click's mark for a paragraph that stays as it is
     if (body is None) == (source is None):
         raise click.UsageError('give one of BODY, "-" or --file')
     if body == "-" and count > 1:

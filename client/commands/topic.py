@@ -65,7 +65,8 @@ def _is_systems(name: str, brokers: Sequence[BrokerAddress]) -> bool:
     "-q",
     type=click.IntRange(min=1),
     default=8,
-    help="Per broker; default 8.",
+    metavar="N",
+    help="Per broker; 8 by default.",
 )
 @click.option(
     "--perm",

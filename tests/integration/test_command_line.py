@@ -220,6 +220,26 @@ async def test_a_reader_that_goes_away_ends_a_pull_quietly(broker: Broker, shell
         assert await process.wait() == 0
 
 
+async def test_output_that_nobody_reads_is_no_error(shell: Shell) -> None:
+    await shell.run("topic", "create", "orders")
+    reader, writer = os.pipe()
+    os.close(reader)
+    process = await shell.start("topic", "list", stdout=writer)
+    os.close(writer)
+    _, error = await process.communicate()
+    assert (process.returncode, error) == (0, b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+async def test_output_that_cannot_be_written_is_one_sentence(shell: Shell) -> None:
+    await shell.run("topic", "create", "orders")
+    with open("/dev/full", "wb") as full:
+        process = await shell.start("topic", "list", stdout=full)
+    _, error = await process.communicate()
+    assert process.returncode == 1
+    assert error == b"rockhopper: reading or writing failed: No space left on device\n"
+
+
 async def test_messages_are_found_by_key_and_id(shell: Shell) -> None:
     await shell.run("send", "orders", "first", "--key", "k")
     sent = await shell.run("send", "orders", "second\nline", "--key", "k", "--json")

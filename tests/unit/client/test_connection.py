@@ -107,6 +107,36 @@ async def test_the_shortest_timeout_fires_first_whatever_was_asked_before_it(
     patient.cancel()
 
 
+async def test_a_peer_that_has_gone_silent_is_given_up_and_dialled_again(
+    server: FakeServer, pool: ConnectionPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("client.connection._SILENCE_MAX_S", 0.05)
+    server.on(30, lambda request: None)
+    await pool.request(server.address, Command(28), 5)
+    silent = pool.existing(server.address)
+    assert silent is not None
+    with pytest.raises(RequestTimeoutError):
+        await pool.request(server.address, Command(30), 0.01)
+    assert silent.is_open  # one request may be slow
+    with pytest.raises(RequestTimeoutError):
+        await pool.request(server.address, Command(30), 0.1)
+    await silent.closed
+    assert (await pool.request(server.address, Command(28, body=b"x"), 5)).body == b"x"
+
+
+async def test_a_slow_request_among_others_that_are_answered_is_no_silence(
+    server: FakeServer, pool: ConnectionPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("client.connection._SILENCE_MAX_S", 0.05)
+    server.on(30, lambda request: None)
+    connection = await pool.connect(server.address)
+    slow = connection.request(Command(30), 0.2)
+    while not slow.done():
+        await pool.request(server.address, Command(28), 5)
+    assert isinstance(slow.exception(), RequestTimeoutError)
+    assert connection.is_open
+
+
 async def test_a_cancelled_request_leaves_the_connection_usable(
     server: FakeServer, pool: ConnectionPool
 ) -> None:
