@@ -15,7 +15,7 @@ import click
 from client.commands.output import flush, write_json, write_line
 from client.commands.positions import QueueType, select_queues
 from client.commands.progress import ProgressBar
-from client.commands.running import nameserver, nameserver_option, run
+from client.commands.running import nameserver, nameserver_option, report, run
 from client.commands.stdin_lines import stdin_lines
 
 if TYPE_CHECKING:
@@ -179,9 +179,12 @@ async def _send(job: _Job, nameserver: str | None) -> None:
                     await _send_oneway(producer, job, queue, progress)
                 else:
                     await _send_pipelined(producer, job, queue, stored)
+            except asyncio.CancelledError:
+                report(f"{_counted(progress.done)} sent before Ctrl-C")
+                raise
             except Exception as error:
                 if total != 1:
-                    error.add_note(f"{progress.done:,} messages were sent before that")
+                    error.add_note(f"{_counted(progress.done)} sent before that")
                 raise
     if not job.as_json and not (is_chatty and not job.is_oneway):
         _print_summary(job, progress.done, time.monotonic() - started)
@@ -296,9 +299,13 @@ def _print_receipt(receipt: SendReceipt, as_json: bool) -> None:
 
 
 def _print_summary(job: _Job, done: int, seconds: float) -> None:
-    noun = "message" if done == 1 else "messages"
+    messages = "1 message" if done == 1 else f"{done:,} messages"
     if job.is_oneway:
-        write_line(f"sent {done:,} {noun} to {job.topic}, unconfirmed (--oneway)")
+        write_line(f"sent {messages} to {job.topic}, unconfirmed (--oneway)")
         return
     rate = f", {done / seconds:,.0f} per second" if done > 1 else ""
-    write_line(f"stored {done:,} {noun} in {job.topic} in {seconds:.2f} s{rate}")
+    write_line(f"stored {messages} in {job.topic} in {seconds:.2f} s{rate}")
+
+
+def _counted(done: int) -> str:
+    return "1 message was" if done == 1 else f"{done:,} messages were"

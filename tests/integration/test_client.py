@@ -303,3 +303,16 @@ async def test_a_topic_on_two_brokers_is_written_and_read_on_both() -> None:
             async with Producer(first.nameserver) as producer:
                 receipts = [await producer.send("orders", b"%d" % n) for n in range(8)]
             assert {receipt.queue.broker_name for receipt in receipts} == {"broker-a"}
+
+
+def test_client_and_broker_work_under_uvloop_too() -> None:
+    uvloop = pytest.importorskip("uvloop")
+
+    async def send_and_read() -> list[bytes]:
+        async with Broker.temporary() as broker, Producer(broker.nameserver) as producer:
+            await producer.send("orders", b"large" * 100_000, queue=0)
+            await producer.send_oneway("orders", b"oneway", queue=0)
+            return [message.body for message in await read(broker, "orders", 2)]
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(send_and_read()) == [b"large" * 100_000, b"oneway"]

@@ -206,6 +206,19 @@ async def test_a_following_pull_shows_messages_as_they_come_and_ends_on_ctrl_c(
         assert await process.stderr.read() == b""
 
 
+async def test_a_send_that_waits_for_lines_ends_on_ctrl_c(shell: Shell) -> None:
+    process = await shell.start("send", "orders", "-", "--json")
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdin.write(b"one\n")
+    async with asyncio.timeout(20):
+        assert json.loads(await process.stdout.readline())["offset"] == 0
+        process.send_signal(signal.SIGINT)
+        assert await process.wait() == 130
+        assert await process.stderr.read() == b"rockhopper: 1 message was sent before Ctrl-C\n"
+
+
 async def test_a_reader_that_goes_away_ends_a_pull_quietly(broker: Broker, shell: Shell) -> None:
     async with Producer(broker.nameserver) as producer:
         for _ in range(20):
@@ -310,4 +323,4 @@ async def test_a_failure_in_the_middle_says_how_much_was_sent(broker: Broker, sh
         first, second = (await process.stderr.read()).decode().splitlines()
         assert await process.wait() == 1
     assert broker.address in first
-    assert second == "rockhopper: 1 messages were sent before that"
+    assert second == "rockhopper: 1 message was sent before that"

@@ -252,6 +252,16 @@ async def test_a_queue_that_is_away_for_a_while_goes_on_where_it_was(broker: Fak
     assert [message.body for message in first + rest] == [b"0", b"1", b"2"]
 
 
+async def test_a_connection_that_breaks_while_waiting_is_made_again(broker: FakeBroker) -> None:
+    async with consumer(broker) as reader:
+        waiting = asyncio.create_task(reader.pull())
+        await broker.wait_for(11, 2)
+        broker.drop_connections()
+        await broker.wait_for(11, 4)
+        await broker.append(1, b"after")
+        assert bodies(await waiting, 1) == [b"after"]
+
+
 async def test_a_refusal_that_will_not_pass_is_raised_by_the_next_pull(broker: FakeBroker) -> None:
     broker.on(11, lambda request: Command(16, remark="the topic is not readable"))
     async with consumer(broker) as reader:
