@@ -4,12 +4,15 @@ A queue knows who waits for it, so an arriving message wakes exactly those, in t
 loop.  RocketMQ scans all waiting pulls every 5 s instead; here one timer runs for the next
 deadline.  A message that the waiter's filter rejects does not wake it, but brings its deadline
 down to 5 s, so that its offset moves past what does not concern it.
+
+However many wait, nobody else has to: after ``TURN_BUDGET_S`` of waking, what is left comes in the
+next turn of the loop.  Nothing is kept of a pull that has been answered.
 """
 
 import asyncio
 import heapq
-from collections.abc import Callable
-from itertools import count
+import time
+from collections.abc import Callable, Set
 
 from broker.server import Connection
 from broker.store.queue_tail import QueueTail
@@ -18,13 +21,16 @@ from protocol.subscription import Subscription
 FILTERED_RECHECK_S = 5.0
 SUSPEND_S_MAX = 300.0
 PARKED_PER_CONNECTION_MAX = 16_384
-TIMER_RESOLUTION_S = 0.01
+PARKED_MAX = 262_144
+# Deadlines are kept in slots of this length.
+SLOT_S = 0.01
+TURN_BUDGET_S = 0.005
 
 
 class ParkedPull:
     """One pull that waits: *rerun* executes it again, with no further waiting, and answers it."""
 
-    __slots__ = ("connection", "deadline_s", "done", "offset", "rerun", "subscription", "tail")
+    __slots__ = ("connection", "done", "offset", "rerun", "slot", "subscription", "tail")
 
     def __init__(
         self,
@@ -40,25 +46,35 @@ class ParkedPull:
         self.subscription = subscription
         self.rerun = rerun
         self.done = False
-        self.deadline_s = 0.0
+        self.slot = 0
 
 
 class LongPolling:
     """All parked pulls of one broker."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        """*clock* measures the budget; deadlines go by the loop's own time."""
+        self._clock = clock
+        self._count = 0
         self._by_connection: dict[Connection, set[ParkedPull]] = {}
-        self._deadlines: list[tuple[float, int, ParkedPull]] = []
-        self._sequence = count()
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at_s = 0.0
+        # Deadlines: who is due in which slot, and the slots in order.
+        self._slots: dict[int, set[ParkedPull]] = {}
+        self._slot_heap: list[int] = []
+        self._timer: asyncio.TimerHandle | asyncio.Handle | None = None
+        self._timer_slot = 0
+        # Arrivals: the end of the queue and the tags that came, for queues whose waiters were not
+        # looked at since; and the waiters of the queue that is being looked at.
+        self._arrivals: dict[QueueTail, tuple[int, set[int]]] = {}
+        self._round: list[object] = []
+        self._round_arrival: tuple[int, set[int]] = (0, set())
+        self._next_turn: asyncio.Handle | None = None
         self.is_closed = False
 
     def __len__(self) -> int:
-        return sum(len(parked) for parked in self._by_connection.values())
+        return self._count
 
     def park(self, parked: ParkedPull, suspend_s: float) -> bool:
-        """Keep *parked* for up to *suspend_s*; False when its connection has too many already."""
+        """Keep *parked* for up to *suspend_s*; False when too many wait already."""
         connection = parked.connection
         mine = self._by_connection.get(connection)
         if mine is None:
@@ -66,70 +82,119 @@ class LongPolling:
                 return True
             mine = self._by_connection[connection] = set()
             connection.on_close.append(self._connection_closed)
-        if len(mine) >= PARKED_PER_CONNECTION_MAX or self.is_closed:
+        if len(mine) >= PARKED_PER_CONNECTION_MAX or self._count >= PARKED_MAX or self.is_closed:
             return False
         mine.add(parked)
+        self._count += 1
         tail = parked.tail
         if tail.waiters is None:
-            tail.waiters = []
-        tail.waiters.append(parked)
+            tail.waiters = {}
+        tail.waiters[parked] = None
         self._set_deadline(parked, min(max(suspend_s, 0.0), SUSPEND_S_MAX))
         return True
 
+    # -- deadlines -----------------------------------------------------------------------------
+
     def _set_deadline(self, parked: ParkedPull, delay_s: float) -> None:
+        self._clear_deadline(parked)
         loop = asyncio.get_running_loop()
-        parked.deadline_s = loop.time() + delay_s
-        heapq.heappush(self._deadlines, (parked.deadline_s, next(self._sequence), parked))
-        if self._timer is None or parked.deadline_s < self._timer_at_s:
+        slot = parked.slot = int((loop.time() + delay_s) / SLOT_S) + 1
+        due = self._slots.get(slot)
+        if due is None:
+            due = self._slots[slot] = set()
+            heapq.heappush(self._slot_heap, slot)
+        due.add(parked)
+        if self._timer is None or slot < self._timer_slot:
             if self._timer is not None:
                 self._timer.cancel()
-            self._timer_at_s = parked.deadline_s
-            self._timer = loop.call_later(max(delay_s, TIMER_RESOLUTION_S), self._expire)
+            self._timer_slot = slot
+            self._timer = loop.call_at(slot * SLOT_S, self._expire)
+
+    def _clear_deadline(self, parked: ParkedPull) -> None:
+        due = self._slots.get(parked.slot)
+        if due is not None:
+            due.discard(parked)
 
     def _expire(self) -> None:
         loop = asyncio.get_running_loop()
+        now_slot = int(loop.time() / SLOT_S)
+        slots, heap = self._slots, self._slot_heap
+        stop_s = self._clock() + TURN_BUDGET_S
+        # The timer's own slot is due, whatever the loop's clock makes of the last bit.
+        while heap and (heap[0] <= now_slot or heap[0] <= self._timer_slot or not slots[heap[0]]):
+            due = slots[heap[0]]
+            while due:
+                self._wake(due.pop())
+                if self._clock() >= stop_s:
+                    self._timer = loop.call_soon(self._expire)
+                    return
+            del slots[heapq.heappop(heap)]
         self._timer = None
-        now_s = loop.time() + TIMER_RESOLUTION_S
-        deadlines = self._deadlines
-        while deadlines and deadlines[0][0] <= now_s:
-            deadline_s, _, parked = heapq.heappop(deadlines)
-            if not parked.done and parked.deadline_s == deadline_s:
-                self._wake(parked)
-        while deadlines and deadlines[0][2].done:
-            heapq.heappop(deadlines)
-        if deadlines and self._timer is None:
-            self._timer_at_s = deadlines[0][0]
-            self._timer = loop.call_later(
-                max(self._timer_at_s - loop.time(), TIMER_RESOLUTION_S), self._expire
-            )
+        if heap:
+            self._timer_slot = heap[0]
+            self._timer = loop.call_at(heap[0] * SLOT_S, self._expire)
 
-    def arrived(self, tail: QueueTail, max_offset: int, tags_code: int) -> None:
-        """Wake who waits for a message like the one that now ends the queue at *max_offset*."""
-        waiters = tail.waiters
-        if not waiters:
+    # -- arrivals ------------------------------------------------------------------------------
+
+    def arrived(self, tail: QueueTail, max_offset: int, tags_codes: Set[int]) -> None:
+        """Wake who waits for messages like those that now end the queue at *max_offset*."""
+        if not tail.waiters:
             return
-        for parked in list(waiters):
-            assert isinstance(parked, ParkedPull)
-            if parked.done or max_offset <= parked.offset:
-                continue
-            subscription = parked.subscription
-            if subscription is None or subscription.matches_hash(tags_code):
-                self._wake(parked)
-            elif parked.deadline_s > asyncio.get_running_loop().time() + FILTERED_RECHECK_S:
-                self._set_deadline(parked, FILTERED_RECHECK_S)
+        _, codes = self._arrivals.get(tail, (0, set()))
+        codes.update(tags_codes)
+        self._arrivals[tail] = (max_offset, codes)
+        if self._next_turn is None:
+            self._look()
+
+    def _look(self) -> None:
+        """Look at the waiters of queues with arrivals, for as long as the budget lasts."""
+        self._next_turn = None
+        stop_s = self._clock() + TURN_BUDGET_S
+        while True:
+            while self._round:
+                self._look_at(self._round.pop())
+                if self._clock() >= stop_s:
+                    self._next_turn = asyncio.get_running_loop().call_soon(self._look)
+                    return
+            if not self._arrivals:
+                return
+            tail = next(iter(self._arrivals))
+            self._round_arrival = self._arrivals.pop(tail)
+            # From the end: who waits longest is woken first.
+            self._round = list(tail.waiters or ())[::-1]
+
+    def _look_at(self, parked: object) -> None:
+        assert isinstance(parked, ParkedPull)
+        max_offset, tags_codes = self._round_arrival
+        if parked.done or max_offset <= parked.offset:
+            return
+        subscription = parked.subscription
+        if subscription is None or any(map(subscription.matches_hash, tags_codes)):
+            self._wake(parked)
+        elif parked.slot * SLOT_S > self._filtered_deadline_s() + SLOT_S:
+            self._set_deadline(parked, FILTERED_RECHECK_S)
+
+    @staticmethod
+    def _filtered_deadline_s() -> float:
+        return asyncio.get_running_loop().time() + FILTERED_RECHECK_S
 
     def _wake(self, parked: ParkedPull) -> None:
         self._forget(parked)
         self._by_connection.get(parked.connection, set()).discard(parked)
-        parked.rerun()
+        if not parked.connection.closed:
+            parked.rerun()
 
     def _forget(self, parked: ParkedPull) -> None:
         parked.done = True
+        self._count -= 1
+        self._clear_deadline(parked)
         waiters = parked.tail.waiters
         if waiters is not None:
-            waiters.remove(parked)
+            waiters.pop(parked, None)
             if not waiters:
                 parked.tail.waiters = None
+
+    # -- the end -------------------------------------------------------------------------------
 
     def _connection_closed(self, connection: Connection) -> None:
         for parked in self._by_connection.pop(connection, set()):
@@ -138,11 +203,15 @@ class LongPolling:
     def close(self) -> None:
         """Answer every parked pull now, with whatever its queue holds, and park no more."""
         self.is_closed = True
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        for handle in (self._timer, self._next_turn):
+            if handle is not None:
+                handle.cancel()
+        self._timer = self._next_turn = None
         for mine in list(self._by_connection.values()):
             for parked in list(mine):
                 self._wake(parked)
         self._by_connection.clear()
-        self._deadlines.clear()
+        self._arrivals.clear()
+        self._round.clear()
+        self._slots.clear()
+        self._slot_heap.clear()

@@ -5,7 +5,7 @@ of the loop (or when the disk has confirmed, under SYNC_FLUSH), and the reput co
 records that were left behind because a file could not be made.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 
 from broker.store.batch_consume_queue import BatchConsumeQueue
 from broker.store.commit_log import CommitLog
@@ -19,6 +19,7 @@ from broker.store.tags_codes import TagsCodes
 from protocol.message_codec import decode_message
 from protocol.properties import PROPERTY_INNER_NUM, PROPERTY_KEYS, PROPERTY_UNIQUE_KEY
 from protocol.queue_layout import CONSUME_QUEUE_UNIT
+from protocol.sys_flags import SYS_FLAG_INNER_BATCH
 
 CATCH_UP_BYTES = 1 << 20
 
@@ -32,6 +33,7 @@ class Dispatch:
 
     __slots__ = (
         "_index",
+        "_is_deleted",
         "_log",
         "_on_behind",
         "_queues",
@@ -50,19 +52,24 @@ class Dispatch:
         index: MessageIndex | None,
         tags_codes: TagsCodes,
         tail: Callable[[str, int], QueueTail],
+        is_deleted: Callable[[str, int], bool],
         on_behind: Callable[[], None],
     ) -> None:
-        """*on_behind* is called when dispatch fails; ``catch_up`` then goes on."""
+        """*on_behind* is called when dispatch fails; ``catch_up`` then goes on.
+
+        *is_deleted* says whether a topic was deleted after a commit log offset.
+        """
         self._log = commit_log
         self._queues = queues
         self._index = index
         self._tags_codes = tags_codes
         self._tail = tail
+        self._is_deleted = is_deleted
         self._on_behind = on_behind
         self.behind: StoreError | None = None
         self.offset = commit_log.written_offset
         self.store_time_ms = commit_log.store_time_ms
-        self.on_arrival: Callable[[QueueTail, int, int], None] = _ignore_arrival
+        self.on_arrival: Callable[[QueueTail, int, Set[int]], None] = _ignore_arrival
 
     def dispatch(self, group: list[Run], store_time_ms: int) -> None:
         """The dispatch step: consume queue entries, index entries, wake-up of who waits."""
@@ -70,36 +77,38 @@ class Dispatch:
         run = group[0]
         try:
             for run in group:
-                tail = run.tail
-                queue = tail.consume_queue
-                if queue is None:
-                    queue = self._open_queue(tail)
-                units = run.units[0] if len(run.units) == 1 else b"".join(run.units)
-                if isinstance(queue, BatchConsumeQueue):
-                    position, size, code = CONSUME_QUEUE_UNIT.unpack(units)
-                    queue.append_batch(
-                        run.first_offset, run.count, position, size, code, store_time_ms
-                    )
-                else:
-                    queue.append_many(run.first_offset, units, run.count, run.end)
+                if not run.tail.is_deleted:
+                    self._append(run, store_time_ms)
                 if index is not None:
                     index.put_many(run.entries, store_time_ms)
                 self.offset = run.end
+            self.store_time_ms = store_time_ms
         except (OSError, StoreError) as error:
             self._fall_behind(run.start, error)
-        self.store_time_ms = store_time_ms
         for run in group:
             if run.tail.waiters:
                 self._wake(run)
 
+    def _append(self, run: Run, store_time_ms: int) -> None:
+        tail = run.tail
+        queue = tail.consume_queue
+        if queue is None:
+            queue = self._open_queue(tail)
+        units = run.units[0] if len(run.units) == 1 else b"".join(run.units)
+        if not isinstance(queue, BatchConsumeQueue):
+            queue.append_many(run.first_offset, units, run.count, run.end)
+            return
+        offset, count = run.first_offset, run.batch_count or 1
+        for position, size, code in CONSUME_QUEUE_UNIT.iter_unpack(units):
+            queue.append_batch(offset, count, position, size, code, store_time_ms)
+            offset += count
+
     def _wake(self, run: Run) -> None:
-        """Tell who waits of every message, for its tag: unless it is not in its queue yet."""
-        tail, offset = run.tail, run.first_offset
+        """Tell who waits of the messages and their tags: unless they are not in the queue yet."""
         if run.start >= self.offset:
             return
-        for _, _, code in CONSUME_QUEUE_UNIT.iter_unpack(b"".join(run.units)):
-            offset += run.batch_count or 1
-            self.on_arrival(tail, offset, code)
+        codes = {code for _, _, code in CONSUME_QUEUE_UNIT.iter_unpack(b"".join(run.units))}
+        self.on_arrival(run.tail, run.first_offset + run.count, codes)
 
     def _open_queue(self, tail: QueueTail) -> ConsumeQueue | BatchConsumeQueue:
         queue: ConsumeQueue | BatchConsumeQueue
@@ -139,19 +148,27 @@ class Dispatch:
             self.offset = self._log.next_file_offset(position)
             return
         message = decode_message(record)
+        if self._is_deleted(message.topic, position):
+            self.offset = position + len(record)
+            return
         properties = message.properties
         tail = self._tail(message.topic, message.queue_id)
         run = Run(tail, position)
         run.first_offset = message.queue_offset
-        run.count = run.batch_count = int(properties.get(PROPERTY_INNER_NUM, "1"))
+        run.count = run.batch_count = 1
+        if tail.is_batch and message.sys_flag & SYS_FLAG_INNER_BATCH:
+            run.count = run.batch_count = int(properties[PROPERTY_INNER_NUM])
         run.end = position + len(record)
         code = self._tags_codes.of(message.topic, properties, message.store_time_ms)
         run.units.append(CONSUME_QUEUE_UNIT.pack(position, len(record), code))
-        run.entries = index_entries(
-            tail.constants,
+        run.entries = self._not_indexed(
             position,
-            properties.get(PROPERTY_UNIQUE_KEY),
-            properties.get(PROPERTY_KEYS),
+            index_entries(
+                tail.constants,
+                position,
+                properties.get(PROPERTY_UNIQUE_KEY),
+                properties.get(PROPERTY_KEYS),
+            ),
         )
         behind, self.behind = self.behind, None
         self.dispatch([run], message.store_time_ms)
@@ -159,6 +176,15 @@ class Dispatch:
             raise self.behind
         self.behind = behind
 
+    def _not_indexed(self, position: int, entries: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Those of a message's *entries* that are not in the index from a try that failed."""
+        index = self._index
+        if index is None or position > index.end_commit_log_offset:
+            return entries
+        if position < index.end_commit_log_offset:
+            return []
+        return entries[len(index.hashes_at_end()) :]
 
-def _ignore_arrival(tail: QueueTail, max_offset: int, tags_code: int) -> None:
+
+def _ignore_arrival(tail: QueueTail, max_offset: int, tags_codes: Set[int]) -> None:
     """Nobody waits."""

@@ -15,7 +15,7 @@ Everything here belongs to the event loop's thread.  Three things run elsewhere:
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 
 import structlog
 
@@ -54,7 +54,8 @@ log = structlog.get_logger("broker.store")
 
 RELEASE_IDLE_INTERVAL_S = 60.0
 QUERY_BODY_BYTES_MAX = 8 << 20
-CATCH_UP_BYTES = 1 << 20
+# Keys whose hashes collide cost a look at each record; no query may hold up the others for long.
+QUERY_MISSES_MAX = 1000
 
 
 class MessageStore:
@@ -98,6 +99,7 @@ class MessageStore:
             opened.index,
             opened.tags_codes,
             self._staging.tail,
+            opened.deleted_topics.hides,
             self._reput.wake,
         )
         # Recovery has dispatched and synced everything up to here.
@@ -198,10 +200,10 @@ class MessageStore:
         tail.consume_queue = self._queues.get(topic, queue_id)
         return tail
 
-    def wake_with(self, on_arrival: Callable[[QueueTail, int, int], None]) -> None:
-        """Call *on_arrival* for each message that arrives in a queue with waiters.
+    def wake_with(self, on_arrival: Callable[[QueueTail, int, Set[int]], None]) -> None:
+        """Call *on_arrival* when messages arrive in a queue with waiters.
 
-        It gets the queue's tail, the queue's end, and the message's tags code.
+        It gets the queue's tail, the queue's end, and the tags codes of the messages.
         """
         self._dispatch.on_arrival = on_arrival
 
@@ -312,7 +314,9 @@ class MessageStore:
         awaiting = self._awaiting_flush
         while awaiting and awaiting[0][0] <= offset:
             _, store_time_ms, group = awaiting.popleft()
-            if self._dispatch.behind is None:
+            # The reput coroutine may have been there before, if dispatch was behind.
+            group = [run for run in group if run.end > self._dispatch.offset]
+            if group and self._dispatch.behind is None:
                 self._dispatch.dispatch(group, store_time_ms)
         self._parked.release(offset)
         if awaiting or self._parked:
@@ -385,15 +389,18 @@ class MessageStore:
         if self._index is None:
             return []
         found: list[bytes] = []
-        size_all = 0
+        size_all = misses = 0
         seen: set[int] = set()
-        for position in self._index.query(topic, key, count_max, begin_ms, end_ms):
+        for position in self._index.candidates(topic, key, begin_ms, end_ms):
+            if len(found) >= count_max or misses > QUERY_MISSES_MAX:
+                break
             record = b"" if position in seen else self._reader.record(position)
             seen.add(position)
             if not record or not _carries(record, topic, key, begin_ms, end_ms):
+                misses += 1
                 continue
             size_all += len(record)
-            if len(found) >= count_max or (found and size_all > QUERY_BODY_BYTES_MAX):
+            if found and size_all > QUERY_BODY_BYTES_MAX:
                 break
             found.append(record)
         return found

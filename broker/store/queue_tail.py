@@ -13,13 +13,15 @@ class QueueTail:
     """One queue of one topic, as those see it who write.
 
     ``next_offset`` is the queue offset of the next message.  ``waiters`` belongs to whoever parks
-    pulls; dispatch only looks whether it is empty.
+    pulls; dispatch only looks whether it is empty.  ``is_deleted`` says that the topic was deleted: a
+    topic of the same name that comes later has other tails.
     """
 
     __slots__ = (
         "constants",
         "consume_queue",
         "is_batch",
+        "is_deleted",
         "next_offset",
         "queue_id",
         "topic",
@@ -31,9 +33,10 @@ class QueueTail:
         self.queue_id = queue_id
         self.next_offset = next_offset
         self.is_batch = is_batch
+        self.is_deleted = False
         self.constants: QueueConstants = queue_constants(topic, queue_id)
         self.consume_queue: ConsumeQueue | BatchConsumeQueue | None = None
-        self.waiters: list[object] | None = None
+        self.waiters: dict[object, None] | None = None
 
 
 class Run:
