@@ -150,6 +150,7 @@ class RetentionService:
         self._is_full = False
         self._followed_min_offset = commit_log_files.min_offset
         self._last_times_ms: dict[int, int] = {}
+        self._to_delete: list[MappedFile] = []
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -188,6 +189,7 @@ class RetentionService:
         Raises:
             OSError: a file could not be deleted; the next round tries again.
         """
+        await self._delete_detached()
         verdict = self._look_at_disks()
         deleted = 0
         if verdict.is_pressed or is_cleaning_hour(self._settings.delete_when, self._now_ms()):
@@ -244,16 +246,21 @@ class RetentionService:
         for number, file in enumerate(candidates[:count]):
             if number:
                 await asyncio.sleep(self._settings.delete_interval_ms / 1000)
-            self._files.detach_first(1)
+            self._to_delete += self._files.detach_first(1)
             self._last_times_ms.pop(file.base_offset, None)
             log.info(
                 "a commit log file is deleted",
                 path=str(file.path),
                 regardless_of_age=regardless_of_age,
             )
-            # Taking a gigabyte off a disk can take a while.
-            await asyncio.shield(asyncio.to_thread(_delete, file))
+            await self._delete_detached()
         return count
+
+    async def _delete_detached(self) -> None:
+        """Take files off the disk that are out of the log: a gigabyte can take a while."""
+        while self._to_delete:
+            await asyncio.shield(asyncio.to_thread(_delete, self._to_delete[0]))
+            self._to_delete.pop(0)
 
     def _last_time_ms(self, file: MappedFile) -> int:
         """The store time of a full file's last message, or when it was written if it has none."""

@@ -1,0 +1,331 @@
+"""Retention: which files may go and when, what a full disk does, and who follows."""
+
+import asyncio
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from broker.store.retention import (
+    UNKNOWN_PERCENT,
+    RetentionService,
+    RetentionSettings,
+    expired_count,
+    is_cleaning_hour,
+    judge_disks,
+    used_percent,
+)
+from tests.support.store_directories import T0, LogWriter, Recovered, recover
+
+HOUR_MS = 3_600_000
+DEFAULTS = RetentionSettings()
+AT_ONCE = RetentionSettings(reserved_ms=HOUR_MS, delete_interval_ms=0)
+# 04:30 in UTC, a day on which nothing of the test stores has expired yet.
+NIGHT_MS = 1_795_148_999_000 + 86_400_000
+
+
+@pytest.fixture(autouse=True)
+def _utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "UTC")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+# Decisions.
+
+
+@pytest.mark.parametrize(
+    ("used", "usable", "percent"),
+    [(0, 100, 0), (75, 25, 75), (751, 249, 76), (1, 10**12, 1), (100, 0, 100), (0, 0, -1)],
+)
+def test_use_is_rounded_up(used: int, usable: int, percent: int) -> None:
+    assert used_percent(used, usable) == percent
+
+
+@pytest.mark.parametrize(
+    ("percents", "was_full", "verdict"),
+    [
+        ([10, 10], False, (False, False, False)),
+        ([75, 10], False, (False, False, False)),
+        ([76, 10], False, (False, True, False)),
+        ([10, 76], False, (False, True, False)),
+        ([85, 10], False, (False, True, False)),
+        ([86, 10], False, (False, True, True)),
+        ([90, 10], False, (False, True, True)),
+        ([91, 10], False, (True, True, True)),
+        ([10, 91], False, (True, True, True)),
+        ([86, 10], True, (True, True, True)),
+        ([85, 10], True, (False, True, False)),
+        ([UNKNOWN_PERCENT, 10], False, (False, True, False)),
+        ([UNKNOWN_PERCENT, UNKNOWN_PERCENT], True, (False, True, False)),
+    ],
+)
+def test_disks_are_judged_by_the_fuller_one(
+    percents: list[int], was_full: bool, verdict: tuple[bool, bool, bool]
+) -> None:
+    assert judge_disks(percents, DEFAULTS, was_full=was_full) == verdict
+
+
+def test_percentages_are_kept_within_rocketmqs_bounds() -> None:
+    wild = RetentionSettings(
+        used_percent_max=1, clean_forcibly_percent=99, warning_percent=10
+    ).clamped()
+    assert (wild.used_percent_max, wild.clean_forcibly_percent, wild.warning_percent) == (
+        10,
+        85,
+        35,
+    )
+    assert DEFAULTS.clamped() == DEFAULTS
+
+
+@pytest.mark.parametrize(
+    ("delete_when", "expected"),
+    [("04", True), ("4", True), ("03", False), ("03;04", True), (" 02 ; 4 ", True), ("", False)],
+)
+def test_the_cleaning_hour_is_one_of_several(delete_when: str, expected: bool) -> None:
+    assert is_cleaning_hour(delete_when, NIGHT_MS) is expected
+
+
+@pytest.mark.parametrize(
+    ("ages_h", "regardless", "expected"),
+    [
+        ([], False, 0),
+        ([73, 72, 71], False, 2),
+        ([71, 73], False, 0),
+        ([1, 1, 1], True, 3),
+        ([100] * 15, False, 10),
+        ([1] * 15, True, 10),
+    ],
+)
+def test_expired_files_go_oldest_first_and_ten_at_a_time(
+    ages_h: list[int], regardless: bool, expected: int
+) -> None:
+    times = [T0 - age * HOUR_MS for age in ages_h]
+    assert expired_count(times, T0, DEFAULTS, regardless_of_age=regardless) == expected
+
+
+# The service.
+
+
+@dataclass
+class Disk:
+    """What the service asks and tells; percentages by directory name."""
+
+    used: dict[str, int] = field(default_factory=dict)
+    told: list[str | None] = field(default_factory=list)
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def usage(self, path: Path) -> tuple[int, int]:
+        self.asked.set()
+        percent = self.used.get(path.name, 10)
+        if percent < 0:
+            raise OSError("no such disk")
+        return percent, 100 - percent
+
+
+@dataclass
+class Retained:
+    """A store of messages an hour apart, each log file about twenty of them, and its service."""
+
+    log: LogWriter
+    store: Recovered
+    disk: Disk
+    now_ms: int
+    service: RetentionService
+
+    @property
+    def files(self) -> list[str]:
+        return sorted(os.listdir(self.log.root / "commitlog"))
+
+
+@pytest.fixture
+def retain(tmp_path: Path) -> Callable[..., Retained]:
+    def make(settings: RetentionSettings = AT_ONCE, count: int = 80) -> Retained:
+        log = LogWriter(tmp_path / "store")
+        for number in range(count):
+            log.time_ms = T0 + number * HOUR_MS
+            log.append(f"Topic{'AB'[number % 2]}")
+        store = recover(log.root, index_shape=(16, 40))
+        disk = Disk()
+        service = RetentionService(
+            store.layout,
+            store.files,
+            store.queues,
+            store.index,
+            settings,
+            now_ms=lambda: retained.now_ms,
+            on_disk_full=disk.told.append,
+            disk_usage=disk.usage,
+        )
+        retained = Retained(log, store, disk, log.time_ms, service)
+        return retained
+
+    return make
+
+
+def last_hour_of(retained: Retained, file_number: int) -> int:
+    """The store time of the last message in a log file."""
+    end = (file_number + 1) * 4096
+    index = max(n for n, r in enumerate(retained.log.written) if r.offset < end)
+    return T0 + index * HOUR_MS
+
+
+async def test_files_go_by_the_time_of_their_last_message(
+    retain: Callable[..., Retained],
+) -> None:
+    retained = retain()
+    assert len(retained.files) == 4
+    retained.disk.used["commitlog"] = 80
+    retained.now_ms = last_hour_of(retained, 0) + HOUR_MS - 1
+    assert await retained.service.run_once() == 0
+    retained.now_ms += 1
+    assert await retained.service.run_once() == 1
+    assert retained.files == [f"{n * 4096:020d}" for n in (1, 2, 3)]
+
+
+async def test_a_file_without_messages_goes_by_its_own_time(
+    retain: Callable[..., Retained],
+) -> None:
+    retained = retain()
+    first = retained.log.path_of(0)
+    first.write_bytes(bytes(4096))
+    os.utime(first, (T0 / 1000, T0 / 1000))
+    retained.disk.used["commitlog"] = 80
+    retained.now_ms = T0 + HOUR_MS - 1
+    assert await retained.service.run_once() == 0
+    retained.now_ms += 1
+    assert await retained.service.run_once() == 1
+
+
+async def test_without_pressure_files_go_at_night_only(retain: Callable[..., Retained]) -> None:
+    retained = retain()
+    retained.now_ms = NIGHT_MS + 100 * 24 * HOUR_MS + 10 * HOUR_MS
+    assert await retained.service.run_once() == 0
+    retained.now_ms -= 10 * HOUR_MS
+    assert await retained.service.run_once() == 3
+
+
+async def test_the_newest_file_never_goes(retain: Callable[..., Retained]) -> None:
+    retained = retain()
+    retained.disk.used["commitlog"] = 95
+    retained.now_ms += 10_000 * HOUR_MS
+    assert await retained.service.run_once() == 3
+    assert await retained.service.run_once() == 0
+    assert retained.files == [f"{3 * 4096:020d}"]
+
+
+async def test_a_filling_disk_takes_files_that_have_not_expired(
+    retain: Callable[..., Retained],
+) -> None:
+    retained = retain(AT_ONCE._replace(reserved_ms=10_000 * HOUR_MS))
+    retained.disk.used["consumequeue"] = 85
+    assert await retained.service.run_once() == 0
+    retained.disk.used["consumequeue"] = 86
+    assert await retained.service.run_once() == 3
+
+
+async def test_a_filling_disk_takes_nothing_early_when_that_is_forbidden(
+    retain: Callable[..., Retained],
+) -> None:
+    settings = AT_ONCE._replace(reserved_ms=10_000 * HOUR_MS, clean_forcibly=False)
+    retained = retain(settings)
+    retained.disk.used["commitlog"] = 99
+    assert await retained.service.run_once() == 0
+
+
+async def test_a_full_disk_is_told_once_and_again_when_there_is_room(
+    retain: Callable[..., Retained],
+) -> None:
+    retained = retain(AT_ONCE._replace(reserved_ms=10_000 * HOUR_MS, clean_forcibly=False))
+    for percent in (89, 91, 95, 86, 85, 86):
+        retained.disk.used["commitlog"] = percent
+        await retained.service.run_once()
+        if percent in (91, 95, 86) and retained.disk.told and retained.disk.told[-1] is not None:
+            assert retained.service.is_disk_full
+    assert len(retained.disk.told) == 2
+    reason, room = retained.disk.told
+    assert reason is not None
+    assert "91 % full" in reason
+    assert room is None
+    assert not retained.service.is_disk_full
+
+
+async def test_a_disk_of_unknown_use_counts_as_filling_but_not_as_full(
+    retain: Callable[..., Retained],
+) -> None:
+    retained = retain()
+    retained.disk.used["commitlog"] = -1
+    retained.now_ms += 10_000 * HOUR_MS
+    assert await retained.service.run_once() == 3
+    assert retained.disk.told == []
+
+
+async def test_a_directory_that_is_not_there_yet_is_on_its_parents_disk(
+    retain: Callable[..., Retained],
+) -> None:
+    retained = retain(AT_ONCE._replace(clean_forcibly=False, reserved_ms=10_000 * HOUR_MS))
+    shutil.rmtree(retained.log.root / "consumequeue")
+    retained.disk.used["store"] = 91
+    await retained.service.run_once()
+    assert retained.service.is_disk_full
+
+
+async def test_queues_and_index_follow_the_commit_log(retain: Callable[..., Retained]) -> None:
+    retained = retain()
+    index_files = len(os.listdir(retained.log.root / "index"))
+    retained.disk.used["commitlog"] = 80
+    retained.now_ms = last_hour_of(retained, 1) + HOUR_MS
+    assert await retained.service.run_once() == 2
+    store = retained.store
+    first_left = min(r.offset for r in retained.log.written if r.offset >= 8192)
+    for topic in ("TopicA", "TopicB"):
+        queue = store.queues.get(topic, 0)
+        assert queue is not None
+        entry = queue.entry(queue.min_offset)
+        assert entry is not None
+        assert entry[0] - first_left < 400
+        assert all(body is not None for body in store.bodies(topic, 0).values())
+        assert f"{0:020d}" not in os.listdir(queue.directory)
+    assert len(os.listdir(retained.log.root / "index")) < index_files
+    assert store.index.begin_commit_log_offset > 0
+    assert recover(retained.log.root, index_shape=(16, 40)).report.indexed_count == 0
+
+
+async def test_a_file_that_cannot_be_deleted_is_tried_again(
+    retain: Callable[..., Retained], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    retained = retain()
+    retained.disk.used["commitlog"] = 80
+    retained.now_ms = last_hour_of(retained, 0) + HOUR_MS
+    first = retained.store.files.files[0]
+    with monkeypatch.context() as patch:
+
+        def fail(path: Path, missing_ok: bool = False) -> None:
+            raise OSError("the disk is failing")
+
+        patch.setattr(Path, "unlink", fail)
+        with pytest.raises(OSError, match="failing"):
+            await retained.service.run_once()
+    assert retained.store.files.min_offset == 4096
+    assert first.path.exists()
+    await retained.service.run_once()
+    assert not first.path.exists()
+    assert retained.store.files.min_offset == 4096
+
+
+async def test_the_task_looks_at_once_and_ends_when_told(retain: Callable[..., Retained]) -> None:
+    retained = retain(AT_ONCE._replace(interval_ms=1))
+    retained.disk.used["commitlog"] = 91
+    await retained.service.start()
+    assert retained.service.is_disk_full
+    retained.disk.used["commitlog"] = 10
+    retained.disk.asked.clear()
+    await retained.disk.asked.wait()
+    await retained.service.stop()
+    assert retained.disk.told[-1] is None
