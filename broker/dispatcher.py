@@ -150,6 +150,16 @@ def field_error_code(error: FieldError) -> int:
     return ResponseCode.SYSTEM_ERROR if error.is_missing else ResponseCode.INVALID_PARAMETER
 
 
+def unconfirmed_code(error: StoreError) -> int:
+    """The code for a message that is in the log, but not confirmed by the disk because of *error*.
+
+    Java producers take a timeout for sent, and send again elsewhere when the disk has failed.
+    """
+    if isinstance(error, StoreFailedError):
+        return ResponseCode.SERVICE_NOT_AVAILABLE
+    return ResponseCode.FLUSH_DISK_TIMEOUT
+
+
 def error_response(error: BaseException) -> Response | None:
     """The answer to a request whose processor raised *error*; None when it is our mistake."""
     if isinstance(error, RequestError):

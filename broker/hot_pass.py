@@ -24,7 +24,7 @@ from broker.dispatcher import (
     RequestError,
 )
 from broker.pull_path import Pull, PullPath
-from broker.send_path import PERM_WRITE
+from broker.send_path import INNER_BATCH_FLAGS, PERM_WRITE, waits_for_disk
 from broker.server import Connection
 from broker.stats import BrokerStats, Traffic
 from broker.store.errors import StoreError
@@ -49,6 +49,7 @@ from protocol.sys_flags import SYS_FLAG_TRANSACTION_MASK
 
 PASS_BYTES_MAX = 1 << 20
 KNOWN_GROUPS_MAX = 10_000
+SPECIAL_FLAGS = SYS_FLAG_TRANSACTION_MASK | INNER_BATCH_FLAGS
 _PREFIX_SIZE = 11
 _SEND_PREFIX = b'{"code":310'
 _BATCH_PREFIX = b'{"code":320'
@@ -68,6 +69,7 @@ class _SendFields(msgspec.Struct, gc=False):
     i: str = ""
     j: int = 0
     m: bool = False
+    rh: str = ""
 
 
 class _SendHeader(msgspec.Struct, gc=False):
@@ -96,6 +98,7 @@ class _PullFields(msgspec.Struct, gc=False):
     subVersion: Int64  # noqa: N815
     subscription: str | None = None
     expressionType: str | None = None  # noqa: N815
+    rh: str = ""
 
 
 class _PullHeader(msgspec.Struct, gc=False):
@@ -215,6 +218,8 @@ class HotPass:
             request = _decode_send(header)
         except (msgspec.DecodeError, RecursionError):
             return False
+        if request.flag & FLAG_RESPONSE:
+            return False
         placed = self._stage(turn, request.extFields, body)
         if placed is None:
             return False
@@ -224,7 +229,7 @@ class HotPass:
             turn.staged += 1
         else:
             header = (self._sent % (position, queue_id, queue_offset, unique_key, opaque)).encode()
-            turn.sent(_frame(header), opaque, SerializeType.JSON, waits=waits)
+            turn.sent(_frame(header), position, opaque, SerializeType.JSON, waits=waits)
         return True
 
     def _send_other(self, turn: Turn, serialize_type: int, header: bytes, body: bytes) -> bool:
@@ -233,10 +238,9 @@ class HotPass:
             command = decode_header(serialize_type, header)
             if command.code != RequestCode.SEND_MESSAGE_V2 or command.is_response:
                 return False
+            # None, too, is for the general way to refuse.
             fields = msgspec.convert(command.ext, _SendFields, strict=False)
         except (MalformedHeaderError, msgspec.ValidationError):
-            return False
-        if command.ext is None or "rh" in command.ext:
             return False
         placed = self._stage(turn, fields, body)
         if placed is None:
@@ -254,7 +258,7 @@ class HotPass:
         }
         opaque = command.opaque
         answer = Command(0, opaque, FLAG_RESPONSE, ext=ext, serialize_type=serialize_type)
-        turn.sent(encode_command(answer), opaque, serialize_type, waits=waits)
+        turn.sent(encode_command(answer), position, opaque, serialize_type, waits=waits)
         return True
 
     def _stage(
@@ -302,7 +306,7 @@ class HotPass:
             if sendable is None:
                 return None
         tails, traffic = sendable
-        if not 0 <= fields.e < len(tails) or fields.f & SYS_FLAG_TRANSACTION_MASK:
+        if not 0 <= fields.e < len(tails) or fields.f & SPECIAL_FLAGS or fields.rh:
             return None
         return tails[fields.e], traffic
 
@@ -333,7 +337,9 @@ class HotPass:
             return False
         fields = request.extFields
         target = self._target(fields)
-        if target is None or len(body) > self._body_bytes_max or not turn.can_stage():
+        if target is None or request.flag & FLAG_RESPONSE or len(body) > self._body_bytes_max:
+            return False
+        if not turn.can_stage():
             return False
         tail, traffic = target
         first_offset = tail.next_offset
@@ -355,8 +361,8 @@ class HotPass:
         else:
             ids = ",".join([self._message_id % position for position in positions])
             text = self._batch_sent % (ids, tail.queue_id, first_offset, opaque)
-            waits = "WAIT\x01false" not in fields.i
-            turn.sent(_frame(text.encode()), opaque, SerializeType.JSON, waits=waits)
+            waits = waits_for_disk(fields.i)
+            turn.sent(_frame(text.encode()), positions[0], opaque, SerializeType.JSON, waits=waits)
         return True
 
     # -- pulls ---------------------------------------------------------------------------------
@@ -366,10 +372,10 @@ class HotPass:
             request = _decode_pull(header)
         except (msgspec.DecodeError, RecursionError):
             return False
-        if request.flag & (FLAG_ONEWAY | FLAG_RESPONSE):
+        fields = request.extFields
+        if request.flag & (FLAG_ONEWAY | FLAG_RESPONSE) or fields.rh:
             return False
         turn.settle()
-        fields = request.extFields
         opaque = request.opaque
         connection = turn.connection
 

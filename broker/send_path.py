@@ -22,9 +22,11 @@ from broker.dispatcher import (
     Response,
     field_error_code,
     store_error_response,
+    unconfirmed_code,
 )
 from broker.message_ids import UniqueIds
 from broker.stats import BrokerStats
+from broker.store.encoding import encode_any_batch
 from broker.store.errors import RecordTooLargeError, StoreError
 from broker.store.message_store import MessageStore
 from broker.subscription_groups import SubscriptionGroupTable
@@ -40,7 +42,11 @@ from protocol.names import (
     group_error,
     topic_error,
 )
-from protocol.properties import decode_properties
+from protocol.properties import (
+    PROPERTY_TRANSACTION_PREPARED,
+    PROPERTY_WAIT,
+    decode_properties,
+)
 from protocol.requests import SendMessageRequest, SendMessageRequestV2
 from protocol.sys_flags import (
     SYS_FLAG_INNER_BATCH,
@@ -49,6 +55,8 @@ from protocol.sys_flags import (
 )
 
 PERM_WRITE = 2
+# Which records hold a batch is for the broker to say.
+INNER_BATCH_FLAGS = SYS_FLAG_INNER_BATCH | SYS_FLAG_NEED_UNWRAP
 VERSION_WITH_MAX_RECONSUME_TIMES = 121
 # Set by the broker, whatever a client claims.
 BROKER_PROPERTIES = (
@@ -137,18 +145,17 @@ class SendPath:
             self._stats.put_failed += 1
             raise RequestError(error.code, error.remark, self.answer_ext()) from None
         except StoreError as error:
-            self._store.commit()
             self._stats.put_failed += 1
             response = self._refused(error)
             response.ext = self.answer_ext()
             return response
         response = self._answer(placed, queue_id)
-        if not self._store.is_sync or "WAIT\x01false" in send.properties:
+        if not self._store.is_sync or not waits_for_disk(send.properties):
             return response
 
         def release(error: StoreError | None) -> None:
             if error is not None:
-                response.code = ResponseCode.FLUSH_DISK_TIMEOUT
+                response.code = unconfirmed_code(error)
                 response.remark = str(error)
             request.answer(response)
 
@@ -276,12 +283,15 @@ class SendPath:
 
     def _put(self, request: Request, send: Send, topic: TopicConfig, queue_id: int) -> Placed:
         self._check_body(request.body)
-        if send.sys_flag & SYS_FLAG_TRANSACTION_MASK or "TRAN_MSG\x01true" in send.properties:
+        properties = self._broker_properties(send)
+        if (
+            send.sys_flag & SYS_FLAG_TRANSACTION_MASK
+            or properties.get(PROPERTY_TRANSACTION_PREPARED, "").lower() == "true"
+        ):
             raise RequestError(
                 ResponseCode.NO_PERMISSION,
                 "transactional messages are not served by this release: send it as a plain message",
             )
-        properties = self._broker_properties(send)
         if topic.attributes.get("cleanup.policy") == "COMPACTION" and not properties.get("KEYS"):
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "Required message key is missing")
         self._store.begin()
@@ -297,7 +307,7 @@ class SendPath:
             request.body,
             properties,
             send.flag,
-            send.sys_flag & ~(SYS_FLAG_INNER_BATCH | SYS_FLAG_NEED_UNWRAP),
+            send.sys_flag & ~INNER_BATCH_FLAGS,
             send.born_time_ms,
             request.connection.born_host,
             send.reconsume_times,
@@ -381,22 +391,15 @@ class SendPath:
         first_offset = tail.next_offset
         born_host = request.connection.born_host
         positions = self._store.stage_batch(
-            tail, request.body, send.sys_flag, send.born_time_ms, born_host
+            tail,
+            request.body,
+            send.sys_flag & ~INNER_BATCH_FLAGS,
+            send.born_time_ms,
+            born_host,
+            encode=encode_any_batch,
         )
         if positions is None:
-            # Something looks like a delay and is none: byte for byte the same, one by one.
-            positions = [
-                self._store.stage(
-                    tail,
-                    body,
-                    decode_properties(properties),
-                    flag,
-                    send.sys_flag,
-                    send.born_time_ms,
-                    born_host,
-                )
-                for flag, body, properties in messages
-            ]
+            raise RecordTooLargeError("A message of the batch does not fit a record.")
         self._stats.put(topic.name).add(len(messages), len(request.body))
         ids = ",".join([self._message_id(position) for position in positions])
         return Placed(ids, first_offset, None)
@@ -417,13 +420,18 @@ class SendPath:
             request.body,
             properties,
             send.flag,
-            send.sys_flag | SYS_FLAG_INNER_BATCH | SYS_FLAG_NEED_UNWRAP,
+            send.sys_flag | INNER_BATCH_FLAGS,
             send.born_time_ms,
             request.connection.born_host,
             batch_count=count,
         )
         self._stats.put(topic.name).add(count, len(request.body))
         return Placed(self._message_id(position), first_offset, unique_key, unique_key)
+
+
+def waits_for_disk(properties: str) -> bool:
+    """Whether a producer wants its answer only when the message is safe; nearly all do."""
+    return "false" not in properties or decode_properties(properties).get(PROPERTY_WAIT) != "false"
 
 
 def _send_of(request: Request) -> Send:

@@ -6,14 +6,18 @@ other answers leave when the pass ends.  Everything leaves in one write.
 
 from collections.abc import Callable
 
-from broker.dispatcher import Response, error_response, store_error_response
+from broker.dispatcher import Response, store_error_response, unconfirmed_code
 from broker.server import Connection
 from broker.stats import BrokerStats
 from broker.store.errors import StoreError
 from broker.store.message_store import MessageStore
-from protocol.codes import FLAG_RESPONSE, ResponseCode
+from protocol.codes import FLAG_RESPONSE
 from protocol.command import Command, decode_header, encode_command
 from protocol.frame import FrameDecoder
+
+# The answer that a staged send is owed, where its message stands in the log, the request's opaque
+# and serialisation, and whether it waits for the disk.
+_Send = tuple[bytes, int, int, int, bool]
 
 
 class Turn:
@@ -34,8 +38,8 @@ class Turn:
         self._store = store
         self._stats = stats
         self._began = False
-        # Answers to staged sends: (frame, opaque, serialisation, whether it waits for the disk).
-        self._sends: list[tuple[bytes, int, int, bool]] = []
+        # Answers to staged sends, in the order of the log.
+        self._sends: list[_Send] = []
         self.connection = connection
         self.answers: list[bytes] = []
         self.size_bytes = 0
@@ -55,10 +59,12 @@ class Turn:
             self._began = True
         return True
 
-    def sent(self, frame: bytes, opaque: int, serialize_type: int, *, waits: bool) -> None:
-        """Owe the answer to a staged send until the pass is written."""
+    def sent(
+        self, frame: bytes, position: int, opaque: int, serialize_type: int, *, waits: bool
+    ) -> None:
+        """Owe the answer to a staged send until the pass is written; *waits*: until it is safe."""
         self.staged += 1
-        self._sends.append((frame, opaque, serialize_type, waits))
+        self._sends.append((frame, position, opaque, serialize_type, waits))
 
     def answer(self, frame: bytes) -> None:
         """Send *frame* with the pass."""
@@ -76,21 +82,25 @@ class Turn:
         try:
             end = store.commit()
         except StoreError as error:
-            self._stats.put_failed += len(sends)
-            response = store_error_response(error)
-            for _, opaque, serialize_type, _ in sends:
-                self.answer(_error_frame(response, opaque, serialize_type))
-            return
+            end = store.max_commit_log_offset
+            self._refuse([send for send in sends if send[1] >= end], error)
+            sends = [send for send in sends if send[1] < end]
         if not store.is_sync:
-            for frame, _, _, _ in sends:
+            for frame, _, _, _, _ in sends:
                 self.answer(frame)
             return
-        waiting = [frame for frame, _, _, waits in sends if waits]
-        for frame, _, _, waits in sends:
+        waiting = [frame for frame, _, _, _, waits in sends if waits]
+        for frame, _, _, _, waits in sends:
             if not waits:
                 self.answer(frame)
         if waiting:
             store.park(end, _release(self.connection, b"".join(waiting)))
+
+    def _refuse(self, sends: list[_Send], error: StoreError) -> None:
+        self._stats.put_failed += len(sends)
+        response = store_error_response(error)
+        for _, _, opaque, serialize_type, _ in sends:
+            self.answer(_error_frame(response, opaque, serialize_type))
 
     def end(self) -> None:
         """Settle and send everything."""
@@ -110,14 +120,11 @@ def _release(connection: Connection, frames: bytes) -> Callable[[StoreError | No
 
 def _unconfirmed(frames: bytes, error: StoreError) -> bytes:
     """The same answers with a code that says: stored, but the disk has not confirmed it."""
-    response = error_response(error)
-    failed = response is not None and response.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    code = unconfirmed_code(error)
     answers = []
     for serialize_type, header, _ in FrameDecoder().feed(frames):
         command = decode_header(serialize_type, header)
-        command.code = (
-            ResponseCode.SERVICE_NOT_AVAILABLE if failed else ResponseCode.FLUSH_DISK_TIMEOUT
-        )
+        command.code = code
         command.remark = str(error)
         answers.append(encode_command(command))
     return b"".join(answers)

@@ -40,6 +40,7 @@ class CommitLog:
         "_file",
         "_file_end",
         "_files",
+        "_lost",
         "_next_file",
         "_parts",
         "_preallocate_at",
@@ -60,6 +61,8 @@ class CommitLog:
         self._executor = executor
         self._next_file: Future[MappedFile] | None = None
         self._parts: list[bytes] = []
+        # Why staged records were lost before the end of their pass, until ``write`` has said so.
+        self._lost: StoreError | None = None
         self.store_host = store_host
         self.store_time_ms = 0
         self.staged_offset = self.written_offset = self.flushed_offset = write_offset
@@ -95,7 +98,8 @@ class CommitLog:
 
         Raises:
             RecordTooLargeError: no file can hold them.
-            DiskFullError: there is no room for a next file.
+            StoreError: there is no next file, or what was staged could not be written; the end of
+                the pass, ``write``, says which.
         """
         end = self.staged_offset + len(records)
         if end + 8 > self._file_end:
@@ -116,15 +120,27 @@ class CommitLog:
     def _roll(self, size_bytes: int) -> None:
         """Write what is staged, close the file with a blank record, and go to the next one."""
         self.check_fits(size_bytes)
-        self.write()
+        try:
+            self.write()
+        except StoreError as error:
+            self._lost = error
+            raise
         next_file = self._take_next_file()
-        if self._file is not None and self.written_offset < self._file_end:
-            remaining = self._file_end - self.written_offset
-            self._pwrite(self._file, self.written_offset, BLANK_RECORD.pack(remaining, MAGIC_BLANK))
+        try:
+            self._write_blank()
+        except StoreError:
+            self._next_file = Future()
+            self._next_file.set_result(next_file)
+            raise
         self._files.attach(next_file)
         self._enter(next_file)
         self.staged_offset = self.written_offset = next_file.base_offset
         self.written_mark = (self.written_offset, self.written_mark[1])
+
+    def _write_blank(self) -> None:
+        if self._file is not None and self.written_offset < self._file_end:
+            remaining = self._file_end - self.written_offset
+            self._pwrite(self._file, self.written_offset, BLANK_RECORD.pack(remaining, MAGIC_BLANK))
 
     def _take_next_file(self) -> MappedFile:
         ahead, self._next_file = self._next_file, None
@@ -142,8 +158,12 @@ class CommitLog:
         """Write everything staged, with one call.
 
         Raises:
-            StoreError: none of what was staged since the last write is in the log.
+            StoreError: what was staged beyond ``written_offset`` is not in the log.
         """
+        if self._lost is not None:
+            lost, self._lost = self._lost, None
+            self.discard()
+            raise lost
         parts = self._parts
         if not parts:
             return

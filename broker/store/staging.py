@@ -8,7 +8,12 @@ import struct
 from collections.abc import Callable
 
 from broker.store.commit_log import CommitLog
-from broker.store.encoding import PROPERTIES_SIZE_BYTES_MAX, encode_record, index_entries
+from broker.store.encoding import (
+    PROPERTIES_SIZE_BYTES_MAX,
+    Batch,
+    encode_record,
+    index_entries,
+)
 from broker.store.errors import RecordTooLargeError, StoreError
 from broker.store.fast_encoding import encode_batch, encode_plain
 from broker.store.queue_tail import QueueTail, Run
@@ -49,7 +54,7 @@ class Staging:
     def forget_topic(self, topic: str) -> None:
         """Let a topic of this name start anew."""
         for key in [key for key in self._tails if key[0] == topic]:
-            del self._tails[key]
+            self._tails.pop(key).is_deleted = True
 
     def begin(self) -> int:
         """Read the clock for this pass and return it: store times never go backwards."""
@@ -77,7 +82,8 @@ class Staging:
         None if the message is not plain (encoding.py) and nothing happened.
 
         Raises:
-            RecordTooLargeError, DiskFullError: this message is not in the pass; others still are.
+            RecordTooLargeError: no file can hold it; it is not in the pass.
+            StoreError: it is not in the pass, which may have failed: see ``write``.
         """
         commit_log = self._log
         while True:
@@ -114,19 +120,27 @@ class Staging:
         return position, unique_key, waits
 
     def stage_batch(
-        self, tail: QueueTail, body: bytes, sys_flag: int, born_time_ms: int, born_host: bytes
+        self,
+        tail: QueueTail,
+        body: bytes,
+        sys_flag: int,
+        born_time_ms: int,
+        born_host: bytes,
+        *,
+        encode: Callable[..., Batch | None] = encode_batch,
     ) -> list[int] | None:
         """Add the messages of a batch body, each as a record of its own; return their log offsets.
 
-        None if the batch is not plain or malformed and nothing happened.
+        None if *encode* does not take the batch (not plain, or malformed) and nothing happened.
 
         Raises:
-            RecordTooLargeError, DiskFullError: nothing of the batch is in the pass.
+            RecordTooLargeError: no file can hold it; nothing of it is in the pass.
+            StoreError: nothing of it is in the pass, which may have failed: see ``write``.
         """
         commit_log = self._log
         while True:
             position = commit_log.staged_offset
-            encoded = encode_batch(
+            encoded = encode(
                 tail.constants,
                 position,
                 tail.next_offset,
@@ -172,7 +186,8 @@ class Staging:
         record that holds a batch, for topics of type BatchCQ.
 
         Raises:
-            RecordTooLargeError, DiskFullError: this message is not in the pass; others still are.
+            RecordTooLargeError: no file can hold it; it is not in the pass.
+            StoreError: it is not in the pass, which may have failed: see ``write``.
         """
         commit_log = self._log
         text = join_properties(properties).encode("utf-8", "replace")
@@ -231,7 +246,7 @@ class Staging:
         """Write the pass and return its runs, for dispatch.
 
         Raises:
-            StoreError: it is not in the log, but for ``take_written``.
+            StoreError: it is not in the log, but for ``take_written``; its queue offsets are free.
         """
         try:
             self._log.write()

@@ -1,0 +1,146 @@
+"""Message stores with small files and a clock of the test's, opened, closed and killed."""
+
+import asyncio
+import shutil
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from broker.config import StoreConfig
+from broker.store.message_store import MessageStore
+from broker.store.put import MessageToStore, PutResult
+from protocol.message import StoredMessage
+from protocol.message_codec import decode_messages
+from tests.support.peers import Clock
+
+STORE_HOST = bytes.fromhex("0a00000100002a9f")
+BORN_HOST = bytes.fromhex("010203040000162e")
+FILE_SIZE_BYTES = 4096
+SIZES: dict[str, Any] = {
+    "commit_log_file_size_bytes": FILE_SIZE_BYTES,
+    "consume_queue_file_size_bytes": 20 * 50,
+    "batch_consume_queue_file_size_bytes": 46 * 20,
+    "index_slot_count": 16,
+    "index_entry_count_max": 400,
+}
+
+
+def open_store(
+    root: Path,
+    clock: Clock | None = None,
+    *,
+    batch_topics: Collection[str] = (),
+    store_host: bytes = STORE_HOST,
+    **fields: Any,
+) -> MessageStore:
+    """Open the store in *root*; *fields* are those of StoreConfig."""
+    return MessageStore.open(
+        StoreConfig(root=root, **{**SIZES, **fields}),
+        now_ms=clock or Clock(),
+        batch_topic=lambda topic: topic in batch_topics,
+        store_host=store_host,
+    )
+
+
+def put(
+    store: MessageStore,
+    body: bytes = b"hello",
+    topic: str = "TopicA",
+    queue_id: int = 0,
+    properties: str = "",
+    **fields: Any,
+) -> PutResult:
+    """Store one message."""
+    fields.setdefault("born_host", BORN_HOST)
+    return store.put(MessageToStore(topic, queue_id, body, properties, **fields))
+
+
+def stage(
+    store: MessageStore, body: bytes = b"hello", topic: str = "TopicA", queue_id: int = 0
+) -> int:
+    """Add a message to the pass, as the hot path does; return its commit log offset."""
+    staged = store.stage_plain(
+        store.tail(topic, queue_id), body, "UNIQ_KEY\x01AB12\x02", b"", 0, 0, 0, BORN_HOST, 0
+    )
+    assert staged is not None
+    return staged[0]
+
+
+def body_filling(store: MessageStore, spare_bytes: int, topic: str = "TopicA") -> bytes:
+    """The body of a staged message that leaves so many bytes of the current commit log file."""
+    free = FILE_SIZE_BYTES - store.max_commit_log_offset % FILE_SIZE_BYTES
+    overhead = 91 + len(topic) + len("UNIQ_KEY\x01AB12\x02")
+    return bytes(free - overhead - spare_bytes)
+
+
+def messages(
+    store: MessageStore, topic: str = "TopicA", queue_id: int = 0, offset: int = 0
+) -> list[StoredMessage]:
+    """What a consumer that reads on from *offset* gets, in as many pulls as that takes."""
+    found: list[StoredMessage] = []
+    while (result := store.get_message(topic, queue_id, offset, 32)).count:
+        found += decode_messages(result.body)
+        offset = result.next_offset
+    return found
+
+
+def bodies(
+    store: MessageStore, topic: str = "TopicA", queue_id: int = 0, offset: int = 0
+) -> list[bytes]:
+    """The bodies of ``messages``."""
+    return [message.body for message in messages(store, topic, queue_id, offset)]
+
+
+def flush(store: MessageStore) -> None:
+    """Flush the commit log and do what follows, as the flush service does."""
+    store._flushed(store._log.flush())
+
+
+def flush_derived_files(store: MessageStore) -> None:
+    """Flush queues and index, then save the checkpoint, as the flush service does."""
+    for _ in store._flush_derived_files(True):
+        pass
+    store._save_checkpoint()
+
+
+def close(store: MessageStore) -> None:
+    """Stop cleanly."""
+    asyncio.run(store.close())
+
+
+def copy_killed(root: Path, to: Path) -> Path:
+    """What a store in *root* looks like to the next process when this one is killed now."""
+    shutil.copytree(root, to)
+    return to
+
+
+class Stores:
+    """The stores of one test, for a fixture that closes them."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.clock = Clock()
+        self.root = tmp_path / "store"
+        self._parent = tmp_path
+        self._open: list[MessageStore] = []
+
+    def open(self, root: Path | None = None, **fields: Any) -> MessageStore:
+        """Open the store, or a copy of it."""
+        store = open_store(root or self.root, self.clock, **fields)
+        self._open.append(store)
+        return store
+
+    def reopen_after_kill(self, **fields: Any) -> MessageStore:
+        """Open what a kill would leave now; the killed one stays usable."""
+        return self.open(
+            copy_killed(self.root, self._parent / f"killed{len(self._open)}"), **fields
+        )
+
+    def reopen_after_stop(self, **fields: Any) -> MessageStore:
+        """Close the newest store cleanly and open it again."""
+        close(self._open.pop())
+        return self.open(**fields)
+
+    def close_all(self) -> None:
+        """Close what is open."""
+        while self._open:
+            close(self._open.pop())

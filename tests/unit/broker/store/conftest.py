@@ -1,0 +1,15 @@
+"""Stores that are closed at the end of a test."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.open_stores import Stores
+
+
+@pytest.fixture
+def stores(tmp_path: Path) -> Iterator[Stores]:
+    opened = Stores(tmp_path)
+    yield opened
+    opened.close_all()
