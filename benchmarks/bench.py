@@ -58,6 +58,13 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--peer-warm-up", type=float, default=10.0, metavar="S", help="per case (default 10)"
     )
+    parser.add_argument(
+        "--patience",
+        type=float,
+        default=10.0,
+        metavar="S",
+        help="wait so long for a quiet machine before each run (default 10)",
+    )
     parser.add_argument("--json", action="store_true", help="print every sample as JSON")
     parser.add_argument("--save", metavar="NAME", help="also write benchmarks/results/NAME.*")
     options = parser.parse_args(arguments)
@@ -84,14 +91,14 @@ def _round(
     with contextlib.ExitStack() as stack:
         echo = stack.enter_context(servers.echo())
         ours = _start_ours(stack, results, cases)
-        _measure(results, echo, ECHO, options.seconds)
+        _measure(results, echo, ECHO, options)
         for case in cases:
-            _measure(results, ours[case.sync_flush], case, options.seconds)
+            _measure(results, ours[case.sync_flush], case, options)
             for peer in peers:
                 if peer.sync_flush == case.sync_flush:
                     with _awake(peer):
-                        _measure(results, peer, case, options.seconds)
-        _measure(results, echo, ECHO, options.seconds)
+                        _measure(results, peer, case, options)
+        _measure(results, echo, ECHO, options)
         for server in ours.values():
             for name, value in server.metrics("stall").items():
                 results.metrics[name] = results.metrics.get(name, 0.0) + value
@@ -143,13 +150,19 @@ def _load(server: Server, case: Case, seconds: float) -> Sample:
     return load.run(case, server.port, server.pid, seconds)
 
 
-def _measure(results: Results, server: Server, case: Case, seconds: float) -> None:
-    sample = _load(server, case, seconds)
-    results.add(server.name, case, sample)
-    _say(
-        f"  {server.name}, {case.title}: {sample.messages_per_s / 1000:,.1f} k/s, "
-        f"CPU {sample.cpu_us:.2f} us, p99 {sample.p99_us / 1000:.2f} ms"
-    )
+def _measure(results: Results, server: Server, case: Case, options: argparse.Namespace) -> None:
+    """Run a case once, and once more if somebody disturbed it."""
+    for _ in range(2):
+        load.wait_until_quiet(options.patience)
+        sample = _load(server, case, options.seconds)
+        results.add(server.name, case, sample)
+        _say(
+            f"  {server.name}, {case.title}: {sample.messages_per_s / 1000:,.1f} k/s, "
+            f"CPU {sample.cpu_us:.2f} us, p99 {sample.p99_us / 1000:.2f} ms"
+            + ("" if sample.is_quiet else f", DISTURBED by {sample.others_cpu_share:.0%} of a core")
+        )
+        if sample.is_quiet:
+            break
 
 
 def _say(text: str) -> None:

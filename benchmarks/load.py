@@ -13,6 +13,9 @@ from benchmarks.cases import Case
 HERE = Path(__file__).parent
 BUILD = HERE / ".build"
 WARM_UP_S = 0.5
+# Of one core, used by processes that are neither server nor load: above this a run is not quiet.
+OTHERS_SHARE_MAX = 0.1
+QUIET_SPAN_S = 0.3
 
 
 class BenchError(Exception):
@@ -35,6 +38,8 @@ class Sample:
     p50_us: float
     p99_us: float
     max_us: float
+    is_quiet: bool
+    """Whether the machine was left alone meanwhile."""
     failures: dict[str, int]
     """Answers refused, with a foreign opaque, missing, or with too few messages; empty if none."""
     refusal: str
@@ -66,6 +71,19 @@ def build_loadgen() -> Path:
     return binary
 
 
+def wait_until_quiet(patience_s: float) -> bool:
+    """Wait, at most *patience_s*, until nobody else uses the machine; return whether that came."""
+    deadline = time.monotonic() + patience_s
+    while True:
+        busy_before, started = _machine_cpu_s(), time.monotonic()
+        time.sleep(QUIET_SPAN_S)
+        share = (_machine_cpu_s() - busy_before) / (time.monotonic() - started)
+        if share <= OTHERS_SHARE_MAX:
+            return True
+        if time.monotonic() > deadline:
+            return False
+
+
 def run(case: Case, port: int, pid: int, seconds: float, warm_up_s: float = WARM_UP_S) -> Sample:
     """Put the load of *case* on the server at *port* whose process is *pid*."""
     core = cores()[1]
@@ -90,12 +108,14 @@ def run(case: Case, port: int, pid: int, seconds: float, warm_up_s: float = WARM
     result = json.loads(process.stdout)
     counters = ("refused", "mismatched", "unanswered", "short_pulls")
     refusal = f"code {result['first_refusal']} {result['first_remark']}".rstrip()
+    others_share = max(0.0, busy_share - result["cpu_share"] - result["load_cpu_share"])
     return Sample(
         messages_per_s=result["messages_per_s"],
         cpu_us=result["cpu_us_per_message"],
         cpu_share=result["cpu_share"],
         load_cpu_share=result["load_cpu_share"],
-        others_cpu_share=max(0.0, busy_share - result["cpu_share"] - result["load_cpu_share"]),
+        others_cpu_share=others_share,
+        is_quiet=others_share <= OTHERS_SHARE_MAX,
         p50_us=result["p50_us"],
         p99_us=result["p99_us"],
         max_us=result["max_us"],

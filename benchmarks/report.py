@@ -17,7 +17,6 @@ from benchmarks.cases import (
 from benchmarks.load import Sample
 
 OURS = "Rockhopper"
-NOT_QUIET_SHARE = 0.1
 LOAD_LIMITED_SHARE = 0.95
 
 
@@ -39,8 +38,9 @@ class Results:
         self.samples.setdefault(server, {}).setdefault(case.name, []).append(sample)
 
     def of(self, server: str, case: Case) -> list[Sample]:
-        """Return the samples of one cell of the table."""
-        return self.samples.get(server, {}).get(case.name, [])
+        """Return the samples of one cell; the disturbed ones only if all were."""
+        samples = self.samples.get(server, {}).get(case.name, [])
+        return [sample for sample in samples if sample.is_quiet] or samples
 
     def has_failures(self) -> bool:
         """Whether our broker refused anything, or any of its answers was missing or foreign."""
@@ -55,16 +55,18 @@ class Results:
     def remarks(self) -> list[str]:
         """Say what makes figures doubtful."""
         found = []
+        disturbed: dict[str, float] = {}
         for server, case, sample in self._all():
             where = f"{server}, {case}"
             if sample.failures:
                 counts = ", ".join(f"{count} {name}" for name, count in sample.failures.items())
                 found.append(f"{where}: FAILED answers: {counts} {sample.refusal}".rstrip())
-            if sample.others_cpu_share > NOT_QUIET_SHARE:
-                share = f"{sample.others_cpu_share:.0%}"
-                found.append(f"{where}: not quiet, other processes used {share} of a core")
+            if not any(other.is_quiet for other in self.samples[server][case]):
+                disturbed[where] = max(disturbed.get(where, 0), sample.others_cpu_share)
             if sample.load_cpu_share > LOAD_LIMITED_SHARE and case != ECHO.name:
                 found.append(f"{where}: the load generator was the limit")
+        for where, share in disturbed.items():
+            found.append(f"{where}: DOUBTFUL, other processes used {share:.0%} of a core")
         return found
 
 
