@@ -29,7 +29,8 @@ from broker.store.lock_file import StoreLock
 from broker.store.mapped_file_queue import MappedFileQueue
 from broker.store.queue_repair import QueueRules
 from broker.store.queue_table import ConsumeQueueTable
-from broker.store.recovery import RecoveryReport, recover
+from broker.store.recovery import recover
+from broker.store.recovery_report import RecoveryReport
 from broker.store.retention import RetentionService, RetentionSettings
 from broker.store.tags_codes import TagsCodes
 
@@ -159,8 +160,9 @@ class OpenedStore:
         self.commit_log.close()
         self._executor.shutdown()
         if clean:
-            holes = [(hole.start, hole.end) for hole in self.report.holes]
-            inventory.save(self.layout, inventory.take(end, self.queues, self.index, holes))
+            inventory.save_at_stop(
+                self.layout, end, self.queues, self.index, self.deleted_topics.hides
+            )
         self.queues.close()
         if self.index is not None:
             self.index.close()

@@ -20,7 +20,6 @@ that the log is known to have reached.  RocketMQ cuts at the first bad byte.
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import structlog
 
@@ -32,44 +31,21 @@ from broker.store.index_catch_up import IndexCatchUp, key_hashes
 from broker.store.inventory import QueueKey
 from broker.store.layout import StoreLayout
 from broker.store.log_scan import Record
-from broker.store.log_tail import CutTail
 from broker.store.log_walk import Hole, LogWalk
+from broker.store.lookups import find_unit, record_at
 from broker.store.mapped_file_queue import MappedFileQueue
-from broker.store.queue_repair import QueueRepair, QueueRules, find_unit, record_at
+from broker.store.queue_repair import QueueRepair, QueueRules
 from broker.store.queue_table import ConsumeQueueTable
 from broker.store.record_properties import KeysAndTagsReader
+from broker.store.recovery_report import RecoveryReport
 from broker.store.recovery_start import QueueState, look_at_queue, proven_file, proven_offset
 
 log = structlog.get_logger("broker.store")
 
 # A log up to this size is read whole at each start,
-VERIFY_BYTES = 8 << 20
+VERIFY_BYTES = 4 << 20
 # and one up to this size when there is no inventory.
 ADOPT_BYTES = 4 << 30
-_HOLES_LOGGED = 20
-
-
-class RecoveryReport(NamedTuple):
-    """What recovery found and did; offsets are commit log offsets."""
-
-    log_end: int
-    scanned_from: int
-    record_count: int
-    """Records read."""
-    last_store_time_ms: int
-    """Of the newest message found; store times must not go back behind it.  0 without one."""
-    holes: list[Hole]
-    """Damage that valid records follow; the messages in it cannot be read."""
-    cut: CutTail | None
-    """The torn end, if there was one."""
-    changed_queues: dict[QueueKey, int]
-    """Queues that lacked messages, and how many were put into each."""
-    lost_messages: dict[QueueKey, int]
-    """Queue offsets whose messages are gone; they are not used again."""
-    indexed_count: int
-    """Keys put into the index."""
-    next_queue_offsets: dict[QueueKey, int]
-    """For queues without any file left: where they go on all the same."""
 
 
 def recover(
@@ -382,7 +358,7 @@ class _Recovery:
             indexed_count=self._indexed_count,
             next_queue_offsets=next_offsets,
         )
-        _log(report)
+        report.log()
         return report
 
     def _keep_noted_ends(self, end: int, holes: list[Hole]) -> dict[QueueKey, int]:
@@ -436,32 +412,3 @@ class _Recovery:
         present = present._replace(queue_ends={**next_offsets, **present.queue_ends})
         if present != self._noted:
             inventory.save(self._layout, present)
-
-
-def _log(report: RecoveryReport) -> None:
-    for hole in report.holes[:_HOLES_LOGGED]:
-        log.error(
-            "the commit log is damaged; the messages there cannot be read",
-            from_offset=hole.start,
-            to_offset=hole.end,
-            reason=hole.reason,
-        )
-    if len(report.holes) > _HOLES_LOGGED:
-        log.error("the commit log is damaged elsewhere too", ranges=len(report.holes))
-    if report.cut is not None:
-        log.warning(
-            "the torn end of the commit log was cut",
-            from_offset=report.cut.offset,
-            size_bytes=report.cut.size_bytes,
-            kept_as=report.cut.kept_as,
-        )
-    if report.lost_messages:
-        log.error("queue offsets of lost messages are stepped over", queues=report.lost_messages)
-    log.info(
-        "the store is recovered",
-        log_end=report.log_end,
-        scanned_from=report.scanned_from,
-        records=report.record_count,
-        queues_changed=len(report.changed_queues),
-        keys_indexed=report.indexed_count,
-    )

@@ -15,9 +15,9 @@ from broker.store.batch_consume_queue import BatchConsumeQueue
 from broker.store.checkpoint import StoreCheckpoint
 from broker.store.inventory import Inventory
 from broker.store.log_scan import Record, read_record
+from broker.store.lookups import record_at
 from broker.store.mapped_file import MappedFile
 from broker.store.mapped_file_queue import MappedFileQueue
-from broker.store.queue_repair import record_at
 from broker.store.queue_table import Queue
 from protocol.message_codec import BLANK_RECORD, MAGIC_V1, MAGIC_V2
 from protocol.names import LMQ_PREFIX

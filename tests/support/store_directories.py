@@ -18,7 +18,7 @@ from broker.store.layout import StoreLayout, file_name
 from broker.store.mapped_file_queue import MappedFileQueue
 from broker.store.queue_repair import QueueRules
 from broker.store.queue_table import ConsumeQueueTable
-from broker.store.recovery import RecoveryReport
+from broker.store.recovery_report import RecoveryReport
 from broker.store.tags_codes import TagsCodes
 from protocol.message import StoredMessage
 from protocol.message_codec import BLANK_RECORD, MAGIC_BLANK, decode_message, encode_message

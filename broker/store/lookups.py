@@ -1,0 +1,35 @@
+"""Looking up records and units by commit log offset, for recovery."""
+
+from broker.store.log_scan import Record, read_record
+from broker.store.mapped_file_queue import MappedFileQueue
+from broker.store.queue_table import Queue
+
+
+def record_at(log_files: MappedFileQueue, offset: int) -> Record | None:
+    """The whole and undamaged record at *offset* of the commit log, or None."""
+    file = log_files.file_at(offset) if offset >= 0 else None
+    if file is None:
+        return None
+    return read_record(file.mapping, offset - file.base_offset, file.base_offset)
+
+
+def queue_end(queue: Queue | None) -> int:
+    """Where the record of the last message ends, −1 without one."""
+    return -1 if queue is None else queue.commit_log_end
+
+
+def find_unit(queue: Queue, commit_log_offset: int) -> tuple[int, tuple[int, int]] | None:
+    """Queue offset, and commit log offset and size, of the first unit not in front of an offset."""
+    low, high = queue.min_offset, queue.max_offset
+    found = None
+    while low < high:
+        middle = (low + high) // 2
+        unit = queue.entry(middle)
+        if unit is None:
+            return None
+        if unit[0] >= commit_log_offset:
+            high = middle
+            found = middle, (unit[0], unit[1])
+        else:
+            low = middle + 1
+    return found

@@ -1,0 +1,68 @@
+"""What a recovery found and did, for the store that goes on from there and for the operator."""
+
+from typing import NamedTuple
+
+import structlog
+
+from broker.store.inventory import QueueKey
+from broker.store.log_tail import CutTail
+from broker.store.log_walk import Hole
+
+logger = structlog.get_logger("broker.store")
+
+_HOLES_LOGGED = 20
+
+
+class RecoveryReport(NamedTuple):
+    """What recovery found and did; offsets are commit log offsets."""
+
+    log_end: int
+    scanned_from: int
+    record_count: int
+    """Records read."""
+    last_store_time_ms: int
+    """Of the newest message found; store times must not go back behind it.  0 without one."""
+    holes: list[Hole]
+    """Damage that valid records follow; the messages in it cannot be read."""
+    cut: CutTail | None
+    """The torn end, if there was one."""
+    changed_queues: dict[QueueKey, int]
+    """Queues that lacked messages, and how many were put into each."""
+    lost_messages: dict[QueueKey, int]
+    """Queue offsets whose messages are gone; they are not used again."""
+    indexed_count: int
+    """Keys put into the index."""
+    next_queue_offsets: dict[QueueKey, int]
+    """For queues without any file left: where they go on all the same."""
+
+    def log(self) -> None:
+        """Write what the operator should know to the log."""
+        for hole in self.holes[:_HOLES_LOGGED]:
+            logger.error(
+                "the commit log is damaged; the messages there cannot be read",
+                from_offset=hole.start,
+                to_offset=hole.end,
+                reason=hole.reason,
+            )
+        if len(self.holes) > _HOLES_LOGGED:
+            logger.error("the commit log is damaged elsewhere too", ranges=len(self.holes))
+        if self.cut is not None:
+            logger.warning(
+                "the torn end of the commit log was cut",
+                from_offset=self.cut.offset,
+                size_bytes=self.cut.size_bytes,
+                kept_as=self.cut.kept_as,
+            )
+        if self.lost_messages:
+            logger.error(
+                "queue offsets of lost messages are stepped over",
+                queues={f"{topic}/{id_}": n for (topic, id_), n in self.lost_messages.items()},
+            )
+        logger.info(
+            "the store is recovered",
+            log_end=self.log_end,
+            scanned_from=self.scanned_from,
+            records=self.record_count,
+            queues_changed=len(self.changed_queues),
+            keys_indexed=self.indexed_count,
+        )
