@@ -121,26 +121,33 @@ class Stores:
         self.clock = Clock()
         self.root = tmp_path / "store"
         self._parent = tmp_path
-        self._open: list[MessageStore] = []
+        self._open: dict[Path, MessageStore] = {}
+        self._kills = 0
 
     def open(self, root: Path | None = None, **fields: Any) -> MessageStore:
         """Open the store, or a copy of it."""
-        store = open_store(root or self.root, self.clock, **fields)
-        self._open.append(store)
+        root = root or self.root
+        store = self._open[root] = open_store(root, self.clock, **fields)
+        return store
+
+    async def start(self, **fields: Any) -> MessageStore:
+        """Open the store and start its services; the test closes it, in its own event loop."""
+        store = open_store(self.root, self.clock, **fields)
+        await store.start()
         return store
 
     def reopen_after_kill(self, **fields: Any) -> MessageStore:
         """Open what a kill would leave now; the killed one stays usable."""
-        return self.open(
-            copy_killed(self.root, self._parent / f"killed{len(self._open)}"), **fields
-        )
+        self._kills += 1
+        copy = copy_killed(self.root, self._parent / f"killed{self._kills}")
+        return self.open(copy, **fields)
 
     def reopen_after_stop(self, **fields: Any) -> MessageStore:
-        """Close the newest store cleanly and open it again."""
-        close(self._open.pop())
+        """Close the store cleanly and open it again."""
+        close(self._open.pop(self.root))
         return self.open(**fields)
 
     def close_all(self) -> None:
         """Close what is open."""
-        while self._open:
-            close(self._open.pop())
+        for store in self._open.values():
+            close(store)
