@@ -11,7 +11,7 @@ here and nowhere else:
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import structlog
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from broker.server import Connection
 
 log = structlog.get_logger("broker.dispatcher")
+
+# Requests of one peer that are served by coroutines at a time; one that reads its answers before
+# it asks on never gets near.
+SLOW_REQUESTS_PER_CONNECTION_MAX = 128
 
 Fields = TypeVar("Fields")
 
@@ -122,18 +126,22 @@ def encode_response(request: Command, response: Response) -> bytes:
     ext = response.ext
     if request.ext and request.ext.get("rh") == "1":
         ext = {**(ext or {}), "rh": "1"}
-    return encode_command(
-        Command(
-            code=response.code,
-            opaque=request.opaque,
-            flag=FLAG_RESPONSE,
-            remark=response.remark,
-            ext=ext,
-            body=response.body,
-            version=MQ_VERSION,
-            serialize_type=request.serialize_type,
-        )
+    answer = Command(
+        code=response.code,
+        opaque=request.opaque,
+        flag=FLAG_RESPONSE,
+        remark=response.remark,
+        ext=ext,
+        body=response.body,
+        version=MQ_VERSION,
+        serialize_type=request.serialize_type,
     )
+    try:
+        return encode_command(answer)
+    except ValueError as error:
+        answer.code, answer.body = ResponseCode.SYSTEM_ERROR, b""
+        answer.remark = f"the answer cannot be sent: {error}"
+        return encode_command(answer)
 
 
 def store_error_response(error: StoreError) -> Response:
@@ -182,6 +190,7 @@ class Dispatcher:
         self._table = table
         self._may_administer = may_administer
         self._tasks: set[asyncio.Task[None]] = set()
+        self._slow_counts: dict[Connection, int] = {}
 
     def dispatch(self, connection: "Connection", command: Command) -> bytes:
         """Serve one request; return the frame to write now, empty if there is none (yet)."""
@@ -211,6 +220,20 @@ class Dispatcher:
         result = entry.processor(request)
         if result is None or isinstance(result, Response):
             return result
+        return self._serve_later(request, result)
+
+    def _serve_later(self, request: Request, result: Awaitable[Response | None]) -> Response | None:
+        connection = request.connection
+        slow_count = self._slow_counts.get(connection, 0)
+        if slow_count >= SLOW_REQUESTS_PER_CONNECTION_MAX:
+            if isinstance(result, Coroutine):
+                result.close()
+            return Response(
+                ResponseCode.SYSTEM_BUSY,
+                "[OVERLOAD]system busy, start flow control for a while: "
+                f"{slow_count} requests of this connection are being served",
+            )
+        self._slow_counts[connection] = slow_count + 1
         task = asyncio.ensure_future(self._finish(request, result))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -221,6 +244,10 @@ class Dispatcher:
             response = await result
         except Exception as error:
             response = self._failed(request, error)
+        connection = request.connection
+        slow_count = self._slow_counts.pop(connection) - 1
+        if slow_count:
+            self._slow_counts[connection] = slow_count
         if response is not None:
             request.answer(response)
 

@@ -7,7 +7,8 @@ one pass, and guards the process against its peer:
     no frame within 10 s of connecting   closed
     a frame begun and not ended in 30 s  closed (a peer that trickles bytes)
     nothing sent or received for 120 s   closed, as RocketMQ does
-    answers not read                     reading stops; closed at 64 MiB or after 30 s of standstill
+    answers not read                     reading stops; closed at 64 MiB or after 30 s of
+                                         standstill, and the slowest at 512 MiB of all together
 
 The handler gets the connection and the frames, writes what it has to write, and returns how many
 frames it took; a connection whose peer does not read keeps the others until there is room.
@@ -16,7 +17,7 @@ frames it took; a connection whose peer does not read keeps the others until the
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
 import structlog
@@ -35,8 +36,13 @@ IDLE_TIMEOUT_S = 120.0
 WRITE_STALL_TIMEOUT_S = 30.0
 UNREAD_BYTES_MAX = 64 << 20
 UNREAD_BYTES_MAX_ALL = 512 << 20
+# So many more are written before all are added up again.
+UNREAD_BYTES_STEP = 16 << 20
 WRITE_BUFFER_HIGH_BYTES = 1 << 20
+# Answers of one pass that are written before looking whether the peer reads them.
+PASS_BYTES_MAX = 1 << 20
 SWEEP_INTERVAL_S = 1.0
+SWEPT_PER_TURN = 200
 CLOSE_TIMEOUT_S = 1.0
 
 FrameHandler = Callable[["Connection", Sequence[Frame]], int]
@@ -64,6 +70,7 @@ class Connection(asyncio.Protocol):
         "_next_opaque",
         "_server",
         "_transport",
+        "_unread_bytes_seen",
         "attributes",
         "born_host",
         "closed",
@@ -97,6 +104,7 @@ class Connection(asyncio.Protocol):
         self.connected_at_s = self.last_active_s = self._loop.time()
         self.frame_begun_at_s: float | None = None
         self.stalled_at_s: float | None = None
+        self._unread_bytes_seen = 0
         self.peer_host, self.peer_port = "", 0
         self.local_host, self.local_port = "", 0
         self.born_host = b""
@@ -160,6 +168,7 @@ class Connection(asyncio.Protocol):
         """Stop reading from a peer that does not read from us."""
         self.writing_paused = True
         self.stalled_at_s = self._loop.time()
+        self._unread_bytes_seen = 0
         if self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
 
@@ -167,6 +176,9 @@ class Connection(asyncio.Protocol):
         """Serve what waited, then read again."""
         self.writing_paused = False
         self.stalled_at_s = None
+        if self.frame_begun_at_s is not None:
+            # The peer could not end its frame while nothing was read from it.
+            self.frame_begun_at_s = self._loop.time()
         while self._backlog and not self.writing_paused and not self.closed:
             frames, self._backlog = self._backlog, []
             self._serve(frames)
@@ -187,6 +199,8 @@ class Connection(asyncio.Protocol):
         if data and not self.closed and transport is not None and not transport.is_closing():
             self.last_active_s = self._loop.time()
             transport.write(data)
+            if self.writing_paused:
+                self._server.count_unread(self, len(data))
 
     def fail(self, error: ProtocolError) -> None:
         """Close on a peer that breaks the protocol, with the one log line that says how."""
@@ -207,6 +221,13 @@ class Connection(asyncio.Protocol):
             self.closed = True
             if self._transport is not None:
                 self._transport.abort()
+
+    def note_progress(self, now_s: float) -> None:
+        """Start the standstill anew if the peer has read anything since the last call."""
+        unread_bytes = self.unread_bytes
+        if unread_bytes < self._unread_bytes_seen:
+            self.stalled_at_s = now_s
+        self._unread_bytes_seen = unread_bytes
 
     @property
     def unread_bytes(self) -> int:
@@ -258,7 +279,13 @@ def frame_handler(dispatch: Callable[[Connection, Command], bytes]) -> FrameHand
 
     def handle(connection: Connection, frames: Sequence[Frame]) -> int:
         answers: list[bytes] = []
-        for serialize_type, header, body in frames:
+        size_bytes = 0
+        for taken, (serialize_type, header, body) in enumerate(frames):
+            if size_bytes > PASS_BYTES_MAX:
+                connection.write(b"".join(answers))
+                answers, size_bytes = [], 0
+                if connection.writing_paused:
+                    return taken
             try:
                 command = decode_header(serialize_type, header, body)
             except MalformedHeaderError as error:
@@ -268,7 +295,9 @@ def frame_handler(dispatch: Callable[[Connection, Command], bytes]) -> FrameHand
             if command.is_response:
                 connection.response_received(command)
             else:
-                answers.append(dispatch(connection, command))
+                answer = dispatch(connection, command)
+                answers.append(answer)
+                size_bytes += len(answer)
         connection.write(b"".join(answers))
         return len(frames)
 
@@ -283,7 +312,8 @@ class Server:
         self._handler = handler
         self._connections_max = connections_max
         self._listener: asyncio.Server | None = None
-        self._sweeper: asyncio.TimerHandle | None = None
+        self._sweeper: asyncio.TimerHandle | asyncio.Handle | None = None
+        self._unread_bytes_since_look = 0
         self.connections: set[Connection] = set()
         self._all_closed: asyncio.Event | None = None
         self.refused_count = 0
@@ -305,7 +335,7 @@ class Server:
     def _listening(self, listener: asyncio.Server) -> None:
         self._listener = listener
         self.port = listener.sockets[0].getsockname()[1]
-        self._sweeper = asyncio.get_running_loop().call_later(SWEEP_INTERVAL_S, self._sweep)
+        self._sweeper = asyncio.get_running_loop().call_later(SWEEP_INTERVAL_S, self._sweep_again)
 
     def stop_listening(self) -> None:
         """Take no more connections; those that are open stay."""
@@ -349,24 +379,53 @@ class Server:
         if not self.connections and self._all_closed is not None:
             self._all_closed.set()
 
-    def _sweep(self) -> None:
-        """Close the connections that are idle, stuck, or drown in unread answers."""
+    def count_unread(self, connection: Connection, size_bytes: int) -> None:
+        """Note what was written to a peer that does not read; close it, or others, if need be.
+
+        Reading from it has stopped, but parked requests and slow ones are still answered.
+        """
+        if connection.unread_bytes > UNREAD_BYTES_MAX:
+            connection.abort(f"{connection.unread_bytes} bytes of answers were not read")
+        self._unread_bytes_since_look += size_bytes
+        if self._unread_bytes_since_look > UNREAD_BYTES_STEP:
+            self._unread_bytes_since_look = 0
+            self._close_slowest()
+
+    def _close_slowest(self) -> None:
+        slow = sorted((c for c in self.connections if c.writing_paused), key=_unread_bytes)
+        unread_bytes_all = sum(map(_unread_bytes, slow))
+        while unread_bytes_all > UNREAD_BYTES_MAX_ALL and slow:
+            connection = slow.pop()
+            unread_bytes_all -= connection.unread_bytes
+            connection.abort("all peers together leave too many answers unread")
+
+    def _sweep_again(self) -> None:
+        now_s = asyncio.get_running_loop().time()
+        self._sweep_piece(list(self.connections), now_s)
+
+    def _sweep_piece(self, connections: list[Connection], now_s: float) -> None:
+        """Sweep in pieces: closing thousands at once, a log line each, would hold up the rest."""
         loop = asyncio.get_running_loop()
-        self._sweeper = loop.call_later(SWEEP_INTERVAL_S, self._sweep)
-        now_s = loop.time()
-        unread_bytes_all = 0
-        slowest: Connection | None = None
-        for connection in list(self.connections):
-            reason = _why_to_close(connection, now_s)
-            if reason is not None:
-                connection.abort(reason)
-                continue
-            if connection.writing_paused:
-                unread_bytes_all += connection.unread_bytes
-                if slowest is None or connection.unread_bytes > slowest.unread_bytes:
-                    slowest = connection
-        if slowest is not None and unread_bytes_all > UNREAD_BYTES_MAX_ALL:
-            slowest.abort("all peers together leave too many answers unread")
+        sweep_connections(connections[-SWEPT_PER_TURN:], now_s)
+        del connections[-SWEPT_PER_TURN:]
+        if connections:
+            self._sweeper = loop.call_soon(self._sweep_piece, connections, now_s)
+        else:
+            self._sweeper = loop.call_later(SWEEP_INTERVAL_S, self._sweep_again)
+
+
+def sweep_connections(connections: Iterable[Connection], now_s: float) -> None:
+    """Close those of *connections* that are idle or stuck as of *now_s*, the loop's time."""
+    for connection in connections:
+        if connection.writing_paused:
+            connection.note_progress(now_s)
+        reason = _why_to_close(connection, now_s)
+        if reason is not None:
+            connection.abort(reason)
+
+
+def _unread_bytes(connection: Connection) -> int:
+    return connection.unread_bytes
 
 
 def _why_to_close(connection: Connection, now_s: float) -> str | None:
@@ -375,14 +434,14 @@ def _why_to_close(connection: Connection, now_s: float) -> str | None:
         and now_s - connection.connected_at_s > FIRST_FRAME_TIMEOUT_S
     ):
         return f"no request within {FIRST_FRAME_TIMEOUT_S:.0f} s"
+    stalled_at_s = connection.stalled_at_s
+    if stalled_at_s is not None:
+        if now_s - stalled_at_s > WRITE_STALL_TIMEOUT_S:
+            return f"no answer was read for {WRITE_STALL_TIMEOUT_S:.0f} s"
+        return None
     begun_at_s = connection.frame_begun_at_s
     if begun_at_s is not None and now_s - begun_at_s > FRAME_TIMEOUT_S:
         return f"a frame was not completed within {FRAME_TIMEOUT_S:.0f} s"
-    stalled_at_s = connection.stalled_at_s
-    if stalled_at_s is not None and now_s - stalled_at_s > WRITE_STALL_TIMEOUT_S:
-        return f"no answer was read for {WRITE_STALL_TIMEOUT_S:.0f} s"
-    if connection.unread_bytes > UNREAD_BYTES_MAX:
-        return f"{connection.unread_bytes} bytes of answers were not read"
     if now_s - connection.last_active_s > IDLE_TIMEOUT_S:
         return f"idle for {IDLE_TIMEOUT_S:.0f} s"
     return None

@@ -6,7 +6,7 @@ import asyncio
 import json
 import socket
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Self
 
 from protocol.command import Command, decode_header
@@ -39,6 +39,13 @@ def request(
         header["extFields"] = dict(ext)
     header |= {"flag": flag, "language": "JAVA", "opaque": opaque, "version": 479}
     return frame(json.dumps(header, separators=(",", ":")), body)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Give the event loop its turns until *condition* holds."""
+    async with asyncio.timeout(ANSWER_TIMEOUT_S):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0)
 
 
 class RawPeer:
