@@ -96,6 +96,7 @@ class LogWalk:
             offset = yield from self._records_of(number, offset - file.base_offset)
             if offset < file.end_offset:
                 break
+            file.unmap()  # A mapping holds a descriptor, and a log may have many files.
         self.end = offset
 
     def _records_of(self, number: int, position: int) -> Generator[Record, None, int]:

@@ -45,6 +45,8 @@ from protocol.properties import (
 _UNITS_AT_ONCE = 512
 _BATCH_COUNT_MAX = 32_767
 _RECORD_SIZE_BYTES_MAX = 2**31 - 2
+# A queue in use holds a descriptor; there may be more queues than a process may have.
+_QUEUES_OPEN_MAX = 256
 # Looking for a unit in all queues costs; a log full of leftovers must not make it the whole cost.
 _QUEUES_SEARCHED_MAX = 10_000
 _LIGHT_QUEUES = f"{PROPERTY_INNER_MULTI_DISPATCH}\x01".encode()
@@ -79,6 +81,7 @@ class _Progress:
         "may_be_deleted",
         "needs_care",
         "next_offset",
+        "opened_in",
         "queue",
         "units",
     )
@@ -91,6 +94,7 @@ class _Progress:
         # Whether more than queue offset and commit log offset decides.
         self.needs_care = is_batch or may_be_deleted
         self.changed_count = 0
+        self.opened_in = 0
         # The message of the next one of ``units``, which is what the log has next if all is well.
         self.next_offset = -1
         self.units: Iterator[tuple[int, ...]] = iter(())
@@ -126,6 +130,8 @@ class QueueRepair:
         self._by_name: dict[tuple[bytes, int], _Progress] = {}
         self._units_end = max((queue.commit_log_end for queue in queues), default=-1)
         self._searches_left = 16 + _QUEUES_SEARCHED_MAX // (1 + len(list(queues)))
+        self._round = 1
+        self._open_queues: list[Queue] = []
         self.postponed: dict[QueueKey, int] = {}
         """Queues to walk again, and from which commit log offset on."""
         self.filled: dict[QueueKey, int] = {}
@@ -298,6 +304,8 @@ class QueueRepair:
             tags = self._reader.of(record).tags
             properties = {PROPERTY_TAGS: tags} if tags else {}
         tags_code = self._rules.tags_code(queue.topic, properties, record.store_time_ms)
+        if progress.opened_in != self._round:
+            self._open(progress, queue)
         if isinstance(queue, BatchConsumeQueue):
             queue.append_batch(
                 first_offset,
@@ -312,8 +320,20 @@ class QueueRepair:
         progress.changed_count += 1
         progress.next_offset = -1
 
+    def _open(self, progress: _Progress, queue: Queue) -> None:
+        """Count a queue that is about to hold a descriptor; close all when they are too many."""
+        if len(self._open_queues) == _QUEUES_OPEN_MAX:
+            for other in self._open_queues:
+                other.close()
+            self._open_queues.clear()
+            self._round += 1
+        self._open_queues.append(queue)
+        progress.opened_in = self._round
+
     def _expect_after(self, progress: _Progress, queue: Queue, place: Place) -> None:
         """Read on in the queue's units: the next record is likely to be the next unit's."""
+        if progress.opened_in != self._round:
+            self._open(progress, queue)
         progress.next_offset = place.first_offset + place.message_count
         if not isinstance(queue, BatchConsumeQueue):
             units = queue.read_units(progress.next_offset, _UNITS_AT_ONCE)
@@ -326,14 +346,15 @@ class QueueRepair:
         commit log offsets must grow.  Returns False, with nothing done, if there is no room.
         """
         missing_count = end - queue.max_offset
-        (last,) = queue.last_units(1)
+        units = queue.last_units(1)
+        last_offset = units[0][0] if units else queue.commit_log_end - 1
         start, stop = queue.commit_log_end, log_offset
         for hole in self._holes:
             if hole.end > start and hole.start < log_offset:
                 # Not at the very start, or a record that was rejected for its head would be read.
                 start, stop = max(start, hole.start) + 1, min(hole.end, log_offset)
                 break
-        start = max(min(start, log_offset - missing_count), last[0] + 1)
+        start = max(min(start, log_offset - missing_count), last_offset + 1)
         if start + missing_count > log_offset:
             return False
         while queue.max_offset < end:

@@ -134,6 +134,7 @@ class _Recovery:
             queue.recover(log_max, trusted_below)
             queue.correct_min_offset(self._log_min)
             state = look_at_queue(queue, self._log_files, self._noted)
+            queue.close()
             self._states[queue.topic, queue.queue_id] = state
             self._last_store_time_ms = max(self._last_store_time_ms, state.store_time_ms)
         if proven is not None:
@@ -393,6 +394,8 @@ class _Recovery:
             file.unmap()
         for _ in self._queues.flush_steps(thorough=True):
             pass
+        for queue in self._queues:
+            queue.close()
         if self._index is not None:
             self._index.flush()
 

@@ -246,3 +246,27 @@ def queue_files(root: Path) -> dict[str, bytes]:
             if path.is_file():
                 found[str(path.relative_to(root))] = path.read_bytes()
     return found
+
+
+def written_store(root: Path, count: int = 40) -> LogWriter:
+    """A store with *count* messages in four queues, over several log files, stopped cleanly."""
+    log = LogWriter(root)
+    log.append_many(count)
+    recover(root).close()
+    return log
+
+
+def assert_complete(store: Recovered, log: LogWriter, *, lost: tuple[Written, ...] = ()) -> None:
+    """Every message can be read at its queue offset and found by its key; the lost ones cannot."""
+    for (topic, queue_id), end in log.queue_ends.items():
+        queue = store.queues.get(topic, queue_id)
+        assert queue is not None
+        assert queue.max_offset == end
+        expected = {
+            record.queue_offset: None if record in lost else record.body
+            for record in log.written
+            if (record.topic, record.queue_id) == (topic, queue_id)
+        }
+        assert store.bodies(topic, queue_id) == expected
+    for record in log.written:
+        assert record in lost or store.find(record.topic, record.key) == [record.offset]
