@@ -30,32 +30,26 @@ from broker.store.errors import (
     StoreError,
     StoreFailedError,
 )
+from broker.store.find_by_key import find_by_key
 from broker.store.flush import FlushService, FlushWork, ParkedAnswers
 from broker.store.get_result import GetResult, GetStatus
 from broker.store.opening import OpenedStore
 from broker.store.put import MessageToStore, PutResult
 from broker.store.queue_tail import QueueTail, Run
-from broker.store.reader import MessageReader
+from broker.store.reader import MessageReader, ReadLimits
 from broker.store.reput import ReputService
 from broker.store.retention import RetentionService
 from broker.store.staging import Staging
 from broker.store.tags_codes import TagsCodes
-from protocol.errors import ProtocolError
 from protocol.message_codec import check_record, decode_message
-from protocol.properties import (
-    PROPERTY_KEYS,
-    PROPERTY_UNIQUE_KEY,
-    decode_properties,
-)
+from protocol.properties import decode_properties
+from protocol.queue_layout import CONSUME_QUEUE_UNIT_SIZE_BYTES
 from protocol.subscription import Subscription
 
 log = structlog.get_logger("broker.store")
 
 
 RELEASE_IDLE_INTERVAL_S = 60.0
-QUERY_BODY_BYTES_MAX = 8 << 20
-# Keys whose hashes collide cost a look at each record; no query may hold up the others for long.
-QUERY_MISSES_MAX = 1000
 
 
 class MessageStore:
@@ -79,7 +73,14 @@ class MessageStore:
         self._reader = MessageReader(
             opened.commit_log,
             opened.commit_log.written_offset,
-            opened.memory_bytes,
+            ReadLimits(
+                opened.memory_bytes,
+                config.transfer_count_in_memory_max,
+                config.transfer_bytes_in_memory_max,
+                config.transfer_count_on_disk_max,
+                config.transfer_bytes_on_disk_max,
+                config.filter_message_size_max // CONSUME_QUEUE_UNIT_SIZE_BYTES,
+            ),
             opened.resolve_ext,
         )
         self._staging = Staging(opened.commit_log, self._new_tail, opened.tags_codes, now_ms)
@@ -388,22 +389,9 @@ class MessageStore:
         """Records of *topic* that carry *key*, newest first: the record itself decides."""
         if self._index is None:
             return []
-        found: list[bytes] = []
-        size_all = misses = 0
-        seen: set[int] = set()
-        for position in self._index.candidates(topic, key, begin_ms, end_ms):
-            if len(found) >= count_max or misses > QUERY_MISSES_MAX:
-                break
-            record = b"" if position in seen else self._reader.record(position)
-            seen.add(position)
-            if not record or not _carries(record, topic, key, begin_ms, end_ms):
-                misses += 1
-                continue
-            size_all += len(record)
-            if found and size_all > QUERY_BODY_BYTES_MAX:
-                break
-            found.append(record)
-        return found
+        return find_by_key(
+            self._index, self._reader.record, topic, key, count_max, begin_ms, end_ms
+        )
 
     def queue_range(self, topic: str, queue_id: int) -> tuple[int, int]:
         """(min, max) queue offset; (0, 0) for a queue that does not exist.  Creates nothing."""
@@ -430,10 +418,8 @@ class MessageStore:
 
     def _store_time_of(self, commit_log_offset: int, size_bytes: int) -> int:
         record = self._log.read(commit_log_offset, commit_log_offset + size_bytes)
-        try:
-            return check_record(record, 0, len(record), commit_log_offset, False).store_time_ms
-        except ProtocolError:
-            return -1
+        check = check_record(record, 0, len(record), commit_log_offset, False)
+        return check.store_time_ms if check.is_ok else -1
 
     @property
     def store_time_ms(self) -> int:
@@ -477,15 +463,6 @@ class MessageStore:
         """Forget the queues of a topic; its records stay in the log until they expire."""
         self._staging.forget_topic(topic)
         self._opened.delete_topic(topic, self._log.written_offset)
-
-
-def _carries(record: bytes, topic: str, key: str, begin_ms: int, end_ms: int) -> bool:
-    message = decode_message(record)
-    if message.topic != topic or not begin_ms <= message.store_time_ms <= end_ms:
-        return False
-    properties = message.properties
-    keys = properties.get(PROPERTY_KEYS, "")
-    return key == properties.get(PROPERTY_UNIQUE_KEY) or key in keys.split(" ")
 
 
 def _ignore_failure(error: StoreFailedError) -> None:

@@ -1,9 +1,9 @@
 """Reading messages of a queue: which records a pull gets, under which limits.
 
-The rules are those of RocketMQ's DefaultMessageStore.getMessage: a batch is full at 32 messages or
-256 KiB while it lies within the newest part of the log (40 % of the memory), at 8 messages or
-64 KiB behind that; the first message always passes; at least 800 entries are looked at before a
-pull that matched nothing comes back empty.
+The rules are those of RocketMQ's DefaultMessageStore.getMessage: an answer is full at 32 messages
+or 256 KiB while it lies within the newest part of the log (40 % of the memory), at 8 messages or
+64 KiB behind that; the first message always passes; 800 entries are looked at before a pull that
+matched nothing comes back empty.  All of these numbers are settings.
 
 What this process wrote is in its page cache as it was checked on arrival.  Older records are
 verified each time they are read (position, topic, queue, offset, body CRC), so a byte that rotted
@@ -12,6 +12,7 @@ on disk costs the one message, is reported once, and never reaches a consumer.
 
 import struct
 from collections.abc import Callable
+from typing import NamedTuple
 from zlib import crc32
 
 import structlog
@@ -22,7 +23,14 @@ from broker.store.consume_queue import ConsumeQueue
 from broker.store.consume_queue_ext import is_address
 from broker.store.get_result import GetResult, GetStatus
 from protocol.errors import ProtocolError
-from protocol.message_codec import BODY_CRC_MASK, MAGIC_V1, MAGIC_V2, decode_message
+from protocol.message_codec import (
+    BODY_CRC_MASK,
+    MAGIC_V1,
+    MAGIC_V2,
+    RECORD_SIZE_BYTES_MIN,
+    decode_message,
+)
+from protocol.names import LMQ_PREFIX
 from protocol.queue_layout import (
     BATCH_CONSUME_QUEUE_UNIT,
     CONSUME_QUEUE_UNIT,
@@ -33,18 +41,30 @@ from protocol.sys_flags import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
 
 log = structlog.get_logger("broker.store")
 
-COUNT_MAX_IN_MEMORY = 32
-SIZE_BYTES_MAX_IN_MEMORY = 262_144
-COUNT_MAX_ON_DISK = 8
-SIZE_BYTES_MAX_ON_DISK = 65_536
-SCAN_UNITS_MIN = 800
+# Up to so many entries are compared at once.
+_SIDE_BY_SIDE_MAX = 32
 _iter_units = CONSUME_QUEUE_UNIT.iter_unpack
 _iter_batch_units = BATCH_CONSUME_QUEUE_UNIT.iter_unpack
-_SIZES = [struct.Struct(">" + "8xi8x" * count) for count in range(COUNT_MAX_IN_MEMORY + 1)]
+_SIZES = [struct.Struct(">" + "8xi8x" * count) for count in range(_SIDE_BY_SIDE_MAX + 1)]
 _POSITION = struct.Struct(">q")
 _LAST = struct.Struct(">qi")
 _HEAD = struct.Struct(">IIIiiqqi")
 _INT32 = struct.Struct(">i")
+
+
+class ReadLimits(NamedTuple):
+    """What one answer may hold, for messages in memory and for those that must be read from disk.
+
+    ``memory_bytes`` behind the end of the log count as in memory; ``scan_count`` entries are looked
+    at when a filter lets nothing through.
+    """
+
+    memory_bytes: int
+    count_in_memory: int
+    size_bytes_in_memory: int
+    count_on_disk: int
+    size_bytes_on_disk: int
+    scan_count: int
 
 
 class MessageReader:
@@ -54,13 +74,13 @@ class MessageReader:
         self,
         commit_log: CommitLog,
         trusted_from: int,
-        memory_bytes: int,
+        limits: ReadLimits,
         resolve_ext: Callable[[str, int, int], int | None],
     ) -> None:
         """Records from *trusted_from* on were written by this process and are not verified."""
         self._log = commit_log
         self._trusted_from = trusted_from
-        self._memory_bytes = memory_bytes
+        self._limits = limits
         self._resolve_ext = resolve_ext
         self._reported: set[int] = set()
 
@@ -78,25 +98,24 @@ class MessageReader:
         refused = _range_status(offset, low, high)
         if refused is not None:
             return GetResult(*refused, low, high)
-        log_end = self._log.written_offset
-        scan_count = count_max if subscription is None else max(SCAN_UNITS_MIN, count_max)
+        limits = self._limits
+        count_max = min(count_max, limits.count_in_memory)
+        scan_count = count_max if subscription is None else max(limits.scan_count, count_max)
         units = queue.read_units(offset, min(scan_count, high - offset))
         if not units:
             return GetResult(GetStatus.OFFSET_FOUND_NULL, queue.next_file_offset(offset), low, high)
         first_position = CONSUME_QUEUE_UNIT.unpack_from(units)[0]
-        if log_end - first_position <= self._memory_bytes:
-            count_max, size_max = min(count_max, COUNT_MAX_IN_MEMORY), SIZE_BYTES_MAX_IN_MEMORY
+        if self._log.written_offset - first_position <= limits.memory_bytes:
+            size_max = limits.size_bytes_in_memory
         else:
-            count_max, size_max = min(count_max, COUNT_MAX_ON_DISK), SIZE_BYTES_MAX_ON_DISK
+            count_max, size_max = min(count_max, limits.count_on_disk), limits.size_bytes_on_disk
         if subscription is None and first_position >= self._trusted_from:
-            ranges, count, examined = _contiguous(units, count_max, size_max)
+            ranges, count = _contiguous(units, count_max, size_max)
             read = self._log.read
-            body = (
-                read(*ranges[0])
-                if len(ranges) == 1
-                else b"".join([read(start, end) for start, end in ranges])
-            )
-            return GetResult(GetStatus.FOUND, offset + examined, low, high, body, count)
+            parts = [read(start, end) for start, end in ranges]
+            if all(parts):
+                body = parts[0] if len(parts) == 1 else b"".join(parts)
+                return GetResult(GetStatus.FOUND, offset + count, low, high, body, count)
         return self._get_each(queue, units, offset, count_max, size_max, subscription)
 
     def _get_each(
@@ -120,6 +139,8 @@ class MessageReader:
             unit_offset = next_offset
             next_offset += 1
             if subscription is not None and not self._matches(queue, tags_code, subscription):
+                if not parts:
+                    status = GetStatus.NO_MATCHED_MESSAGE
                 continue
             record = b""
             if position >= low_position:
@@ -143,18 +164,27 @@ class MessageReader:
             tags_code = resolved
         return subscription.matches_hash(tags_code)
 
-    def _verified(self, queue: ConsumeQueue, offset: int, position: int, size: int) -> bytes:
+    def _verified(
+        self, queue: ConsumeQueue | BatchConsumeQueue, offset: int, position: int, size: int
+    ) -> bytes:
+        """The record of message *offset*; empty when it is gone or, which is reported, damaged."""
         record = self._log.read(position, position + size)
-        if position >= self._trusted_from or not record or _is_sound(record, position):
+        if position >= self._trusted_from or not record:
             return record
-        try:
-            message = decode_message(record, check_crc=True)
-        except ProtocolError as error:
-            return self._report(queue, offset, position, str(error))
-        reason = f"a record of {message.size_bytes} bytes says it is at {message.commit_log_offset}"
+        reason = _what_is_wrong(record, position)
+        if reason is None and not queue.topic.startswith(LMQ_PREFIX):
+            reason = _whose_it_is(record, queue.topic, queue.queue_id, offset)
+        if reason is None:
+            return record
         return self._report(queue, offset, position, reason)
 
-    def _report(self, queue: ConsumeQueue, offset: int, position: int, reason: str) -> bytes:
+    def _report(
+        self,
+        queue: ConsumeQueue | BatchConsumeQueue,
+        offset: int,
+        position: int,
+        reason: str,
+    ) -> bytes:
         if position not in self._reported:
             self._reported.add(position)
             log.error(
@@ -180,17 +210,18 @@ class MessageReader:
         refused = _range_status(offset, low, high)
         if refused is not None:
             return GetResult(*refused, low, high)
+        limits = self._limits
         parts: list[bytes] = []
         size_all = 0
         next_offset, count = offset, 0
         for position, size, _, _, base, batch_count, _, _ in _iter_batch_units(
-            queue.read_units(offset, COUNT_MAX_IN_MEMORY)
+            queue.read_units(offset, min(max(count_max, 1), limits.count_in_memory))
         ):
             too_many = count + batch_count > count_max
-            if parts and (too_many or size_all + size > SIZE_BYTES_MAX_IN_MEMORY):
+            if parts and (too_many or size_all + size > limits.size_bytes_in_memory):
                 break
             next_offset = base + batch_count
-            record = self._log.read(position, position + size)
+            record = self._verified(queue, base, position, size)
             if record:
                 parts.append(record)
                 size_all += size
@@ -210,21 +241,45 @@ class MessageReader:
         return record if message.commit_log_offset == position else b""
 
 
+def _what_is_wrong(record: bytes, position: int) -> str | None:
+    """Why *record* is not a sound one that belongs at *position*; None if it is."""
+    if _is_sound(record, position):
+        return None
+    try:
+        message = decode_message(record, check_crc=True)
+    except ProtocolError as error:
+        return str(error)
+    return f"a record of {message.size_bytes} bytes says it is at {message.commit_log_offset}"
+
+
+def _whose_it_is(record: bytes, topic: str, queue_id: int, offset: int) -> str | None:
+    """Whose message *record* is, as a sentence; None if it is the one that was looked for."""
+    _, magic, _, record_queue_id, _, record_offset, _, _ = _HEAD.unpack_from(record)
+    name = topic.encode()
+    field = len(name).to_bytes(1 if magic == MAGIC_V1 else 2, "big") + name
+    _, topic_at = _body_range(record)
+    if (record_queue_id, record_offset) == (queue_id, offset) and record.startswith(
+        field, topic_at
+    ):
+        return None
+    message = decode_message(record)
+    return (
+        f"the record is message {message.queue_offset} of queue {message.queue_id} of topic "
+        f"{message.topic}"
+    )
+
+
 def _is_sound(record: bytes, position: int) -> bool:
     """Whether a record is the one for *position*, its sizes add up, and its body is as it came."""
-    size, magic, crc, _, _, _, stated_position, sys_flag = _HEAD.unpack_from(record)
+    if len(record) < RECORD_SIZE_BYTES_MIN:
+        return False
+    size, magic, crc, _, _, _, stated_position, _ = _HEAD.unpack_from(record)
     if size != len(record) or stated_position != position:
         return False
-    body_at = 84
-    if sys_flag & SYS_FLAG_BORN_HOST_V6:
-        body_at += 12
-    if sys_flag & SYS_FLAG_STORE_HOST_V6:
-        body_at += 12
-    (body_size,) = _INT32.unpack_from(record, body_at)
-    topic_at = body_at + 4 + body_size
-    if body_size < 0 or topic_at + 4 > size:
+    body_at, topic_at = _body_range(record)
+    if not body_at <= topic_at <= size - 4:
         return False
-    if crc32(record[body_at + 4 : topic_at]) & BODY_CRC_MASK != crc:
+    if crc32(record[body_at:topic_at]) & BODY_CRC_MASK != crc:
         return False
     if magic == MAGIC_V1:
         properties_at = topic_at + 1 + record[topic_at]
@@ -234,6 +289,19 @@ def _is_sound(record: bytes, position: int) -> bool:
         return False
     properties_size = int.from_bytes(record[properties_at : properties_at + 2], "big")
     return bool(properties_at + 2 + properties_size == size)
+
+
+def _body_range(record: bytes) -> tuple[int, int]:
+    """Where a record says that its body starts and ends; the topic follows."""
+    (sys_flag,) = _INT32.unpack_from(record, 36)
+    size_at = 84
+    if sys_flag & SYS_FLAG_BORN_HOST_V6:
+        size_at += 12
+    if sys_flag & SYS_FLAG_STORE_HOST_V6:
+        size_at += 12
+    if size_at + 4 > len(record):
+        return size_at + 4, -1
+    return size_at + 4, size_at + 4 + _INT32.unpack_from(record, size_at)[0]
 
 
 def _range_status(offset: int, low: int, high: int) -> tuple[GetStatus, int] | None:
@@ -248,22 +316,20 @@ def _range_status(offset: int, low: int, high: int) -> tuple[GetStatus, int] | N
     return None
 
 
-def _contiguous(
-    units: bytes, count_max: int, size_max: int
-) -> tuple[list[tuple[int, int]], int, int]:
-    """Merge neighbouring records into ranges; return them, the messages in them, the units used."""
+def _contiguous(units: bytes, count_max: int, size_max: int) -> tuple[list[tuple[int, int]], int]:
+    """Merge neighbouring records into ranges; return them, and the number of messages in them."""
     count = len(units) // CONSUME_QUEUE_UNIT_SIZE_BYTES
-    if count <= min(count_max, COUNT_MAX_IN_MEMORY):
+    if count <= min(count_max, _SIDE_BY_SIDE_MAX):
         # Records do not overlap: if their sizes add up to the span, they stand side by side.
         size_all = sum(_SIZES[count].unpack(units))
         start = _POSITION.unpack_from(units)[0]
         position, size = _LAST.unpack_from(units, len(units) - CONSUME_QUEUE_UNIT_SIZE_BYTES)
         if position + size - start == size_all and (size_all <= size_max or count == 1):
-            return [(start, start + size_all)], count, count
+            return [(start, start + size_all)], count
     return _ranges(units, count_max, size_max)
 
 
-def _ranges(units: bytes, count_max: int, size_max: int) -> tuple[list[tuple[int, int]], int, int]:
+def _ranges(units: bytes, count_max: int, size_max: int) -> tuple[list[tuple[int, int]], int]:
     ranges: list[tuple[int, int]] = []
     start = end = -1
     size_all = count = 0
@@ -278,4 +344,4 @@ def _ranges(units: bytes, count_max: int, size_max: int) -> tuple[list[tuple[int
         size_all += size
         count += 1
     ranges.append((start, end))
-    return ranges, count, count
+    return ranges, count

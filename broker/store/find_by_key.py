@@ -1,0 +1,55 @@
+"""Finding messages by key: the index says where to look, the record itself decides.
+
+The index knows keys by a 31-bit hash and times by the second, so what it names may be another
+message; nobody who asks ever gets to see one.
+"""
+
+from collections.abc import Callable
+
+from broker.store.index import MessageIndex
+from protocol.message_codec import decode_message
+from protocol.properties import PROPERTY_KEYS, PROPERTY_UNIQUE_KEY
+
+BODY_BYTES_MAX = 8 << 20
+# A look at each record costs, and no query may hold up the others for long.
+MISSES_MAX = 1000
+
+
+def find_by_key(
+    index: MessageIndex,
+    record_at: Callable[[int], bytes],
+    topic: str,
+    key: str,
+    count_max: int,
+    begin_ms: int,
+    end_ms: int,
+) -> list[bytes]:
+    """Up to *count_max* records of *topic* that carry *key*, newest first; both times included.
+
+    *record_at* gives the verified record at a commit log offset, empty when there is none.
+    """
+    found: list[bytes] = []
+    size_all = misses = 0
+    seen: set[int] = set()
+    for position in index.candidates(topic, key, begin_ms, end_ms):
+        if len(found) >= count_max or misses > MISSES_MAX:
+            break
+        record = b"" if position in seen else record_at(position)
+        seen.add(position)
+        if not record or not _carries(record, topic, key, begin_ms, end_ms):
+            misses += 1
+            continue
+        size_all += len(record)
+        if found and size_all > BODY_BYTES_MAX:
+            break
+        found.append(record)
+    return found
+
+
+def _carries(record: bytes, topic: str, key: str, begin_ms: int, end_ms: int) -> bool:
+    message = decode_message(record)
+    if message.topic != topic or not begin_ms <= message.store_time_ms <= end_ms:
+        return False
+    properties = message.properties
+    keys = properties.get(PROPERTY_KEYS, "")
+    return key == properties.get(PROPERTY_UNIQUE_KEY) or key in keys.split(" ")

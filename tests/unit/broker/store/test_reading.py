@@ -1,0 +1,573 @@
+"""get_message: which messages a pull gets, where it goes on, and what is never shown."""
+
+import struct
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from broker.store import reader
+from broker.store.get_result import GetResult, GetStatus
+from broker.store.message_store import MessageStore
+from protocol.java_hash import index_key_hash, java_string_hash
+from protocol.message_codec import decode_messages, encode_batch
+from protocol.subscription import Subscription
+from tests.support.golden_stores import copy_golden_store
+from tests.support.open_stores import (
+    BORN_HOST,
+    FILE_SIZE_BYTES,
+    Stores,
+    bodies,
+    close,
+    messages,
+    open_store,
+    put,
+)
+
+TOPIC = "TopicA"
+
+
+def tagged(tag: str) -> str:
+    return f"TAGS\x01{tag}\x02"
+
+
+def fill(store: MessageStore, count: int, size_bytes: int = 10, tag: str = "a") -> None:
+    for number in range(count):
+        put(store, b"%d" % number + bytes(size_bytes), properties=tagged(tag))
+
+
+def got(result: GetResult) -> tuple[str, int, int, int]:
+    return result.status.value, result.next_offset, result.min_offset, result.max_offset
+
+
+@pytest.fixture
+def store(stores: Stores) -> MessageStore:
+    return stores.open(commit_log_file_size_bytes=1 << 20)
+
+
+@pytest.fixture
+def rolled(stores: Stores) -> MessageStore:
+    """Queue offsets 0 to 9, of which the commit log has lost 0 to 3."""
+    store = stores.open()
+    fill(store, 10, 1800)
+    store._log.drop_files_before(2 * FILE_SIZE_BYTES)
+    queue = store._queues.get(TOPIC, 0)
+    assert queue is not None
+    queue.correct_min_offset(store.min_commit_log_offset)
+    assert store.queue_range(TOPIC, 0) == (4, 10)
+    return store
+
+
+# -- where a pull starts ---------------------------------------------------------------------
+
+
+def test_a_queue_that_does_not_exist_has_nothing(store: MessageStore) -> None:
+    for offset in (0, 5, -1):
+        result = store.get_message(TOPIC, 3, offset, 32)
+        assert got(result) == ("NO_MATCHED_LOGIC_QUEUE", 0, 0, 0)
+    assert store.queue_ids(TOPIC) == []
+
+
+def test_a_queue_without_messages_has_nothing(store: MessageStore) -> None:
+    store._queues.get_or_create(TOPIC, 0)
+    assert got(store.get_message(TOPIC, 0, 7, 32)) == ("NO_MESSAGE_IN_QUEUE", 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("offset", "status", "next_offset"),
+    [
+        (-1, GetStatus.OFFSET_TOO_SMALL, 4),
+        (0, GetStatus.OFFSET_TOO_SMALL, 4),
+        (3, GetStatus.OFFSET_TOO_SMALL, 4),
+        (10, GetStatus.OFFSET_OVERFLOW_ONE, 10),
+        (11, GetStatus.OFFSET_OVERFLOW_BADLY, 10),
+        (2**62, GetStatus.OFFSET_OVERFLOW_BADLY, 10),
+    ],
+)
+def test_an_offset_outside_the_queue_is_corrected(
+    rolled: MessageStore, offset: int, status: GetStatus, next_offset: int
+) -> None:
+    result = rolled.get_message(TOPIC, 0, offset, 32)
+    assert got(result) == (status.value, next_offset, 4, 10)
+    assert (result.body, result.count) == (b"", 0)
+
+
+def test_an_entry_that_cannot_be_read_sends_on_to_the_next_file(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(store, 60)
+    queue = store._queues.get(TOPIC, 0)
+    monkeypatch.setattr(type(queue), "read_units", lambda *_arguments: b"")
+    assert got(store.get_message(TOPIC, 0, 3, 32)) == ("OFFSET_FOUND_NULL", 50, 0, 60)
+
+
+def test_a_pull_reads_over_the_end_of_a_queue_file(store: MessageStore) -> None:
+    fill(store, 60)
+    result = store.get_message(TOPIC, 0, 40, 32)
+    assert got(result) == ("FOUND", 60, 0, 60)
+    assert [message.queue_offset for message in decode_messages(result.body)] == list(range(40, 60))
+
+
+# -- how much it gets ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("asked", "given"), [(1, 1), (5, 5), (32, 32), (33, 32), (2**31 - 1, 32)])
+def test_a_pull_gets_as_many_as_it_asks_for_and_32_at_most(
+    store: MessageStore, asked: int, given: int
+) -> None:
+    fill(store, 40)
+    for subscription in (None, Subscription(TOPIC, "a")):
+        result = store.get_message(TOPIC, 0, 0, asked, subscription)
+        assert (result.count, result.next_offset) == (given, given)
+
+
+@pytest.mark.parametrize("size_bytes", [20_000, 300_000])
+@pytest.mark.parametrize("expression", ["*", "a"])
+def test_a_pull_gets_256_kib_but_the_first_message_always(
+    stores: Stores, size_bytes: int, expression: str
+) -> None:
+    store = stores.open(commit_log_file_size_bytes=1 << 22)
+    fill(store, 15, size_bytes - 105)
+    subscription = None if expression == "*" else Subscription(TOPIC, expression)
+    result = store.get_message(TOPIC, 0, 0, 32, subscription)
+    size = len(result.body) // result.count
+    assert result.count == max(262_144 // size, 1)
+    assert result.next_offset == result.count
+
+
+def test_a_pull_fills_256_kib_to_the_byte(stores: Stores) -> None:
+    store = stores.open(commit_log_file_size_bytes=1 << 22)
+    for size in (200_000, 62_144, 100):
+        put(store, bytes(size - 91 - len(TOPIC)))
+    assert len(store.get_message(TOPIC, 0, 0, 32).body) == 262_144
+
+
+@pytest.mark.parametrize("expression", ["*", "a"])
+def test_a_pull_of_what_is_not_in_memory_gets_8_messages_or_64_kib(
+    stores: Stores, expression: str
+) -> None:
+    store = stores.open(commit_log_file_size_bytes=1 << 20)
+    fill(store, 20)
+    fill(store, 10, 20_000)
+    store._reader._limits = store._reader._limits._replace(memory_bytes=1000)
+    subscription = None if expression == "*" else Subscription(TOPIC, expression)
+    assert store.get_message(TOPIC, 0, 0, 32, subscription).count == 8
+    assert store.get_message(TOPIC, 0, 20, 32, subscription).count == 3
+    # The newest kilobyte is in memory.
+    fill(store, 5)
+    assert store.get_message(TOPIC, 0, 31, 32, subscription).count == 4
+
+
+def test_limits_are_settings(stores: Stores) -> None:
+    store = stores.open(
+        commit_log_file_size_bytes=1 << 20,
+        transfer_count_in_memory_max=50,
+        transfer_bytes_in_memory_max=100_000,
+        filter_message_size_max=100,
+    )
+    fill(store, 60)
+    assert store.get_message(TOPIC, 0, 0, 60).count == 50
+    assert store.get_message(TOPIC, 0, 0, 60, Subscription(TOPIC, "a")).count == 50
+    fill(store, 10, 30_000)
+    assert store.get_message(TOPIC, 0, 60, 60).count == 3
+    assert store.get_message(TOPIC, 0, 0, 1, Subscription(TOPIC, "b")).next_offset == 5
+
+
+def test_messages_of_other_queues_in_between_are_left_out(store: MessageStore) -> None:
+    for number in range(20):
+        put(store, b"%d" % number, queue_id=number % 3 % 2)
+    for queue_id in (0, 1):
+        expected = [b"%d" % n for n in range(20) if n % 3 % 2 == queue_id]
+        assert bodies(store, queue_id=queue_id) == expected
+
+
+# -- filters ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("a", "aa"),
+        ("a || b", "aba"),
+        ("a||c", "aca"),
+        (" b ", "b"),
+        ("none", ""),
+        ("*", "abc-a"),
+    ],
+)
+def test_only_wanted_tags_are_given_and_all_are_passed(
+    store: MessageStore, expression: str, expected: str
+) -> None:
+    for tag in "abc-a":
+        put(store, tag.encode(), properties="" if tag == "-" else tagged(tag))
+    subscription = Subscription(TOPIC, expression)
+    result = store.get_message(TOPIC, 0, 0, 32, subscription)
+    found = b"".join(message.body for message in decode_messages(result.body)).decode()
+    assert found == expected
+    assert result.next_offset == 5
+    assert result.status is (GetStatus.FOUND if found else GetStatus.NO_MATCHED_MESSAGE)
+
+
+def test_tags_with_one_hash_pass_together(store: MessageStore) -> None:
+    assert java_string_hash("Aa") == java_string_hash("BB")
+    put(store, b"1", properties=tagged("BB"))
+    assert store.get_message(TOPIC, 0, 0, 32, Subscription(TOPIC, "Aa")).count == 1
+
+
+def test_a_filter_looks_at_800_messages_at_a_time(store: MessageStore) -> None:
+    store.begin()
+    batch = encode_batch([(0, b"", tagged("a").encode())] * 805)
+    store.stage_batch(store.tail(TOPIC, 0), batch, 0, 0, BORN_HOST)
+    store.commit()
+    put(store, b"wanted", properties=tagged("b"))
+    wanted = Subscription(TOPIC, "b")
+    result = store.get_message(TOPIC, 0, 0, 32, wanted)
+    assert got(result) == ("NO_MATCHED_MESSAGE", 800, 0, 806)
+    result = store.get_message(TOPIC, 0, 800, 32, wanted)
+    assert (result.count, result.next_offset) == (1, 806)
+
+
+def test_a_full_answer_ends_in_front_of_the_first_message_that_is_left(store: MessageStore) -> None:
+    for number in range(10):
+        put(store, b"%d" % number, properties=tagged("ab"[number % 2]))
+    result = store.get_message(TOPIC, 0, 0, 2, Subscription(TOPIC, "a"))
+    assert [message.body for message in decode_messages(result.body)] == [b"0", b"2"]
+    assert result.next_offset == 3
+
+
+# -- what is gone, or damaged ----------------------------------------------------------------
+
+
+def drop_first_file(store: MessageStore) -> None:
+    """Delete the first file of the log while the queues do not know yet."""
+    store._log.drop_files_before(FILE_SIZE_BYTES)
+
+
+@pytest.mark.parametrize("expression", ["*", "a"])
+def test_removed_messages_are_stepped_over(stores: Stores, expression: str) -> None:
+    store = stores.open()
+    fill(store, 6, 1500)
+    drop_first_file(store)
+    subscription = None if expression == "*" else Subscription(TOPIC, expression)
+    result = store.get_message(TOPIC, 0, 0, 1, subscription)
+    if expression == "*":
+        assert got(result) == ("MESSAGE_WAS_REMOVING", 1, 0, 6)
+    result = store.get_message(TOPIC, 0, 0, 32, subscription)
+    assert [message.queue_offset for message in decode_messages(result.body)] == [2, 3, 4, 5]
+    assert (result.count, result.next_offset) == (4, 6)
+
+
+def test_the_last_thing_that_a_pull_came_across_names_its_status(stores: Stores) -> None:
+    store = stores.open()
+    fill(store, 2, 1500, tag="a")
+    fill(store, 2, 1500, tag="b")
+    drop_first_file(store)
+    result = store.get_message(TOPIC, 0, 0, 32, Subscription(TOPIC, "a"))
+    assert got(result) == ("NO_MATCHED_MESSAGE", 4, 0, 4)
+
+
+class Damaged:
+    """Three messages of an earlier run, with one byte of the second one's record changed."""
+
+    def __init__(self, stores: Stores, change_at: int, *, topic: str = TOPIC) -> None:
+        store = stores.open()
+        for number in range(3):
+            put(store, b"body %d" % number, topic, properties=f"KEYS\x01k{number}\x02")
+        second = messages(store, topic)[1].commit_log_offset
+        close(store)
+        path = stores.root / "commitlog" / f"{0:020d}"
+        data = bytearray(path.read_bytes())
+        data[second + change_at] ^= 0x55
+        self.offset = second
+        self.topic = topic
+        self.store = stores.open()
+        path.write_bytes(bytes(data))
+
+
+# Body, queue id, queue offset, position, body length, topic, properties length.
+@pytest.mark.parametrize("change_at", [89, 15, 27, 35, 87, 97, 102])
+def test_a_damaged_old_message_is_skipped_and_reported_once(stores: Stores, change_at: int) -> None:
+    damaged = Damaged(stores, change_at)
+    store = damaged.store
+    with capture_logs() as logs:
+        for _ in range(2):
+            result = store.get_message(TOPIC, 0, 0, 32)
+            found = [message.body for message in decode_messages(result.body)]
+            assert found == [b"body 0", b"body 2"]
+            assert result.next_offset == 3
+            assert store.get_message(TOPIC, 0, 1, 1).status is GetStatus.MESSAGE_WAS_REMOVING
+    (entry,) = logs
+    assert (entry["log_level"], entry["topic"], entry["queue"]) == ("error", TOPIC, 0)
+    assert (entry["offset"], entry["commit_log_offset"]) == (1, damaged.offset)
+    assert entry["reason"]
+    assert store._reader.damaged_count == 1
+
+
+def test_a_damaged_message_is_found_neither_by_id_nor_by_key(stores: Stores) -> None:
+    damaged = Damaged(stores, 89)
+    assert damaged.store.message_at(damaged.offset) == b""
+    assert damaged.store.query(TOPIC, "k1", 32, 0, 2**62) == []
+    assert len(damaged.store.query(TOPIC, "k2", 32, 0, 2**62)) == 1
+
+
+def test_entries_that_point_to_rubbish_are_stepped_over(stores: Stores) -> None:
+    store = stores.open()
+    fill(store, 3, 100)
+    close(store)
+    store = stores.open()
+    path = stores.root / "consumequeue" / TOPIC / "0" / f"{0:020d}"
+    data = bytearray(path.read_bytes())
+    # A size that is no record's, and the record of another message.
+    data[0:12] = struct.pack(">qi", 0, 5)
+    data[20:32] = data[40:52]
+    path.write_bytes(bytes(data))
+    with capture_logs() as logs:
+        assert [message.queue_offset for message in messages(store)] == [2]
+    assert [entry["offset"] for entry in logs] == [0, 1]
+    assert "is message 2 of queue 0 of topic TopicA" in logs[1]["reason"]
+
+
+def test_what_this_process_wrote_is_not_verified_again(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(store, 3)
+
+    def refuse(*_arguments: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("broker.store.reader._is_sound", refuse)
+    assert len(bodies(store)) == 3
+    assert store.get_message(TOPIC, 0, 0, 32, Subscription(TOPIC, "a")).count == 3
+
+
+def test_a_pull_over_old_and_new_messages_verifies_the_old(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(stores.open(), 2)
+    store = stores.reopen_after_stop()
+    fill(store, 2)
+    seen: list[int] = []
+    real = reader._is_sound
+
+    def note(record: bytes, position: int) -> bool:
+        seen.append(position)
+        return real(record, position)
+
+    monkeypatch.setattr(reader, "_is_sound", note)
+    assert len(bodies(store)) == 4
+    assert len(seen) == 2
+
+
+def test_damage_in_a_batch_topic_never_reaches_a_consumer(stores: Stores) -> None:
+    store = stores.open(batch_topics={"Batches"})
+    for number in range(3):
+        put(store, b"body %d" % number, "Batches")
+    second = messages(store, "Batches")[1].commit_log_offset
+    store = stores.reopen_after_stop(batch_topics={"Batches"})
+    path = stores.root / "commitlog" / f"{0:020d}"
+    data = bytearray(path.read_bytes())
+    data[second + 89] ^= 1
+    path.write_bytes(bytes(data))
+    assert bodies(store, "Batches") == [b"body 0", b"body 2"]
+
+
+# -- tags codes that stand elsewhere ---------------------------------------------------------
+
+
+def test_tags_codes_of_an_extended_queue_are_looked_up(stores: Stores) -> None:
+    store = stores.open()
+    for tag in "abc":
+        put(store, tag.encode(), properties=tagged(tag))
+    store = stores.reopen_after_stop()
+    queue = stores.root / "consumequeue" / TOPIC / "0" / f"{0:020d}"
+    data = bytearray(queue.read_bytes())
+    ext = b""
+    for number, tag in enumerate("ab"):
+        data[number * 20 + 12 : number * 20 + 20] = struct.pack(">q", len(ext) - 2**63)
+        ext += struct.pack(">hqqh", 20, java_string_hash(tag), 1, 0)
+    # The third one's address leads nowhere: what cannot be told is let through.
+    data[52:60] = struct.pack(">q", 4000 - 2**63)
+    queue.write_bytes(bytes(data))
+    directory = stores.root / "consumequeue_ext" / TOPIC / "0"
+    directory.mkdir(parents=True)
+    (directory / f"{0:020d}").write_bytes(ext + struct.pack(">h", -1) + bytes(5000))
+    result = store.get_message(TOPIC, 0, 0, 32, Subscription(TOPIC, "b"))
+    assert [message.body for message in decode_messages(result.body)] == [b"b", b"c"]
+
+
+# -- batches ---------------------------------------------------------------------------------
+
+
+def test_records_of_a_batch_topic_are_read_from_any_message_in_them(stores: Stores) -> None:
+    root = copy_golden_store("mix", stores.root)
+    (topic,) = [path.name for path in (root / "batchconsumequeue").iterdir()]
+    store = stores.open(
+        batch_topics={topic}, consume_queue_file_size_bytes=2000, index_entry_count_max=4000
+    )
+    assert store.queue_range(topic, 0) == (0, 6)
+    for offset, first, following in [(0, 0, 6), (2, 0, 6), (3, 3, 6), (4, 3, 6), (5, 5, 6)]:
+        result = store.get_message(topic, 0, offset, 32)
+        assert got(result) == ("FOUND", following, 0, 6)
+        assert decode_messages(result.body)[0].queue_offset == first
+    assert got(store.get_message(topic, 0, 0, 3)) == ("FOUND", 3, 0, 6)
+    # The first record passes however many messages it holds.
+    assert got(store.get_message(topic, 0, 0, 1)) == ("FOUND", 3, 0, 6)
+    assert got(store.get_message(topic, 0, 6, 1)) == ("OFFSET_OVERFLOW_ONE", 6, 0, 6)
+    assert got(store.get_message(topic, 0, 9, 1)) == ("OFFSET_OVERFLOW_BADLY", 6, 0, 6)
+    assert got(store.get_message(topic, 7, 9, 1)) == ("NO_MATCHED_LOGIC_QUEUE", 0, 0, 0)
+
+
+# -- by time ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("topic", [TOPIC, "Batches"])
+def test_offsets_are_found_by_time_with_both_boundaries(stores: Stores, topic: str) -> None:
+    store = stores.open(batch_topics={"Batches"})
+    start = stores.clock.now_ms
+    for step in (0, 10, 0, 0, 10):
+        stores.clock.advance(step)
+        put(store, topic=topic)
+    # Times: 0, 10, 10, 10, 20.
+    expected = {-5: (0, 0), 0: (0, 0), 5: (1, 0), 10: (1, 3), 15: (4, 3), 20: (4, 4), 25: (5, 4)}
+    for time, (lower, upper) in expected.items():
+        assert store.offset_by_time(topic, 0, start + time, upper=False) == lower, time
+        assert store.offset_by_time(topic, 0, start + time, upper=True) == upper, time
+    assert store.offset_by_time(topic, 5, start, upper=True) == 0
+
+
+def test_times_are_found_behind_messages_that_are_gone(rolled: MessageStore) -> None:
+    assert rolled.offset_by_time(TOPIC, 0, 0, upper=False) == 4
+    assert rolled.earliest_store_time(TOPIC, 0) == rolled.store_time_ms
+    assert rolled.store_time(TOPIC, 0, 3) == -1
+    assert rolled.store_time(TOPIC, 0, 9) == rolled.store_time_ms
+    assert rolled.earliest_store_time(TOPIC, 9) == -1
+    assert rolled.earliest_time_ms == rolled.store_time_ms
+
+
+def test_times_are_found_though_a_message_is_unreadable(stores: Stores) -> None:
+    damaged = Damaged(stores, 5)
+    time_ms = messages(damaged.store)[0].store_time_ms
+    assert damaged.store.offset_by_time(TOPIC, 0, time_ms, upper=False) == 0
+    assert damaged.store.offset_by_time(TOPIC, 0, time_ms + 1, upper=False) == 3
+
+
+def test_an_empty_log_has_no_earliest_time(store: MessageStore) -> None:
+    assert store.earliest_time_ms == -1
+
+
+# -- by key ----------------------------------------------------------------------------------
+
+
+def colliding_key(topic: str, key: str) -> str:
+    """Another key with the same hash: "Aa" and "BB" have one."""
+    assert "Aa" in key
+    other = key.replace("Aa", "BB")
+    assert index_key_hash(topic, key) == index_key_hash(topic, other)
+    return other
+
+
+def found(
+    store: MessageStore, key: str, count: int = 32, begin: int = 0, end: int = 2**62
+) -> list[bytes]:
+    return [
+        decode_messages(record)[0].body for record in store.query(TOPIC, key, count, begin, end)
+    ]
+
+
+def test_messages_are_found_by_unique_key_and_by_each_key_newest_first(
+    store: MessageStore,
+) -> None:
+    for number in range(3):
+        put(
+            store, b"%d" % number, properties=f"KEYS\x01k{number}  all\x02UNIQ_KEY\x01U{number}\x02"
+        )
+    assert found(store, "all") == [b"2", b"1", b"0"]
+    assert found(store, "all", 2) == [b"2", b"1"]
+    assert found(store, "k1") == found(store, "U1") == [b"1"]
+    assert found(store, "k") == found(store, "") == []
+
+
+def test_a_key_that_a_message_has_twice_finds_it_once(store: MessageStore) -> None:
+    put(store, b"1", properties="KEYS\x01k k U\x02UNIQ_KEY\x01U\x02")
+    assert found(store, "k") == found(store, "U") == [b"1"]
+
+
+def test_a_colliding_key_never_shows(store: MessageStore) -> None:
+    key = "Aa1"
+    put(store, b"wanted", properties=f"KEYS\x01{key}\x02")
+    for _ in range(40):
+        put(store, b"other", properties=f"KEYS\x01{colliding_key(TOPIC, key)}\x02")
+    assert found(store, key) == [b"wanted"]
+    assert found(store, key, 1) == [b"wanted"]
+
+
+def test_a_flood_of_collisions_ends_the_search(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.store.find_by_key.MISSES_MAX", 5)
+    put(store, b"wanted", properties="KEYS\x01Aa\x02")
+    for _ in range(6):
+        put(store, properties="KEYS\x01BB\x02")
+    reads: list[int] = []
+    real = store._reader.record
+
+    def record(position: int) -> bytes:
+        reads.append(position)
+        return real(position)
+
+    monkeypatch.setattr(store._reader, "record", record)
+    assert found(store, "Aa") == []
+    assert len(reads) == 6
+
+
+def test_a_key_of_another_topic_is_not_found(store: MessageStore) -> None:
+    put(store, b"other", "Aa", properties="KEYS\x01k\x02")
+    put(store, b"wanted", "BB", properties="KEYS\x01k\x02")
+    assert index_key_hash("Aa", "k") == index_key_hash("BB", "k")
+    (record,) = store.query("BB", "k", 32, 0, 2**62)
+    assert decode_messages(record)[0].body == b"wanted"
+
+
+def test_only_messages_of_the_time_range_are_found(stores: Stores) -> None:
+    store = stores.open()
+    start = stores.clock.now_ms
+    for number in range(5):
+        put(store, b"%d" % number, properties="KEYS\x01k\x02")
+        stores.clock.advance(300)
+    assert found(store, "k", 32, start + 300, start + 900) == [b"3", b"2", b"1"]
+    assert found(store, "k", 32, start + 301, start + 599) == []
+
+
+def test_no_more_than_8_mib_are_found_at_once(stores: Stores) -> None:
+    store = stores.open(commit_log_file_size_bytes=16 << 20)
+    for _ in range(4):
+        put(store, bytes(3 << 20), properties="KEYS\x01k\x02")
+    assert len(found(store, "k")) == 2
+
+
+def test_without_an_index_nothing_is_found(stores: Stores) -> None:
+    store = stores.open(index_enabled=False)
+    put(store, properties="KEYS\x01k\x02")
+    assert found(store, "k") == []
+    assert not (stores.root / "index").exists()
+
+
+@pytest.mark.parametrize("offset", [-1, 1, 2**62])
+def test_an_id_that_is_not_a_messages_finds_nothing(store: MessageStore, offset: int) -> None:
+    put(store)
+    assert store.message_at(offset) == b""
+    assert decode_messages(store.message_at(0))[0].body == b"hello"
+
+
+@pytest.mark.parametrize("name", ["basic30", "eof_exact8", "three_sessions"])
+def test_stores_of_the_reference_are_read_to_the_end(tmp_path: Path, name: str) -> None:
+    root = copy_golden_store(name, tmp_path / name)
+    entries = 4000 if name == "three_sessions" else 40
+    store = open_store(root, consume_queue_file_size_bytes=200, index_entry_count_max=entries)
+    for topic in store._queues.topics():
+        for queue_id in store.queue_ids(topic):
+            low, high = store.queue_range(topic, queue_id)
+            offsets = [m.queue_offset for m in messages(store, topic, queue_id, low)]
+            assert offsets == list(range(low, high))
+            assert offsets
+    close(store)
