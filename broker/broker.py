@@ -45,6 +45,7 @@ from broker.queue_locks import QueueLocks
 from broker.send_path import SendPath
 from broker.server import Connection, Server
 from broker.settings import format_value
+from broker.stalls import StallWatchdog
 from broker.startup import StartError, store_directory_error
 from broker.stats import SAMPLE_INTERVAL_MS, BrokerStats
 from broker.store.disk import make_directories
@@ -100,6 +101,7 @@ class Broker:
         self.config = config
         self.now_ms = wall_clock_ms
         self.stats = BrokerStats(now_ms=self.now_ms)
+        self.stalls = StallWatchdog()
         self.name_service: NameService | None = None
         self.failed = asyncio.Event()
         """Set when the store cannot go on: stop the process, with an exit code that says so."""
@@ -322,6 +324,8 @@ class Broker:
             ha_port=port + 1,
         )
         self._every(SAMPLE_INTERVAL_MS, self._housekeeping)
+        self.stalls.start()
+        self._undo.callback(self.stalls.stop)
         self._every(config.offsets_flush_interval_ms, self.offsets.save_soon)
         self._undo.push_async_callback(self._stop_serving)
         await self._ports.listen("listenPort", self.server.start_on)

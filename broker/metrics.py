@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from broker.http import Page
+from broker.stalls import STALL_S
 from protocol.names import is_retry_topic
 
 if TYPE_CHECKING:
@@ -110,6 +111,11 @@ def _state(broker: "Broker") -> Iterator[Family]:
     is_ready = broker.why_not_ready() is None
     yield _gauge("rockhopper_ready", "1 when /readyz says so").add(is_ready)
     parked = len(broker.long_polling)
+    stalls = broker.stalls
+    yield _counter("rockhopper_stalls_total", f"Waits of the event loop over {STALL_S:g} s").add(
+        stalls.count
+    )
+    yield _gauge("rockhopper_stall_longest_seconds", "The longest of them").add(stalls.longest_s)
     yield _gauge("rockhopper_parked_pulls", "Pulls and delay levels that wait").add(parked)
 
 

@@ -108,3 +108,11 @@ async def test_a_page_that_fails_is_500_and_the_broker_lives_on(
 async def test_no_port_is_opened_when_none_is_wanted() -> None:
     async with Broker.temporary({"httpPort": -1}) as broker:
         assert broker.http_address == ""
+
+
+async def test_metrics_tell_how_long_the_event_loop_was_kept(broker: Broker) -> None:
+    broker.stalls.count, broker.stalls.longest_s = 3, 0.25
+    _, text = await get(broker, "/metrics")
+    values = {line.split("{")[0]: line.rsplit(" ", 1)[1] for line in text.splitlines()}
+    assert float(values["rockhopper_stalls_total"]) >= 3
+    assert float(values["rockhopper_stall_longest_seconds"]) >= 0.25
