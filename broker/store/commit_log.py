@@ -187,12 +187,12 @@ class CommitLog:
         self.staged_offset = self.written_offset
 
     def _forget_staged(self, file: MappedFile) -> None:
+        size = self.staged_offset - self.written_offset
         self.discard()
-        # Part of the group may be on disk: make sure that recovery stops in front of it.
-        try:
-            file.pwrite(self.written_offset - file.base_offset, bytes(8))
-        except OSError:
-            return
+        # Any part of the group may be in the file, and recovery would find whole records in it.
+        # If the disk takes not even zeros, some messages that were refused may come back.
+        with contextlib.suppress(OSError):
+            file.pwrite(self.written_offset - file.base_offset, bytes(size))
 
     def _pwrite(self, file: MappedFile, offset: int, data: bytes) -> None:
         try:

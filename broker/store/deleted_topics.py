@@ -49,7 +49,7 @@ class DeletedTopics:
             self._save()
 
     def _save(self) -> None:
-        disk.make_directories(self._path.parent)
+        disk.make_directories_durably(self._path.parent)
         disk.write_atomically(self._path, json.dumps(self._ends, indent=1).encode())
 
     def hides(self, topic: str, commit_log_offset: int) -> bool:

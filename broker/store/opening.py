@@ -54,7 +54,7 @@ class OpenedStore:
         self.tags_codes = tags_codes
         self._now_ms = now_ms
         self._exts: dict[tuple[str, int], ConsumeQueueExt] = {}
-        disk.make_directories(config.root)
+        disk.make_directories_durably(config.root)
         with contextlib.ExitStack() as undo:
             self._lock = StoreLock(config.root, self.layout.lock, self.layout.abort)
             undo.callback(self._lock.release)
