@@ -5,8 +5,9 @@ dispatcher, which decodes any serialisation, run the same code.  The order of th
 codes are RocketMQ's (PullMessageProcessor).
 """
 
+import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from broker.config import BrokerConfig
 from broker.consumer_groups import BROADCASTING, ConsumerGroups
@@ -39,6 +40,7 @@ FORBIDDEN_SUBSCRIPTION = 5
 
 PERM_READ = 4
 SUBSCRIPTIONS_CACHED_MAX = 4096
+HEARTBEAT_GRACE_S = 0.5
 
 _CODES = {
     GetStatus.FOUND: ResponseCode.SUCCESS,
@@ -264,11 +266,31 @@ class PullPath:
                 ResponseCode.SUBSCRIPTION_NOT_EXIST,
                 f"the consumer's subscription not exist, group: {pull.group}, topic: {pull.topic}",
             )
+        chosen = _filter_of(subscription)
         if subscription.version < pull.version:
-            raise RequestError(
-                ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest"
-            )
-        return _filter_of(subscription)
+            _refuse_for_a_while(pull)
+            return None
+        return chosen
+
+
+def _refuse_for_a_while(pull: Pull) -> None:
+    """Refuse a consumer that is ahead of its own heartbeat, but not for long.
+
+    The Java client raises its version after a rebalance and says so in a heartbeat, but drops that
+    heartbeat while another is under way: about one start in eight, and RocketMQ then refuses it for
+    half a minute.  A heartbeat that is on its way needs no second; after that the consumer gets
+    every message.  Clients compare the tags themselves, since brokers compare hashes.
+    """
+    ahead = f"ahead of its heartbeat: {pull.group} {pull.topic}"
+    now_s = time.monotonic()
+    version, since_s = cast("tuple[int, float]", pull.connection.attributes.get(ahead, (-1, 0.0)))
+    if version != pull.version:
+        since_s = now_s
+        pull.connection.attributes[ahead] = (pull.version, since_s)
+    if now_s - since_s <= HEARTBEAT_GRACE_S:
+        raise RequestError(
+            ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest"
+        )
 
 
 def _filter_of(subscription: Subscription) -> Subscription | None:
