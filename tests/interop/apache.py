@@ -154,6 +154,8 @@ def start(
         "brokerName": "apache",
         "brokerIP1": "127.0.0.1",
         "bindAddress": "127.0.0.1",
+        # By default sends that waited 200 ms are refused, as happens while the JVM is still cold.
+        "waitTimeMillsInSendQueue": "10000",
         "topics": ",".join(topics),
         **(settings or {}),
     }
