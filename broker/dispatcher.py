@@ -6,7 +6,8 @@ here and nowhere else:
 
     RequestError                    its own code and remark
     FieldError                      1 for a missing field, 29 for one that does not parse
-    StoreError                      what send_errors.py says (14, 13, 1)
+    StoreError                      14 when the disk is full or failed, 13 for a record too large
+    OSError of a full disk          14
     anything else                   1, and one line in the log, because it is our mistake
 """
 
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import structlog
 
+from broker.store.disk import DISK_FULL_ERRNOS
 from broker.store.errors import DiskFullError, RecordTooLargeError, StoreError, StoreFailedError
 from protocol.codes import FLAG_RESPONSE, MQ_VERSION, ResponseCode
 from protocol.command import Command, encode_command
@@ -178,6 +180,12 @@ def error_response(error: BaseException) -> Response | None:
         return store_error_response(error)
     if isinstance(error, ProtocolError):
         return Response(ResponseCode.SYSTEM_ERROR, str(error))
+    if isinstance(error, OSError) and error.errno in DISK_FULL_ERRNOS:
+        return Response(
+            ResponseCode.SERVICE_NOT_AVAILABLE,
+            f"service not available now. the disk is full ({error.strerror}): free space; what was "
+            "changed holds until the broker stops, and is saved as soon as there is room",
+        )
     return None
 
 

@@ -14,10 +14,10 @@ A file ends with a blank record of at least 8 bytes, so no record crosses from o
 """
 
 import contextlib
-import errno
 import os
 from concurrent.futures import Executor, Future
 
+from broker.store.disk import DISK_FULL_ERRNOS
 from broker.store.errors import DiskFullError, RecordTooLargeError, StoreError, StoreFailedError
 from broker.store.mapped_file import MappedFile
 from broker.store.mapped_file_queue import MappedFileQueue
@@ -28,8 +28,6 @@ from protocol.message_codec import (
     MAGIC_V2,
     RECORD_SIZE_BYTES_MIN,
 )
-
-_FREE_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class CommitLog:
@@ -266,7 +264,7 @@ class CommitLog:
 
 def _store_error(error: OSError, what: str) -> StoreError:
     reason = os.strerror(error.errno or 0)
-    if error.errno in _FREE_ERRNOS:
+    if error.errno in DISK_FULL_ERRNOS:
         return DiskFullError(
             f"the disk is full: cannot {what} ({reason}); free space, or lower fileReservedTime"
         )

@@ -23,6 +23,7 @@ from broker.config import FlushDiskType, StoreConfig
 from broker.store import checkpoint as checkpoints
 from broker.store.batch_consume_queue import BatchConsumeQueue
 from broker.store.checkpoint import StoreCheckpoint
+from broker.store.disk import DISK_FULL_ERRNOS
 from broker.store.dispatch import Dispatch
 from broker.store.errors import (
     DiskFullError,
@@ -120,6 +121,7 @@ class MessageStore:
         )
         self._retention: RetentionService | None = None
         self._release_idle_at_s = 0.0
+        self._is_checkpoint_late = False
 
     @classmethod
     def open(
@@ -356,9 +358,20 @@ class MessageStore:
             master_flushed_offset=saved.master_flushed_offset,
             confirm_offset=saved.confirm_offset,
         )
-        if new != saved:
+        if new == saved:
+            return
+        try:
             checkpoints.save(self._opened.layout.checkpoint, new)
-            self._opened.checkpoint = new
+        except OSError as error:
+            if error.errno not in DISK_FULL_ERRNOS:
+                raise
+            # The old one still holds: a crash would only read more of the log.
+            if not self._is_checkpoint_late:
+                log.warning("the checkpoint waits for disk space", reason=str(error))
+            self._is_checkpoint_late = True
+            return
+        self._is_checkpoint_late = False
+        self._opened.checkpoint = new
 
     def _disk_full_changed(self, reason: str | None) -> None:
         self.disk_full_reason = reason
