@@ -1,5 +1,6 @@
 """Brokers of both makes side by side, found through name services of both makes."""
 
+import asyncio
 from collections import Counter
 
 import pytest
@@ -19,7 +20,10 @@ TOPIC = "Both"
 async def _exchange(java: JavaClient, nameserver: str, brokers: set[str]) -> None:
     """Create a topic on all brokers, fill and empty it with the Java client and with ours."""
     address = {"nameserver": nameserver, "topic": TOPIC}
-    async with Admin(nameserver=nameserver) as admin:
+    async with Admin(nameserver=nameserver) as admin, asyncio.timeout(20):
+        # A broker registers with foreign name services once its own port is open.
+        while {broker.name for broker in await admin.brokers()} != brokers:
+            await asyncio.sleep(0.1)
         assert {target.name for target in await admin.create_topic(TOPIC, queues=2)} == brokers
     async with Producer(nameserver=nameserver) as producer:
         receipts = [await producer.send(TOPIC, body("py", i)) for i in range(40)]
