@@ -1,178 +1,214 @@
-"""The daemon as an operator sees it: one process, its log lines, its exit codes."""
+"""The real daemon: what it says when it cannot start, and what it keeps when it is killed."""
 
 import asyncio
-import json
 import os
-import signal
-import socket
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from protocol.codes import ResponseCode
-from tests.support.direct import pull, route, send
+from protocol.codes import RequestCode, ResponseCode
+from tests.support.daemon import Daemon
+from tests.support.direct import ask, pull, send, send_fields
+from tests.support.raw_peer import RawPeer, request
 
-COMMAND = (sys.executable, "-m", "broker")
-FREE_PORTS = ("--listen-port", "0", "--namesrv-port", "0", "--http-port", "0")
-SMALL_FILES = ("--set", "mappedFileSizeCommitLog=1048576", "--set", "maxHashSlotNum=1000")
-ROOT = Path(__file__).parents[2]
-
-
-class Daemon:
-    """A broker process."""
-
-    def __init__(self, process: asyncio.subprocess.Process, lines: list[dict[str, Any]]) -> None:
-        self.process = process
-        self.lines = lines
-        self.broker = str(lines[0].get("broker", ""))
-        self.nameserver = str(lines[0].get("nameserver", ""))
-
-    @classmethod
-    async def start(cls, *arguments: str) -> "Daemon":
-        process = await launch(*FREE_PORTS, *arguments)
-        assert process.stderr is not None
-        lines: list[dict[str, Any]] = []
-        while not lines or lines[-1]["event"] != "serving":
-            lines.append(json.loads(await process.stderr.readline()))
-        return cls(process, lines)
-
-    async def end(self, number: int = signal.SIGTERM) -> int:
-        """Send a signal and return the exit code."""
-        self.process.send_signal(number)
-        await self.process.communicate()
-        return self.process.returncode or 0
+FREE = ("--listen-port", "0", "--namesrv-port", "0", "--http-port", "0")
 
 
-async def launch(*arguments: str) -> asyncio.subprocess.Process:
-    environment = {
-        key: value for key, value in os.environ.items() if not key.startswith("ROCKHOPPER_")
-    }
-    return await asyncio.create_subprocess_exec(
-        *COMMAND,
-        *arguments,
-        cwd=ROOT,
-        env=environment,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
+def complaint(text: str) -> str:
+    """The one line that is no log entry; there is no traceback."""
+    assert "Traceback" not in text
+    lines = [line for line in text.splitlines() if not line.startswith("{")]
+    assert len(lines) == 1, text
+    return lines[0]
 
 
-async def refused(*arguments: str) -> tuple[int, str]:
-    """Exit code and the one line of a daemon that does not start."""
-    process = await launch(*arguments)
-    output, errors = await process.communicate()
-    assert output == b""
-    (line,) = errors.decode().splitlines()
-    return process.returncode or 0, line
-
-
-async def test_the_first_line_says_where_it_serves_and_a_signal_stops_it(tmp_path: Path) -> None:
-    daemon = await Daemon.start("--store", str(tmp_path / "s"), *SMALL_FILES)
-    assert daemon.lines[0]["store"] == str(tmp_path / "s")
-    assert (await send(daemon.broker, "orders", b"hello")).code == ResponseCode.SUCCESS
-    assert (await route(daemon.nameserver, "orders")).code == ResponseCode.SUCCESS
-    assert len(await pull(daemon.broker, "orders")) == 1
-    assert await daemon.end(signal.SIGTERM) == 0
-    assert not (tmp_path / "s" / "abort").exists()
-
-
-async def test_an_interrupt_stops_it_in_order_too(tmp_path: Path) -> None:
-    daemon = await Daemon.start("--store", str(tmp_path / "s"), *SMALL_FILES)
-    assert await daemon.end(signal.SIGINT) == 0
-    assert not (tmp_path / "s" / "abort").exists()
-
-
-async def test_what_was_sent_before_a_kill_is_there_afterwards(tmp_path: Path) -> None:
-    store = ("--store", str(tmp_path / "s"), *SMALL_FILES)
-    daemon = await Daemon.start(*store)
-    await send(daemon.broker, "orders", b"hello", queue_id=1)
-    assert await daemon.end(signal.SIGKILL) == -signal.SIGKILL
-    daemon = await Daemon.start(*store)
-    (message,) = await pull(daemon.broker, "orders", queue_id=1)
-    assert message.body == b"hello"
-    assert (await route(daemon.nameserver, "orders")).code == ResponseCode.SUCCESS
-    assert await daemon.end() == 0
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-async def test_an_idle_broker_stays_below_50_mb(tmp_path: Path) -> None:
-    daemon = await Daemon.start("--store", str(tmp_path / "s"))
-    status = Path(f"/proc/{daemon.process.pid}/status").read_text()
-    (resident_kb,) = [
-        int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:")
-    ]
-    assert await daemon.end() == 0
-    assert resident_kb < 50_000
-
-
-async def test_a_second_broker_on_the_store_is_refused_with_one_line(tmp_path: Path) -> None:
-    store = ("--store", str(tmp_path / "s"), *SMALL_FILES)
-    daemon = await Daemon.start(*store)
-    code, line = await refused(*FREE_PORTS, *store)
-    assert code == 1
-    assert str(tmp_path / "s") in line
-    assert "in use" in line
-    assert await daemon.end() == 0
-
-
-async def test_a_port_in_use_is_refused_with_one_line(tmp_path: Path) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = str(taken.getsockname()[1])
-        code, line = await refused(
-            *FREE_PORTS, "--store", str(tmp_path / "s"), *SMALL_FILES, "--listen-port", port
-        )
-    assert code == 1
-    assert port in line
-    assert "listenPort" in line
-
-
-async def test_a_store_that_cannot_be_made_is_refused_with_one_line(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    code, line = await refused(*FREE_PORTS, "--store", str(tmp_path / "file" / "s"))
-    assert code == 1
-    assert "--store" in line
+async def test_a_second_daemon_on_the_store_says_what_to_do(tmp_path: Path) -> None:
+    async with Daemon(tmp_path) as running:
+        code, text = await Daemon(tmp_path).fail(*FREE)
+        assert code == 1
+        line = complaint(text)
+        assert str(tmp_path) in line
+        assert "stop that broker" in line
+        assert (await send(running.address, "orders", b"hello")).code == ResponseCode.SUCCESS
 
 
 @pytest.mark.parametrize(
-    ("arguments", "named"),
+    ("option", "key"),
     [
-        (("--listen-port", "99999"), "listenPort=99999"),
-        (("--set", "flushDiskType=MAYBE"), "flushDiskType=MAYBE"),
-        (("-c", "nowhere/broker.conf"), "nowhere/broker.conf"),
+        ("--listen-port", "listenPort"),
+        ("--namesrv-port", "namesrvPort"),
+        ("--http-port", "httpPort"),
     ],
 )
-async def test_a_setting_that_makes_no_sense_is_refused_with_one_line(
-    arguments: tuple[str, ...], named: str
+async def test_a_port_in_use_says_which_setting_to_change(
+    tmp_path: Path, option: str, key: str
 ) -> None:
-    code, line = await refused(*arguments)
+    listener = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0)
+    async with listener:
+        port = str(listener.sockets[0].getsockname()[1])
+        ports = dict(zip(FREE[::2], FREE[1::2], strict=True)) | {option: port}
+        code, text = await Daemon(tmp_path).fail(*(part for pair in ports.items() for part in pair))
+    assert code == 1
+    line = complaint(text)
+    assert key in line
+    assert port in line
+
+
+async def test_a_store_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("not a directory")
+    code, text = await Daemon(path).fail(*FREE)
+    assert code == 1
+    assert str(path) in complaint(text)
+    assert path.read_text() == "not a directory"
+
+
+@pytest.mark.skipif(os.getuid() == 0 and not Path("/proc/1").exists(), reason="needs /proc")
+async def test_a_store_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    # /proc takes no directories from anybody, not even from root.
+    path = Path("/proc/rockhopper-store") if os.getuid() == 0 else tmp_path / "closed" / "store"
+    if os.getuid() != 0:
+        path.parent.mkdir(mode=0o500)
+    code, text = await Daemon(path).fail(*FREE)
+    assert code == 1
+    line = complaint(text)
+    assert str(path) in line
+    assert "--store" in line
+
+
+SENSELESS = {
+    "no number": ("listenPort=ten", "listenPort"),
+    "out of range": ("listenPort=70000", "listenPort"),
+    "negative size": ("mappedFileSizeCommitLog=-1", "mappedFileSizeCommitLog"),
+    "unknown choice": ("flushDiskType=SOMETIMES", "SYNC_FLUSH"),
+    "no truth value": ("traceOn=perhaps", "traceOn"),
+    "not KEY=VALUE": ("traceOn", "KEY=VALUE"),
+}
+
+
+@pytest.mark.parametrize(("setting", "word"), SENSELESS.values(), ids=SENSELESS.keys())
+async def test_settings_that_make_no_sense_are_refused(
+    tmp_path: Path, setting: str, word: str
+) -> None:
+    code, text = await Daemon(tmp_path / "store", "--set", setting).fail()
     assert code == 2
-    assert named in line
+    assert "Traceback" not in text
+    assert word in text.splitlines()[-1]
+    assert not (tmp_path / "store").exists()
 
 
-async def test_an_unknown_key_is_warned_about_and_the_broker_starts(tmp_path: Path) -> None:
-    daemon = await Daemon.start(
-        "--store", str(tmp_path / "s"), *SMALL_FILES, "--set", "listenPrt=1"
-    )
-    (warning,) = [line["event"] for line in daemon.lines if line["level"] == "warning"]
-    assert "listenPort" in warning
-    assert await daemon.end() == 0
+async def test_an_unknown_setting_is_named_with_the_nearest_known_one(tmp_path: Path) -> None:
+    async with Daemon(tmp_path, "--set", "flushDiskTyp=SYNC_FLUSH") as daemon:
+        warnings = [line["event"] for line in daemon.lines if line["level"] == "warning"]
+        assert warnings == [
+            "setting flushDiskTyp is not known and has no effect; the nearest known one is "
+            "flushDiskType"
+        ]
+        assert await daemon.stop() == 0
 
 
-async def test_a_name_service_runs_alone(tmp_path: Path) -> None:
-    daemon = await Daemon.start("--role", "nameserver", "--store", str(tmp_path / "s"))
-    assert (await route(daemon.nameserver, "orders")).code == ResponseCode.TOPIC_NOT_EXIST
-    assert await daemon.end() == 0
-    assert not (tmp_path / "s").exists()
+async def test_more_clients_than_descriptors_leave_the_broker_serving(tmp_path: Path) -> None:
+    async with Daemon(tmp_path, open_files=96) as daemon:
+        host, _, port = daemon.address.rpartition(":")
+        async with RawPeer(daemon.address) as early:
+            assert (await early.ask(10, send_fields("orders"), b"first")).code == 0
+            writers = [(await asyncio.open_connection(host, int(port)))[1] for _ in range(150)]
+            for number in range(20):
+                body = b"%d" % number
+                assert (await early.ask(10, send_fields(f"t{number}"), body)).code == 0
+            for writer in writers:
+                writer.close()
+            assert (await early.ask(10, send_fields("orders"), b"last")).code == 0
+        for _ in range(1000):
+            try:
+                found = await pull(daemon.address, "orders")
+                break
+            except (EOFError, ConnectionError):
+                await asyncio.sleep(0)  # the closed connections are still being counted out
+        assert [message.body for message in found] == [b"first", b"last"]
+        assert await daemon.stop() == 0
+    refusals = [line for line in daemon.lines if "connections refused" in line["event"]]
+    assert len(refusals) == 1
+    assert [line for line in daemon.lines if line["level"] == "critical"] == []
 
 
-async def test_every_setting_can_be_printed() -> None:
-    process = await launch("--print-config", "--set", "brokerName=mine")
-    output, _ = await process.communicate()
-    lines = output.decode().splitlines()
-    assert "brokerName=mine" in lines
-    assert "listenPort=10911" in lines
-    assert process.returncode == 0
+async def until_killed(daemon: Daemon, acknowledged: dict[int, bytes], kill_after: int) -> None:
+    """Send on two connections, note what is acknowledged, and kill the daemon in the middle."""
+    first = len(acknowledged)
+
+    async def produce(name: int) -> None:
+        async with RawPeer(daemon.address) as peer:
+            opaque = 0
+            sent: dict[int, bytes] = {}
+            try:
+                while True:
+                    for _ in range(32):
+                        sent[opaque] = b"%d-%d-%d" % (first, name, opaque)
+                        peer.send(request(10, send_fields("orders"), sent[opaque], opaque=opaque))
+                        opaque += 1
+                    for answer in await peer.answers(32):
+                        assert answer.code == ResponseCode.SUCCESS
+                        offset = int((answer.ext or {})["queueOffset"])
+                        assert offset not in acknowledged
+                        acknowledged[offset] = sent[answer.opaque]
+                        if len(acknowledged) - first == kill_after:
+                            await daemon.kill()
+            except (EOFError, ConnectionError):
+                return
+
+    await asyncio.gather(produce(1), produce(2))
+
+
+async def all_messages(daemon: Daemon) -> dict[int, bytes]:
+    found: dict[int, bytes] = {}
+    while messages := await pull(daemon.address, "orders", len(found)):
+        found |= {message.queue_offset: message.body for message in messages}
+    return found
+
+
+async def kill_again_and_again(store: Path, cycles: int, *options: str) -> None:
+    """Kill a daemon under load, *cycles* times; nothing acknowledged may be lost."""
+    acknowledged: dict[int, bytes] = {}
+    for cycle in range(cycles):
+        async with Daemon(store, *options) as daemon:
+            if acknowledged:
+                found = await all_messages(daemon)
+                lost = {
+                    offset: body
+                    for offset, body in acknowledged.items()
+                    if found.get(offset) != body
+                }
+                assert lost == {}
+                assert sorted(found) == list(range(len(found)))
+            assert [line for line in daemon.lines if line["level"] == "error"] == []
+            await until_killed(daemon, acknowledged, 200 + 137 * cycle)
+    async with Daemon(store, *options) as daemon:
+        found = await all_messages(daemon)
+        assert {offset: found.get(offset) for offset in acknowledged} == acknowledged
+        assert await daemon.stop() == 0
+
+
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+async def test_a_killed_daemon_keeps_what_it_acknowledged(tmp_path: Path, flush: str) -> None:
+    await kill_again_and_again(tmp_path, 5, "--set", f"flushDiskType={flush}")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+async def test_a_daemon_killed_very_often_keeps_what_it_acknowledged(
+    tmp_path: Path, flush: str
+) -> None:
+    await kill_again_and_again(tmp_path, 60, "--set", f"flushDiskType={flush}")
+
+
+async def test_a_stopped_daemon_exits_with_zero_and_keeps_everything(tmp_path: Path) -> None:
+    async with Daemon(tmp_path) as daemon:
+        await send(daemon.address, "orders", b"hello")
+        assert await daemon.stop() == 0
+    assert not (tmp_path / "abort").exists()
+    async with Daemon(tmp_path) as daemon:
+        answer = await ask(
+            daemon.address, RequestCode.GET_MAX_OFFSET, {"topic": "orders", "queueId": "0"}
+        )
+        assert (answer.ext or {})["offset"] == "1"

@@ -1,0 +1,104 @@
+"""The real daemon in a process of its own, on free ports."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+import signal
+import sys
+from pathlib import Path
+from typing import Any, Self
+
+ROOT = Path(__file__).parents[2]
+START_TIMEOUT_S = 30.0
+SMALL = ["--set", f"mappedFileSizeCommitLog={16 << 20}", "--set", "maxHashSlotNum=50000"]
+SMALL += ["--set", "maxIndexNum=200000"]
+
+
+class Daemon:
+    """``python -m broker`` on *store*; started by ``async with``, killed at the end if need be."""
+
+    def __init__(self, store: Path, *options: str, open_files: int | None = None) -> None:
+        self._options = ("--store", str(store), *SMALL, *options)
+        self._open_files = open_files
+        self.address = ""
+        self.nameserver = ""
+        self.lines: list[dict[str, Any]] = []
+
+    async def __aenter__(self) -> Self:
+        ports = ("--listen-port", "0", "--namesrv-port", "0", "--http-port", "-1")
+        self._process = await self._spawn(*ports)
+        async with asyncio.timeout(START_TIMEOUT_S):
+            while not self.address:
+                await self._read_line()
+        self._reading = asyncio.create_task(self._read_on())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._process.returncode is None:
+            self._process.kill()
+        await self._process.wait()
+        await self._reading
+
+    async def _spawn(self, *ports: str) -> asyncio.subprocess.Process:
+        def limit() -> None:
+            if self._open_files is not None:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (self._open_files, self._open_files))
+
+        return await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "broker",
+            *ports,
+            *self._options,
+            cwd=ROOT,
+            env={name: text for name, text in os.environ.items() if "ROCKHOPPER" not in name},
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+            preexec_fn=limit,
+        )
+
+    async def fail(self, *ports: str) -> tuple[int, str]:
+        """Run until it gives up; the exit code and what stands on standard error."""
+        process = await self._spawn(*ports)
+        async with asyncio.timeout(START_TIMEOUT_S):
+            _, text = await process.communicate()
+        assert process.returncode is not None
+        return process.returncode, text.decode()
+
+    async def _read_line(self) -> bool:
+        assert self._process.stderr is not None
+        text = await self._process.stderr.readline()
+        if not text:
+            if not self.address:
+                raise AssertionError(f"the daemon ended: {self.lines}")
+            return False
+        try:
+            line = json.loads(text)
+        except ValueError:
+            line = {"event": text.decode()}
+        self.lines.append(line)
+        if line["event"] == "serving":
+            self.address, self.nameserver = line["broker"], line["nameserver"]
+        return True
+
+    async def _read_on(self) -> None:
+        while await self._read_line():
+            pass
+
+    async def kill(self) -> None:
+        """End it with SIGKILL."""
+        self._process.kill()
+        await self._process.wait()
+
+    async def stop(self) -> int:
+        """End it with SIGTERM; its exit code."""
+        self._process.send_signal(signal.SIGTERM)
+        return await self._process.wait()
+
+    async def ended(self) -> int:
+        """Wait until it ends by itself; its exit code."""
+        async with asyncio.timeout(START_TIMEOUT_S):
+            return await self._process.wait()
