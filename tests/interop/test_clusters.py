@@ -21,9 +21,9 @@ async def _exchange(java: JavaClient, nameserver: str, brokers: set[str]) -> Non
     """Create a topic on all brokers, fill and empty it with the Java client and with ours."""
     address = {"nameserver": nameserver, "topic": TOPIC}
     async with Admin(nameserver=nameserver) as admin, asyncio.timeout(20):
-        # A broker registers with foreign name services once its own port is open.
-        while {broker.name for broker in await admin.brokers()} != brokers:
-            await asyncio.sleep(0.1)  # noqa: ASYNC110 - a name service tells nobody
+        # A broker registers with foreign name services once its own port is open; they tell nobody.
+        while {broker.name for broker in await admin.brokers()} != brokers:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
         assert {target.name for target in await admin.create_topic(TOPIC, queues=2)} == brokers
     async with Producer(nameserver=nameserver) as producer:
         receipts = [await producer.send(TOPIC, body("py", i)) for i in range(40)]
