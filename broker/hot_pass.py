@@ -5,6 +5,7 @@ with JSON headers that name the code first, as known clients write them.  They a
 one step into a typed struct and served here without a task, a future or a coroutine.  Whatever is
 not exactly that (another serialisation, an unknown topic, a delayed message, a missing field …)
 goes the general way through the dispatcher, which is the reference for what the answer must be.
+Only fields that a plain send has no use for, like the default topic's, are not looked at here.
 
 Sends of a pass are staged together, written by one system call when the pass ends or when
 something else must be served in between, and only then answered.

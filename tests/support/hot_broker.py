@@ -1,0 +1,81 @@
+"""A broker without sockets whose frames go through the hot pass."""
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+from broker.hot_pass import HotPass
+from broker.topics import TopicConfig
+from protocol.command import Command, decode_header
+from protocol.errors import ProtocolError
+from protocol.frame import Frame, FrameDecoder
+from tests.support.peers import Clock, Peer
+from tests.support.served_broker import STORE_HOST, ServedBroker
+
+
+class HotPeer(Peer):
+    """A peer as the hot pass sees it."""
+
+    writing_paused = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failure: ProtocolError | None = None
+        self.responses: list[int] = []
+
+    def fail(self, error: ProtocolError) -> None:
+        """Be closed for breaking the protocol."""
+        self.failure = error
+
+    def response_received(self, command: Command) -> None:
+        """Take an answer to a request of the broker's."""
+        self.responses.append(command.opaque)
+
+
+class HotBroker:
+    """A broker with its hot pass."""
+
+    def __init__(self, root: Path, settings: dict[str, str] | None = None) -> None:
+        self.root = root
+        self.served = ServedBroker(root, Clock(), settings or {})
+        served = self.served
+        served.create_topic("orders", 3)
+        served.create_topic("readonly", perm=4)
+        served.create_topic("writeonly", perm=2)
+        served.topics.put(
+            TopicConfig(
+                "Batches",
+                read_queue_nums=2,
+                write_queue_nums=2,
+                attributes={"queue.type": "BatchCQ"},
+            )
+        )
+        self.hot = HotPass(
+            served.config,
+            served.store,
+            served.topics,
+            served.pull_path,
+            served._dispatcher,
+            served.stats,
+            STORE_HOST,
+        )
+        self.peer = HotPeer()
+        # Keys that the broker makes for messages without one.
+        served.send_path._unique_ids._salt = 0
+
+    def serve(self, frames: Sequence[Frame]) -> None:
+        """Serve *frames* as one pass."""
+        random.seed(1)
+        assert self.hot.handle(self.peer.connection, frames) == len(frames)
+
+    def answers(self) -> list[tuple[Command, bytes]]:
+        """What was answered, in order."""
+        return [
+            (decode_header(kind, header), body)
+            for kind, header, body in FrameDecoder().feed(b"".join(self.peer.written))
+        ]
+
+    def log_bytes(self) -> bytes:
+        """What is in the commit log."""
+        end = self.served.store.max_commit_log_offset
+        return (self.root / "commitlog" / f"{0:020d}").read_bytes()[:end] if end else b""
