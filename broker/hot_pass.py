@@ -109,6 +109,8 @@ class _PullHeader(msgspec.Struct, gc=False):
     flag: Int32 = 0
 
 
+# Bad UTF-8 in a text comes as an exception of its own.
+_UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _decode_send = msgspec.json.Decoder(_SendHeader, strict=False).decode
 _decode_batch = msgspec.json.Decoder(_BatchHeader, strict=False).decode
 _decode_pull = msgspec.json.Decoder(_PullHeader, strict=False).decode
@@ -217,7 +219,7 @@ class HotPass:
     def _send(self, turn: Turn, header: bytes, body: bytes) -> bool:
         try:
             request = _decode_send(header)
-        except (msgspec.DecodeError, RecursionError):
+        except _UNDECODABLE:
             return False
         if request.flag & FLAG_RESPONSE:
             return False
@@ -334,7 +336,7 @@ class HotPass:
     def _send_batch(self, turn: Turn, header: bytes, body: bytes) -> bool:
         try:
             request = _decode_batch(header)
-        except (msgspec.DecodeError, RecursionError):
+        except _UNDECODABLE:
             return False
         fields = request.extFields
         target = self._target(fields)
@@ -371,7 +373,7 @@ class HotPass:
     def _serve_pull(self, turn: Turn, header: bytes) -> bool:
         try:
             request = _decode_pull(header)
-        except (msgspec.DecodeError, RecursionError):
+        except _UNDECODABLE:
             return False
         fields = request.extFields
         if request.flag & (FLAG_ONEWAY | FLAG_RESPONSE) or fields.rh:

@@ -70,6 +70,11 @@ CLOSING = {
     "J8 ext fields an array": frame(b'{"code":105,"extFields":["topic"]}'),
     "J9 invalid UTF-8": frame(b'{"code":105,"extFields":{"topic":"\xff\xfe"}}'),
     "J9 invalid UTF-8 in a skipped key": frame(b'{"code":105,"other":"\xff"}'),
+    "J9 invalid UTF-8 in a send": request(310, SEND_V2, b"x").replace(b"orders", b"ord\xf0\xc4s"),
+    "J9 invalid UTF-8 in a batch": request(320, SEND_V2, b"x").replace(b"orders", b"ord\xf0\xc4s"),
+    "J9 invalid UTF-8 in a pull": request(11, pull_fields("orders", 0)).replace(
+        b"orders", b"ord\xf0\xc4s"
+    ),
     "J10 too many ext keys": frame(
         b'{"code":105,"extFields":{%b}}' % b",".join(b'"%d":"1"' % n for n in range(20_000))
     ),

@@ -91,10 +91,11 @@ class Unharmed:
 
     def check_log(self) -> None:
         """At most one line for each connection, and none that says we made a mistake."""
-        assert self._problems == []
-        assert [line for line in self.lines if line["log_level"] in ("error", "critical")] == []
+        assert self._problems == [], self._problems
+        ours = [line for line in self.lines if line["log_level"] in ("error", "critical")]
+        assert ours == [], ours
         peers = Counter(line["peer"] for line in self.lines if "peer" in line)
-        assert [peer for peer, count in peers.items() if count > 1] == []
+        assert all(count == 1 for count in peers.values()), peers
 
     def check_store(self) -> None:
         """A copy of the store opens as if the machine had stopped now, and holds the same."""
