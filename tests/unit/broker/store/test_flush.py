@@ -1,0 +1,360 @@
+"""SYNC_FLUSH, the flush service and the checkpoint: nothing is told, or shown, before its fsync."""
+
+import asyncio
+import errno
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from broker.config import FlushDiskType
+from broker.store import disk
+from broker.store.checkpoint import load
+from broker.store.errors import StoreBusyError, StoreError, StoreFailedError
+from broker.store.flush import EXPIRY_INTERVAL_S, ParkedAnswers
+from broker.store.get_result import GetStatus
+from broker.store.message_store import MessageStore
+from tests.support.open_stores import (
+    Stores,
+    bodies,
+    flush,
+    flush_derived_files,
+    put,
+    stage,
+)
+from tests.support.stepped_loop import SteppedLoop
+
+SYNC = FlushDiskType.SYNC
+
+
+class HeldDisk:
+    """An fsync that waits until a test lets it go, and may fail."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begun = threading.Semaphore(0)
+        self.go_on = threading.Semaphore(0)
+        self.count = 0
+        self.error: OSError | None = None
+        monkeypatch.setattr(disk, "sync_file", self._sync)
+
+    def _sync(self, _descriptor: int) -> None:
+        self.count += 1
+        self.begun.release()
+        self.go_on.acquire(timeout=20)
+        if self.error is not None:
+            raise self.error
+
+    async def wait_until_begun(self) -> None:
+        """Wait for the next fsync."""
+        assert await asyncio.to_thread(self.begun.acquire, timeout=20)
+
+    def release(self) -> None:
+        """Let it go on."""
+        self.go_on.release()
+
+    def open(self) -> None:
+        """Let all go on from now on."""
+        for _ in range(1000):
+            self.go_on.release()
+
+
+class Answers:
+    """Notes which parked answers were released, and how."""
+
+    def __init__(self) -> None:
+        self.released: list[tuple[str, StoreError | None]] = []
+        self.changed = asyncio.Event()
+
+    def __call__(self, name: str) -> Callable[[StoreError | None], None]:
+        """A release that notes *name*."""
+
+        def release(error: StoreError | None) -> None:
+            self.released.append((name, error))
+            self.changed.set()
+
+        return release
+
+    async def wait_for(self, count: int) -> None:
+        """Wait until so many were released."""
+        async with asyncio.timeout(20):
+            while len(self.released) < count:
+                self.changed.clear()
+                await self.changed.wait()
+
+    @property
+    def names(self) -> list[str]:
+        """Who was released, in order."""
+        return [name for name, _ in self.released]
+
+
+def commit(store: MessageStore, body: bytes = b"hello", queue_id: int = 0) -> int:
+    store.check_writable()
+    store.begin()
+    stage(store, body, queue_id=queue_id)
+    return store.commit()
+
+
+# -- visibility ------------------------------------------------------------------------------
+
+
+def test_a_message_is_shown_only_when_it_is_on_disk(stores: Stores) -> None:
+    store = stores.open(flush_disk_type=SYNC)
+    put(store, b"1", properties="KEYS\x01k\x02")
+    assert store.get_message("TopicA", 0, 0, 32).status is GetStatus.NO_MATCHED_LOGIC_QUEUE
+    assert store.query("TopicA", "k", 32, 0, 2**62) == []
+    assert store.dispatched_offset == 0
+    flush(store)
+    assert bodies(store) == [b"1"]
+    assert len(store.query("TopicA", "k", 32, 0, 2**62)) == 1
+
+
+def test_a_flush_shows_what_it_covers_and_no_more(stores: Stores) -> None:
+    store = stores.open(flush_disk_type=SYNC)
+    put(store, b"1")
+    flushed = store._log.flush()
+    put(store, b"2")
+    store._flushed(flushed)
+    assert bodies(store) == [b"1"]
+    flush(store)
+    assert bodies(store) == [b"1", b"2"]
+
+
+def test_waiting_pulls_are_woken_only_when_the_message_is_on_disk(stores: Stores) -> None:
+    store = stores.open(flush_disk_type=SYNC)
+    ends: list[int] = []
+    store.wake_with(lambda _tail, end, _codes: ends.append(end))
+    store.tail("TopicA", 0).waiters = {object(): None}
+    put(store)
+    assert ends == []
+    flush(store)
+    assert ends == [1]
+
+
+# -- answers ---------------------------------------------------------------------------------
+
+
+async def test_one_fsync_covers_what_was_written_during_the_one_before(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await stores.start(flush_disk_type=SYNC, flush_interval_ms=3_600_000)
+    held, answers = HeldDisk(monkeypatch), Answers()
+    store.park(commit(store), answers("first"))
+    await held.wait_until_begun()
+    for name in ("second", "third", "fourth"):
+        store.park(commit(store), answers(name))
+    assert answers.names == []
+    held.release()
+    await answers.wait_for(1)
+    assert answers.names == ["first"]
+    await held.wait_until_begun()
+    held.release()
+    await answers.wait_for(4)
+    assert answers.released == [(n, None) for n in ("first", "second", "third", "fourth")]
+    assert held.count == 2
+    assert len(bodies(store)) == 4
+    held.open()
+    await store.close()
+
+
+async def test_after_a_failed_fsync_everybody_is_told_and_nothing_is_taken(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await stores.start(flush_disk_type=SYNC)
+    held, answers = HeldDisk(monkeypatch), Answers()
+    failures: list[StoreFailedError] = []
+    store.on_failure = failures.append
+    store.park(commit(store), answers("first"))
+    await held.wait_until_begun()
+    store.park(commit(store), answers("second"))
+    held.error = OSError(errno.EIO, "bad disk")
+    held.open()
+    await answers.wait_for(2)
+    assert [(name, type(error)) for name, error in answers.released] == [
+        ("first", StoreFailedError),
+        ("second", StoreFailedError),
+    ]
+    assert failures == [store.failure]
+    assert not store.is_writable
+    with pytest.raises(StoreFailedError, match="restart the broker"):
+        put(store)
+    assert bodies(store) == []
+    fsyncs = held.count
+    held.error = None
+    await store.close()
+    # Never repeated; and the next start reads what is really there.
+    assert held.count == fsyncs
+    assert (stores.root / "abort").exists()
+
+
+async def test_waiting_for_the_disk_ends_with_the_fsync(stores: Stores) -> None:
+    store = await stores.start(flush_disk_type=SYNC)
+    end = put(store).end_offset
+    async with asyncio.timeout(20):
+        await store.wait_durable(end)
+    assert store.flushed_offset >= end
+    await store.wait_durable(end)
+    await store.close()
+
+
+async def test_under_async_flush_nobody_waits_and_the_interval_holds(stores: Stores) -> None:
+    store = await stores.start(flush_interval_ms=1)
+    result = put(store)
+    await store.wait_durable(result.end_offset)
+    flushed = asyncio.Event()
+    real = store._flush._on_flushed
+
+    def on_flushed(offset: int) -> None:
+        real(offset)
+        if offset >= result.end_offset:
+            flushed.set()
+
+    store._flush._on_flushed = on_flushed
+    async with asyncio.timeout(20):
+        await flushed.wait()
+    assert store.flushed_offset == result.end_offset
+    await store.close()
+
+
+def test_an_answer_that_waits_too_long_is_given_with_a_reason() -> None:
+    loop = SteppedLoop()
+    released: list[tuple[int, str]] = []
+    parked = ParkedAnswers(5000)
+
+    async def park(number: int) -> None:
+        parked.park(number, lambda error: released.append((number, str(error))))
+
+    loop.run(park(1))
+    loop.advance(EXPIRY_INTERVAL_S)
+    loop.run(park(2))
+    loop.advance(4.9 - EXPIRY_INTERVAL_S)
+    assert released == []
+    loop.advance(EXPIRY_INTERVAL_S)
+    assert released == [(1, "the disk did not confirm the flush in time")]
+    loop.advance(EXPIRY_INTERVAL_S)
+    assert [number for number, _ in released] == [1, 2]
+    assert len(parked) == 0
+    parked.close()
+    loop.close()
+
+
+def test_too_much_that_waits_for_the_disk_is_refused(stores: Stores) -> None:
+    store = stores.open(
+        flush_disk_type=SYNC,
+        flush_waiting_bytes_max=1 << 20,
+        commit_log_file_size_bytes=4 << 20,
+    )
+    put(store, bytes(1 << 20))
+    with pytest.raises(StoreBusyError, match=r"flow control .* 1 MiB wait for the disk"):
+        put(store)
+    flush(store)
+    put(store)
+
+
+def test_under_async_flush_nothing_is_refused_for_waiting(stores: Stores) -> None:
+    store = stores.open(flush_waiting_bytes_max=1 << 20, commit_log_file_size_bytes=4 << 20)
+    put(store, bytes(1 << 20))
+    put(store)
+
+
+# -- queues behind, under SYNC_FLUSH -----------------------------------------------------------
+
+
+def test_catching_up_goes_no_further_than_the_disk(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = stores.open(flush_disk_type=SYNC)
+
+    def no_room(*_arguments: object) -> None:
+        raise OSError(errno.ENOSPC, "no room")
+
+    commit(store, b"1")
+    with monkeypatch.context() as full:
+        full.setattr(disk, "preallocate", no_room)
+        flush(store)
+    assert not store.is_writable
+    store.begin()
+    stage(store, b"2")
+    store.commit()
+    store.catch_up()
+    assert bodies(store) == [b"1"]
+    flush(store)
+    assert bodies(store) == [b"1", b"2"]
+
+
+# -- the checkpoint ----------------------------------------------------------------------------
+
+
+def test_the_checkpoint_states_only_what_was_synced_before_it(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = stores.open()
+    synced: list[str] = []
+    real_file, real_write = disk.sync_file, disk.write_atomically
+
+    def sync_file(descriptor: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{descriptor}").readlink().parts[-2])
+        real_file(descriptor)
+
+    def write_atomically(path: Path, data: bytes) -> None:
+        synced.append("checkpoint")
+        real_write(path, data)
+
+    monkeypatch.setattr(disk, "sync_file", sync_file)
+    monkeypatch.setattr("broker.store.checkpoint.write_atomically", write_atomically)
+    put(store, properties="KEYS\x01k\x02")
+    flush(store)
+    flush_derived_files(store)
+    assert synced == ["commitlog", "0", "index", "index", "checkpoint"]
+
+
+def test_a_checkpoint_without_a_flush_of_the_log_does_not_move(stores: Stores) -> None:
+    store = stores.open()
+    put(store)
+    flush(store)
+    flush_derived_files(store)
+    first_ms = stores.clock.now_ms
+    stores.clock.advance(1000)
+    put(store)
+    for _ in store._flush_derived_files(False):
+        pass
+    store._save_checkpoint()
+    saved = load(stores.root / "checkpoint")
+    assert (saved.commit_log_ms, saved.consume_queue_ms, saved.index_ms) == (first_ms,) * 3
+    flush(store)
+    store._save_checkpoint()
+    saved = load(stores.root / "checkpoint")
+    assert (saved.commit_log_ms, saved.consume_queue_ms) == (first_ms + 1000, first_ms)
+
+
+def test_a_message_that_comes_during_the_flush_of_queues_is_not_claimed(stores: Stores) -> None:
+    store = stores.open()
+    put(store)
+    put(store, queue_id=1)
+    steps = store._flush_derived_files(True)
+    next(steps)
+    first_ms = stores.clock.now_ms
+    stores.clock.advance(1000)
+    put(store)
+    for _ in steps:
+        pass
+    store._save_checkpoint()
+    assert load(stores.root / "checkpoint").consume_queue_ms == first_ms
+
+
+def test_a_clean_stop_flushes_everything_and_says_so(stores: Stores) -> None:
+    store = stores.open(flush_disk_type=SYNC)
+    put(store, b"1")
+    assert (stores.root / "abort").exists()
+    reopened = stores.reopen_after_stop()
+    saved = reopened._opened.checkpoint
+    assert saved.commit_log_ms == saved.consume_queue_ms == saved.index_ms == stores.clock.now_ms
+    assert bodies(reopened) == [b"1"]
+    assert not (stores.root / "commitlog" / f"{4096:020d}").exists()
+
+
+def test_after_a_kill_the_abort_file_is_there(stores: Stores) -> None:
+    put(stores.open())
+    killed = stores.reopen_after_kill()
+    assert killed._opened.report.record_count == 1
+    assert len(bodies(killed)) == 1
