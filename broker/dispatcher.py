@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import structlog
 
 from broker.store.disk import DISK_FULL_ERRNOS
-from broker.store.errors import DiskFullError, RecordTooLargeError, StoreError, StoreFailedError
+from broker.store.errors import (
+    DiskFullError,
+    RecordTooLargeError,
+    StoreBusyError,
+    StoreError,
+    StoreFailedError,
+)
 from protocol.codes import FLAG_RESPONSE, MQ_VERSION, ResponseCode
 from protocol.command import Command, encode_command
 from protocol.errors import FieldError, ProtocolError
@@ -152,6 +158,8 @@ def store_error_response(error: StoreError) -> Response:
         return Response(ResponseCode.MESSAGE_ILLEGAL, str(error))
     if isinstance(error, (DiskFullError, StoreFailedError)):
         return Response(ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now. {error}")
+    if isinstance(error, StoreBusyError):
+        return Response(ResponseCode.SYSTEM_BUSY, str(error))
     return Response(ResponseCode.SYSTEM_ERROR, str(error))
 
 
