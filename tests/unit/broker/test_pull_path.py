@@ -1,0 +1,274 @@
+"""PullPath: the order of checks and their codes, committing with a pull, waiting for messages.
+
+The table is RocketMQ's PullMessageProcessor (checks in order), where the first failure answers.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.config_file import build_config
+from protocol.codes import RequestCode, ResponseCode
+from protocol.command import Command
+from protocol.message_codec import decode_messages
+from tests.support.direct import pull_fields
+from tests.support.peers import Clock, Peer
+from tests.support.served_broker import SETTINGS, ServedBroker
+
+Break = Callable[[ServedBroker, dict[str, str]], None]
+WAITING_MS = 15_000
+
+
+@pytest.fixture
+async def broker(tmp_path: Path) -> AsyncIterator[ServedBroker]:
+    served = ServedBroker(tmp_path, Clock(), {})
+    served.create_topic("orders")
+    yield served
+    await served.close()
+
+
+def configure(broker: ServedBroker, **settings: str) -> None:
+    changed = SETTINGS | settings | {"storePathRootDir": str(broker.config.store.root)}
+    broker.change_config(build_config(changed))
+
+
+def no_reading(broker: ServedBroker, _ext: dict[str, str]) -> None:
+    configure(broker, brokerPermission="2")
+
+
+def no_lite_pull(broker: ServedBroker, _ext: dict[str, str]) -> None:
+    configure(broker, litePullMessageEnable="false")
+
+
+def no_group(broker: ServedBroker, ext: dict[str, str]) -> None:
+    ext["consumerGroup"] = "bad group"
+
+
+def disabled_group(broker: ServedBroker, ext: dict[str, str]) -> None:
+    group = broker.groups.find_or_create(ext["consumerGroup"])
+    if group is not None:
+        group.consume_enable = False
+
+
+def no_topic(broker: ServedBroker, ext: dict[str, str]) -> None:
+    broker.topics.delete("orders")
+
+
+def unreadable_topic(broker: ServedBroker, ext: dict[str, str]) -> None:
+    if broker.topics.get("orders") is not None:
+        broker.create_topic("orders", perm=2)
+
+
+def bad_queue(broker: ServedBroker, ext: dict[str, str]) -> None:
+    ext["queueId"] = "4"
+
+
+def bad_expression(broker: ServedBroker, ext: dict[str, str]) -> None:
+    ext["subscription"] = "||"
+
+
+# What is wrong, the code, and the forbidden type that goes with NO_PERMISSION.
+CHECKS: list[tuple[Break, int, str | None]] = [
+    (no_reading, ResponseCode.NO_PERMISSION, "1"),
+    (no_lite_pull, ResponseCode.NO_PERMISSION, "1"),
+    (no_group, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, None),
+    (disabled_group, ResponseCode.NO_PERMISSION, "2"),
+    (no_topic, ResponseCode.TOPIC_NOT_EXIST, None),
+    (unreadable_topic, ResponseCode.NO_PERMISSION, "3"),
+    (bad_queue, ResponseCode.INVALID_PARAMETER, None),
+    (bad_expression, ResponseCode.SUBSCRIPTION_PARSE_FAILED, None),
+]
+
+
+async def lite_pull(broker: ServedBroker, ext: dict[str, str]) -> Command:
+    return await broker.ask(RequestCode.LITE_PULL_MESSAGE, ext)
+
+
+async def pull(broker: ServedBroker, offset: int = 0, **ext: str) -> Command:
+    return await broker.ask(RequestCode.PULL_MESSAGE, pull_fields("orders", offset) | ext)
+
+
+@pytest.mark.parametrize("first", range(len(CHECKS)))
+async def test_the_first_check_that_fails_answers(broker: ServedBroker, first: int) -> None:
+    ext = pull_fields("orders", 0)
+    # All that comes behind is wrong as well; what one group is cannot be two things.
+    for spoil, _, _ in reversed(CHECKS[first:]):
+        spoil(broker, ext)
+    answer = await lite_pull(broker, ext)
+    _, code, forbidden = CHECKS[first]
+    assert answer.code == code, answer.remark
+    assert (answer.ext or {}).get("forbiddenType") == forbidden
+    assert answer.remark
+
+
+async def test_a_plain_pull_does_not_mind_that_lite_pulls_are_off(broker: ServedBroker) -> None:
+    configure(broker, litePullMessageEnable="false")
+    assert (await pull(broker)).code == ResponseCode.PULL_NOT_FOUND
+
+
+@pytest.mark.parametrize("queue_id", ["-1", "4", "2147483647"])
+async def test_a_queue_that_the_topic_does_not_have_is_named(
+    broker: ServedBroker, queue_id: str
+) -> None:
+    answer = await pull(broker, queueId=queue_id)
+    assert answer.code == ResponseCode.INVALID_PARAMETER
+    assert f"queueId[{queue_id}]" in str(answer.remark)
+
+
+@pytest.mark.parametrize(
+    ("offset", "code", "remark", "following"),
+    [
+        (0, ResponseCode.SUCCESS, "FOUND", "3"),
+        (2, ResponseCode.SUCCESS, "FOUND", "3"),
+        (3, ResponseCode.PULL_NOT_FOUND, "OFFSET_OVERFLOW_ONE", "3"),
+        (4, ResponseCode.PULL_OFFSET_MOVED, "OFFSET_OVERFLOW_BADLY", "3"),
+        (-1, ResponseCode.PULL_OFFSET_MOVED, "OFFSET_TOO_SMALL", "0"),
+    ],
+)
+async def test_an_answer_says_what_was_found_and_where_to_go_on(
+    broker: ServedBroker, offset: int, code: int, remark: str, following: str
+) -> None:
+    for number in range(3):
+        broker.put("orders", b"%d" % number)
+    answer = await pull(broker, offset)
+    assert (answer.code, answer.remark) == (code, remark)
+    assert answer.ext == {
+        "suggestWhichBrokerId": "0",
+        "nextBeginOffset": following,
+        "minOffset": "0",
+        "maxOffset": "3",
+    }
+    bodies = [message.body for message in decode_messages(answer.body)]
+    assert bodies == [b"%d" % number for number in range(3)][offset:] * (remark == "FOUND")
+
+
+@pytest.mark.parametrize(
+    ("offset", "code"), [(0, ResponseCode.PULL_NOT_FOUND), (5, ResponseCode.PULL_OFFSET_MOVED)]
+)
+async def test_a_queue_without_messages_starts_at_zero(
+    broker: ServedBroker, offset: int, code: int
+) -> None:
+    answer = await pull(broker, offset)
+    assert answer.code == code
+    assert (answer.ext or {})["nextBeginOffset"] == "0"
+    assert broker.store.queue_ids("orders") == []
+
+
+async def test_nothing_that_matches_is_to_be_tried_again_from_further_on(
+    broker: ServedBroker,
+) -> None:
+    broker.put("orders", properties="TAGS\x01a\x02")
+    answer = await pull(broker, subscription="b")
+    assert answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY
+    assert (answer.ext or {})["nextBeginOffset"] == "1"
+
+
+# -- committing with a pull --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sys_flag", "offset", "committed"), [("5", "7", 7), ("4", "7", None), ("5", "-1", None)]
+)
+async def test_a_pull_commits_if_it_says_so(
+    broker: ServedBroker, sys_flag: str, offset: str, committed: int | None
+) -> None:
+    await pull(broker, sysFlag=sys_flag, commitOffset=offset)
+    assert broker.offsets.get("orders", "tests", 0) == committed
+
+
+async def test_a_refused_pull_commits_nothing(broker: ServedBroker) -> None:
+    await pull(broker, sysFlag="5", commitOffset="7", queueId="9")
+    await pull(broker, sysFlag="5", commitOffset="7", subscription="||")
+    assert broker.offsets.queues("orders", "tests") == {}
+
+
+async def test_a_reset_is_told_once_and_not_undone_by_a_late_commit(broker: ServedBroker) -> None:
+    for _ in range(3):
+        broker.put("orders")
+    broker.offsets.reset("orders", "tests", 0, 1)
+    answer = await pull(broker, 3, sysFlag="5", commitOffset="3")
+    assert (answer.code, answer.remark) == (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET")
+    assert (answer.ext or {})["nextBeginOffset"] == "1"
+    assert broker.offsets.get("orders", "tests", 0) == 1
+    assert (await pull(broker, 1)).code == ResponseCode.SUCCESS
+
+
+# -- waiting for messages ----------------------------------------------------------------------
+
+
+async def waiting(broker: ServedBroker, peer: Peer, **ext: str) -> "asyncio.Task[Command]":
+    """A pull that waits for a message."""
+    fields = pull_fields("orders", 0, suspend_ms=WAITING_MS) | ext
+    task = asyncio.create_task(broker.ask(RequestCode.PULL_MESSAGE, fields, peer=peer))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert not task.done()
+    return task
+
+
+async def test_a_message_answers_the_pull_that_waits(broker: ServedBroker) -> None:
+    task = await waiting(broker, Peer())
+    broker.put("orders", b"late")
+    answer = await task
+    assert [message.body for message in decode_messages(answer.body)] == [b"late"]
+
+
+async def test_a_pull_that_waited_commits_only_when_it_arrives(broker: ServedBroker) -> None:
+    task = await waiting(broker, Peer(), sysFlag="7", commitOffset="5")
+    assert broker.offsets.get("orders", "tests", 0) == 5
+    broker.offsets.commit("orders", "tests", 0, 2, backward=True)
+    broker.put("orders")
+    await task
+    assert broker.offsets.get("orders", "tests", 0) == 2
+
+
+async def test_a_message_for_others_does_not_answer(broker: ServedBroker) -> None:
+    task = await waiting(broker, Peer(), subscription="wanted")
+    broker.put("orders", b"1", properties="TAGS\x01other\x02")
+    broker.put("orders", b"2", queue_id=1, properties="TAGS\x01wanted\x02")
+    await asyncio.sleep(0)
+    assert not task.done()
+    broker.put("orders", b"3", properties="TAGS\x01wanted\x02")
+    answer = await task
+    assert [message.body for message in decode_messages(answer.body)] == [b"3"]
+    assert (answer.ext or {})["nextBeginOffset"] == "2"
+
+
+async def test_the_end_of_the_broker_answers_not_found(broker: ServedBroker) -> None:
+    task = await waiting(broker, Peer())
+    broker.long_polling.close()
+    assert (await task).code == ResponseCode.PULL_NOT_FOUND
+    # From then on nothing waits.
+    answer = await pull(broker, sysFlag="6", suspendTimeoutMillis=str(WAITING_MS))
+    assert answer.code == ResponseCode.PULL_NOT_FOUND
+
+
+async def test_a_peer_that_hangs_up_is_forgotten(broker: ServedBroker) -> None:
+    peer = Peer()
+    task = await waiting(broker, peer)
+    assert len(broker.long_polling) == 1
+    peer.hang_up()
+    assert len(broker.long_polling) == 0
+    broker.put("orders")
+    assert peer.written == []
+    task.cancel()
+
+
+@pytest.mark.parametrize(("long", "expected_s"), [("true", 15.0), ("false", 0.5)])
+async def test_how_long_a_pull_waits_is_its_wish_or_a_setting(
+    broker: ServedBroker, monkeypatch: pytest.MonkeyPatch, long: str, expected_s: float
+) -> None:
+    broker.config.__dict__.update(long_polling=long == "true", short_polling_ms=500)
+    waits: list[float] = []
+
+    def park(_parked: Any, suspend_s: float) -> bool:
+        waits.append(suspend_s)
+        broker.long_polling.is_closed = True
+        return False
+
+    monkeypatch.setattr(broker.long_polling, "park", park)
+    await pull(broker, sysFlag="6", suspendTimeoutMillis=str(WAITING_MS))
+    assert waits == [expected_s]
