@@ -6,7 +6,7 @@ here and nowhere else:
 
     RequestError                    its own code and remark
     FieldError                      1 for a missing field, 29 for one that does not parse
-    StoreError                      14 when the disk is full or failed, 13 for a record too large
+    StoreError                      14 disk full or failed, 13 record too large, 2 too much waits
     OSError of a full disk          14
     anything else                   1, and one line in the log, because it is our mistake
 """

@@ -60,7 +60,12 @@ class OpenedStore:
             undo.callback(self._lock.release)
             last_exit_clean = not abort_file.was_left_behind(self.layout.abort)
             abort_file.create(self.layout.abort)
-            self._load(config, last_exit_clean)
+            with contextlib.ExitStack() as nothing_changed:
+                # A setting that does not fit must not make the next start think of a crash.
+                if last_exit_clean:
+                    nothing_changed.callback(abort_file.remove, self.layout.abort)
+                self._load(config, last_exit_clean)
+                nothing_changed.pop_all()
             self._executor = ThreadPoolExecutor(1, thread_name_prefix="store-files")
             self.report = self._recover(config, last_exit_clean, batch_topic)
             self.commit_log = CommitLog(

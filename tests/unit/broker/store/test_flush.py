@@ -11,13 +11,14 @@ import pytest
 from broker.config import FlushDiskType
 from broker.store import disk
 from broker.store.checkpoint import load
-from broker.store.errors import StoreBusyError, StoreError, StoreFailedError
+from broker.store.errors import GeometryError, StoreBusyError, StoreError, StoreFailedError
 from broker.store.flush import EXPIRY_INTERVAL_S, ParkedAnswers
 from broker.store.get_result import GetStatus
 from broker.store.message_store import MessageStore
 from tests.support.open_stores import (
     Stores,
     bodies,
+    copy_killed,
     flush,
     flush_derived_files,
     put,
@@ -358,3 +359,17 @@ def test_after_a_kill_the_abort_file_is_there(stores: Stores) -> None:
     killed = stores.reopen_after_kill()
     assert killed._opened.report.record_count == 1
     assert len(bodies(killed)) == 1
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_setting_that_does_not_fit_the_store_changes_nothing(stores: Stores, clean: bool) -> None:
+    put(stores.open(), properties="KEYS\x01k\x02")
+    root = stores.root
+    if clean:
+        stores.close_all()
+    else:
+        root = copy_killed(stores.root, stores.root.with_name("killed"))
+    with pytest.raises(GeometryError):
+        stores.open(root, index_slot_count=99)
+    assert (root / "abort").exists() is not clean
+    assert len(bodies(stores.open(root))) == 1
