@@ -40,6 +40,8 @@ FORBIDDEN_SUBSCRIPTION = 5
 
 PERM_READ = 4
 SUBSCRIPTIONS_CACHED_MAX = 4096
+# Some 8,000 tags: parsing more would hold up all others.
+EXPRESSION_LENGTH_MAX = 65_536
 HEARTBEAT_GRACE_S = 0.5
 
 _CODES = {
@@ -230,6 +232,12 @@ class PullPath:
             return self._subscriptions[key]
         except KeyError:
             pass
+        if len(expression) > EXPRESSION_LENGTH_MAX:
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+                f"parse the consumer's subscription failed: it has {len(expression)} characters, "
+                f"and {EXPRESSION_LENGTH_MAX} is the most",
+            )
         try:
             parsed = Subscription(topic, expression, expression_type)
         except ProtocolError as error:

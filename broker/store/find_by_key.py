@@ -13,6 +13,7 @@ from protocol.properties import PROPERTY_KEYS, PROPERTY_UNIQUE_KEY
 BODY_BYTES_MAX = 8 << 20
 # A look at each record costs, and no query may hold up the others for long.
 MISSES_MAX = 1000
+MISSED_BYTES_MAX = 16 << 20
 
 
 def find_by_key(
@@ -29,15 +30,16 @@ def find_by_key(
     *record_at* gives the verified record at a commit log offset, empty when there is none.
     """
     found: list[bytes] = []
-    size_all = misses = 0
+    size_all = misses = missed_bytes = 0
     seen: set[int] = set()
     for position in index.candidates(topic, key, begin_ms, end_ms):
-        if len(found) >= count_max or misses > MISSES_MAX:
+        if len(found) >= count_max or misses > MISSES_MAX or missed_bytes > MISSED_BYTES_MAX:
             break
         record = b"" if position in seen else record_at(position)
         seen.add(position)
         if not record or not _carries(record, topic, key, begin_ms, end_ms):
             misses += 1
+            missed_bytes += len(record)
             continue
         size_all += len(record)
         if found and size_all > BODY_BYTES_MAX:

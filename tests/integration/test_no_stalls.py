@@ -1,0 +1,163 @@
+"""No single request keeps the event loop for more than 20 ms.
+
+Measured is the processor time of each callback, on asyncio's own loop, which lets itself be
+watched; of three tries the best counts, for the machine may be busy with other things.
+"""
+
+import asyncio
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from broker import Broker
+from broker.stalls import STALL_S
+from protocol.command import Command, decode_header
+from protocol.frame import FrameDecoder
+from protocol.message_codec import encode_batch
+from tests.support.callback_times import CallbackTimes
+from tests.support.direct import pull_fields, send_fields
+from tests.support.raw_peer import frame, request
+
+TRIES = 3
+SETTINGS = {"mappedFileSizeCommitLog": str(64 << 20)}
+SEND_V2 = {
+    "a": "t",
+    "b": "orders",
+    "c": "TBW102",
+    "d": "4",
+    "e": "0",
+    "f": "0",
+    "g": "1",
+    "h": "0",
+    "i": "",
+    "j": "0",
+    "k": "false",
+    "m": "false",
+}
+WIDE = {
+    "topic": "wide",
+    "defaultTopic": "TBW102",
+    "readQueueNums": "65536",
+    "writeQueueNums": "65536",
+    "perm": "6",
+    "topicFilterType": "SINGLE_TAG",
+    "order": "false",
+}
+KEYS = "KEYS\x01" + " ".join(f"{n:x}" for n in range(6500)) + "\x02"
+MANY_PROPERTIES = "".join(f"k{n}\x01v\x02" for n in range(4000))
+EXT = ",".join(f'"k{n}":"{"v" * 970}"' for n in range(250))
+TAGS = "||".join(map(str, range(8000)))
+QUERY = {"topic": "big", "key": "k", "maxNum": "64", "beginTimestamp": "0"}
+QUERY |= {"endTimestamp": str(2**62)}
+
+
+class Client:
+    """A client with a blocking socket, for a thread that is not the broker's."""
+
+    def __init__(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        self._socket = socket.create_connection((host, int(port)), timeout=30)
+        self._decoder = FrameDecoder(header_size_bytes_max=1 << 24)
+
+    def ask(self, data: bytes) -> Command:
+        self._socket.sendall(data)
+        while True:
+            for serialize_type, header, body in self._decoder.feed(self._socket.recv(1 << 18)):
+                return decode_header(serialize_type, header, body)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class WatchedBroker:
+    """A broker in a thread of its own, and what its loop was kept by."""
+
+    def __init__(self) -> None:
+        self.times = CallbackTimes()
+        self.broker = Broker.temporary(SETTINGS)
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+            runner.run(self._serve())
+
+    async def _serve(self) -> None:
+        self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
+        async with self.broker:
+            self._ready.set()
+            await self._stopping.wait()
+
+    def start(self) -> None:
+        self._thread.start()
+        assert self._ready.wait(30)
+        self.client = Client(self.broker.address)
+        self.name_client = Client(self.broker.nameserver)
+
+    def stop(self) -> None:
+        self.client.close()
+        self.name_client.close()
+        self._loop.call_soon_threadsafe(self._stopping.set)
+        self._thread.join()
+
+    def turn(self) -> None:
+        """Wait until the loop has done what it was doing."""
+        done = threading.Event()
+        self._loop.call_soon_threadsafe(done.set)
+        assert done.wait(30)
+
+
+@pytest.fixture(scope="module")
+def watched() -> Iterator[WatchedBroker]:
+    made = WatchedBroker()
+    with made.times.measured():
+        made.start()
+        for number in range(16):
+            ext = SEND_V2 | {"b": "big", "i": "KEYS\x01k\x02"}
+            made.client.ask(request(310, ext, bytes([number]) * (1 << 20)))
+        made.client.ask(request(17, WIDE))
+        yield made
+        made.stop()
+
+
+REQUESTS: dict[str, Callable[[], bytes]] = {
+    "a body of 4 MiB": lambda: request(310, SEND_V2, os.urandom(4 << 20)),
+    "a body of 4 MiB, code 10": lambda: request(10, send_fields("orders"), os.urandom(4 << 20)),
+    "a pull of big messages": lambda: request(11, pull_fields("big", 0)),
+    "a batch of 10,000": lambda: request(320, SEND_V2, encode_batch([(0, b"", b"")] * 10_000)),
+    "32,000 bytes of keys": lambda: request(310, SEND_V2 | {"i": KEYS}, b"x"),
+    "32,000 bytes of properties": lambda: request(310, SEND_V2 | {"i": MANY_PROPERTIES}, b"x"),
+    "the same, delayed": lambda: request(310, SEND_V2 | {"i": "DELAY\x011\x02" + MANY_PROPERTIES}),
+    "a header of 256 KiB": lambda: frame('{"code":14,"opaque":1,"extFields":{' + EXT + "}}"),
+    "8,000 tags": lambda: request(11, pull_fields("orders", 0) | {"subscription": TAGS}),
+    "a topic with 65,536 queues": lambda: request(17, WIDE),
+    "all topics": lambda: request(21),
+    "the configuration": lambda: request(26),
+    "the runtime information": lambda: request(28),
+    "a query of 64 big messages": lambda: request(12, QUERY),
+}
+
+
+@pytest.mark.parametrize("make", REQUESTS.values(), ids=REQUESTS.keys())
+def test_it_does_not_keep_the_loop(watched: WatchedBroker, make: Callable[[], bytes]) -> None:
+    best_s, what = 1e9, ""
+    for _ in range(TRIES):
+        data = make()
+        watched.turn()
+        watched.times.reset()
+        watched.client.ask(data)
+        watched.turn()
+        if watched.times.longest_s < best_s:
+            best_s, what = watched.times.longest_s, watched.times.what
+    assert 0 < best_s < STALL_S, what
+
+
+def test_the_route_of_a_wide_topic_does_not_keep_it_either(watched: WatchedBroker) -> None:
+    watched.turn()
+    watched.times.reset()
+    assert watched.name_client.ask(request(105, {"topic": "wide"})).code == 0
+    watched.turn()
+    assert watched.times.longest_s < STALL_S, watched.times.what
