@@ -107,22 +107,25 @@ def a_frame(data: st.DataObject, codes: list[int]) -> bytes:
     return length.to_bytes(4, "big") + word.to_bytes(4, "big") + header + body
 
 
-async def play(unharmed: Unharmed, frames: list[bytes]) -> None:
-    """Send *frames* on a connection of their own, and wait until the broker is through with it."""
+async def play(unharmed: Unharmed, frames: list[bytes]) -> int:
+    """Send *frames* on a connection of their own; return how many the broker did not refuse."""
     async with RawPeer(unharmed.broker.address) as peer:
         peer.send(b"".join(frames))
         peer.send(request(PROBE, opaque=PROBE))
         peer.finish()
         received = await peer.until_closed()
     decoder = FrameDecoder()
+    served = 0
     for serialize_type, header, body in decoder.feed(received):
         command = decode_header(serialize_type, header, body)
         assert not command.is_response or command.code == 0 or command.remark
+        served += command.is_response and command.code == 0
         assert "Traceback" not in (command.remark or "")
     assert decoder.error is None
     await unharmed.check_neighbour()
     unharmed.check_log()
     unharmed.lines.clear()  # port numbers come again
+    return served
 
 
 def run(
@@ -132,19 +135,20 @@ def run(
     loop.run_until_complete(unharmed.__aenter__())
     codes = [*sorted(set(build_table(unharmed.broker)) - HARMFUL), 0, 37, 105, 9999]
 
+    served: list[int] = []
+
     @settings(
         max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck), database=None
     )
     @given(data=st.data())
     def example(data: st.DataObject) -> None:
         frames = [a_frame(data, codes) for _ in range(data.draw(st.integers(1, 4)))]
-        loop.run_until_complete(play(unharmed, frames))
+        served.append(loop.run_until_complete(play(unharmed, frames)))
 
     try:
         example()
         loop.run_until_complete(unharmed.check())
-        # Not everything was refused.
-        assert unharmed.broker.store.queue_range("orders", 0)[1] > examples / 50
+        assert sum(served) > examples / 10, "nearly everything was refused"
     finally:
         loop.run_until_complete(unharmed.__aexit__())
 
