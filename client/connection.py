@@ -37,6 +37,7 @@ log = logging.getLogger(__name__)
 # A request that the broker starts: the answer to send, or None for none.
 RequestHandler = Callable[["Connection", Command], Command | None]
 
+ANSWER_HEADER_SIZE_BYTES_MAX = 4 << 20
 _NEGOTIATION_FIELD = "rh"
 # A connection whose peer vanished without a word looks open for a quarter of an hour to the system.
 _SILENCE_MAX_S = 10.0
@@ -73,7 +74,8 @@ class Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self.closed: asyncio.Future[None] = self._loop.create_future()
         self._transport: asyncio.Transport | None = None
-        self._decoder = FrameDecoder()
+        # The answer to a batch names every message in its header.
+        self._decoder = FrameDecoder(header_size_bytes_max=ANSWER_HEADER_SIZE_BYTES_MAX)
         self._outgoing: list[bytes] = []
         self._writable = asyncio.Event()
         self._writable.set()

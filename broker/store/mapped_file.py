@@ -12,15 +12,20 @@ Threads: everything belongs to the thread that appends, except ``sync``, which t
 calls.  It neither touches the mapping nor moves what the other thread moves.
 """
 
+import errno
 import mmap
 import os
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
 from broker.store import disk
 from broker.store.errors import CorruptFileError
+
+_NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
+_NO_DESCRIPTOR_PAUSES_S = (0.01, 0.1, 0.5, 1.0, 2.0, 5.0)
 
 
 class MappedFile:
@@ -204,6 +209,17 @@ class MappedFile:
     def _descriptor_to_sync(self) -> int:
         # A duplicate shares the open file that was written through, so the kernel reports to it
         # every failure to write that file back; and nobody can close it meanwhile.
+        # Having no descriptor free is no failure of the disk: it is waited out, up to a point.
+        for pause_s in _NO_DESCRIPTOR_PAUSES_S:
+            try:
+                return self._duplicate()
+            except OSError as error:
+                if error.errno not in _NO_DESCRIPTOR:
+                    raise
+            time.sleep(pause_s)
+        return self._duplicate()
+
+    def _duplicate(self) -> int:
         with self._lock:
             if self._descriptor >= 0:
                 return os.dup(self._descriptor)

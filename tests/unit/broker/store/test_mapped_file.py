@@ -173,6 +173,24 @@ def test_after_a_failed_sync_no_other_one_is_tried(
     file.close()
 
 
+def test_a_sync_waits_for_a_free_descriptor(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = MappedFile.create(path, 8192, SIZE)
+    file.append(b"one")
+    pauses: list[float] = []
+    real = os.dup
+
+    def dup(descriptor: int) -> int:
+        if len(pauses) < 3:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return real(descriptor)
+
+    monkeypatch.setattr(os, "dup", dup)
+    monkeypatch.setattr("broker.store.mapped_file.time.sleep", pauses.append)
+    file.sync()
+    assert (len(pauses), file.flushed_position) == (3, 3)
+    file.close()
+
+
 def test_first_sync_makes_the_name_durable_and_later_ones_need_not(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
