@@ -6,6 +6,7 @@ setting or an option makes no sense.  What went wrong is one line on standard er
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import sys
@@ -24,6 +25,8 @@ from broker.settings import SettingError
 from broker.startup import StartError
 
 log = structlog.get_logger("broker.main")
+
+FREEZE_AFTER_S = 1.0
 
 
 class Service(Protocol):
@@ -156,6 +159,8 @@ async def _serve(loaded: LoadedConfig) -> int:
         click.echo(f"rockhopper-broker: {error}", err=True)
         return 1
     log.info("serving", **service.addresses())
+    # What is loaded now stays: a collection need not look at it again, and stop the loop for it.
+    loop.call_later(FREEZE_AFTER_S, gc.freeze)
     await _first_of(stopping.wait, service.failed.wait)
     if service.failed.is_set():
         log.error("stopping because the store has failed")

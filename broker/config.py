@@ -107,24 +107,10 @@ class StoreConfig:
     flush_interval_ms: int = setting("flushIntervalCommitLog", 500, least=1, most=3_600_000)
     """How often the commit log goes to disk under ASYNC_FLUSH: what a power cut may cost."""
 
-    flush_least_pages: int = setting("flushCommitLogLeastPages", 0, least=0, most=1 << 20)
-    """Do not flush before so many dirty 4 KiB pages.  RocketMQ's 4 leaves a slow stream unflushed
-    for 10 s; 0 keeps flushIntervalCommitLog at any rate."""
-
-    flush_thorough_interval_ms: int = setting(
-        "flushCommitLogThoroughInterval", 10_000, least=1, most=3_600_000
-    )
-    """Flush this often even below flushCommitLogLeastPages."""
-
     consume_queue_flush_interval_ms: int = setting(
         "flushIntervalConsumeQueue", 1000, least=10, most=3_600_000
     )
     """How often consume queues are looked at for flushing."""
-
-    consume_queue_flush_least_pages: int = setting(
-        "flushConsumeQueueLeastPages", 2, least=0, most=1 << 20
-    )
-    """Dirty pages of a consume queue before it is flushed; queues can be rebuilt from the log."""
 
     consume_queue_flush_thorough_interval_ms: int = setting(
         "flushConsumeQueueThoroughInterval", 60_000, least=100, most=3_600_000
@@ -357,12 +343,6 @@ class BrokerConfig:
 
     short_polling_ms: int = setting("shortPollingTimeMills", 1000, least=1, most=3_600_000)
     """How long such a pull waits when longPollingEnable is false."""
-
-    property_filter: bool = setting("enablePropertyFilter", True)
-    """Serve SQL92 subscriptions.  RocketMQ's default is false."""
-
-    reject_transaction_message: bool = setting("rejectTransactionMessage", False, live=True)
-    """Refuse half messages."""
 
     reject_pull_consumer: bool = setting("rejectPullConsumerEnable", False, live=True)
     """Refuse consumers that pull queues on their own account."""

@@ -1,7 +1,8 @@
 """RocketMQ's keys that mean nothing here, so that an existing broker.conf brings no warnings.
 
-Some tune thread pools and locks that one event loop does not have, some belong to what is not
-served (replication, RocksDB), some are spellings of old releases that RocketMQ itself ignores.
+Some tune thread pools and locks that one event loop does not have, or let a flush wait for pages,
+which none does here; some belong to what is not served (replication, RocksDB, for now SQL filters
+and transactions); some are spellings of old releases that RocketMQ itself ignores.
 """
 
 _WITHOUT_EFFECT_TEXT = """
@@ -32,15 +33,16 @@ _WITHOUT_EFFECT_TEXT = """
     enableCompaction enableConsumeQueueExt enableControllerInNamesrv enableCreateSysGroup
     enableDetailStat enableLmq enableMultiDispatch enableNetWorkFlowControl
     enableNotifyAfterPopOrderLockRelease enablePopBatchAck enablePopBufferMerge enablePopLog
-    enablePopMessageThreshold enableRemoteEscape enableRetryTopicV2 enableRunningFlagsInFlush
-    enableScheduleAsyncDeliver enableScheduleMessageStats enableShutdownGracefully
-    enableSingleTopicRegister enableSlaveActingMaster enableSplitRegistration
-    enabledAppendPropCRC endTransactionPoolQueueCapacity endTransactionThreadPoolNums
-    estimateAccumulation expectConsumerNumUseFilter fastFailIfNoBufferInStorePool
-    fetchNamesrvAddrByAddressServer filterDataCleanTimeSpan filterSupportRetry
-    flushCommitLogTimed flushConsumerOffsetHistoryInterval flushDelayOffsetInterval
-    flushLeastPagesWhenWarmMapedFile forceRegister forceVerifyPropCRC haFlowControlEnable
-    haHousekeepingInterval haListenPort haMasterAddress haMaxGapNotInSync
+    enablePopMessageThreshold enablePropertyFilter enableRemoteEscape enableRetryTopicV2
+    enableRunningFlagsInFlush enableScheduleAsyncDeliver enableScheduleMessageStats
+    enableShutdownGracefully enableSingleTopicRegister enableSlaveActingMaster
+    enableSplitRegistration enabledAppendPropCRC endTransactionPoolQueueCapacity
+    endTransactionThreadPoolNums estimateAccumulation expectConsumerNumUseFilter
+    fastFailIfNoBufferInStorePool fetchNamesrvAddrByAddressServer filterDataCleanTimeSpan
+    filterSupportRetry flushCommitLogLeastPages flushCommitLogThoroughInterval
+    flushCommitLogTimed flushConsumeQueueLeastPages flushConsumerOffsetHistoryInterval
+    flushDelayOffsetInterval flushLeastPagesWhenWarmMapedFile forceRegister forceVerifyPropCRC
+    haFlowControlEnable haHousekeepingInterval haListenPort haMasterAddress haMaxGapNotInSync
     haMaxTimeSlaveNotCatchup haSendHeartbeatInterval haServerAddr haTransferBatchSize
     heartbeatThreadPoolNums heartbeatThreadPoolQueueCapacity highSpeedMode inSyncReplicas
     initPopOffsetByCheckMsgInMem kvConfigPath litePullMessageThreadPoolNums
@@ -49,9 +51,9 @@ _WITHOUT_EFFECT_TEXT = """
     mapedFileSizeCommitLog mapedFileSizeConsumeQueue mapedFileSizeConsumeQueueExt
     mappedFileSizeConsumeQueueExt mappedFileSizeTimerLog maxChecksumRange maxConsumeQueueScan
     maxErrorRateOfBloomFilter maxHaTransferByteInSecond maxLmqConsumeQueueNum maxPopPollingSize
-    maxRecoveryCommitlogFiles maxTopicLength messageIndexSafe
-    messageStorePlugIn metricsExportIntervalInMills metricsExporterType
-    metricsGrpcExporterHeader metricsGrpcExporterIntervalInMills metricsGrpcExporterTarget
+    maxRecoveryCommitlogFiles maxTopicLength messageIndexSafe messageStorePlugIn
+    metricsExportIntervalInMills metricsExporterType metricsGrpcExporterHeader
+    metricsGrpcExporterIntervalInMills metricsGrpcExporterTarget
     metricsGrpcExporterTimeOutInMills metricsInDelta metricsLabel
     metricsLoggingExporterIntervalInMills metricsPromExporterHost metricsPromExporterPort
     minInSyncReplicas needWaitForService notifyMinBrokerIdChanged offsetCheckInSlave
@@ -63,33 +65,33 @@ _WITHOUT_EFFECT_TEXT = """
     queryMessageThreadPoolNums queryThreadPoolQueueCapacity readOnlyCommitLogStorePaths
     readUnCommitted realTimeNotifyConsumerChange recallMessageEnable recheckReputOffsetFromCq
     recoverConcurrently recoverThreadPoolNums redeleteHangedFileInterval rejectCheckGroup
-    replicasPerDiskPartition replyThreadPoolQueueCapacity retrieveMessageFromPopRetryTopicV1
-    returnOrderTopicConfigToBroker reviveInterval reviveQueueNum rocketmqHome
-    sampleCountThreshold sampleSteps scheduleAsyncDeliverMaxPendingLimit
-    scheduleAsyncDeliverMaxResendNum2Blocked searchBcqByCacheEnable sendMessageThreadPoolNums
-    sendThreadPoolQueueCapacity serverAsyncSemaphoreValue serverCallbackExecutorThreads
-    serverChannelMaxIdleTimeSeconds serverLoadBalancerEnable serverNettyWorkerGroupEnable
-    serverOnewaySemaphoreValue serverPooledByteBufAllocatorEnable serverSelectorThreads
-    serverSocketBacklog serverSocketRcvBufSize serverSocketSndBufSize serverWorkerThreads
-    shutdownWaitTimeSeconds skipPreOnline slaveReadEnable slaveTimeout
-    spinLockCollisionRetreatOptimalDegree splitRegistrationSize storeCheckpoint
-    storePathBrokerIdentity storePathCheckpoint storePathConsumeQueue storePathEpochFile
-    storePathIndex storeReplyMessageEnable subscriptionExpiredTimeout supportActingMaster
-    syncBrokerMemberGroupPeriod syncFromLastFile syncMasterFlushOffsetWhenStartup
-    timerCheckMetricsWhen timerCongestNumEachSlot timerEnableCheckMetrics timerEnableDisruptor
-    timerEnableRetryUntilSuccess timerFlushIntervalMs timerGetMessageThreadNum timerMaxDelaySec
-    timerMetricSmallThreshold timerPrecisionMs timerPutMessageThreadNum timerRollWindowSlot
-    timerSkipUnknownError timerStopDequeue timerStopEnqueue timerWarmEnable timerWheelEnable
-    topicQueueLockNum totalReplicas transactionCheckInterval transactionCheckMax
-    transactionMetricFlushInterval transactionOpBatchInterval transactionOpMsgMaxSize
-    transactionTimeOut transferMsgByHeap transientStorePoolEnable transientStorePoolSize
-    travelCqFileNumWhenGetMessage unRegisterBrokerQueueCapacity useABSLock
-    useEpollNativeSelector useReentrantLockWhenPutMessage useServerSideResetOffset useTLS
-    waitSecondsForService waitTimeMillsInAckQueue waitTimeMillsInAdminBrokerQueue
-    waitTimeMillsInHeartbeatQueue waitTimeMillsInLitePullQueue waitTimeMillsInPullQueue
-    waitTimeMillsInSendQueue waitTimeMillsInTransactionQueue wakeCommitWhenPutMessage
-    wakeFlushWhenPutMessage warmMapedFileEnable writeBufferHighWaterMark writeBufferLowWaterMark
-    writeWithoutMmap
+    rejectTransactionMessage replicasPerDiskPartition replyThreadPoolQueueCapacity
+    retrieveMessageFromPopRetryTopicV1 returnOrderTopicConfigToBroker reviveInterval
+    reviveQueueNum rocketmqHome sampleCountThreshold sampleSteps
+    scheduleAsyncDeliverMaxPendingLimit scheduleAsyncDeliverMaxResendNum2Blocked
+    searchBcqByCacheEnable sendMessageThreadPoolNums sendThreadPoolQueueCapacity
+    serverAsyncSemaphoreValue serverCallbackExecutorThreads serverChannelMaxIdleTimeSeconds
+    serverLoadBalancerEnable serverNettyWorkerGroupEnable serverOnewaySemaphoreValue
+    serverPooledByteBufAllocatorEnable serverSelectorThreads serverSocketBacklog
+    serverSocketRcvBufSize serverSocketSndBufSize serverWorkerThreads shutdownWaitTimeSeconds
+    skipPreOnline slaveReadEnable slaveTimeout spinLockCollisionRetreatOptimalDegree
+    splitRegistrationSize storeCheckpoint storePathBrokerIdentity storePathCheckpoint
+    storePathConsumeQueue storePathEpochFile storePathIndex storeReplyMessageEnable
+    subscriptionExpiredTimeout supportActingMaster syncBrokerMemberGroupPeriod syncFromLastFile
+    syncMasterFlushOffsetWhenStartup timerCheckMetricsWhen timerCongestNumEachSlot
+    timerEnableCheckMetrics timerEnableDisruptor timerEnableRetryUntilSuccess
+    timerFlushIntervalMs timerGetMessageThreadNum timerMaxDelaySec timerMetricSmallThreshold
+    timerPrecisionMs timerPutMessageThreadNum timerRollWindowSlot timerSkipUnknownError
+    timerStopDequeue timerStopEnqueue timerWarmEnable timerWheelEnable topicQueueLockNum
+    totalReplicas transactionCheckInterval transactionCheckMax transactionMetricFlushInterval
+    transactionOpBatchInterval transactionOpMsgMaxSize transactionTimeOut transferMsgByHeap
+    transientStorePoolEnable transientStorePoolSize travelCqFileNumWhenGetMessage
+    unRegisterBrokerQueueCapacity useABSLock useEpollNativeSelector
+    useReentrantLockWhenPutMessage useServerSideResetOffset useTLS waitSecondsForService
+    waitTimeMillsInAckQueue waitTimeMillsInAdminBrokerQueue waitTimeMillsInHeartbeatQueue
+    waitTimeMillsInLitePullQueue waitTimeMillsInPullQueue waitTimeMillsInSendQueue
+    waitTimeMillsInTransactionQueue wakeCommitWhenPutMessage wakeFlushWhenPutMessage
+    warmMapedFileEnable writeBufferHighWaterMark writeBufferLowWaterMark writeWithoutMmap
 """
 WITHOUT_EFFECT = frozenset(_WITHOUT_EFFECT_TEXT.split())
 

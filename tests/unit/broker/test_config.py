@@ -22,8 +22,6 @@ def test_defaults_differ_from_rocketmq_only_where_the_design_says() -> None:
     assert (config.listen_port, config.namesrv_port, config.http_port) == (10911, 9876, 9464)
     assert config.bind_address == "127.0.0.1"
     assert not config.remote_admin
-    assert config.property_filter
-    assert config.store.flush_least_pages == 0
     assert config.store.flush_disk_type is FlushDiskType.ASYNC
     assert config.store.commit_log_file_size_bytes == 1 << 30
     assert config.auto_create_topic is AutoCreateTopic.ON_SEND
