@@ -23,6 +23,7 @@ from broker.config_file import LoadedConfig, load_config, properties_of
 from broker.limits import raise_open_files_limit
 from broker.settings import SettingError
 from broker.startup import StartError
+from broker.store import fast_encoding
 
 log = structlog.get_logger("broker.main")
 
@@ -152,7 +153,8 @@ async def _serve(loaded: LoadedConfig) -> int:
     service = _make_service(loaded.config)
     try:
         service.prepare()
-        log.info("starting", **service.addresses())
+        encoding = "compiled" if fast_encoding.is_compiled else "python"
+        log.info("starting", **service.addresses(), encoding=encoding)
         _tell_about_settings(loaded)
         await service.start()
     except StartError as error:
