@@ -54,6 +54,10 @@ if TYPE_CHECKING:
     from broker.server import Connection
 
 VERSION_WITH_STANDARD_JSON = 401
+VERSION_WITH_ACTING_MASTER = 413
+"""5.0.0: a Rust client refuses routes without enableActingMaster, an older Python client any
+route with it."""
+
 UNIT_FLAG = 1
 UNIT_SUB_FLAG = 2
 TOPIC_FAQ = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
@@ -129,7 +133,10 @@ class NameServiceProcessors:
             broker_datas=[_broker_data(member) for member in route.members],
             order_topic_conf=self._order_of(topic),
         )
-        return Response(body=body.encode(raw_keys=not is_standard))
+        with_acting_master = request.version >= VERSION_WITH_ACTING_MASTER
+        return Response(
+            body=body.encode(raw_keys=not is_standard, with_acting_master=with_acting_master)
+        )
 
     def _order_of(self, topic: str) -> str | None:
         if not self._settings.order_message_enable:
@@ -386,7 +393,9 @@ def _topic_list(names: list[str]) -> Response:
 
 
 def _broker_data(member: Member) -> BrokerData:
-    return BrokerData(member.name, member.addresses, member.cluster, member.zone)
+    return BrokerData(
+        member.name, member.addresses, member.cluster, member.zone, member.acting_master
+    )
 
 
 def _version(version: bodies.DataVersion) -> DataVersion:

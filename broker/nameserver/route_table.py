@@ -53,6 +53,7 @@ class Member:
     name: str
     addresses: dict[int, str] = field(default_factory=dict)
     zone: str | None = None
+    acting_master: bool = False
 
 
 @dataclass(slots=True)
@@ -174,6 +175,7 @@ class RouteTable:
         addresses[registration.broker_id] = registration.address
         member.cluster = registration.cluster
         member.zone = registration.zone
+        member.acting_master = bool(registration.acting_master)
 
     def _take_topics(self, member: Member, registration: Registration, *, is_changed: bool) -> None:
         is_master = registration.broker_id == MASTER_ID

@@ -37,10 +37,11 @@ class TopicRouteData(Body, rename="camel"):
     filter_server_table: dict[str, list[str]] = field(default_factory=dict)
     topic_queue_mapping_by_broker: dict[str, Any] | None = None
 
-    def encode(self, *, raw_keys: bool = False) -> bytes:
+    def encode(self, *, raw_keys: bool = False, with_acting_master: bool = False) -> bytes:
         """The JSON of a route; strict with quoted keys unless *raw_keys*.
 
-        There is no ``true``, ``false`` or ``null`` in it: one Python client reads it as Python.
+        Without *with_acting_master* there is no ``true``, ``false`` or ``null`` in it: one Python
+        client reads it as Python.
         """
         route = TopicRouteData(
             self.queue_datas,
@@ -50,6 +51,7 @@ class TopicRouteData(Body, rename="camel"):
                     broker.broker_addrs,
                     broker.cluster,
                     broker.zone_name or None,
+                    bool(broker.enable_acting_master) if with_acting_master else None,
                 )
                 for broker in self.broker_datas
             ],

@@ -117,13 +117,26 @@ def test_a_route_is_compact_and_names_the_address_at_which_the_client_arrived(
     server.topics.put(TopicConfig("orders", read_queue_nums=4, write_queue_nums=2))
     peer = Peer("192.0.2.9")
     peer.local_host = "192.0.2.1"
-    answer = server.ask(ROUTE, {"topic": "orders"}, peer=peer)
+    answer = server.ask(ROUTE, {"topic": "orders"}, peer=peer, version=401)
     assert answer.code == ResponseCode.SUCCESS
     assert answer.body == (
         b'{"brokerDatas":[{"brokerAddrs":{"0":"192.0.2.1:10911"},"brokerName":"broker-a",'
         b'"cluster":"DefaultCluster"}],"filterServerTable":{},"queueDatas":[{"brokerName":'
         b'"broker-a","perm":6,"readQueueNums":4,"topicSysFlag":0,"writeQueueNums":2}]}'
     )
+
+
+def test_clients_of_5_0_and_later_are_told_whether_slaves_act_as_masters(
+    server: NameServer,
+) -> None:
+    data = server.ask(ROUTE, {"topic": "TBW102"}, version=413).body
+    assert b'"cluster":"DefaultCluster","enableActingMaster":false}' in data
+    assert b"enableActingMaster" not in server.ask(ROUTE, {"topic": "TBW102"}, version=412).body
+    cluster = server.ask(RequestCode.GET_BROKER_CLUSTER_INFO, version=475).body
+    assert b'"cluster":"DefaultCluster","enableActingMaster":false}' in cluster
+    server.register(enableActingMaster="true")
+    data = server.ask(ROUTE, {"topic": "orders"}, version=475).body
+    assert b'"cluster":"C","enableActingMaster":true}' in data
 
 
 def test_old_clients_get_bare_broker_ids_unless_they_ask_otherwise(server: NameServer) -> None:
@@ -134,9 +147,9 @@ def test_old_clients_get_bare_broker_ids_unless_they_ask_otherwise(server: NameS
     assert b'{"0":"127.0.0.1:10911"}' in server.ask(ROUTE, {"topic": "TBW102"}, version=401).body
 
 
-def test_no_route_holds_words_that_only_json_knows(server: NameServer) -> None:
+def test_no_route_for_4_x_clients_holds_words_that_only_json_knows(server: NameServer) -> None:
     server.register(enableActingMaster="true")
-    body = server.ask(ROUTE, {"topic": "orders"}).body
+    body = server.ask(ROUTE, {"topic": "orders"}, version=412).body
     assert not any(word in body for word in (b"true", b"false", b"null", b" "))
 
 
@@ -190,7 +203,7 @@ def test_a_java_brokers_registration_is_taken(alone: NameServer) -> None:
     cluster = alone.ask(RequestCode.GET_BROKER_CLUSTER_INFO).body
     assert cluster == (
         b'{"brokerAddrTable":{"broker-b":{"brokerAddrs":{0:"10.0.0.2:10911"},"brokerName":'
-        b'"broker-b","cluster":"C"}},"clusterAddrTable":{"C":["broker-b"]}}'
+        b'"broker-b","cluster":"C","enableActingMaster":false}},"clusterAddrTable":{"C":["broker-b"]}}'
     )
 
 
