@@ -107,21 +107,46 @@ def time_text(time_ms: int | None) -> str:
     return moment.strftime("%Y-%m-%d %H:%M:%S.") + f"{time_ms % 1000:03d}"
 
 
+def cells(text: str) -> int:
+    """Return how many columns of a terminal `text` takes: letters of East Asia take two."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def pad(text: str, width: int) -> str:
+    """Return `text` with blanks up to `width` columns of a terminal."""
+    return text + " " * (width - cells(text))
+
+
+def cut(text: str, width: int) -> str:
+    """Return what fits of `text` into `width` columns of a terminal, "…" for the rest."""
+    if cells(text) <= width:
+        return text
+    if text.isascii():
+        return text[: width - 1] + "…"
+    from rich.cells import set_cell_size
+
+    return set_cell_size(text, width - 1) + "…"
+
+
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print a table, figures to the right; on a terminal the last column is cut to fit."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    cells = [[_cell(value) for value in row] for row in rows]
+    texts = [[_cell(value) for value in row] for row in rows]
     table = Table(header_style="bold", box=None, pad_edge=False)
     for index, name in enumerate(columns):
-        is_number = all(_NUMBER.fullmatch(row[index]) for row in cells)
+        is_number = all(_NUMBER.fullmatch(row[index]) for row in texts)
         table.add_column(name, justify="right" if is_number else "left", no_wrap=True)
     if sys.stdout.isatty():
-        _cut_last_column(columns, cells, Console().width)
-    for row in cells:
-        table.add_row(*(Text(cell) for cell in row))
+        _cut_last_column(columns, texts, Console().width)
+    for row in texts:
+        table.add_row(*(Text(text) for text in row))
     console = Console(highlight=False, width=_WIDTH_MAX)
     with console.capture() as capture:
         console.print(table)
@@ -129,15 +154,12 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
         write_line(line.rstrip())
 
 
-def _cut_last_column(columns: Sequence[str], cells: list[list[str]], width: int) -> None:
-    from rich.cells import cell_len, set_cell_size
-
+def _cut_last_column(columns: Sequence[str], rows: list[list[str]], width: int) -> None:
     for index, name in enumerate(columns[:-1]):
-        width -= 2 + max([len(name), *(cell_len(row[index]) for row in cells)])
+        width -= 2 + max([len(name), *(cells(row[index]) for row in rows)])
     width = max(width, _LAST_COLUMN_WIDTH_MIN)
-    for row in cells:
-        if cell_len(row[-1]) > width:
-            row[-1] = set_cell_size(row[-1], width - 1) + "…"
+    for row in rows:
+        row[-1] = cut(row[-1], width)
 
 
 def _cell(value: object) -> str:

@@ -15,8 +15,11 @@ import click
 
 from client.commands.output import (
     body_preview,
+    cells,
+    cut,
     flush,
     message_json,
+    pad,
     printable,
     read_body,
     time_text,
@@ -34,6 +37,8 @@ if TYPE_CHECKING:
     from client.received import ReceivedMessage
 
 _BATCH = 32
+# On a narrow terminal a line is wrapped rather than leave less of a body to see.
+_BODY_WIDTH_MIN = 40
 
 
 @dataclass(frozen=True)
@@ -184,24 +189,36 @@ class _Printer:
 
     def _print_row(self, message: ReceivedMessage) -> None:
         if self._count == 0:
-            write_line(_row("QUEUE", "OFFSET", "STORED", "TAG", "KEYS", "BODY"))
+            write_line(row("QUEUE", "OFFSET", "STORED", "TAG", "KEYS", "BODY"))
         body, problem = read_body(message)
         text = body_preview(body) if problem is None else f"<{problem}>"
-        line = _row(
+        line = row(
             f"{message.queue.broker_name}:{message.queue.queue_id}",
             str(message.queue_offset),
             time_text(message.store_time_ms),
             printable(message.tags or "-"),
             printable(" ".join(message.keys) or "-"),
             text,
+            width=self._width,
         )
-        if self._width is not None and len(line) > self._width:
-            line = line[: self._width - 1] + "…"
         write_line(line)
 
 
-def _row(queue: str, offset: str, stored: str, tag: str, keys: str, body: str) -> str:
-    return f"{queue:<14} {offset:>8}  {stored:<23}  {tag:<8}  {keys:<12}  {body}"
+def row(
+    queue: str,
+    offset: str,
+    stored: str,
+    tag: str,
+    keys: str,
+    body: str,
+    *,
+    width: int | None = None,
+) -> str:
+    """Return a line of the table; with `width`, the terminal's, the body is cut to fit."""
+    start = f"{queue:<14} {offset:>8}  {stored:<23}  {pad(tag, 8)}  {pad(keys, 12)}  "
+    if width is not None:
+        body = cut(body, max(width - cells(start), _BODY_WIDTH_MIN))
+    return start + body
 
 
 async def _in_order(

@@ -7,7 +7,15 @@ import json
 
 import pytest
 
-from client.commands.output import body_preview, message_json, print_table, printable, time_text
+from client.commands.output import (
+    body_preview,
+    cut,
+    message_json,
+    pad,
+    print_table,
+    printable,
+    time_text,
+)
 from client.queues import MessageQueue
 from client.received import ReceivedMessage
 from protocol.message import StoredMessage
@@ -86,3 +94,23 @@ def test_a_table_puts_figures_to_the_right(capfdbinary: pytest.CaptureFixture[by
         "a                      5",
         "long name\\x1b  1,234,567",
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "padded"),
+    [("new", "new   "), ("日本", "日本  "), ("e\u0301", "e\u0301     "), ("long one", "long one")],
+)
+def test_padding_counts_cells_of_the_terminal(text: str, padded: str) -> None:
+    assert pad(text, 6) == padded
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("hello", "hello"), ("hello!", "hell…"), ("日本", "日本"), ("日本語", "日本…")],
+)
+def test_a_cut_counts_cells_of_the_terminal(text: str, shown: str) -> None:
+    assert cut(text, 5) == shown
+
+
+def test_a_cut_may_fall_into_a_wide_character() -> None:
+    assert cut("日本語", 4) == "日 …"

@@ -1,0 +1,30 @@
+"""The lines that `rockhopper pull` prints on a terminal."""
+
+from __future__ import annotations
+
+import pytest
+
+from client.commands.pull import row
+
+FIRST = ("broker-a:1", "0", "2026-11-20 12:04:09.802")
+START = "broker-a:1            0  2026-11-20 12:04:09.802  new       o-1           "
+
+
+def test_a_row_without_a_terminal_holds_all_of_the_body() -> None:
+    assert row(*FIRST, "new", "o-1", "x" * 300) == START + "x" * 300
+
+
+def test_a_row_is_cut_to_the_terminal() -> None:
+    assert row(*FIRST, "new", "o-1", "x" * 300, width=132) == START + "x" * 57 + "…"
+
+
+@pytest.mark.parametrize("width", [20, 80])
+def test_a_narrow_terminal_still_shows_something_of_the_body(width: int) -> None:
+    assert row(*FIRST, "new", "o-1", "x" * 300, width=width) == START + "x" * 39 + "…"
+
+
+def test_columns_stay_below_each_other_whatever_the_script() -> None:
+    # Two columns of the terminal each: as wide as "new       o-1           ".
+    assert (
+        row(*FIRST, "日本", "キー", "x") == START[:50] + "日本" + " " * 6 + "キー" + " " * 10 + "x"
+    )
