@@ -100,7 +100,11 @@ def pull(
       rockhopper pull orders --from earliest --max 10 --json | jq .body
     """  # noqa: D301  click's mark for a paragraph that stays as it is
     from protocol.errors import SubscriptionError
+    from protocol.names import group_error
     from protocol.subscription import Subscription
+
+    if group is not None and (mistake := group_error(group)):
+        raise click.UsageError(mistake)
 
     try:
         Subscription(topic, tag)

@@ -28,6 +28,7 @@ NOWHERE = {"NAMESRV_ADDR": "127.0.0.1:1"}
         (["pull", "orders", "--from", "yesterday"], "is no position"),
         (["pull", "orders", "--tag", "||"], "names no tag"),
         (["pull", "orders", "--max", "0"], "--max"),
+        (["pull", "orders", "--group", "two words"], "characters other than"),
         (["query", "orders"], "--key"),
         (["query", "orders", "--key", "k", "--from", "17"], "takes a time"),
         (["message", "ID", "--raw", "--json"], "--raw does not go with"),
