@@ -248,7 +248,8 @@ class RetentionService:
                 await asyncio.sleep(self._settings.delete_interval_ms / 1000)
             self._to_delete += self._files.detach_first(1)
             self._last_times_ms.pop(file.base_offset, None)
-            log.info(
+            tell = log.warning if regardless_of_age else log.info
+            tell(
                 "a commit log file is deleted",
                 path=str(file.path),
                 regardless_of_age=regardless_of_age,

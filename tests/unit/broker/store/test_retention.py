@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from broker.store.retention import (
     UNKNOWN_PERCENT,
@@ -227,7 +228,10 @@ async def test_a_filling_disk_takes_files_that_have_not_expired(
     retained.disk.used["consumequeue"] = 85
     assert await retained.service.run_once() == 0
     retained.disk.used["consumequeue"] = 86
-    assert await retained.service.run_once() == 3
+    with capture_logs() as logs:
+        assert await retained.service.run_once() == 3
+    levels = [line["log_level"] for line in logs if line["event"] == "a commit log file is deleted"]
+    assert levels == ["warning"] * 3
 
 
 async def test_a_filling_disk_takes_nothing_early_when_that_is_forbidden(
