@@ -88,6 +88,8 @@ def main(
     logging.configure(log_level)
     loaded = _load(config_path, _flags(settings, named))
     if print_config:
+        for warning in loaded.warnings:
+            _say(warning)
         for key, value in properties_of(loaded.config).items():
             click.echo(f"{key}={value}")
         return
@@ -130,8 +132,12 @@ def _load(path: Path | None, flags: dict[str, str]) -> LoadedConfig:
 
 
 def _fail(line: str, exit_code: int) -> NoReturn:
-    click.echo(f"rockhopper-broker: {line}", err=True)
+    _say(line)
     sys.exit(exit_code)
+
+
+def _say(line: str) -> None:
+    click.echo(f"rockhopper-broker: {line}", err=True)
 
 
 def _run(main: Coroutine[Any, Any, int]) -> int:

@@ -107,6 +107,15 @@ async def test_an_unknown_setting_is_named_with_the_nearest_known_one(tmp_path: 
         assert await daemon.stop() == 0
 
 
+async def test_printed_settings_come_with_what_is_wrong_with_them(tmp_path: Path) -> None:
+    code, text = await Daemon(tmp_path, "--set", "flushDiskTyp=SYNC_FLUSH").fail("--print-config")
+    assert code == 0
+    assert complaint(text) == (
+        "rockhopper-broker: setting flushDiskTyp is not known and has no effect; the nearest known "
+        "one is flushDiskType"
+    )
+
+
 async def test_more_clients_than_descriptors_leave_the_broker_serving(tmp_path: Path) -> None:
     async with Daemon(tmp_path, open_files=96) as daemon:
         host, _, port = daemon.address.rpartition(":")
