@@ -26,7 +26,8 @@ RETRIABLE_CODES = frozenset({1, 2, 14, 16, 17, 204, 205, 1500})
 
 _REMEDIES: dict[int, str] = {
     ResponseCode.SYSTEM_BUSY: "the broker is overloaded: send more slowly, or try again later",
-    ResponseCode.REQUEST_CODE_NOT_SUPPORTED: "this broker is too old, or not a broker at all",
+    ResponseCode.REQUEST_CODE_NOT_SUPPORTED: "that server is too old, or the address is a broker's "
+    "where a name service's belongs, or the other way round",
     ResponseCode.SERVICE_NOT_AVAILABLE: "its log says why; often the disk is full",
     ResponseCode.NO_PERMISSION: "check the topic's permissions, the broker's access rules, and "
     "remoteAdmin for administrative commands from another host",
@@ -34,6 +35,9 @@ _REMEDIES: dict[int, str] = {
     ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST: "create the group, or allow "
     "autoCreateSubscriptionGroup on the broker",
 }
+
+# Brokers say themselves why they answer so: a guess behind it would only blur that.
+_SAID_BY_BROKERS = frozenset({ResponseCode.SERVICE_NOT_AVAILABLE})
 
 
 def code_name(code: int) -> str:
@@ -85,7 +89,7 @@ class RequestRefusedError(ClientError):
             code=code,
             remark=remark,
             address=address,
-            remedy=_REMEDIES.get(code),
+            remedy=None if said and code in _SAID_BY_BROKERS else _REMEDIES.get(code),
         )
         self.request_code = request_code
 
