@@ -123,7 +123,9 @@ def _keys(keys: str | Iterable[str]) -> tuple[str, ...]:
         return tuple(keys.split())
     keys = tuple(keys)
     for key in keys:
-        if not key or " " in key:
+        if not key:
+            raise ValueError("a key is empty: leave it out, or give it a text")
+        if " " in key:
             raise ValueError(f"{key!r} cannot be a key: keys are separated by blanks when stored")
     return keys
 

@@ -64,7 +64,7 @@ def test_bytearray_is_copied() -> None:
         ({"properties": {"a\x01": "b"}}, "character 1 or 2"),
         ({"tags": "a\x02b"}, "character 1 or 2"),
         ({"keys": ["a b"]}, "blanks"),
-        ({"keys": [""]}, "blanks"),
+        ({"keys": [""]}, "a key is empty"),
         ({"delay_level": 1, "deliver_at_ms": 5}, "exclude each other"),
     ],
 )

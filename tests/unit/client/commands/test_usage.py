@@ -24,6 +24,7 @@ NOWHERE = {"NAMESRV_ADDR": "127.0.0.1:1"}
         (["send", "orders", "x", "--property", "novalue"], "NAME=VALUE"),
         (["send", "orders", "x", "--property", "KEYS=forged"], "belongs to RocketMQ"),
         (["send", "orders", "x", "--key", "two words"], "cannot be a key"),
+        (["send", "orders", "x", "--key", ""], "a key is empty"),
         (["send", "orders", "x", "--count", "0"], "--count"),
         (["pull", "orders", "--from", "yesterday"], "is no position"),
         (["pull", "orders", "--tag", "||"], "names no tag"),
