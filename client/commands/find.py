@@ -115,7 +115,7 @@ def _row(message: ReceivedMessage) -> tuple[object, ...]:
     )
 
 
-@click.command()
+@click.command(short_help="Show one message by its id.")
 @click.argument("message_id", metavar="ID")
 @click.option("--topic", "-t", help="Look in this topic only.")
 @click.option("--raw", is_flag=True, help="Print the body and nothing else, byte for byte.")

@@ -94,6 +94,11 @@ def test_without_a_name_service_there_is_one_sentence_and_exit_code_1(
     assert "check that a name service runs there" in line
 
 
+def test_no_command_is_described_by_half_a_sentence() -> None:
+    result = CliRunner().invoke(main, ["--help"], env={"COLUMNS": "80"})
+    assert "..." not in result.output.partition("Commands:")[2]
+
+
 def test_help_and_sends_load_neither_rich_nor_the_broker_nor_uvloop() -> None:
     program = (
         "import sys, client.cli, client.producer; "
