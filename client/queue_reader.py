@@ -123,8 +123,10 @@ class QueueReader:
             await self._room.wait()
             asked_at = loop.time()
             offset = self._fetch_offset
+            # Not held after an outage: an answer at once says that it is over.
+            wait_s = 0.0 if outages else self._poll_s
             try:
-                result = await self._source.pull(self.queue, offset, self._batch_size, self._poll_s)
+                result = await self._source.pull(self.queue, offset, self._batch_size, wait_s)
             except ClientError as error:
                 if not _will_pass(error):
                     self.failure = error

@@ -32,6 +32,7 @@ class Script:
     def __init__(self, *answers: PullResult | ClientError) -> None:
         self.answers = list(answers)
         self.asked: list[int] = []
+        self.waits: list[float] = []
         self.pauses: list[float] = []
         self.is_done = asyncio.Event()
 
@@ -39,6 +40,7 @@ class Script:
         self, queue: MessageQueue, offset: int, max_count: int, wait_s: float
     ) -> PullResult:
         self.asked.append(offset)
+        self.waits.append(wait_s)
         if not self.answers:
             self.is_done.set()
             await asyncio.get_running_loop().create_future()
@@ -82,6 +84,18 @@ async def test_an_outage_is_waited_out_with_growing_pauses_and_logged_once(
     assert script.pauses == [0.1, 0.2, 0.4]
     assert caplog.text.count("is interrupted") == 1
     assert caplog.text.count("goes on") == 1
+
+
+async def test_after_an_outage_the_broker_need_not_hold_its_first_answer(
+    readers: list[QueueReader], caplog: pytest.LogCaptureFixture
+) -> None:
+    script = Script(BrokerUnreachableError("gone"), result(next_offset=0))
+    with caplog.at_level(logging.WARNING):
+        start(script, readers)
+        await script.is_done.wait()
+    held, asked, held_again = script.waits
+    assert (held > 0, asked, held_again) == (True, 0, held)
+    assert "goes on" in caplog.text
 
 
 async def test_what_will_not_pass_ends_the_reading(readers: list[QueueReader]) -> None:
