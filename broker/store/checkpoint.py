@@ -4,6 +4,11 @@ Saved by the flush service after its fsyncs, loaded once by recovery, which star
 commit log where the oldest of the times points.  A checkpoint that says too little makes recovery
 slower; one that says too much loses messages.  Hence the order: fsync the files, then save.
 
+There are two of them.  What counts for us is ``<root>/rockhopper/checkpoint``.  RocketMQ's own,
+``<root>/checkpoint``, holds the same after a clean stop.  While we run it proves nothing of queues
+and index: after a crash of ours RocketMQ then dispatches the whole log again, which it has to,
+because an index file that we were cut off in has entries that its header does not count yet.
+
 The file is one page, big-endian; RocketMQ (StoreCheckpoint) reads and writes the same:
 
     offset  size  field                  RocketMQ's name
@@ -20,7 +25,8 @@ from typing import NamedTuple
 
 import structlog
 
-from broker.store.disk import write_atomically
+from broker.store.disk import make_directories_durably, write_atomically
+from broker.store.layout import StoreLayout
 from protocol.queue_layout import CHECKPOINT
 
 log = structlog.get_logger("broker.store")
@@ -70,3 +76,20 @@ def save(path: Path, checkpoint: StoreCheckpoint) -> None:
         OSError: the old one is still in place.
     """
     write_atomically(path, CHECKPOINT.pack(*checkpoint).ljust(FILE_SIZE_BYTES, b"\0"))
+
+
+def load_newest(layout: StoreLayout) -> StoreCheckpoint:
+    """What is known for sure: RocketMQ's checkpoint if it proves anything, else our own."""
+    theirs = load(layout.checkpoint)
+    return theirs if theirs.consume_queue_ms else load(layout.own_checkpoint)
+
+
+def save_at_start(layout: StoreLayout, checkpoint: StoreCheckpoint) -> None:
+    """Note what recovery has made sure of, where a crash of ours must be recovered from.
+
+    Raises:
+        OSError: the old ones are still in place.
+    """
+    make_directories_durably(layout.own)
+    save(layout.own_checkpoint, checkpoint)
+    save(layout.checkpoint, checkpoint._replace(consume_queue_ms=0, index_ms=0))

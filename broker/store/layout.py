@@ -48,6 +48,11 @@ class StoreLayout:
         return self.root / "checkpoint"
 
     @property
+    def own_checkpoint(self) -> Path:
+        """The checkpoint that counts after a crash of ours."""
+        return self.own / "checkpoint"
+
+    @property
     def commit_log(self) -> Path:
         """The directory of commit log files."""
         return self.commit_log_directory or self.root / "commitlog"

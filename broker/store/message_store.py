@@ -361,7 +361,7 @@ class MessageStore:
         if new == saved:
             return
         try:
-            checkpoints.save(self._opened.layout.checkpoint, new)
+            checkpoints.save(self._opened.layout.own_checkpoint, new)
         except OSError as error:
             if error.errno not in DISK_FULL_ERRNOS:
                 raise

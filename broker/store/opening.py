@@ -90,7 +90,7 @@ class OpenedStore:
             geometry.check(layout, shape)
             self.index = MessageIndex(layout.index, *shape, now_ms=self._now_ms)
             self.index.load(last_exit_clean)
-        self.checkpoint = checkpoints.load(layout.checkpoint)
+        self.checkpoint = checkpoints.load_newest(layout)
         self.deleted_topics = DeletedTopics(layout.own / "deleted-topics.json")
         memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self.memory_bytes = memory_bytes * config.in_memory_ratio_max // 100
@@ -109,6 +109,12 @@ class OpenedStore:
             check_crc=config.check_crc_on_recover,
         )
         self.deleted_topics.forget_before(self._files.min_offset)
+        self.checkpoint = self.checkpoint._replace(
+            commit_log_ms=report.last_store_time_ms,
+            consume_queue_ms=report.last_store_time_ms,
+            index_ms=report.last_store_time_ms,
+        )
+        checkpoints.save_at_start(layout=self.layout, checkpoint=self.checkpoint)
         return report
 
     def next_queue_offset(self, topic: str, queue_id: int) -> int:
@@ -174,5 +180,6 @@ class OpenedStore:
         for ext in self._exts.values():
             ext.close()
         if clean:
+            checkpoints.save(self.layout.checkpoint, self.checkpoint)
             abort_file.remove(self.layout.abort)
         self._lock.release()

@@ -187,10 +187,11 @@ async def test_a_checkpoint_that_cannot_be_saved_stops_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     full = Fault(errno.ENOSPC)
-    full.is_on = True
     real = disk.write_atomically
     monkeypatch.setattr(checkpoint, "write_atomically", full.around(real, lambda *_: True))
-    async with broker_on(tmp_path, flushIntervalConsumeQueue="10") as broker:
+    settings = {"flushIntervalConsumeQueue": "10", "flushConsumeQueueThoroughInterval": "100"}
+    async with broker_on(tmp_path, **settings) as broker:
+        full.is_on = True
         await send(broker.address, "orders", b"first")
         await until(lambda: full.hits > 0 or broker.store.failure is not None)
         assert broker.store.failure is None
@@ -216,7 +217,9 @@ async def test_after_a_failed_fsync_nothing_is_acknowledged(
         if kind == "SYNC_FLUSH":
             assert {answer.code for answer in answers} == {ResponseCode.SERVICE_NOT_AVAILABLE}
         else:
-            acknowledged += [b"second"] * 3
+            # The flush may have failed before they came.
+            taken = [answer for answer in answers if answer.code == ResponseCode.SUCCESS]
+            acknowledged += [b"second"] * len(taken)
         async with asyncio.timeout(10):
             await broker.failed.wait()
         fault.is_on = False  # a second try would succeed, without the lost pages

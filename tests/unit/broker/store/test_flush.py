@@ -320,11 +320,11 @@ def test_a_checkpoint_without_a_flush_of_the_log_does_not_move(stores: Stores) -
     for _ in store._flush_derived_files(False):
         pass
     store._save_checkpoint()
-    saved = load(stores.root / "checkpoint")
+    saved = load(stores.root / "rockhopper" / "checkpoint")
     assert (saved.commit_log_ms, saved.consume_queue_ms, saved.index_ms) == (first_ms,) * 3
     flush(store)
     store._save_checkpoint()
-    saved = load(stores.root / "checkpoint")
+    saved = load(stores.root / "rockhopper" / "checkpoint")
     assert (saved.commit_log_ms, saved.consume_queue_ms) == (first_ms + 1000, first_ms)
 
 
@@ -340,7 +340,7 @@ def test_a_message_that_comes_during_the_flush_of_queues_is_not_claimed(stores: 
     for _ in steps:
         pass
     store._save_checkpoint()
-    assert load(stores.root / "checkpoint").consume_queue_ms == first_ms
+    assert load(stores.root / "rockhopper" / "checkpoint").consume_queue_ms == first_ms
 
 
 def test_a_clean_stop_flushes_everything_and_says_so(stores: Stores) -> None:
@@ -373,3 +373,14 @@ def test_a_setting_that_does_not_fit_the_store_changes_nothing(stores: Stores, c
         stores.open(root, index_slot_count=99)
     assert (root / "abort").exists() is not clean
     assert len(bodies(stores.open(root))) == 1
+
+
+def test_rocketmq_is_told_of_queues_and_index_only_by_a_clean_stop(stores: Stores) -> None:
+    store = stores.open()
+    put(store)
+    stores.reopen_after_stop()
+    stopped_ms = stores.clock.now_ms
+    running = load(stores.root / "checkpoint")
+    assert (running.commit_log_ms, running.consume_queue_ms, running.index_ms) == (stopped_ms, 0, 0)
+    stores.reopen_after_stop()._opened.close(clean=True)
+    assert load(stores.root / "checkpoint")[:3] == (stopped_ms,) * 3
