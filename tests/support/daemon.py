@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import resource
 import signal
 import sys
 from pathlib import Path
@@ -43,11 +42,12 @@ class Daemon:
         await self._reading
 
     async def _spawn(self, *ports: str) -> asyncio.subprocess.Process:
-        def limit() -> None:
-            if self._open_files is not None:
-                resource.setrlimit(resource.RLIMIT_NOFILE, (self._open_files, self._open_files))
-
+        # Set in the child only once it has nothing open of ours: we may have more than the limit.
+        limit = f"ulimit -n {self._open_files}; " if self._open_files is not None else ""
         return await asyncio.create_subprocess_exec(
+            "/bin/sh",
+            "-c",
+            f'{limit}exec "$0" "$@"',
             sys.executable,
             "-m",
             "broker",
@@ -57,7 +57,6 @@ class Daemon:
             env={name: text for name, text in os.environ.items() if "ROCKHOPPER" not in name},
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
-            preexec_fn=limit,
         )
 
     async def fail(self, *ports: str) -> tuple[int, str]:
