@@ -29,6 +29,7 @@ from broker.send_path import INNER_BATCH_FLAGS, PERM_WRITE, waits_for_disk
 from broker.server import Connection
 from broker.stats import BrokerStats, Traffic
 from broker.store.errors import StoreError
+from broker.store.fast_encoding import message_ids
 from broker.store.get_result import GetResult
 from broker.store.message_store import MessageStore
 from broker.store.queue_tail import QueueTail
@@ -45,6 +46,7 @@ from protocol.command import Command, decode_header, encode_command
 from protocol.errors import MalformedHeaderError
 from protocol.frame import Frame
 from protocol.names import NOT_SENDABLE_TOPICS, group_error
+from protocol.queue_layout import CONSUME_QUEUE_UNIT_SIZE_BYTES
 from protocol.requests.fields import Int32, Int64
 from protocol.sys_flags import SYS_FLAG_TRANSACTION_MASK
 
@@ -163,6 +165,7 @@ class HotPass:
         )
         self._batch_sent = f'{answer}"msgId":"%s","queueId":"%d","queueOffset":"%d"}},{tail}'
         self._message_id = f"{host}%016X"
+        self._id_host = host
         self._pulled = (
             '{"code":%d,"extFields":{"suggestWhichBrokerId":"0","nextBeginOffset":"%d",'
             f'"minOffset":"%d","maxOffset":"%d"}},{tail[:-1]},"remark":"%s"}}'
@@ -347,14 +350,15 @@ class HotPass:
         tail, traffic = target
         first_offset = tail.next_offset
         try:
-            positions = self._store.stage_batch(
+            placed = self._store.stage_batch(
                 tail, body, fields.f, fields.g, turn.connection.born_host
             )
         except StoreError:
             return False
-        if positions is None:
+        if placed is None:
             return False
-        count = len(positions)
+        position, units = placed
+        count = len(units) // CONSUME_QUEUE_UNIT_SIZE_BYTES
         traffic.messages += count
         traffic.calls += 1
         traffic.bytes += len(body)
@@ -362,10 +366,10 @@ class HotPass:
         if request.flag & FLAG_ONEWAY:
             turn.staged += 1
         else:
-            ids = ",".join([self._message_id % position for position in positions])
+            ids = message_ids(self._id_host, units)
             text = self._batch_sent % (ids, tail.queue_id, first_offset, opaque)
             waits = waits_for_disk(fields.i)
-            turn.sent(_frame(text.encode()), positions[0], opaque, SerializeType.JSON, waits=waits)
+            turn.sent(_frame(text.encode()), position, opaque, SerializeType.JSON, waits=waits)
         return True
 
     # -- pulls ---------------------------------------------------------------------------------

@@ -26,8 +26,9 @@ from broker.dispatcher import (
 )
 from broker.message_ids import UniqueIds
 from broker.stats import BrokerStats
-from broker.store.encoding import encode_any_batch
+from broker.store.encoding import DELAYING_PROPERTIES
 from broker.store.errors import RecordTooLargeError, StoreError
+from broker.store.fast_encoding import message_ids
 from broker.store.message_store import MessageStore
 from broker.subscription_groups import SubscriptionGroupTable
 from broker.topics import TopicConfig, TopicTable
@@ -72,7 +73,6 @@ BROKER_PROPERTIES = (
     "TIMER_DEQUEUE_MS",
     "TIMER_ROLL_TIMES",
 )
-DELAYING = frozenset({"DELAY", "TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC"})
 TIMER_PROPERTIES = ("TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC", "__STARTDELIVERTIME")
 TOPIC_FAQ = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 
@@ -382,7 +382,7 @@ class SendPath:
             if unique_key:
                 return self._put_inner_batch(request, send, topic, queue_id, len(messages))
         for _, _, properties in messages:
-            if not DELAYING.isdisjoint(decode_properties(properties)):
+            if not DELAYING_PROPERTIES.isdisjoint(decode_properties(properties)):
                 raise RequestError(
                     ResponseCode.MESSAGE_ILLEGAL, "a message in a batch cannot be delayed"
                 )
@@ -390,18 +390,17 @@ class SendPath:
         tail = self._store.tail(topic.name, queue_id)
         first_offset = tail.next_offset
         born_host = request.connection.born_host
-        positions = self._store.stage_batch(
+        placed = self._store.stage_batch(
             tail,
             request.body,
             send.sys_flag & ~INNER_BATCH_FLAGS,
             send.born_time_ms,
             born_host,
-            encode=encode_any_batch,
         )
-        if positions is None:
+        if placed is None:
             raise RecordTooLargeError("A message of the batch does not fit a record.")
         self._stats.put(topic.name).add(len(messages), len(request.body))
-        ids = ",".join([self._message_id(position) for position in positions])
+        ids = message_ids(self._message_id(0)[:-16], placed[1])
         return Placed(ids, first_offset, None)
 
     def _put_inner_batch(

@@ -1,4 +1,4 @@
-/* Compiled twins of encoding.encode_plain, encoding.encode_batch and index_file.put_entries.
+/* Compiled twins of encode_plain, encode_batch, message_ids and put_entries of encoding.py.
 
    The Python functions say what these have to do, and the tests compare them; here is only how.
    Whatever takes more than ASCII to decide is handed over to them. */
@@ -15,6 +15,7 @@
 #define BATCH_COUNT_MAX 10000
 #define BATCH_HEAD_SIZE 20
 #define UNIT_SIZE 20
+#define INDEX_KEY_SIZE 12
 
 static PyObject *plain_in_python, *batch_in_python;
 
@@ -216,35 +217,58 @@ static uint32_t index_hash(uint32_t seed, Span key)
     return value == 0x80000000u ? 0 : (uint32_t)(0u - value);
 }
 
-static int append_entry(PyObject *entries, uint32_t hash, int64_t position)
+/* Packed index keys under construction; few enough, they need no memory of their own. */
+typedef struct {
+    unsigned char *data;
+    Py_ssize_t size, room;
+    unsigned char first[64 * INDEX_KEY_SIZE];
+} Keys;
+
+static void start_keys(Keys *keys)
 {
-    PyObject *hash_object = PyLong_FromUnsignedLong(hash);
-    PyObject *position_object = PyLong_FromLongLong(position);
-    PyObject *entry = hash_object && position_object ? PyTuple_New(2) : NULL;
-    int result = -1;
-    if (entry != NULL) {
-        PyTuple_SET_ITEM(entry, 0, hash_object);
-        PyTuple_SET_ITEM(entry, 1, position_object);
-        result = PyList_Append(entries, entry);
-        Py_DECREF(entry);
-    } else {
-        Py_XDECREF(hash_object);
-        Py_XDECREF(position_object);
-    }
-    return result;
+    keys->data = keys->first;
+    keys->size = 0;
+    keys->room = sizeof keys->first;
 }
 
-/* The unique key, then each of the KEYS, which blanks separate. */
-static int append_entries(PyObject *entries, uint32_t seed, Span unique_key, Span keys,
-                          int64_t position)
+static void free_keys(Keys *keys)
 {
-    if (unique_key.size > 0 && append_entry(entries, index_hash(seed, unique_key), position) < 0)
+    if (keys->data != keys->first)
+        PyMem_Free(keys->data);
+}
+
+static int append_key(Keys *keys, uint32_t hash, int64_t position)
+{
+    if (keys->size + INDEX_KEY_SIZE > keys->room) {
+        unsigned char *data = PyMem_Malloc((size_t)keys->room * 2);
+        if (data == NULL) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        memcpy(data, keys->data, (size_t)keys->size);
+        free_keys(keys);
+        keys->data = data;
+        keys->room *= 2;
+    }
+    put64(put32(keys->data + keys->size, hash), (uint64_t)position);
+    keys->size += INDEX_KEY_SIZE;
+    return 0;
+}
+
+static PyObject *packed_keys(const Keys *keys)
+{
+    return PyBytes_FromStringAndSize((const char *)keys->data, keys->size);
+}
+
+static int append_keys(Keys *packed, uint32_t seed, Span unique_key, Span keys, int64_t position)
+{
+    if (unique_key.size > 0 && append_key(packed, index_hash(seed, unique_key), position) < 0)
         return -1;
     const char *p = keys.data, *end = keys.size > 0 ? keys.data + keys.size : keys.data;
     while (p < end) {
         const char *blank = memchr(p, ' ', (size_t)(end - p));
         Span key = {p, (blank == NULL ? end : blank) - p};
-        if (key.size > 0 && append_entry(entries, index_hash(seed, key), position) < 0)
+        if (key.size > 0 && append_key(packed, index_hash(seed, key), position) < 0)
             return -1;
         p += key.size + 1;
     }
@@ -279,16 +303,22 @@ static int is_special(Span item)
     return 0;
 }
 
+static int is_delaying(Span name)
+{
+    return is_text(name, "DELAY") || is_text(name, "TIMER_DELIVER_MS")
+           || is_text(name, "TIMER_DELAY_MS") || is_text(name, "TIMER_DELAY_SEC");
+}
+
 /* What a properties string says to the broker; of two with one name the last one counts, and a pair
    without a name or a value is none. */
 typedef struct {
     Span unique_key, tags, keys, wait;
-    int special;
+    int special, delaying;
 } Properties;
 
 static Properties read_properties(const char *data, Py_ssize_t size)
 {
-    Properties found = {{data, -1}, {data, -1}, {data, -1}, {data, -1}, 0};
+    Properties found = {{data, -1}, {data, -1}, {data, -1}, {data, -1}, 0, 0};
     const char *p = data, *end = data + size;
     while (p < end) {
         const char *stop = memchr(p, 2, (size_t)(end - p));
@@ -305,8 +335,10 @@ static Properties read_properties(const char *data, Py_ssize_t size)
                 found.keys = value;
             else if (is_text(name, "WAIT"))
                 found.wait = value;
-            else if (is_special(name))
+            else if (is_special(name)) {
                 found.special = 1;
+                found.delaying |= is_delaying(name);
+            }
         }
         p = stop + 1;
     }
@@ -366,12 +398,15 @@ static PyObject *plain_result(const Shared *shared, Span body, Span properties, 
     Py_ssize_t size = record_size(shared, body.size, properties_size);
     PyObject *record = PyBytes_FromStringAndSize(NULL, size);
     PyObject *unit = PyBytes_FromStringAndSize(NULL, UNIT_SIZE);
-    PyObject *entries = PyList_New(0);
     PyObject *unique_key = PyUnicode_FromStringAndSize(found.unique_key.data, found.unique_key.size);
+    PyObject *keys = NULL;
     PyObject *result = NULL;
-    if (record != NULL && unit != NULL && entries != NULL && unique_key != NULL
-        && append_entries(entries, shared->seed, found.unique_key, found.keys, shared->position)
-               == 0) {
+    Keys packed;
+    start_keys(&packed);
+    if (append_keys(&packed, shared->seed, found.unique_key, found.keys, shared->position) == 0)
+        keys = packed_keys(&packed);
+    free_keys(&packed);
+    if (record != NULL && unit != NULL && unique_key != NULL && keys != NULL) {
         unsigned char *p = put_head((unsigned char *)PyBytes_AS_STRING(record), shared, size,
                                     body.data, body.size, flag, reconsume_times, properties_size);
         p = put_bytes(p, front.data, front.size);
@@ -381,11 +416,11 @@ static PyObject *plain_result(const Shared *shared, Span body, Span properties, 
         put_bytes(p, suffix.data, suffix.size);
         put_unit((unsigned char *)PyBytes_AS_STRING(unit), shared->position, size,
                  tags_code(found.tags));
-        result = PyTuple_Pack(5, record, unit, entries, unique_key, waits ? Py_True : Py_False);
+        result = PyTuple_Pack(5, record, unit, keys, unique_key, waits ? Py_True : Py_False);
     }
     Py_XDECREF(record);
     Py_XDECREF(unit);
-    Py_XDECREF(entries);
+    Py_XDECREF(keys);
     Py_XDECREF(unique_key);
     return result;
 }
@@ -472,29 +507,15 @@ static int next_inner(const unsigned char **p, const unsigned char *end, Inner *
     return 1;
 }
 
-static int holds(Span body, const char *text)
-{
-    const char *p = body.data, *end = body.data + body.size;
-    size_t size = strlen(text);
-    while ((size_t)(end - p) >= size) {
-        p = memchr(p, text[0], (size_t)(end - p) - size + 1);
-        if (p == NULL)
-            return 0;
-        if (memcmp(p, text, size) == 0)
-            return 1;
-        p++;
-    }
-    return 0;
-}
-
 static PyObject *batch_result(Shared *shared, Span body, Py_ssize_t count, Py_ssize_t size_all)
 {
     PyObject *records = PyBytes_FromStringAndSize(NULL, size_all);
     PyObject *units = PyBytes_FromStringAndSize(NULL, count * UNIT_SIZE);
-    PyObject *entries = PyList_New(0);
-    PyObject *positions = PyList_New(count);
+    PyObject *keys = NULL;
     PyObject *result = NULL;
-    if (records == NULL || units == NULL || entries == NULL || positions == NULL)
+    Keys packed;
+    start_keys(&packed);
+    if (records == NULL || units == NULL)
         goto done;
     unsigned char *p = (unsigned char *)PyBytes_AS_STRING(records);
     unsigned char *unit = (unsigned char *)PyBytes_AS_STRING(units);
@@ -507,27 +528,28 @@ static PyObject *batch_result(Shared *shared, Span body, Py_ssize_t count, Py_ss
             result = Py_NewRef(Py_NotImplemented);
             goto done;
         }
+        if (found.delaying) {
+            result = Py_NewRef(Py_None);
+            goto done;
+        }
         Py_ssize_t size = record_size(shared, inner.body.size, inner.properties.size);
         p = put_head(p, shared, size, inner.body.data, inner.body.size, inner.flag, 0,
                      inner.properties.size);
         p = put_bytes(p, inner.properties.data, inner.properties.size);
         unit = put_unit(unit, shared->position, size, tags_code(found.tags));
-        PyObject *position = PyLong_FromLongLong(shared->position);
-        if (position == NULL)
-            goto done;
-        PyList_SET_ITEM(positions, i, position);
-        if (append_entries(entries, shared->seed, found.unique_key, found.keys, shared->position)
-            < 0)
+        if (append_keys(&packed, shared->seed, found.unique_key, found.keys, shared->position) < 0)
             goto done;
         shared->position += size;
         shared->queue_offset++;
     }
-    result = PyTuple_Pack(4, records, units, entries, positions);
+    keys = packed_keys(&packed);
+    if (keys != NULL)
+        result = PyTuple_Pack(3, records, units, keys);
 done:
+    free_keys(&packed);
     Py_XDECREF(records);
     Py_XDECREF(units);
-    Py_XDECREF(entries);
-    Py_XDECREF(positions);
+    Py_XDECREF(keys);
     return result;
 }
 
@@ -545,8 +567,6 @@ static PyObject *encode_batch(PyObject *module, PyObject *const *args, Py_ssize_
         || !take_bytes(args[8], &shared.born_host, &shared.born_host_size))
         return none_unless_wrong_type();
     set_host_flags(&shared);
-    if (holds(body, "DELAY\1") || holds(body, "TIMER_DE"))
-        Py_RETURN_NONE;
     const unsigned char *next = (const unsigned char *)body.data, *end = next + body.size;
     Py_ssize_t count = 0, size_all = 0;
     while (next < end) {
@@ -561,14 +581,48 @@ static PyObject *encode_batch(PyObject *module, PyObject *const *args, Py_ssize_
     return result == Py_NotImplemented ? in_python(batch_in_python, args, nargs, result) : result;
 }
 
-/* put_entries(mapping, slot_count, entries_at, number, seconds, entries) -> new slots in use */
+/* message_ids(host, units) -> sixteen hex digits of each unit's offset behind the host, with , between */
+static PyObject *message_ids(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
+{
+    (void)module;
+    static const char digits[] = "0123456789ABCDEF";
+    const char *units;
+    Py_ssize_t size, host_size;
+    if (nargs != 2 || !PyUnicode_Check(args[0]) || !PyUnicode_IS_ASCII(args[0])
+        || !take_bytes(args[1], &units, &size)) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_TypeError, "message_ids takes ASCII text and bytes");
+        return NULL;
+    }
+    const char *host = PyUnicode_AsUTF8AndSize(args[0], &host_size);
+    Py_ssize_t count = size / UNIT_SIZE;
+    PyObject *ids = PyUnicode_New(count > 0 ? count * (host_size + 17) - 1 : 0, 127);
+    if (host == NULL || ids == NULL) {
+        Py_XDECREF(ids);
+        return NULL;
+    }
+    unsigned char *p = (unsigned char *)PyUnicode_1BYTE_DATA(ids);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        if (i > 0)
+            *p++ = ',';
+        p = put_bytes(p, host, host_size);
+        const unsigned char *offset = (const unsigned char *)units + i * UNIT_SIZE;
+        for (int k = 0; k < 8; k++) {
+            *p++ = (unsigned char)digits[offset[k] >> 4];
+            *p++ = (unsigned char)digits[offset[k] & 15];
+        }
+    }
+    return ids;
+}
+
+/* put_entries(mapping, slot_count, entries_at, number, seconds, packed_keys) -> new slots in use */
 static PyObject *put_entries(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
 {
     (void)module;
     int64_t slot_count, entries_at, number;
     int32_t seconds;
-    if (nargs != 6 || !PyList_Check(args[5])) {
-        PyErr_SetString(PyExc_TypeError, "put_entries takes a mapping, four numbers and a list");
+    if (nargs != 6) {
+        PyErr_SetString(PyExc_TypeError, "put_entries takes 6 arguments");
         return NULL;
     }
     if (!fits_int64(args[1], &slot_count) || !fits_int64(args[2], &entries_at)
@@ -577,10 +631,15 @@ static PyObject *put_entries(PyObject *module, PyObject *const *args, Py_ssize_t
             PyErr_SetString(PyExc_OverflowError, "a number is too large");
         return NULL;
     }
-    Py_buffer mapping;
+    Py_buffer mapping, keys;
     if (PyObject_GetBuffer(args[0], &mapping, PyBUF_WRITABLE) < 0)
         return NULL;
-    Py_ssize_t count = PyList_GET_SIZE(args[5]);
+    if (PyObject_GetBuffer(args[5], &keys, PyBUF_SIMPLE) < 0) {
+        PyBuffer_Release(&mapping);
+        return NULL;
+    }
+    Py_ssize_t count = keys.len / INDEX_KEY_SIZE;
+    const unsigned char *key = keys.buf;
     long used = 0;
     PyObject *result = NULL;
     if (slot_count <= 0 || number < 1 || entries_at < 40 + 4 * slot_count
@@ -589,17 +648,8 @@ static PyObject *put_entries(PyObject *module, PyObject *const *args, Py_ssize_t
         goto done;
     }
     unsigned char *base = mapping.buf;
-    for (Py_ssize_t i = 0; i < count; i++, number++) {
-        PyObject *entry = PyList_GET_ITEM(args[5], i);
-        int64_t hash, position;
-        if (!PyTuple_Check(entry) || PyTuple_GET_SIZE(entry) != 2
-            || !fits_int64(PyTuple_GET_ITEM(entry, 0), &hash)
-            || !fits_int64(PyTuple_GET_ITEM(entry, 1), &position) || hash < 0
-            || hash > INT32_MAX) {
-            if (!PyErr_Occurred())
-                PyErr_SetString(PyExc_ValueError, "an entry is (key hash, commit log offset)");
-            goto done;
-        }
+    for (Py_ssize_t i = 0; i < count; i++, number++, key += INDEX_KEY_SIZE) {
+        uint32_t hash = get32(key);
         unsigned char *slot = base + 40 + hash % slot_count * 4;
         int32_t previous = (int32_t)get32(slot);
         if (previous <= 0 || previous >= number) {
@@ -607,12 +657,13 @@ static PyObject *put_entries(PyObject *module, PyObject *const *args, Py_ssize_t
             used++;
         }
         unsigned char *p = base + entries_at + number * 20;
-        p = put64(put32(p, (uint32_t)hash), (uint64_t)position);
+        p = put_bytes(p, key, INDEX_KEY_SIZE);
         put32(put32(p, (uint32_t)seconds), (uint32_t)previous);
         put32(slot, (uint32_t)number);
     }
     result = PyLong_FromLong(used);
 done:
+    PyBuffer_Release(&keys);
     PyBuffer_Release(&mapping);
     return result;
 }
@@ -621,6 +672,7 @@ static PyMethodDef methods[] = {
     {"set_fallbacks", set_fallbacks, METH_VARARGS, NULL},
     {"encode_plain", (PyCFunction)(void (*)(void))encode_plain, METH_FASTCALL, NULL},
     {"encode_batch", (PyCFunction)(void (*)(void))encode_batch, METH_FASTCALL, NULL},
+    {"message_ids", (PyCFunction)(void (*)(void))message_ids, METH_FASTCALL, NULL},
     {"put_entries", (PyCFunction)(void (*)(void))put_entries, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL}};
 

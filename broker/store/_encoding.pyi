@@ -34,12 +34,13 @@ def encode_batch(
     born_host: bytes,
     /,
 ) -> Batch | None: ...
+def message_ids(host: str, units: bytes, /) -> str: ...
 def put_entries(
     mapping: mmap,
     slot_count: int,
     entries_at: int,
     number: int,
     seconds: int,
-    entries: list[tuple[int, int]],
+    packed_keys: bytes | bytearray,
     /,
 ) -> int: ...

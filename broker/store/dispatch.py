@@ -10,7 +10,7 @@ from collections.abc import Callable, Set
 from broker.store.batch_consume_queue import BatchConsumeQueue
 from broker.store.commit_log import CommitLog
 from broker.store.consume_queue import ConsumeQueue
-from broker.store.encoding import index_entries
+from broker.store.encoding import INDEX_KEY, index_keys
 from broker.store.errors import DiskFullError, StoreError
 from broker.store.index import MessageIndex
 from broker.store.queue_table import ConsumeQueueTable
@@ -80,7 +80,7 @@ class Dispatch:
                 if not run.tail.is_deleted:
                     self._append(run, store_time_ms)
                 if index is not None:
-                    index.put_many(run.entries, store_time_ms)
+                    index.put_many(run.packed_keys, store_time_ms)
                 self.offset = run.end
             self.store_time_ms = store_time_ms
         except (OSError, StoreError) as error:
@@ -161,9 +161,9 @@ class Dispatch:
         run.end = position + len(record)
         code = self._tags_codes.of(message.topic, properties, message.store_time_ms)
         run.units.append(CONSUME_QUEUE_UNIT.pack(position, len(record), code))
-        run.entries = self._not_indexed(
+        run.packed_keys += self._not_indexed(
             position,
-            index_entries(
+            index_keys(
                 tail.constants,
                 position,
                 properties.get(PROPERTY_UNIQUE_KEY),
@@ -176,14 +176,14 @@ class Dispatch:
             raise self.behind
         self.behind = behind
 
-    def _not_indexed(self, position: int, entries: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Those of a message's *entries* that are not in the index from a try that failed."""
+    def _not_indexed(self, position: int, packed_keys: bytes) -> bytes:
+        """Those of a message's index keys that are not in the index from a try that failed."""
         index = self._index
         if index is None or position > index.end_commit_log_offset:
-            return entries
+            return packed_keys
         if position < index.end_commit_log_offset:
-            return []
-        return entries[len(index.hashes_at_end()) :]
+            return b""
+        return packed_keys[INDEX_KEY.size * len(index.hashes_at_end()) :]
 
 
 def _ignore_arrival(tail: QueueTail, max_offset: int, tags_codes: Set[int]) -> None:

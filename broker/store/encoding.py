@@ -7,8 +7,9 @@ A queue's part of it is given as ``constants``, made once by ``queue_constants``
 
     (magic, topic field, queue id, seed of index hashes)
 
-``encode_plain``, ``encode_batch`` and ``put_entries`` have compiled twins (_encoding.c), which
-fast_encoding.py prefers where they could be built; what follows is what both have to do.
+``encode_plain``, ``encode_batch``, ``message_ids`` and ``put_entries`` have compiled twins
+(_encoding.c), which fast_encoding.py prefers where they could be built; what follows is what both
+have to do.
 
 The first two return None for whatever is not plain: properties that mean more than themselves
 (delay, transaction …), a malformed batch.  The caller then goes the general way, which knows
@@ -37,11 +38,16 @@ PROPERTIES_SIZE_BYTES_MAX = 32_767
 HOST_FLAGS = SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6
 
 QueueConstants = tuple[int, bytes, int, int]
-# (record, unit, index entries as (hash, commit log offset), unique key, whether WAIT is not false)
-Plain = tuple[bytes, bytes, list[tuple[int, int]], str, bool]
-# (records, units, index entries, commit log offsets)
-Batch = tuple[bytes, bytes, list[tuple[int, int]], list[int]]
+# (record, unit, packed index keys, unique key, whether WAIT is not false)
+Plain = tuple[bytes, bytes, bytes, str, bool]
+# (records, units, packed index keys)
+Batch = tuple[bytes, bytes, bytes]
+# What an index entry will be made of: key hash and commit log offset.  Packed, because an object
+# for each key of each message would cost more than the rest of its encoding.
+INDEX_KEY = struct.Struct(">Iq")
 
+# What a message of a batch may not have.
+DELAYING_PROPERTIES = frozenset({"DELAY", "TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC"})
 # Any of these makes a message more than a plain one, or stands where only the broker may write.
 SPECIAL_PROPERTIES = frozenset(
     {
@@ -72,6 +78,7 @@ SPECIAL_PROPERTIES = frozenset(
 
 _WAIT_TRUE = "WAIT\x01true\x02"
 
+_pack_key = INDEX_KEY.pack
 _pack_size = struct.Struct(">h").pack
 _pack_unit = CONSUME_QUEUE_UNIT.pack
 _read_slot = INDEX_SLOT.unpack_from
@@ -144,17 +151,19 @@ def encode_record(
     )
 
 
-def index_entries(
+def index_keys(
     constants: QueueConstants, position: int, unique_key: str | None, keys: str | None
-) -> list[tuple[int, int]]:
-    """The index entries of a message: its unique key, then each of its KEYS."""
+) -> bytes:
+    """The packed index keys of a message: its unique key, then each of its KEYS."""
     seed = constants[3]
-    entries = []
+    packed = b""
     if unique_key:
-        entries.append((seeded_index_key_hash(seed, unique_key), position))
+        packed = _pack_key(seeded_index_key_hash(seed, unique_key), position)
     if keys:
-        entries += [(seeded_index_key_hash(seed, key), position) for key in keys.split(" ") if key]
-    return entries
+        for key in keys.split(" "):
+            if key:
+                packed += _pack_key(seeded_index_key_hash(seed, key), position)
+    return packed
 
 
 def encode_plain(
@@ -206,7 +215,7 @@ def encode_plain(
     return (
         record,
         _pack_unit(position, len(record), hash_of_tags(found.get(PROPERTY_TAGS))),
-        index_entries(constants, position, unique_key, found.get(PROPERTY_KEYS)),
+        index_keys(constants, position, unique_key, found.get(PROPERTY_KEYS)),
         unique_key,
         waits,
     )
@@ -224,41 +233,13 @@ def encode_batch(
     born_host: bytes,
 ) -> Batch | None:
     """The messages of a batch body, each as a record of its own, properties as they came."""
-    if b"DELAY\x01" in body or b"TIMER_DE" in body:
-        return None
-    return encode_any_batch(
-        constants,
-        position,
-        queue_offset,
-        store_time_ms,
-        store_host,
-        body,
-        sys_flag,
-        born_time_ms,
-        born_host,
-    )
-
-
-def encode_any_batch(
-    constants: QueueConstants,
-    position: int,
-    queue_offset: int,
-    store_time_ms: int,
-    store_host: bytes,
-    body: bytes,
-    sys_flag: int,
-    born_time_ms: int,
-    born_host: bytes,
-) -> Batch | None:
-    """The same where somebody has made sure that what looks like a delay is none."""
     try:
         messages = decode_batch(body)
     except MalformedBatchError:
         return None
     records: list[bytes] = []
     units: list[bytes] = []
-    entries: list[tuple[int, int]] = []
-    positions: list[int] = []
+    packed_keys: list[bytes] = []
     try:
         for flag, inner_body, properties in messages:
             record = encode_record(
@@ -275,17 +256,27 @@ def encode_any_batch(
                 born_host,
             )
             found = decode_properties(properties)
+            if not DELAYING_PROPERTIES.isdisjoint(found):
+                return None
             records.append(record)
             units.append(_pack_unit(position, len(record), hash_of_tags(found.get(PROPERTY_TAGS))))
-            entries += index_entries(
-                constants, position, found.get(PROPERTY_UNIQUE_KEY), found.get(PROPERTY_KEYS)
+            packed_keys.append(
+                index_keys(
+                    constants, position, found.get(PROPERTY_UNIQUE_KEY), found.get(PROPERTY_KEYS)
+                )
             )
-            positions.append(position)
             position += len(record)
             queue_offset += 1
     except struct.error:
         return None
-    return b"".join(records), b"".join(units), entries, positions
+    return b"".join(records), b"".join(units), b"".join(packed_keys)
+
+
+def message_ids(host: str, units: bytes) -> str:
+    """The ids of the messages of *units* with , between; *host* is what they all start with."""
+    offsets = [offset for offset, _, _ in CONSUME_QUEUE_UNIT.iter_unpack(units)]
+    digits = struct.pack(f">{len(offsets)}Q", *offsets).hex(",", 8).upper()
+    return host + digits.replace(",", "," + host)
 
 
 def put_entries(
@@ -294,15 +285,15 @@ def put_entries(
     entries_at: int,
     number: int,
     seconds: int,
-    entries: list[tuple[int, int]],
+    packed_keys: bytes | bytearray,
 ) -> int:
-    """Write index entries (key hash, commit log offset) into the mapping of an index file.
+    """Write an entry for each packed index key into the mapping of an index file.
 
     They get the numbers from *number* on, each goes to the head of its slot's chain.  Returns how
     many slots were empty before.
     """
     used = 0
-    for key_hash, commit_log_offset in entries:
+    for key_hash, commit_log_offset in INDEX_KEY.iter_unpack(packed_keys):
         slot_at = 40 + key_hash % slot_count * 4
         (previous,) = _read_slot(mapping, slot_at)
         if not 0 < previous < number:

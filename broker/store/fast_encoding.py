@@ -13,6 +13,7 @@ from broker.store.encoding import Batch, Plain
 
 encode_plain: Callable[..., Plain | None] = encoding.encode_plain
 encode_batch: Callable[..., Batch | None] = encoding.encode_batch
+message_ids: Callable[[str, bytes], str] = encoding.message_ids
 put_entries: Callable[..., int] = encoding.put_entries
 is_compiled = False
 
@@ -25,5 +26,6 @@ if os.environ.get("ROCKHOPPER_PURE_PYTHON") != "1":
         _encoding.set_fallbacks(encoding.encode_plain, encoding.encode_batch)
         encode_plain = _encoding.encode_plain
         encode_batch = _encoding.encode_batch
+        message_ids = _encoding.message_ids
         put_entries = _encoding.put_entries
         is_compiled = True

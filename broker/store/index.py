@@ -15,6 +15,7 @@ from pathlib import Path
 import structlog
 
 from broker.store import disk
+from broker.store.encoding import INDEX_KEY
 from broker.store.errors import CorruptFileError
 from broker.store.index_file import IndexFile
 from broker.store.index_repair import repair
@@ -135,16 +136,16 @@ class MessageIndex:
 
     # -- writing -------------------------------------------------------------------------------
 
-    def put_many(self, entries: list[tuple[int, int]], store_time_ms: int) -> None:
-        """``put`` for (key hash, commit log offset) pairs of messages with one store time.
+    def put_many(self, packed_keys: bytes | bytearray, store_time_ms: int) -> None:
+        """``put`` for packed index keys (encoding.INDEX_KEY) of messages with one store time.
 
         Raises:
             OSError: the disk is full; some of the first entries may be put.
         """
         if self._files:
-            self._files[-1].put_many(entries, store_time_ms)
+            self._files[-1].put_many(packed_keys, store_time_ms)
         else:
-            for key_hash, commit_log_offset in entries:
+            for key_hash, commit_log_offset in INDEX_KEY.iter_unpack(packed_keys):
                 self.put(key_hash, commit_log_offset, store_time_ms)
 
     def _put_with_room(self, key_hash: int, commit_log_offset: int, store_time_ms: int) -> None:

@@ -4,13 +4,14 @@ Keys of a message: its unique key, then each piece of the property KEYS between 
 transaction that was rolled back.
 """
 
+from broker.store.encoding import INDEX_KEY
 from broker.store.index import MessageIndex
 from broker.store.log_scan import Record
 from broker.store.record_properties import KeysAndTags, KeysAndTagsReader, keys_and_tags
 from protocol.java_hash import index_key_seed, seeded_index_key_hash
 from protocol.message_codec import SYS_FLAG_TRANSACTION_MASK, SYS_FLAG_TRANSACTION_ROLLBACK
 
-_ENTRIES_AT_ONCE = 128
+_PACKED_KEYS_MAX = 128 * INDEX_KEY.size
 
 
 def key_hashes(record: Record) -> list[int]:
@@ -31,13 +32,21 @@ def _hashes(record: Record, found: KeysAndTags, seed: int) -> list[int]:
 class IndexCatchUp:
     """Indexes records from where *index* ends."""
 
-    __slots__ = ("_entries", "_index", "_reader", "_seeds", "_time_ms", "from_offset", "put_count")
+    __slots__ = (
+        "_index",
+        "_packed_keys",
+        "_reader",
+        "_seeds",
+        "_time_ms",
+        "from_offset",
+        "put_count",
+    )
 
     def __init__(self, index: MessageIndex, reader: KeysAndTagsReader) -> None:
         self._index = index
         self._reader = reader
         self._seeds: dict[bytes, int] = {}
-        self._entries: list[tuple[int, int]] = []
+        self._packed_keys = bytearray()
         self._time_ms = 0
         self.put_count = 0
         # Records in front of it are in the index.
@@ -59,13 +68,11 @@ class IndexCatchUp:
             for key_hash in self._index.hashes_at_end():
                 if key_hash in hashes:
                     hashes.remove(key_hash)
-        entries = self._entries
-        if record.store_time_ms != self._time_ms or len(entries) >= _ENTRIES_AT_ONCE:
+        if record.store_time_ms != self._time_ms or len(self._packed_keys) >= _PACKED_KEYS_MAX:
             self.finish()
-            entries = self._entries
             self._time_ms = record.store_time_ms
         for key_hash in hashes:
-            entries.append((key_hash, offset))
+            self._packed_keys += INDEX_KEY.pack(key_hash, offset)
 
     def finish(self) -> None:
         """Put what has been gathered.
@@ -73,7 +80,7 @@ class IndexCatchUp:
         Raises:
             OSError: the index cannot grow.
         """
-        entries, self._entries = self._entries, []
-        if entries:
-            self._index.put_many(entries, self._time_ms)
-            self.put_count += len(entries)
+        packed_keys, self._packed_keys = self._packed_keys, bytearray()
+        if packed_keys:
+            self._index.put_many(packed_keys, self._time_ms)
+            self.put_count += len(packed_keys) // INDEX_KEY.size

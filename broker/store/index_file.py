@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Self
 
 from broker.store import disk
+from broker.store.encoding import INDEX_KEY
 from broker.store.errors import CorruptFileError
 from broker.store.fast_encoding import put_entries
 from protocol.queue_layout import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
@@ -214,27 +215,27 @@ class IndexFile:
         # Last: the flush thread reads it to know how many entries are complete.
         self.next_number = number + 1
 
-    def put_many(self, entries: list[tuple[int, int]], store_time_ms: int) -> None:
-        """``put`` for (key hash, commit log offset) pairs of messages with one store time.
+    def put_many(self, packed_keys: bytes | bytearray, store_time_ms: int) -> None:
+        """``put`` for packed index keys (encoding.INDEX_KEY) of messages with one store time.
 
         Raises:
             OSError: the disk is full; the entries in front of the one that failed are put.
         """
         number = self.next_number
-        count = len(entries)
+        count = len(packed_keys) // INDEX_KEY.size
         if number == 1 or number + count > self._reserved_number:
-            for key_hash, commit_log_offset in entries:
+            for key_hash, commit_log_offset in INDEX_KEY.iter_unpack(packed_keys):
                 self._full(key_hash, commit_log_offset, store_time_ms)
             return
         seconds = (store_time_ms - self.begin_ms) // 1000
         if not 0 <= seconds <= SECONDS_MAX:
             seconds = 0 if seconds < 0 else SECONDS_MAX
         self.used_slot_count += put_entries(
-            self.mapping, self.slot_count, self.entries_at, number, seconds, entries
+            self.mapping, self.slot_count, self.entries_at, number, seconds, packed_keys
         )
         if count:
             self.end_ms = store_time_ms
-            self.end_offset = entries[-1][1]
+            self.end_offset = INDEX_KEY.unpack_from(packed_keys, -INDEX_KEY.size)[1]
             # Last: the flush thread reads it to know how many entries are complete.
             self.next_number = number + count
 

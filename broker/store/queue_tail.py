@@ -49,8 +49,8 @@ class Run:
         "batch_count",
         "count",
         "end",
-        "entries",
         "first_offset",
+        "packed_keys",
         "start",
         "tail",
         "units",
@@ -63,4 +63,4 @@ class Run:
         self.count = 0
         self.batch_count = 0
         self.units: list[bytes] = []
-        self.entries: list[tuple[int, int]] = []
+        self.packed_keys = bytearray()

@@ -10,16 +10,15 @@ from collections.abc import Callable
 from broker.store.commit_log import CommitLog
 from broker.store.encoding import (
     PROPERTIES_SIZE_BYTES_MAX,
-    Batch,
     encode_record,
-    index_entries,
+    index_keys,
 )
 from broker.store.errors import RecordTooLargeError, StoreError
 from broker.store.fast_encoding import encode_batch, encode_plain
 from broker.store.queue_tail import QueueTail, Run
 from broker.store.tags_codes import TagsCodes
 from protocol.properties import PROPERTY_KEYS, PROPERTY_UNIQUE_KEY
-from protocol.queue_layout import CONSUME_QUEUE_UNIT
+from protocol.queue_layout import CONSUME_QUEUE_UNIT, CONSUME_QUEUE_UNIT_SIZE_BYTES
 
 
 class Staging:
@@ -105,7 +104,7 @@ class Staging:
             )
             if encoded is None:
                 return None
-            record, unit, entries, unique_key, waits = encoded
+            record, unit, packed_keys, unique_key, waits = encoded
             if commit_log.add(record):
                 break
             self._run = None
@@ -113,7 +112,7 @@ class Staging:
         if run is None or run.tail is not tail:
             run = self._open_run(tail, position)
         run.units.append(unit)
-        run.entries += entries
+        run.packed_keys += packed_keys
         run.count += 1
         run.end = commit_log.staged_offset
         tail.next_offset += 1
@@ -126,12 +125,11 @@ class Staging:
         sys_flag: int,
         born_time_ms: int,
         born_host: bytes,
-        *,
-        encode: Callable[..., Batch | None] = encode_batch,
-    ) -> list[int] | None:
-        """Add the messages of a batch body, each as a record of its own; return their log offsets.
+    ) -> tuple[int, bytes] | None:
+        """Add the messages of a batch body to the pass, each as a record of its own.
 
-        None if *encode* does not take the batch (not plain, or malformed) and nothing happened.
+        Returns the first one's commit log offset and the packed consume queue units of all; None
+        if the batch is not plain (encoding.py) and nothing happened.
 
         Raises:
             RecordTooLargeError: no file can hold it; nothing of it is in the pass.
@@ -140,7 +138,7 @@ class Staging:
         commit_log = self._log
         while True:
             position = commit_log.staged_offset
-            encoded = encode(
+            encoded = encode_batch(
                 tail.constants,
                 position,
                 tail.next_offset,
@@ -153,7 +151,7 @@ class Staging:
             )
             if encoded is None:
                 return None
-            records, units, entries, positions = encoded
+            records, units, packed_keys = encoded
             if commit_log.add(records):
                 break
             self._run = None
@@ -161,11 +159,12 @@ class Staging:
         if run is None or run.tail is not tail:
             run = self._open_run(tail, position)
         run.units.append(units)
-        run.entries += entries
-        run.count += len(positions)
+        run.packed_keys += packed_keys
+        count = len(units) // CONSUME_QUEUE_UNIT_SIZE_BYTES
+        run.count += count
         run.end = commit_log.staged_offset
-        tail.next_offset += len(positions)
-        return positions
+        tail.next_offset += count
+        return position, units
 
     def stage(
         self,
@@ -224,7 +223,7 @@ class Staging:
         code = self._tags_codes.of(tail.topic, properties, commit_log.store_time_ms)
         run = self._open_run(tail, position)
         run.units.append(CONSUME_QUEUE_UNIT.pack(position, len(record), code))
-        run.entries = index_entries(
+        run.packed_keys += index_keys(
             tail.constants,
             position,
             properties.get(PROPERTY_UNIQUE_KEY),

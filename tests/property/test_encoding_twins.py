@@ -88,14 +88,15 @@ def test_a_plain_message_can_be_read_back(properties: str, body: bytes) -> None:
     arguments = (CONSTANTS, 4096, 7, 1000, V4_HOST, body, properties, SUFFIX, 1, 0, 2, V6_HOST, 5)
     encoded = compiled.encode_plain(*arguments)
     assert encoded is not None
-    record, unit, entries, unique_key, _ = encoded
+    record, unit, packed_keys, unique_key, _ = encoded
     message = decode_message(record, check_crc=True)
     assert (message.topic, message.queue_id, message.queue_offset) == ("TopicA", 3, 7)
     assert (message.body, message.reconsume_times, message.flag) == (body, 5, 1)
     assert message.properties["CLUSTER"] == "DefaultCluster"
     assert unique_key == message.properties["UNIQ_KEY"] == "0A1B2C"
     assert CONSUME_QUEUE_UNIT.unpack(unit)[:2] == (4096, len(record))
-    assert len(entries) == 1 + len(message.properties.get("KEYS", "").split())
+    key_count = 1 + len(message.properties.get("KEYS", "").split())
+    assert len(packed_keys) == key_count * encoding.INDEX_KEY.size
 
 
 INNER = st.tuples(
@@ -128,6 +129,15 @@ def test_a_broken_batch_is_refused_alike(
     )
 
 
+@given(offsets=st.lists(st.integers(0, 2**63 - 1), min_size=1, max_size=40), wide=st.booleans())
+def test_message_ids_are_written_alike(offsets: list[int], wide: bool) -> None:
+    host = V6_HOST if wide else V4_HOST
+    units = b"".join([CONSUME_QUEUE_UNIT.pack(offset, 100, -1) for offset in offsets])
+    ids = encoding.message_ids(host.hex().upper(), units)
+    assert compiled.message_ids(host.hex().upper(), units) == ids
+    assert ids == ",".join([f"{host.hex()}{offset:016x}".upper() for offset in offsets])
+
+
 @given(
     entries=st.lists(st.tuples(st.integers(0, 2**31 - 1), st.integers(0, 2**40)), max_size=40),
     number=st.integers(1, 10),
@@ -141,11 +151,12 @@ def test_index_entries_are_written_alike(
     ours, theirs = mmap.mmap(-1, size), mmap.mmap(-1, size)
     for mapping in (ours, theirs):
         mapping[40:entries_at] = bytes([0, 0, 0, rubbish]) * slots
-    used = encoding.put_entries(ours, slots, entries_at, number, 9, entries)
-    assert compiled.put_entries(theirs, slots, entries_at, number, 9, entries) == used
+    packed = b"".join([encoding.INDEX_KEY.pack(*entry) for entry in entries])
+    used = encoding.put_entries(ours, slots, entries_at, number, 9, packed)
+    assert compiled.put_entries(theirs, slots, entries_at, number, 9, packed) == used
     assert ours[:] == theirs[:]
 
 
 def test_entries_beyond_the_mapping_are_refused() -> None:
     with mmap.mmap(-1, 4096) as mapping, pytest.raises(ValueError, match="do not fit"):
-        compiled.put_entries(mapping, 7, 68, 300, 0, [(1, 2)])
+        compiled.put_entries(mapping, 7, 68, 300, 0, encoding.INDEX_KEY.pack(1, 2))

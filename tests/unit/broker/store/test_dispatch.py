@@ -10,6 +10,7 @@ import pytest
 from broker.config import FlushDiskType
 from broker.store import disk, reput
 from broker.store.consume_queue import ConsumeQueue
+from broker.store.encoding import INDEX_KEY
 from broker.store.errors import DiskFullError
 from broker.store.index_file import IndexFile
 from broker.store.message_store import MessageStore
@@ -168,12 +169,12 @@ def test_keys_are_indexed_once_though_dispatch_was_repeated(
     puts: list[int] = []
     real = IndexFile.put_many
 
-    def put_many(file: IndexFile, entries: list[tuple[int, int]], time_ms: int) -> None:
-        puts.append(len(entries))
+    def put_many(file: IndexFile, packed_keys: bytes | bytearray, time_ms: int) -> None:
+        puts.append(len(packed_keys) // INDEX_KEY.size)
         if len(puts) == 1:
-            real(file, entries[:2], time_ms)
+            real(file, packed_keys[: 2 * INDEX_KEY.size], time_ms)
             raise OSError(errno.ENOSPC, "no room")
-        real(file, entries, time_ms)
+        real(file, packed_keys, time_ms)
 
     with monkeypatch.context() as broken:
         broken.setattr(IndexFile, "put_many", put_many)

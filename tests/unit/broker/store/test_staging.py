@@ -11,6 +11,7 @@ from broker.store.errors import DiskFullError, RecordTooLargeError, StoreError
 from broker.store.mapped_file import MappedFile
 from broker.store.message_store import MessageStore
 from protocol.message_codec import decode_messages, encode_batch
+from protocol.queue_layout import CONSUME_QUEUE_UNIT
 from tests.support.golden_stores import golden_directory
 from tests.support.open_stores import (
     BORN_HOST,
@@ -119,10 +120,13 @@ def test_the_messages_of_a_batch_follow_each_other(store: MessageStore) -> None:
     put(store)
     inner = [(n, b"b%d" % n, b"KEYS\x01k%d\x02" % n) for n in range(3)]
     store.begin()
-    positions = store.stage_batch(store.tail("TopicA", 0), encode_batch(inner), 0, 5, BORN_HOST)
+    placed = store.stage_batch(store.tail("TopicA", 0), encode_batch(inner), 0, 5, BORN_HOST)
     store.commit()
+    assert placed is not None
     found = messages(store, offset=1)
-    assert [message.commit_log_offset for message in found] == positions
+    offsets = [offset for offset, _, _ in CONSUME_QUEUE_UNIT.iter_unpack(placed[1])]
+    assert [message.commit_log_offset for message in found] == offsets
+    assert placed[0] == offsets[0]
     assert [message.queue_offset for message in found] == [1, 2, 3]
     assert [(m.flag, m.body, m.properties) for m in found] == [
         (n, b"b%d" % n, {"KEYS": f"k{n}"}) for n in range(3)
@@ -133,9 +137,9 @@ def test_a_batch_goes_whole_to_the_next_file(store: MessageStore) -> None:
     put(store, bytes(3000))
     store.begin()
     batch = encode_batch([(0, bytes(400), b"")] * 3)
-    positions = store.stage_batch(store.tail("TopicA", 0), batch, 0, 0, BORN_HOST)
-    assert positions is not None
-    assert positions[0] == FILE_SIZE_BYTES
+    placed = store.stage_batch(store.tail("TopicA", 0), batch, 0, 0, BORN_HOST)
+    assert placed is not None
+    assert placed[0] == FILE_SIZE_BYTES
     store.commit()
     assert len(bodies(store)) == 4
 
@@ -150,12 +154,22 @@ def test_a_batch_larger_than_a_file_is_refused_and_nothing_is_stored(store: Mess
     assert put(store).queue_offset == 0
 
 
-def test_what_looks_like_a_delay_takes_an_explicit_word(store: MessageStore) -> None:
+@pytest.mark.parametrize(
+    "name", [b"DELAY", b"TIMER_DELIVER_MS", b"TIMER_DELAY_MS", b"TIMER_DELAY_SEC"]
+)
+def test_a_batch_with_a_delayed_message_is_not_plain(store: MessageStore, name: bytes) -> None:
+    store.begin()
+    batch = encode_batch([(0, b"a", b""), (0, b"b", name + b"\x011\x02")])
+    assert store.stage_batch(store.tail("TopicA", 0), batch, 0, 0, BORN_HOST) is None
+    store.commit()
+    assert store.max_commit_log_offset == 0
+
+
+def test_what_only_looks_like_a_delay_is_none(store: MessageStore) -> None:
     store.begin()
     tail = store.tail("TopicA", 0)
     batch = encode_batch([(0, b"a", b"NODELAY\x011\x02b\x01\x02"), (0, b"DELAY\x01", b"")])
-    assert store.stage_batch(tail, batch, 0, 0, BORN_HOST) is None
-    assert store.stage_batch(tail, batch, 0, 0, BORN_HOST, encode=encoding.encode_any_batch)
+    assert store.stage_batch(tail, batch, 0, 0, BORN_HOST)
     store.commit()
     result = store.get_message("TopicA", 0, 0, 32)
     assert b"NODELAY\x011\x02b\x01\x02" in result.body
