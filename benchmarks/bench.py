@@ -101,7 +101,8 @@ def _round(
         _measure(results, echo, ECHO, options)
         for server in ours.values():
             for name, value in server.metrics("stall").items():
-                results.metrics[name] = results.metrics.get(name, 0.0) + value
+                before = results.metrics.get(name, 0.0)
+                results.metrics[name] = before + value if "_total" in name else max(before, value)
 
 
 def _start_ours(

@@ -31,7 +31,7 @@ class Results:
     interpreter_start_s: list[float] = field(default_factory=list)
     idle_memory_mb: list[float] = field(default_factory=list)
     metrics: dict[str, float] = field(default_factory=dict)
-    """The broker's own counters of event-loop stalls, summed over the rounds."""
+    """What the broker itself tells of event-loop stalls: totals summed, others at their worst."""
 
     def add(self, server: str, case: Case, sample: Sample) -> None:
         """Keep one more sample."""
@@ -200,7 +200,7 @@ def _start_and_memory(results: Results) -> Iterable[str]:
         verdict = "ok" if memory <= IDLE_MEMORY_MB_MAX else "ABOVE"
         yield f"resident memory when idle: {memory:.0f} MB (<= {IDLE_MEMORY_MB_MAX}: {verdict})"
     for name, value in results.metrics.items():
-        yield f"{name}: {value:g}"
+        yield f"{name.partition('{')[0]}: {value:g}"
 
 
 def as_json(results: Results) -> str:
