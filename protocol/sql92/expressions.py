@@ -1,0 +1,447 @@
+"""What an expression is made of: nodes that know what Java would make of them, and their closures.
+
+Values are those of the reference's evaluator: text (of a property or a literal), Integer, Long,
+Double, Boolean, and null.  Properties are always texts; so the kind of a node is known when the
+expression is compiled, and each comparison becomes the closure for its two kinds.  None is null,
+and EvaluationError stands for whatever Java would throw: the message does not match.
+
+Refusals are ValueErrors; the parser adds the place.
+"""
+
+import operator
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import TypeAlias
+
+from protocol.sql92.java_numbers import INT_MAX as _INT_MAX
+from protocol.sql92.java_numbers import (
+    LONG_MAX,
+    EvaluationError,
+    order_of_doubles,
+    read_double,
+    read_int,
+    read_long,
+)
+
+Properties: TypeAlias = Mapping[str, str]
+Value: TypeAlias = str | int | float | bool | None
+Evaluate: TypeAlias = Callable[[Properties], Value]
+Order: TypeAlias = Callable[[float, float], bool]
+
+NESTING_MAX = 256
+"""How deep closures may call each other.  Parentheses alone do not count, chains of AND or of OR
+neither."""
+
+
+class Kind(Enum):
+    """The Java class of a value; NOTHING is a value that is always null."""
+
+    TEXT = "a text"
+    INTEGER = "a whole number"
+    LONG = "a long number"
+    DOUBLE = "a number"
+    BOOLEAN = "a truth value"
+    NOTHING = "NULL"
+
+
+_READERS: dict[Kind, Callable[[str], float]] = {
+    Kind.INTEGER: read_int,
+    Kind.LONG: read_long,
+    Kind.DOUBLE: read_double,
+}
+ORDERS: dict[str, Order] = {
+    ">": operator.gt,
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
+}
+
+
+class Node:
+    """A part of an expression.
+
+    ``is_constant`` and ``is_boolean`` are what its class is in the reference, where TRUE, FALSE and
+    NULL are both, and a negated number neither.  ``name`` is set for a property; ``terms`` for a
+    chain of AND or OR, which grows at its end, and for NOT.
+    """
+
+    __slots__ = (
+        "_evaluate",
+        "depth",
+        "is_boolean",
+        "is_constant",
+        "kind",
+        "name",
+        "terms",
+        "value",
+    )
+
+    def __init__(
+        self,
+        kind: Kind,
+        evaluate: Evaluate,
+        depth: int = 1,
+        *,
+        value: Value = None,
+        is_constant: bool = False,
+        is_boolean: bool = False,
+        name: str | None = None,
+        terms: tuple[str, list[Evaluate]] | None = None,
+    ) -> None:
+        if depth > NESTING_MAX:
+            raise ValueError(f"the expression is nested more than {NESTING_MAX} deep")
+        self.kind = kind
+        self._evaluate = evaluate
+        self.depth = depth
+        self.value = value
+        self.is_constant = is_constant
+        self.is_boolean = is_boolean
+        self.name = name
+        self.terms = terms
+
+    @property
+    def evaluate(self) -> Evaluate:
+        """The closure; a chain is complete when somebody asks for it."""
+        if self.terms is not None and len(self.terms[1]) == 2:
+            return (_both if self.terms[0] == "AND" else _either)(*self.terms[1])
+        return self._evaluate
+
+
+# -- values ------------------------------------------------------------------------------------
+
+
+def property_node(name: str) -> Node:
+    """A property by its name."""
+    return Node(Kind.TEXT, lambda properties: properties.get(name), name=name)
+
+
+def constant(kind: Kind, value: Value) -> Node:
+    """A literal."""
+    is_boolean = kind in (Kind.BOOLEAN, Kind.NOTHING)
+    return Node(kind, lambda _: value, value=value, is_constant=True, is_boolean=is_boolean)
+
+
+def whole_literal(text: str) -> Node:
+    """A literal without point and exponent; an L makes it no Long, only its size does."""
+    digits = text.rstrip("lL")
+    if len(digits) > 19 or int(digits) > LONG_MAX:
+        raise ValueError(f"{text[:100]} is larger than {LONG_MAX}")
+    value = int(digits)
+    return constant(Kind.INTEGER if value <= _INT_MAX else Kind.LONG, value)
+
+
+def float_literal(text: str) -> Node:
+    """A literal with a point or an exponent."""
+    value = float(text)
+    if value == float("inf"):
+        raise ValueError(f"{text[:100]} is too large")
+    if value == 0:
+        raise ValueError(f"{text[:100]} is too small: with point or exponent no number is zero")
+    return constant(Kind.DOUBLE, value)
+
+
+def negative(node: Node) -> Node:
+    """``- x``: of a number its negative, of all else null."""
+    if node.kind in _READERS:
+        assert isinstance(node.value, int | float)
+        value = -node.value
+        return Node(node.kind, lambda _: value, value=value)
+    if node.kind is Kind.NOTHING and not node.is_constant:
+        return node
+    evaluate = node.evaluate
+
+    def nothing(properties: Properties) -> Value:
+        evaluate(properties)
+        return None
+
+    return Node(Kind.NOTHING, nothing, node.depth + 1)
+
+
+# -- truth -------------------------------------------------------------------------------------
+
+
+def as_condition(node: Node) -> Node:
+    """The node where the grammar wants a truth value.  A property there is never true."""
+    if node.is_boolean:
+        return node
+    if node.name is None:
+        raise ValueError("there is a value where a condition belongs")
+    name = node.name
+
+    def cast(properties: Properties) -> Value:
+        return None if properties.get(name) is None else False
+
+    return Node(Kind.BOOLEAN, cast, is_boolean=True)
+
+
+def negation(node: Node) -> Node:
+    """``NOT x``; the opposite of null is null."""
+    if node.terms is not None and node.terms[0] == "NOT":
+        return Node(Kind.BOOLEAN, node.terms[1][0], node.depth - 1, is_boolean=True)
+    evaluate = as_condition(node).evaluate
+
+    def opposite(properties: Properties) -> Value:
+        value = evaluate(properties)
+        return None if value is None else not value
+
+    terms = ("NOT", [evaluate])
+    return Node(Kind.BOOLEAN, opposite, node.depth + 1, is_boolean=True, terms=terms)
+
+
+def chain(word: str, left: Node, right: Node) -> Node:
+    """``left AND right``, ``left OR right``; *left* is used up if it is such a chain itself."""
+    left, right = as_condition(left), as_condition(right)
+    depth = max(left.depth, right.depth + 1)
+    if left.terms is not None and left.terms[0] == word:
+        left.terms[1].append(right.evaluate)
+        terms = left.terms
+    else:
+        depth = max(left.depth + 1, depth)
+        terms = (word, [left.evaluate, right.evaluate])
+    evaluate = _all_of(terms[1]) if word == "AND" else _any_of(terms[1])
+    return Node(Kind.BOOLEAN, evaluate, depth, is_boolean=True, terms=terms)
+
+
+def _both(first: Evaluate, second: Evaluate) -> Evaluate:
+    def evaluate(properties: Properties) -> Value:
+        left = first(properties)
+        if left is False:
+            return False
+        right = second(properties)
+        return right if left is True or right is False else None
+
+    return evaluate
+
+
+def _either(first: Evaluate, second: Evaluate) -> Evaluate:
+    def evaluate(properties: Properties) -> Value:
+        left = first(properties)
+        if left is True:
+            return True
+        right = second(properties)
+        return right if left is False or right is True else None
+
+    return evaluate
+
+
+def _all_of(terms: list[Evaluate]) -> Evaluate:
+    def evaluate(properties: Properties) -> Value:
+        result: Value = True
+        for term in terms:
+            value = term(properties)
+            if value is False:
+                return False
+            if value is None:
+                result = None
+        return result
+
+    return evaluate
+
+
+def _any_of(terms: list[Evaluate]) -> Evaluate:
+    def evaluate(properties: Properties) -> Value:
+        result: Value = False
+        for term in terms:
+            value = term(properties)
+            if value is True:
+                return True
+            if value is None:
+                result = None
+        return result
+
+    return evaluate
+
+
+def _condition(evaluate: Evaluate, *parts: Node) -> Node:
+    return Node(Kind.BOOLEAN, evaluate, 1 + max(part.depth for part in parts), is_boolean=True)
+
+
+# -- order -------------------------------------------------------------------------------------
+
+
+def ordered(symbol: str, left: Node, right: Node) -> Node:
+    """``left > right`` and its like: numbers, and texts as what numbers they are."""
+    for node in (left, right):
+        if node.is_boolean or (node.is_constant and node.kind not in _READERS):
+            raise ValueError(f"{node.kind.value} cannot be compared by '{symbol}'")
+    return _condition(_order_closure(ORDERS[symbol], left, right), left, right)
+
+
+def _order_closure(order: Order, left: Node, right: Node) -> Evaluate:
+    if left.kind in _READERS and right.kind in _READERS:
+        assert isinstance(left.value, int | float)
+        assert isinstance(right.value, int | float)
+        result = order(*_as_java_compares(left.value, right.value))
+        return lambda _: result
+    if right.kind in _READERS and left.kind is Kind.TEXT:
+        return _text_with_number(order, left, right)
+    if left.kind in _READERS and right.kind is Kind.TEXT:
+        return _text_with_number(lambda a, b: order(b, a), right, left)
+    first, second = left.evaluate, right.evaluate
+
+    def compare(properties: Properties) -> Value:
+        one = first(properties)
+        if one is None:
+            return None
+        other = second(properties)
+        if other is None:
+            return None
+        # Only texts are left: anything else was dealt with above, or is null.
+        return order(order_of_doubles(read_double(str(one)), read_double(str(other))), 0)
+
+    return compare
+
+
+def _text_with_number(order: Order, text: Node, number: Node) -> Evaluate:
+    assert isinstance(number.value, int | float)
+    assert text.name is not None
+    name, bound = text.name, number.value
+    read = _READERS[number.kind]
+    # NaN stands behind all numbers.
+    result_for_nan = order(1, 0)
+
+    def compare(properties: Properties) -> Value:
+        value = properties.get(name)
+        if value is None:
+            return None
+        size = read(value)
+        return order(size, bound) if size == size else result_for_nan
+
+    return compare
+
+
+def _as_java_compares(left: float, right: float) -> tuple[float, float]:
+    """A Double makes the other one a Double, with what that costs in precision."""
+    if isinstance(left, float) or isinstance(right, float):
+        return float(left), float(right)
+    return left, right
+
+
+def between(value: Node, low: Node, high: Node) -> Node:
+    """``value BETWEEN low AND high``; two literals must be in order."""
+    if low.is_constant and high.is_constant:
+        if low.value is None or high.value is None:
+            raise ValueError("NULL is no bound of BETWEEN")
+        if low.kind in _READERS and high.kind in _READERS:
+            assert isinstance(low.value, int | float)
+            assert isinstance(high.value, int | float)
+            least, most = _as_java_compares(low.value, high.value)
+            if most < least:
+                raise ValueError(f"BETWEEN {low.value} AND {high.value} is empty: swap the bounds")
+    return chain("AND", ordered(">=", value, low), ordered("<=", value, high))
+
+
+def not_between(value: Node, low: Node, high: Node) -> Node:
+    """``value NOT BETWEEN low AND high``; here the bounds may be in any order."""
+    return chain("OR", ordered("<", value, low), ordered(">", value, high))
+
+
+# -- equality ----------------------------------------------------------------------------------
+
+
+def equal(left: Node, right: Node) -> Node:
+    """``left = right``."""
+    for node in (left, right):
+        if node.is_constant and node.kind is Kind.NOTHING:
+            raise ValueError("NULL cannot be compared; write IS NULL or IS NOT NULL")
+    both_constant = left.is_constant and right.is_constant
+    if both_constant and left.is_boolean and not right.is_boolean:
+        raise ValueError(f"TRUE and FALSE cannot be compared with {right.kind.value}")
+    if left.name is not None and right.is_constant and right.kind is Kind.TEXT:
+        return _condition(_name_is_text(left.name, right.value), left, right)
+    return _condition(_equality_closure(left, right), left, right)
+
+
+def _name_is_text(name: str, wanted: Value) -> Evaluate:
+    def evaluate(properties: Properties) -> Value:
+        value = properties.get(name)
+        return None if value is None else value == wanted
+
+    return evaluate
+
+
+def _equality_closure(left: Node, right: Node) -> Evaluate:
+    first, second = left.evaluate, right.evaluate
+    same = _sameness(left.kind, right.kind)
+
+    def evaluate(properties: Properties) -> Value:
+        one, other = first(properties), second(properties)
+        if one is None:
+            # Two nulls are equal; but null on the left alone makes null.
+            return True if other is None else None
+        if other is None:
+            return False
+        return same(one, other)
+
+    return evaluate
+
+
+def _sameness(left: Kind, right: Kind) -> Callable[[Value, Value], bool]:
+    """How two values that are not null are compared."""
+    if left in _READERS and right in _READERS:
+        as_double = Kind.DOUBLE in (left, right)
+        return _same_doubles if as_double else operator.eq
+    if left is Kind.TEXT and right in _READERS:
+        read = _READERS[right]
+        return lambda one, other: read(str(one)) == other
+    if left in _READERS and right is Kind.TEXT:
+        read_right = _READERS[left]
+        return lambda one, other: one == read_right(str(other))
+    if left is Kind.TEXT and right is Kind.BOOLEAN:
+        return lambda one, other: (str(one).lower() == "true") is other
+    if left is Kind.BOOLEAN and right is Kind.TEXT:
+        return _cast_fails
+    if left is right:
+        return operator.eq
+    # A truth value and a number are never equal.
+    return lambda _one, _other: False
+
+
+def _same_doubles(one: Value, other: Value) -> bool:
+    assert isinstance(one, int | float)
+    assert isinstance(other, int | float)
+    return float(one) == float(other)
+
+
+def _cast_fails(_one: Value, _other: Value) -> bool:
+    raise EvaluationError("a truth value on the left cannot be compared with a text on the right")
+
+
+def is_null(node: Node) -> Node:
+    """``x IS NULL``."""
+    evaluate = node.evaluate
+    return _condition(lambda properties: evaluate(properties) is None, node)
+
+
+# -- texts -------------------------------------------------------------------------------------
+
+
+def contains(word: str, node: Node, wanted: str, *, is_negated: bool) -> Node:
+    """CONTAINS, STARTSWITH, ENDSWITH; of null, and for an empty text, false even when negated."""
+    if not wanted:
+        return _condition(lambda _: False, node)
+    evaluate = node.evaluate
+    test: Callable[[str, str], bool] = {
+        "CONTAINS": str.__contains__,
+        "STARTSWITH": str.startswith,
+        "ENDSWITH": str.endswith,
+    }[word]
+
+    def look(properties: Properties) -> Value:
+        value = evaluate(properties)
+        return isinstance(value, str) and test(value, wanted) is not is_negated
+
+    return _condition(look, node)
+
+
+def one_of(node: Node, wanted: list[str], *, is_negated: bool) -> Node:
+    """``name IN ('a', 'b')``."""
+    if node.name is None:
+        raise ValueError("IN asks for a property on its left")
+    name, choices = node.name, frozenset(wanted)
+
+    def look(properties: Properties) -> Value:
+        value = properties.get(name)
+        return None if value is None else (value in choices) is not is_negated
+
+    return _condition(look, node)

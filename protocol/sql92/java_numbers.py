@@ -1,0 +1,103 @@
+"""Texts read as numbers the way Java's Integer, Long and Double do.
+
+Python's own ``int`` and ``float`` take blanks, underscores and spellings that Java refuses, and
+refuse some that Java takes.
+"""
+
+import math
+import re
+
+INT_MIN, INT_MAX = -(1 << 31), (1 << 31) - 1
+LONG_MIN, LONG_MAX = -(1 << 63), (1 << 63) - 1
+
+# Possessive throughout, so that no text makes the match go back.
+_DECIMAL = re.compile(
+    r"[+-]?+(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?+[0-9]++)?+[fFdD]?+", re.ASCII
+)
+_HEX = re.compile(
+    r"([+-]?+0[xX](?:[0-9a-fA-F]++(?:\.[0-9a-fA-F]*+)?+|\.[0-9a-fA-F]++)[pP]([+-]?+)[0-9]++)[fFdD]?+",
+    re.ASCII,
+)
+_NAMED = {
+    "NaN": math.nan,
+    "+NaN": math.nan,
+    "-NaN": math.nan,
+    "Infinity": math.inf,
+    "+Infinity": math.inf,
+    "-Infinity": -math.inf,
+}
+# What String.trim takes off.
+_BLANKS = "".join(map(chr, range(33)))
+# int() refuses longer texts.
+_PYTHON_DIGITS_MAX = 4000
+
+
+class EvaluationError(Exception):
+    """Java would throw here: the message does not match."""
+
+
+def read_int(text: str) -> int:
+    """As Integer.valueOf.  Raises EvaluationError."""
+    if len(text) < 10 and text.isdecimal() and text.isascii():
+        return int(text)
+    return _read_whole(text, INT_MIN, INT_MAX)
+
+
+def read_long(text: str) -> int:
+    """As Long.valueOf.  Raises EvaluationError."""
+    if len(text) < 19 and text.isdecimal() and text.isascii():
+        return int(text)
+    return _read_whole(text, LONG_MIN, LONG_MAX)
+
+
+def _read_whole(text: str, low: int, high: int) -> int:
+    digits = text[1:] if text.startswith(("-", "+")) else text
+    # Java takes the digits of all scripts, but looks at half a surrogate pair at a time.
+    if not digits.isdecimal() or (not digits.isascii() and max(digits) > "\uffff"):
+        raise EvaluationError(f"{text[:100]!r} is no whole number")
+    if len(digits) > _PYTHON_DIGITS_MAX and any(map(int, digits[:-20])):
+        raise EvaluationError(f"{text[:100]!r}... is too large")
+    value = int(digits[-20:]) if len(digits) > _PYTHON_DIGITS_MAX else int(digits)
+    if text[0] == "-":
+        value = -value
+    if not low <= value <= high:
+        raise EvaluationError(f"{text[:100]!r} is too large")
+    return value
+
+
+def read_double(text: str) -> float:
+    """As Double.valueOf.  Raises EvaluationError."""
+    if _DECIMAL.fullmatch(text) is None:
+        text = text.strip(_BLANKS)
+        if _DECIMAL.fullmatch(text) is None:
+            return _read_other_double(text)
+    return float(text.rstrip("fFdD"))
+
+
+def _read_other_double(text: str) -> float:
+    if text in _NAMED:
+        return _NAMED[text]
+    match = _HEX.fullmatch(text)
+    if match is None:
+        raise EvaluationError(f"{text[:100]!r} is no number")
+    try:
+        return float.fromhex(match[1])
+    except OverflowError:
+        size = 0.0 if match[2] == "-" else math.inf
+        return -size if text.startswith("-") else size
+
+
+def order_of_doubles(left: float, right: float) -> int:
+    """As Double.compareTo: -0.0 comes before 0.0, and NaN after all others."""
+    if left < right:
+        return -1
+    if left > right:
+        return 1
+    left_key, right_key = _tie_key(left), _tie_key(right)
+    return (left_key > right_key) - (left_key < right_key)
+
+
+def _tie_key(value: float) -> int:
+    if value != value:
+        return 2
+    return 0 if value == 0 and math.copysign(1.0, value) < 0 else 1

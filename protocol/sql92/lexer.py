@@ -1,0 +1,120 @@
+"""Tokens of an SQL92 expression.
+
+    name     [A-Za-z_$][A-Za-z0-9_$]*           keywords in any case
+    string   ' any character but ', which is written '' '
+    whole    0 | [1-9][0-9]*[lL]?
+    float    digits . digits? exponent? | . digits exponent? | digits exponent
+    comment  -- to the end of a line that ends, /* to */
+
+As in the reference, tokens are made one by one: what stands behind the place where the parser
+stops is never looked at.
+"""
+
+import re
+from typing import NamedTuple
+
+from protocol.errors import SqlSyntaxError
+
+_TEXT_WORDS = ["CONTAINS", "STARTSWITH", "ENDSWITH"]
+KEYWORDS = frozenset(
+    ["NOT", "AND", "OR", "BETWEEN", "IN", "TRUE", "FALSE", "NULL", "IS", *_TEXT_WORDS]
+)
+SYMBOLS = frozenset(["=", "<>", ">", ">=", "<", "<=", "(", ",", ")", "+", "-"])
+
+# What a token is, if it is neither a keyword nor a symbol; those stand for themselves.
+NAME, STRING, WHOLE, FLOAT, END = "name", "string", "whole number", "number", "end"
+
+_BLANKS = re.compile(r"[ \t\n\r\f]*+")
+_WORD = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*+")
+_EXPONENT = r"[eE][+-]?+[0-9]++"
+_FLOAT = re.compile(
+    rf"[0-9]++\.[0-9]*+(?:{_EXPONENT})?+|\.[0-9]++(?:{_EXPONENT})?+|[0-9]++{_EXPONENT}"
+)
+_WHOLE = re.compile(r"0|[1-9][0-9]*+[lL]?+")
+_LINE_END = re.compile(r"[\n\r]")
+
+
+class Token(NamedTuple):
+    """*kind* is a keyword in capitals, a symbol, or one of the five names above."""
+
+    kind: str
+    text: str
+    position: int
+
+
+class Lexer:
+    """Hands out the tokens of one expression in order; END again and again behind the last."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self._last_line_end = max(text.rfind("\n"), text.rfind("\r"))
+
+    def next(self) -> Token:
+        """The next token.  Raises SqlSyntaxError."""
+        self._skip_blanks()
+        text, at = self._text, self._at
+        if at >= len(text):
+            return Token(END, "", at)
+        match = _WORD.match(text, at)
+        if match is not None:
+            self._at = match.end()
+            word = match[0]
+            upper = word.upper()
+            return Token(upper if upper in KEYWORDS else NAME, word, at)
+        if text[at] == "'":
+            return self._string(at)
+        for kind, pattern in ((FLOAT, _FLOAT), (WHOLE, _WHOLE)):
+            match = pattern.match(text, at)
+            if match is not None:
+                self._at = match.end()
+                return Token(kind, match[0], at)
+        for size in (2, 1):
+            symbol = text[at : at + size]
+            if symbol in SYMBOLS:
+                self._at = at + len(symbol)
+                return Token(symbol, symbol, at)
+        raise SqlSyntaxError(_not_a_token(text, at), at)
+
+    def _skip_blanks(self) -> None:
+        text = self._text
+        while True:
+            match = _BLANKS.match(text, self._at)
+            assert match is not None
+            at = self._at = match.end()
+            # A comment on the last line is none: the reference wants the line to end.
+            if text.startswith("--", at) and at < self._last_line_end:
+                line_end = _LINE_END.search(text, at)
+                assert line_end is not None
+                self._at = line_end.end()
+            elif text.startswith("/*", at):
+                end = text.find("*/", at + 2)
+                if end < 0:
+                    raise SqlSyntaxError("the comment that begins with /* does not end", at)
+                self._at = end + 2
+            else:
+                return
+
+    def _string(self, start: int) -> Token:
+        """A string is the longest that can be made, so ``'a''b'`` is one and not two."""
+        text = self._text
+        end = -1
+        at = text.find("'", start + 1)
+        while at >= 0:
+            end = at
+            if not text.startswith("'", at + 1):
+                break
+            at = text.find("'", at + 2)
+        if end < 0:
+            raise SqlSyntaxError("the string that begins here has no closing quote", start)
+        self._at = end + 1
+        return Token(STRING, text[start + 1 : end].replace("''", "'"), start)
+
+
+def _not_a_token(text: str, at: int) -> str:
+    found = text[at]
+    if text.startswith("!=", at):
+        return "'!=' is not known; write '<>'"
+    if found == '"':
+        return "texts stand in single quotes, and property names in none"
+    return f"{found!r} cannot stand here"

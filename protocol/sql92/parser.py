@@ -1,0 +1,284 @@
+"""The grammar of SQL92 expressions.
+
+    or          and ( OR and )*
+    and         equality ( AND equality )*
+    equality    comparison ( = comparison | <> comparison | IS [NOT] NULL )*
+    comparison  unary ( > unary | >= unary | < unary | <= unary
+                      | [NOT] CONTAINS string | [NOT] STARTSWITH string | [NOT] ENDSWITH string
+                      | [NOT] BETWEEN unary AND unary | [NOT] IN ( string , … ) )*
+    unary       + unary | - unary | NOT unary | literal | name | ( or )
+
+NOT binds tighter than all else: ``NOT a = 1`` is ``(NOT a) = 1``, and never true.
+
+There are two stacks, of values and of operators that wait for their right side, and no recursion:
+an operator is applied when one that binds no tighter follows.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from protocol.errors import SqlSyntaxError
+from protocol.sql92 import expressions as ex
+from protocol.sql92.lexer import END, FLOAT, NAME, STRING, WHOLE, Lexer, Token
+
+_OPEN, _OR, _AND, _EQUALITY, _COMPARISON, _UNARY = range(6)
+_PREFIXES = frozenset({"+", "-", "NOT"})
+_BINARY = {"OR": _OR, "AND": _AND, "=": _EQUALITY, "<>": _EQUALITY}
+_BINARY |= dict.fromkeys(ex.ORDERS, _COMPARISON)
+_TEXT_TESTS = frozenset({"CONTAINS", "STARTSWITH", "ENDSWITH"})
+_AFTER_NOT = _TEXT_TESTS | {"BETWEEN", "IN"}
+_TESTS = _AFTER_NOT | {"NOT"}
+_COMPARISONS = _TESTS | ex.ORDERS.keys()
+# BETWEEN waits twice: for AND, and then for its upper bound.
+_LOW, _NOT_LOW, _HIGH, _NOT_HIGH = "BETWEEN", "NOT BETWEEN", "BETWEEN AND", "NOT BETWEEN AND"
+_HIGHS = {_LOW: _HIGH, _NOT_LOW: _NOT_HIGH}
+
+
+class _Operator(NamedTuple):
+    binding: int
+    word: str
+    position: int
+
+
+class Parsed(NamedTuple):
+    """A whole expression; *rest* is where it ended although more follows, as in the reference."""
+
+    condition: ex.Node
+    rest: int | None
+
+
+class Parser:
+    """Parses one expression."""
+
+    def __init__(self, text: str) -> None:
+        self._lexer = Lexer(text)
+        self._token = Token(END, "", 0)
+        self._values: list[ex.Node] = []
+        self._operators: list[_Operator] = []
+        self._open_count = 0
+        # Behind IS NULL no comparison can go on: the reference is one level further out there.
+        self._is_beyond_comparison = False
+
+    def parse(self) -> Parsed:
+        """The expression.  Raises SqlSyntaxError."""
+        self._advance()
+        while True:
+            self._operand()
+            if not self._goes_on():
+                break
+        if self._open_count:
+            raise self._expected("')' or an operator")
+        self._reduce(_OR)
+        token = self._token
+        condition = self._made(0, lambda: ex.as_condition(self._values.pop()))
+        return Parsed(condition, None if token.kind == END else token.position)
+
+    # -- operands ------------------------------------------------------------------------------
+
+    def _operand(self) -> None:
+        """Take prefixes and opening parentheses, and the value behind them."""
+        while True:
+            token = self._token
+            if token.kind in _PREFIXES:
+                self._push(_UNARY, token.kind)
+            elif token.kind == "(":
+                self._push(_OPEN, "(")
+                self._open_count += 1
+            else:
+                self._values.append(self._value(token))
+                self._is_beyond_comparison = False
+                self._advance()
+                self._bind()
+                return
+            self._advance()
+
+    def _value(self, token: Token) -> ex.Node:
+        text = token.text
+        match token.kind:
+            case "name":
+                return ex.property_node(text)
+            case "string":
+                return ex.constant(ex.Kind.TEXT, text)
+            case "whole number":
+                return self._made(token.position, lambda: ex.whole_literal(text))
+            case "number":
+                return self._made(token.position, lambda: ex.float_literal(text))
+            case "TRUE" | "FALSE":
+                return ex.constant(ex.Kind.BOOLEAN, token.kind == "TRUE")
+            case "NULL":
+                return ex.constant(ex.Kind.NOTHING, None)
+        raise self._expected("a property, a literal or '('")
+
+    def _bind(self) -> None:
+        """Apply what binds tightest to the value that is complete now."""
+        while self._operators and self._operators[-1].binding == _UNARY:
+            self._apply(self._operators.pop())
+        if self._operators:
+            top = self._operators[-1]
+            if top.binding == _COMPARISON and top.word not in _HIGHS:
+                self._apply(self._operators.pop())
+
+    # -- operators -----------------------------------------------------------------------------
+
+    def _goes_on(self) -> bool:
+        """Take what stands behind a value, up to an operator that wants another one."""
+        while True:
+            kind = self._token.kind
+            if self._operators and self._operators[-1].word in _HIGHS:
+                self._between_bounds()
+                return True
+            if kind == ")" and self._open_count:
+                self._close()
+            elif kind == "IS":
+                self._is_null()
+            elif kind in _COMPARISONS and self._is_beyond_comparison:
+                return False
+            elif kind in _TESTS:
+                if self._test():
+                    return True
+            elif kind in _BINARY:
+                binding = _BINARY[kind]
+                if binding != _COMPARISON:
+                    self._reduce(binding)
+                self._push(binding, kind)
+                self._advance()
+                return True
+            else:
+                return False
+
+    def _between_bounds(self) -> None:
+        if self._token.kind != "AND":
+            raise self._expected("AND and the upper bound of BETWEEN")
+        low = self._operators.pop()
+        self._operators.append(low._replace(word=_HIGHS[low.word]))
+        self._advance()
+
+    def _close(self) -> None:
+        self._reduce(_OR)
+        self._operators.pop()
+        self._open_count -= 1
+        self._is_beyond_comparison = False
+        self._advance()
+        self._bind()
+
+    def _is_null(self) -> None:
+        self._reduce(_EQUALITY)
+        position = self._token.position
+        self._advance()
+        is_negated = self._token.kind == "NOT"
+        if is_negated:
+            self._advance()
+        if self._token.kind != "NULL":
+            raise self._expected("NULL" if is_negated else "NULL or NOT NULL")
+        self._advance()
+        self._is_beyond_comparison = True
+        node = self._values.pop()
+        node = self._made(position, lambda: ex.is_null(node))
+        self._values.append(self._made(position, lambda: ex.negation(node)) if is_negated else node)
+
+    def _test(self) -> bool:
+        """CONTAINS and its like; True for BETWEEN, behind which a value must follow."""
+        position = self._token.position
+        is_negated = self._token.kind == "NOT"
+        if is_negated:
+            self._advance()
+            if self._token.kind not in _AFTER_NOT:
+                raise self._expected("CONTAINS, STARTSWITH, ENDSWITH, BETWEEN or IN")
+        word = self._token.kind
+        self._advance()
+        if word == "BETWEEN":
+            low = _NOT_LOW if is_negated else _LOW
+            self._operators.append(_Operator(_COMPARISON, low, position))
+            return True
+        strings = self._list() if word == "IN" else [self._string()]
+        node = self._values.pop()
+
+        def make() -> ex.Node:
+            if word == "IN":
+                return ex.one_of(node, strings, is_negated=is_negated)
+            return ex.contains(word, node, strings[0], is_negated=is_negated)
+
+        self._values.append(self._made(position, make))
+        return False
+
+    def _list(self) -> list[str]:
+        self._require("(", "'(' and texts in single quotes")
+        strings = [self._string()]
+        while self._token.kind == ",":
+            self._advance()
+            strings.append(self._string())
+        self._require(")", "',' or ')'")
+        return strings
+
+    def _string(self) -> str:
+        text = self._token.text
+        self._require(STRING, "a text in single quotes")
+        return text
+
+    # -- the stacks ----------------------------------------------------------------------------
+
+    def _push(self, binding: int, word: str) -> None:
+        self._operators.append(_Operator(binding, word, self._token.position))
+
+    def _reduce(self, binding: int) -> None:
+        """Apply what binds at least as tightly, back to the last opening parenthesis."""
+        while self._operators and self._operators[-1].binding >= binding:
+            self._apply(self._operators.pop())
+
+    def _apply(self, op: _Operator) -> None:
+        values = self._values
+        right = values.pop()
+        if op.binding == _UNARY:
+            values.append(self._made(op.position, lambda: _prefixed(op.word, right)))
+            return
+        left = values.pop()
+        if op.word in (_HIGH, _NOT_HIGH):
+            between = ex.between if op.word == _HIGH else ex.not_between
+            value = values.pop()
+            values.append(self._made(op.position, lambda: between(value, left, right)))
+            return
+        values.append(self._made(op.position, lambda: _combined(op.word, left, right)))
+
+    def _made(self, position: int, make: Callable[[], ex.Node]) -> ex.Node:
+        try:
+            return make()
+        except ValueError as error:
+            raise SqlSyntaxError(str(error), position) from None
+
+    # -- tokens --------------------------------------------------------------------------------
+
+    def _advance(self) -> None:
+        self._token = self._lexer.next()
+
+    def _require(self, kind: str, what: str) -> None:
+        if self._token.kind != kind:
+            raise self._expected(what)
+        self._advance()
+
+    def _expected(self, what: str) -> SqlSyntaxError:
+        token = self._token
+        if token.kind == END:
+            found = "the expression ends"
+        elif token.kind in (NAME, WHOLE, FLOAT):
+            found = f"there is {token.text[:50]}"
+        elif token.kind == STRING:
+            found = f"there is the text '{token.text[:50]}'"
+        else:
+            found = f"there is '{token.text}'"
+        return SqlSyntaxError(f"{what} is expected, but {found}", token.position)
+
+
+def _prefixed(word: str, node: ex.Node) -> ex.Node:
+    if word == "NOT":
+        return ex.negation(node)
+    return ex.negative(node) if word == "-" else node
+
+
+def _combined(word: str, left: ex.Node, right: ex.Node) -> ex.Node:
+    if word in ("AND", "OR"):
+        return ex.chain(word, left, right)
+    if word == "=":
+        return ex.equal(left, right)
+    if word == "<>":
+        return ex.negation(ex.equal(left, right))
+    return ex.ordered(word, left, right)

@@ -1,0 +1,79 @@
+"""SqlFilter: one SQL92 expression, parsed, ready to be asked about messages."""
+
+from collections import OrderedDict
+from collections.abc import Mapping
+
+from protocol.errors import SqlSyntaxError
+from protocol.sql92.java_numbers import EvaluationError
+from protocol.sql92.parser import Parser
+
+EXPRESSION_LENGTH_MAX = 16_384
+"""Characters of an expression: parsing one takes a few milliseconds at most."""
+
+_CACHED_MAX = 1024
+
+
+class SqlFilter:
+    """What an expression lets through.
+
+    ``ignored_from`` is where the text goes on although the expression is complete: the reference
+    ignores what follows, and so does this; None if nothing follows.  ``first_error`` is why a
+    message did not match that could not be evaluated, for example ``'abc' is no whole number``.
+    """
+
+    __slots__ = ("_evaluate", "expression", "first_error", "ignored_from")
+
+    def __init__(self, expression: str) -> None:
+        """Raises SqlSyntaxError."""
+        if len(expression) > EXPRESSION_LENGTH_MAX:
+            raise SqlSyntaxError(
+                f"the expression has {len(expression)} characters, "
+                f"and {EXPRESSION_LENGTH_MAX} is the most",
+                EXPRESSION_LENGTH_MAX,
+            )
+        parsed = Parser(expression).parse()
+        self.expression = expression
+        self.ignored_from = parsed.rest
+        self.first_error: str | None = None
+        self._evaluate = parsed.condition.evaluate
+
+    def matches(self, properties: Mapping[str, str]) -> bool:
+        """Whether the expression is true of a message with these properties."""
+        try:
+            return self._evaluate(properties) is True
+        except (EvaluationError, RecursionError) as error:
+            if self.first_error is None:
+                self.first_error = str(error)
+            return False
+
+    def verdict(self, properties: Mapping[str, str]) -> bool | None:
+        """The value of the expression, where None is null.  Raises EvaluationError."""
+        value = self._evaluate(properties)
+        assert value is None or isinstance(value, bool)
+        return value
+
+    def check_whole(self) -> None:
+        """Raise SqlSyntaxError if a part of the expression would be ignored."""
+        if self.ignored_from is not None:
+            rest = self.expression[self.ignored_from : self.ignored_from + 50]
+            raise SqlSyntaxError(
+                f"the expression is complete before {rest!r}: an operator is expected there",
+                self.ignored_from,
+            )
+
+
+_cache: OrderedDict[str, SqlFilter] = OrderedDict()
+
+
+def compile_filter(expression: str) -> SqlFilter:
+    """The filter for *expression*, parsed once however many ask for it.
+
+    Raises:
+        SqlSyntaxError: RocketMQ refuses the expression, or it is too long or too deep.
+    """
+    found = _cache.get(expression)
+    if found is None:
+        found = _cache[expression] = SqlFilter(expression)
+        if len(_cache) > _CACHED_MAX:
+            _cache.popitem(last=False)
+    return found
