@@ -206,6 +206,14 @@ class RequestCode(IntEnum):
     POP_ROLLBACK = 200_056
     BATCH_ACK_MESSAGE = 200_151
 
+    BULK_PULL = 70_001
+    SINK_STAGE = 70_002
+    SINK_PUBLISH = 70_003
+    SINK_STATUS = 70_004
+    SINK_ABORT = 70_005
+    PURGE_TOPIC = 70_006
+    SHARE_TOPIC = 70_010
+
 
 class ResponseCode(IntEnum):
     """What became of it.  Producers try another broker on 1, 2, 14, 16, 17, 204, 205 and 1500."""

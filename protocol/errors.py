@@ -8,6 +8,7 @@ ProtocolError
 ├── MalformedMessageError    bytes that are not a stored message
 ├── MalformedBatchError      a batch body with lengths that do not add up
 ├── SubscriptionError        a filter expression that selects nothing or does not parse
+│   └── SqlSyntaxError       an SQL92 expression that RocketMQ refuses
 └── CompressionError         a body that does not decompress, or not with what is installed
 """
 
@@ -49,6 +50,16 @@ class MalformedBatchError(ProtocolError):
 
 class SubscriptionError(ProtocolError):
     """A subscription expression cannot be used as a filter."""
+
+
+class SqlSyntaxError(SubscriptionError):
+    """An SQL92 expression does not compile; the text names the place and what was expected."""
+
+    def __init__(self, reason: str, position: int) -> None:
+        """*position* counts characters from 0; the text counts from 1."""
+        super().__init__(f"SQL92: {reason} (character {position + 1})")
+        self.reason = reason
+        self.position = position
 
 
 class CompressionError(ProtocolError):

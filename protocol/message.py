@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from protocol.addresses import ip_bytes
 from protocol.compression import DECOMPRESSED_SIZE_BYTES_MAX, decompress
@@ -11,6 +12,7 @@ from protocol.properties import (
     PROPERTY_KEYS,
     PROPERTY_SHARDING_KEY,
     PROPERTY_TAGS,
+    PROPERTY_TIMER_DELAY_MS,
     PROPERTY_TIMER_DELIVER_MS,
     PROPERTY_UNIQUE_KEY,
     PROPERTY_WAIT,
@@ -25,15 +27,17 @@ class Message:
     """A message to be sent.
 
     ``tags`` is one tag to filter by; ``keys`` are what the message can be found by later.
-    A message with ``delay_level`` (1 to 18: 1s 5s 10s 30s 1m … 10m 20m 30m 1h 2h) or
-    ``deliver_at_ms`` (since the epoch) is delivered later.  Messages with one ``sharding_key`` go
-    to one queue, in order.  With ``wait_stored`` false the broker answers before a message is
-    flushed, whatever its flush mode.
+    A message is delivered later with one of ``delay_level`` (1 to 18: 1s 5s 10s 30s 1m … 10m 20m
+    30m 1h 2h), ``delay_ms`` (by the broker's clock), ``deliver_at_ms`` (since the epoch) and
+    ``deliver_at`` (a datetime with a time zone, kept as ``deliver_at_ms``).  Messages with one
+    ``sharding_key`` go to one queue, in order.  With ``wait_stored`` false the broker answers
+    before a message is flushed, whatever its flush mode.
     """
 
     __slots__ = (
         "body",
         "delay_level",
+        "delay_ms",
         "deliver_at_ms",
         "flag",
         "keys",
@@ -54,7 +58,9 @@ class Message:
         properties: Mapping[str, str] | None = None,
         flag: int = 0,
         delay_level: int | None = None,
+        delay_ms: int | None = None,
         deliver_at_ms: int | None = None,
+        deliver_at: datetime | None = None,
         sharding_key: str | None = None,
         wait_stored: bool = True,
     ) -> None:
@@ -63,12 +69,18 @@ class Message:
         Raises:
             TypeError: *body* is not bytes.
             ValueError: a property has a name that belongs to the system, holds one of the
-                characters 1 and 2, or is empty; a key holds a blank; two times of delivery.
+                characters 1 and 2, or is empty; a key holds a blank; two times of delivery, or
+                one without a time zone.
         """
         if not isinstance(body, (bytes, bytearray, memoryview)):
             raise TypeError(f"a body is bytes, not {type(body).__name__}: text.encode() makes some")
-        if delay_level is not None and deliver_at_ms is not None:
-            raise ValueError("delay_level and deliver_at_ms exclude each other: give one of them")
+        times = (delay_level, delay_ms, deliver_at_ms, deliver_at)
+        if sum(time is not None for time in times) > 1:
+            raise ValueError(
+                "delay_level, delay_ms, deliver_at_ms and deliver_at exclude each other: give one"
+            )
+        if delay_ms is not None and delay_ms < 0:
+            raise ValueError(f"delay_ms is {delay_ms}: a message cannot be delivered in the past")
         self.topic = topic
         self.body = bytes(body)
         self.tags = tags or None
@@ -76,7 +88,8 @@ class Message:
         self.properties = dict(properties or {})
         self.flag = flag
         self.delay_level = delay_level
-        self.deliver_at_ms = deliver_at_ms
+        self.delay_ms = delay_ms
+        self.deliver_at_ms = deliver_at_ms if deliver_at is None else _epoch_ms(deliver_at)
         self.sharding_key = sharding_key
         self.wait_stored = wait_stored
         for name in self.properties:
@@ -84,6 +97,11 @@ class Message:
                 raise ValueError(f"property '{name}' belongs to RocketMQ: choose another name")
         for name, value in self.wire_properties().items():
             _check_property(name, value)
+
+    @property
+    def is_delayed(self) -> bool:
+        """Whether it is to be delivered later."""
+        return not (self.delay_level is self.delay_ms is self.deliver_at_ms is None)
 
     def wire_properties(self, unique_key: str | None = None) -> dict[str, str]:
         """All properties as they travel: the message's own, and those of its other fields.
@@ -99,6 +117,8 @@ class Message:
             properties[PROPERTY_SHARDING_KEY] = self.sharding_key
         if self.delay_level is not None:
             properties[PROPERTY_DELAY_LEVEL] = str(self.delay_level)
+        if self.delay_ms is not None:
+            properties[PROPERTY_TIMER_DELAY_MS] = str(self.delay_ms)
         if self.deliver_at_ms is not None:
             properties[PROPERTY_TIMER_DELIVER_MS] = str(self.deliver_at_ms)
         properties[PROPERTY_WAIT] = "true" if self.wait_stored else "false"
@@ -128,6 +148,15 @@ def _keys(keys: str | Iterable[str]) -> tuple[str, ...]:
         if " " in key:
             raise ValueError(f"{key!r} cannot be a key: keys are separated by blanks when stored")
     return keys
+
+
+def _epoch_ms(moment: datetime) -> int:
+    if moment.tzinfo is None:
+        raise ValueError(
+            f"deliver_at={moment.isoformat()} has no time zone: use an aware datetime, as from "
+            "datetime.now(UTC) or .astimezone()"
+        )
+    return round(moment.timestamp() * 1000)
 
 
 def _check_property(name: str, value: str) -> None:

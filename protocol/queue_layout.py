@@ -41,7 +41,8 @@ Index entry, 20 bytes:
         16     4  number of the next older entry of the chain, 0 at its end
 
 Checkpoint, one page of 4096 bytes: three store times in ms (commit log, consume queues, index
-files), two commit log offsets (flushed by the master, confirmed), zeros.
+files), two commit log offsets (flushed by the master, confirmed), zeros.  The checkpoint of ours,
+rockhopper/checkpoint, goes on with the commit log offset up to which the log is on disk.
 """
 
 import struct
@@ -65,4 +66,5 @@ INDEX_ENTRY = struct.Struct(">iqii")
 INDEX_ENTRY_SIZE_BYTES = 20
 
 CHECKPOINT = struct.Struct(">qqqqq")
+OWN_CHECKPOINT = struct.Struct(">qqqqqq")
 CHECKPOINT_SIZE_BYTES = 4096

@@ -2,10 +2,15 @@
 
 An expression of type TAG is ``*`` or tags joined by ``||``.  The broker compares Java hashes of
 tags, which is all that a consume queue holds; the client compares the tags themselves.
+
+An expression of type SQL92 is over the properties of a message; the broker alone evaluates it.
 """
+
+from collections.abc import Callable, Mapping
 
 from protocol.errors import SubscriptionError
 from protocol.java_hash import java_string_hash
+from protocol.sql92 import SqlFilter, compile_filter
 
 SUBSCRIBE_ALL = "*"
 TYPE_TAG = "TAG"
@@ -16,12 +21,16 @@ class Subscription:
     """One topic of a consumer, and which of its messages; compares by value.
 
     ``version`` grows with every change (milliseconds in Java, nanoseconds in Go, 0 from some).
-    For SQL92 the expression is kept as it is, and every message matches as far as tags go.
+    For SQL92 every message matches as far as tags go, and the expression is compiled when it is
+    first used.
     """
 
     __slots__ = (
+        "_any_tag",
+        "_sql",
         "expression",
         "expression_type",
+        "is_sql",
         "matches_all",
         "tag_hashes",
         "tags",
@@ -39,13 +48,16 @@ class Subscription:
         """No expression means everything, no type means TAG.
 
         Raises:
-            SubscriptionError: the type is not known, or the expression selects nothing.
+            SubscriptionError: the type is not known, or the expression selects nothing.  Whether an
+                SQL92 expression compiles is found out later, see ``sql``.
         """
         self.topic = topic
         self.expression_type = expression_type or TYPE_TAG
         self.version = version
         self.matches_all = False
-        """Whether no message is filtered out by its tag."""
+        """Whether no message is filtered out."""
+        self.is_sql = self.expression_type == TYPE_SQL92
+        self._sql: SqlFilter | None = None
         tags: frozenset[str] = frozenset()
         if self.expression_type == TYPE_TAG:
             expression = (expression or "").strip() or SUBSCRIBE_ALL
@@ -58,8 +70,7 @@ class Subscription:
                         f"the expression '{expression}' for topic '{topic}' names no tag; "
                         "'*' subscribes to everything, 'a || b' to two tags"
                     )
-        elif self.expression_type == TYPE_SQL92:
-            self.matches_all = True
+        elif self.is_sql:
             if not expression or not expression.strip():
                 raise SubscriptionError(f"the SQL92 expression for topic '{topic}' is empty")
         else:
@@ -70,14 +81,38 @@ class Subscription:
         self.expression: str = expression
         self.tags = tags
         self.tag_hashes = frozenset(map(java_string_hash, tags))
+        self._any_tag = self.matches_all or self.is_sql
+
+    @property
+    def sql(self) -> SqlFilter | None:
+        """The compiled expression; None for tags.
+
+        Raises:
+            SqlSyntaxError: it does not compile.
+        """
+        if self._sql is None and self.is_sql:
+            self._sql = compile_filter(self.expression)
+        return self._sql
+
+    @property
+    def matches_properties(self) -> Callable[[Mapping[str, str]], bool] | None:
+        """What says of the properties of a message whether it is wanted; None for tags.
+
+        Raises:
+            SqlSyntaxError: the expression does not compile.
+        """
+        if not self.is_sql:
+            return None
+        sql = self.sql
+        return None if sql is None else sql.matches
 
     def matches_hash(self, tags_code: int) -> bool:
         """Whether a message whose consume queue entry holds *tags_code* may be wanted."""
-        return self.matches_all or tags_code in self.tag_hashes
+        return self._any_tag or tags_code in self.tag_hashes
 
     def matches_tag(self, tag: str | None) -> bool:
-        """Whether a message with this tag, None for none, is wanted."""
-        return self.matches_all or tag in self.tags
+        """Whether a message with this tag, None for none, is wanted as far as tags go."""
+        return self._any_tag or tag in self.tags
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Subscription):

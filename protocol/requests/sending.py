@@ -80,6 +80,15 @@ class CheckTransactionStateRequest(RpcRequest, rename="camel", frozen=True, kw_o
     offset_msg_id: str | None = None
 
 
+class ResumeCheckHalfMessageRequest(
+    RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False
+):
+    """RESUME_CHECK_HALF_MESSAGE (323): the offset message id of a message that is held."""
+
+    topic: str | None = None
+    msg_id: str | None = None
+
+
 class RecallMessageRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
     """RECALL_MESSAGE (370)."""
 

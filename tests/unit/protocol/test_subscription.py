@@ -2,7 +2,7 @@
 
 import pytest
 
-from protocol.errors import SubscriptionError
+from protocol.errors import SqlSyntaxError, SubscriptionError
 from protocol.subscription import Subscription
 
 
@@ -44,12 +44,24 @@ def test_no_type_means_tag(expression_type: str | None) -> None:
     assert Subscription("T", "a", expression_type).tags == {"a"}
 
 
-def test_sql_is_left_to_who_evaluates_it() -> None:
-    subscription = Subscription("T", "a > 1 || b", "SQL92")
-    assert subscription.expression == "a > 1 || b"
+def test_sql_lets_every_tag_through_and_asks_for_properties() -> None:
+    subscription = Subscription("T", "a > 1 AND TAGS = 'x'", "SQL92")
+    assert subscription.is_sql
+    assert not subscription.matches_all
     assert subscription.matches_hash(0)
     assert subscription.matches_tag(None)
     assert subscription.tags == frozenset()
+    assert subscription.matches_properties is not None
+    assert subscription.matches_properties({"a": "2", "TAGS": "x"})
+    assert not subscription.matches_properties({"a": "2", "TAGS": "y"})
+    assert Subscription("T", "a").matches_properties is None
+
+
+def test_sql_that_does_not_compile_is_a_subscription_until_it_is_used() -> None:
+    subscription = Subscription("T", "a > ", "SQL92")
+    assert subscription == Subscription("T", "a > ", "SQL92")
+    with pytest.raises(SqlSyntaxError, match="is expected"):
+        _ = subscription.sql
 
 
 @pytest.mark.parametrize(("expression", "kind"), [("", "SQL92"), (None, "SQL92"), ("a", "REGEX")])

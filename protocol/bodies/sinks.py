@@ -1,0 +1,66 @@
+"""Bodies of the sink codes (70002 to 70005): msgpack, positional arrays.
+
+SINK_STAGE     [[topic, queue id, flag, born time ms, properties, body], …]
+               queue id −1 lets the broker choose; properties as in SEND_MESSAGE (text)
+SINK_PUBLISH   [[part, message count], …] in the order in which they are to be stored
+SINK_ABORT     [part, …], none for all parts of the batch
+"""
+
+from typing import TypeVar
+
+import msgspec
+
+from protocol.errors import MalformedBodyError
+
+_Value = TypeVar("_Value")
+
+
+class SinkMessage(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """One message of a staged part."""
+
+    topic: str
+    queue_id: int
+    flag: int
+    born_time_ms: int
+    properties: str
+    body: bytes
+
+
+class SinkPart(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A part that is to be published, and how many messages its writer put into it."""
+
+    name: str
+    message_count: int
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_messages = msgspec.msgpack.Decoder(list[SinkMessage])
+_parts = msgspec.msgpack.Decoder(list[SinkPart])
+_names = msgspec.msgpack.Decoder(list[str])
+
+
+def encode_sink_body(value: list[SinkMessage] | list[SinkPart] | list[str]) -> bytes:
+    """The body of a sink request."""
+    return _encode(value)
+
+
+def decode_sink_messages(body: bytes) -> list[SinkMessage]:
+    """The messages of a SINK_STAGE.  Raises MalformedBodyError."""
+    return _decode(_messages, body)
+
+
+def decode_sink_parts(body: bytes) -> list[SinkPart]:
+    """The parts of a SINK_PUBLISH.  Raises MalformedBodyError."""
+    return _decode(_parts, body)
+
+
+def decode_sink_part_names(body: bytes) -> list[str]:
+    """The parts of a SINK_ABORT.  Raises MalformedBodyError."""
+    return _decode(_names, body) if body else []
+
+
+def _decode(decoder: "msgspec.msgpack.Decoder[_Value]", body: bytes) -> _Value:
+    try:
+        return decoder.decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise MalformedBodyError(f"the msgpack body does not decode: {error}") from None

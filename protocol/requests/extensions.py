@@ -1,0 +1,64 @@
+"""Header fields of the request codes that are Rockhopper's own, from 70001 on.
+
+The bodies of 70002 to 70005 are in protocol/bodies/sinks.py; docs/request-codes.md tells the whole.
+"""
+
+import msgspec
+
+from protocol.requests.fields import Int32, Int64, RpcRequest
+
+
+class BulkPullRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
+    """BULK_PULL (70001); the answer's fields are those of PULL_MESSAGE."""
+
+    topic: str
+    queue_id: Int32
+    offset: Int64
+    end_offset: Int64 = -1
+    """Exclusive; −1 reads on to the end of the queue."""
+    max_bytes: Int32 = 4 << 20
+    consumer_group: str | None = None
+    expression: str | None = None
+    expression_type: str | None = None
+
+
+class SinkStageRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
+    """SINK_STAGE (70002)."""
+
+    sink_id: str
+    batch_id: Int64
+    part: str
+    sequence: Int32 = 0
+
+
+class SinkStageResponse(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False):
+    """How many messages the part holds by now."""
+
+    message_count: Int64
+
+
+class SinkBatchRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
+    """SINK_PUBLISH (70003) and SINK_ABORT (70005)."""
+
+    sink_id: str
+    batch_id: Int64
+
+
+class SinkPublishResponse(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False):
+    """How many messages the batch brought, and whether an earlier request had published it."""
+
+    message_count: Int64
+    repeated: bool
+
+
+class SinkStatusRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
+    """SINK_STATUS (70004)."""
+
+    sink_id: str
+
+
+class SinkStatusResponse(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False):
+    """The last batch that was published, −1 for none, and what is staged for later ones."""
+
+    last_batch_id: Int64
+    staged_bytes: Int64

@@ -1,0 +1,23 @@
+"""Names in a store directory that readers other than the broker need as well.
+
+The whole of it stands in broker/store/layout.py.
+"""
+
+COMMIT_LOG_DIRECTORY = "commitlog"
+CONSUME_QUEUE_DIRECTORY = "consumequeue"
+BATCH_CONSUME_QUEUE_DIRECTORY = "batchconsumequeue"
+CONSUME_QUEUE_EXT_DIRECTORY = "consumequeue_ext"
+INDEX_DIRECTORY = "index"
+ABORT_FILE = "abort"
+LOCK_FILE = "lock"
+CHECKPOINT_FILE = "checkpoint"
+
+OWN_DIRECTORY = "rockhopper"
+"""Ours; RocketMQ ignores it."""
+DELETED_TOPICS_FILE = "deleted-topics.json"
+"""In OWN_DIRECTORY: topic -> commit log offset in front of which its records do not count."""
+PURGED_TOPICS_FILE = "purged-topics.json"
+"""The same of topics that were emptied: their queues keep their offsets, and begin behind those."""
+
+FILE_NAME_DIGITS = 20
+"""A numbered file is named by the offset of its first byte."""
