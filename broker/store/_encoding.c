@@ -306,7 +306,8 @@ static int is_special(Span item)
 static int is_delaying(Span name)
 {
     return is_text(name, "DELAY") || is_text(name, "TIMER_DELIVER_MS")
-           || is_text(name, "TIMER_DELAY_MS") || is_text(name, "TIMER_DELAY_SEC");
+           || is_text(name, "TIMER_DELAY_MS") || is_text(name, "TIMER_DELAY_SEC")
+           || is_text(name, "__STARTDELIVERTIME");
 }
 
 /* What a properties string says to the broker; of two with one name the last one counts, and a pair

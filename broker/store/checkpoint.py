@@ -17,7 +17,9 @@ The file is one page, big-endian; RocketMQ (StoreCheckpoint) reads and writes th
         16     8  index_ms               indexMsgTimestamp
         24     8  master_flushed_offset  masterFlushedOffset
         32     8  confirm_offset         confirmPhyOffset
-        40  4056  zeros
+        40     8  flushed_offset         zeros: only our own file says up to where the log is on
+                                         disk, for readers of the files of a running broker
+        48  4048  zeros
 """
 
 from pathlib import Path
@@ -27,7 +29,7 @@ import structlog
 
 from broker.store.disk import make_directories_durably, write_atomically
 from broker.store.layout import StoreLayout
-from protocol.queue_layout import CHECKPOINT
+from protocol.queue_layout import OWN_CHECKPOINT
 
 log = structlog.get_logger("broker.store")
 
@@ -43,6 +45,7 @@ class StoreCheckpoint(NamedTuple):
     index_ms: int = 0
     master_flushed_offset: int = 0
     confirm_offset: int = 0
+    flushed_offset: int = 0
 
     def replay_from_ms(self) -> int:
         """The store time from which on messages may be missing from the consume queues.
@@ -62,7 +65,7 @@ def load(path: Path) -> StoreCheckpoint:
         data = path.read_bytes()
     except FileNotFoundError:
         return StoreCheckpoint()
-    fields = CHECKPOINT.unpack_from(data.ljust(CHECKPOINT.size, b"\0"))
+    fields = OWN_CHECKPOINT.unpack_from(data.ljust(OWN_CHECKPOINT.size, b"\0"))
     if min(fields) < 0:
         log.warning("the checkpoint is damaged; the whole commit log is replayed", path=str(path))
         return StoreCheckpoint()
@@ -75,7 +78,7 @@ def save(path: Path, checkpoint: StoreCheckpoint) -> None:
     Raises:
         OSError: the old one is still in place.
     """
-    write_atomically(path, CHECKPOINT.pack(*checkpoint).ljust(FILE_SIZE_BYTES, b"\0"))
+    write_atomically(path, OWN_CHECKPOINT.pack(*checkpoint).ljust(FILE_SIZE_BYTES, b"\0"))
 
 
 def load_newest(layout: StoreLayout) -> StoreCheckpoint:
@@ -92,4 +95,14 @@ def save_at_start(layout: StoreLayout, checkpoint: StoreCheckpoint) -> None:
     """
     make_directories_durably(layout.own)
     save(layout.own_checkpoint, checkpoint)
-    save(layout.checkpoint, checkpoint._replace(consume_queue_ms=0, index_ms=0))
+    theirs = checkpoint._replace(consume_queue_ms=0, index_ms=0, flushed_offset=0)
+    save(layout.checkpoint, theirs)
+
+
+def save_at_stop(layout: StoreLayout, checkpoint: StoreCheckpoint) -> None:
+    """Tell RocketMQ as well, after a clean stop, that everything is on disk.
+
+    Raises:
+        OSError: the old one is still in place.
+    """
+    save(layout.checkpoint, checkpoint._replace(flushed_offset=0))

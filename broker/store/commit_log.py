@@ -14,6 +14,7 @@ A file ends with a blank record of at least 8 bytes, so no record crosses from o
 """
 
 import contextlib
+import mmap
 import os
 from concurrent.futures import Executor, Future
 
@@ -214,6 +215,17 @@ class CommitLog:
         if end > self.written_offset or end > base + file.size_bytes:
             return b""
         return file.read(start - base, end - base)
+
+    def mapped(self, offset: int) -> tuple[mmap.mmap | None, int, int]:
+        """The mapping of the file that holds *offset*, and [start, end) of what it holds.
+
+        For many reads within one turn of the loop: it may be closed in the next.
+        """
+        file = self._files.file_at(offset)
+        if file is None or offset >= self.written_offset:
+            return None, offset, offset
+        end = min(file.base_offset + file.size_bytes, self.written_offset)
+        return file.mapping, file.base_offset, end
 
     def record_at(self, offset: int) -> bytes:
         """The bytes that a record at *offset* claims for itself; empty when they cannot be one."""

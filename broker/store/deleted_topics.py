@@ -5,9 +5,13 @@ log; without this note it would bring a deleted topic back, or mix the old messa
 was made anew with its new ones.  Kept in ``<store>/rockhopper/deleted-topics.json``:
 
     {"topic": commit log offset at its deletion, ...}
+
+``purged-topics.json`` beside it says the same of topics that were emptied.  Their queues stay as
+they are, and begin behind those records.
 """
 
 import json
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import structlog
@@ -29,7 +33,7 @@ class DeletedTopics:
             self._ends = {str(topic): int(end) for topic, end in document.items()}
         except FileNotFoundError:
             pass
-        except (ValueError, AttributeError, TypeError) as error:
+        except (ValueError, AttributeError, TypeError, RecursionError) as error:
             log.error(
                 "deleted topics may come back after a crash: their list is damaged",
                 path=str(path),
@@ -38,8 +42,16 @@ class DeletedTopics:
 
     def add(self, topic: str, end: int) -> None:
         """Note a deletion durably, before anything of the topic is deleted.  Blocks."""
-        self._ends[topic] = end
+        self.add_all((topic,), end)
+
+    def add_all(self, topics: Iterable[str], end: int) -> None:
+        """The same for several topics."""
+        self._ends.update(dict.fromkeys(topics, end))
         self._save()
+
+    def __iter__(self) -> Iterator[tuple[str, int]]:
+        """(topic, commit log offset) of each note."""
+        return iter(list(self._ends.items()))
 
     def forget_before(self, commit_log_min: int) -> None:
         """Drop the notes that the log no longer reaches back to."""

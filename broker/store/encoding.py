@@ -47,7 +47,9 @@ Batch = tuple[bytes, bytes, bytes]
 INDEX_KEY = struct.Struct(">Iq")
 
 # What a message of a batch may not have.
-DELAYING_PROPERTIES = frozenset({"DELAY", "TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC"})
+DELAYING_PROPERTIES = frozenset(
+    {"DELAY", "TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC", "__STARTDELIVERTIME"}
+)
 # Any of these makes a message more than a plain one, or stands where only the broker may write.
 SPECIAL_PROPERTIES = frozenset(
     {

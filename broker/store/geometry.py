@@ -72,7 +72,7 @@ def load(layout: StoreLayout) -> Geometry | None:
         return Geometry(**{name: int(fields[key]) for name, key in _KEYS.items()})
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         log.warning(
             "the note of the store's geometry is unreadable", path=str(path), reason=str(error)
         )

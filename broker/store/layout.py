@@ -19,6 +19,18 @@ under <root>/rockhopper.
 from dataclasses import dataclass
 from pathlib import Path
 
+from protocol.store_paths import (
+    ABORT_FILE,
+    BATCH_CONSUME_QUEUE_DIRECTORY,
+    CHECKPOINT_FILE,
+    COMMIT_LOG_DIRECTORY,
+    CONSUME_QUEUE_DIRECTORY,
+    CONSUME_QUEUE_EXT_DIRECTORY,
+    INDEX_DIRECTORY,
+    LOCK_FILE,
+    OWN_DIRECTORY,
+)
+
 
 def file_name(offset: int) -> str:
     """The name of the file whose first byte is at *offset*."""
@@ -35,47 +47,47 @@ class StoreLayout:
     @property
     def lock(self) -> Path:
         """The lock file."""
-        return self.root / "lock"
+        return self.root / LOCK_FILE
 
     @property
     def abort(self) -> Path:
         """The abort file."""
-        return self.root / "abort"
+        return self.root / ABORT_FILE
 
     @property
     def checkpoint(self) -> Path:
         """The checkpoint file."""
-        return self.root / "checkpoint"
+        return self.root / CHECKPOINT_FILE
 
     @property
     def own_checkpoint(self) -> Path:
         """The checkpoint that counts after a crash of ours."""
-        return self.own / "checkpoint"
+        return self.own / CHECKPOINT_FILE
 
     @property
     def commit_log(self) -> Path:
         """The directory of commit log files."""
-        return self.commit_log_directory or self.root / "commitlog"
+        return self.commit_log_directory or self.root / COMMIT_LOG_DIRECTORY
 
     @property
     def consume_queues(self) -> Path:
         """The directory of consume queues."""
-        return self.root / "consumequeue"
+        return self.root / CONSUME_QUEUE_DIRECTORY
 
     @property
     def batch_consume_queues(self) -> Path:
         """The directory of the queues of BatchCQ topics."""
-        return self.root / "batchconsumequeue"
+        return self.root / BATCH_CONSUME_QUEUE_DIRECTORY
 
     @property
     def consume_queue_exts(self) -> Path:
         """The directory of consume queue extensions."""
-        return self.root / "consumequeue_ext"
+        return self.root / CONSUME_QUEUE_EXT_DIRECTORY
 
     @property
     def index(self) -> Path:
         """The directory of index files."""
-        return self.root / "index"
+        return self.root / INDEX_DIRECTORY
 
     @property
     def timer_wheel(self) -> Path:
@@ -95,12 +107,22 @@ class StoreLayout:
     @property
     def own(self) -> Path:
         """The directory for what RocketMQ knows nothing of."""
-        return self.root / "rockhopper"
+        return self.root / OWN_DIRECTORY
 
     @property
     def quarantine(self) -> Path:
         """Where recovery keeps the bytes that it cut off."""
         return self.own / "quarantine"
+
+    @property
+    def offset_journal(self) -> Path:
+        """The directory of what was committed since consumerOffset.json was saved."""
+        return self.own / "offsets"
+
+    @property
+    def remembered_subscriptions(self) -> Path:
+        """What consumer groups subscribed to."""
+        return self.own / "groups" / "subscriptions.json"
 
     def consume_queue(self, topic: str, queue_id: int) -> Path:
         """The directory of one consume queue."""

@@ -15,13 +15,12 @@ Everything here belongs to the event loop's thread.  Three things run elsewhere:
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Collection, Iterator, Set
 
 import structlog
 
 from broker.config import FlushDiskType, StoreConfig
 from broker.store import checkpoint as checkpoints
-from broker.store.batch_consume_queue import BatchConsumeQueue
 from broker.store.checkpoint import StoreCheckpoint
 from broker.store.disk import DISK_FULL_ERRNOS
 from broker.store.dispatch import Dispatch
@@ -31,21 +30,16 @@ from broker.store.errors import (
     StoreError,
     StoreFailedError,
 )
-from broker.store.find_by_key import find_by_key
 from broker.store.flush import FlushService, FlushWork, ParkedAnswers
-from broker.store.get_result import GetResult, GetStatus
 from broker.store.opening import OpenedStore
 from broker.store.put import MessageToStore, PutResult
 from broker.store.queue_tail import QueueTail, Run
-from broker.store.reader import MessageReader, ReadLimits
 from broker.store.reput import ReputService
 from broker.store.retention import RetentionService
 from broker.store.staging import Staging
+from broker.store.store_reading import StoreReading
 from broker.store.tags_codes import TagsCodes
-from protocol.message_codec import check_record, decode_message
 from protocol.properties import decode_properties
-from protocol.queue_layout import CONSUME_QUEUE_UNIT_SIZE_BYTES
-from protocol.subscription import Subscription
 
 log = structlog.get_logger("broker.store")
 
@@ -53,7 +47,7 @@ log = structlog.get_logger("broker.store")
 RELEASE_IDLE_INTERVAL_S = 60.0
 
 
-class MessageStore:
+class MessageStore(StoreReading):
     """One store directory, locked, recovered and open."""
 
     def __init__(
@@ -65,25 +59,9 @@ class MessageStore:
         batch_topic: Callable[[str], bool],
     ) -> None:
         self._config = config
-        self._opened = opened
         self._now_ms = now_ms
         self._batch_topic = batch_topic
-        self._log = opened.commit_log
-        self._queues = opened.queues
-        self._index = opened.index
-        self._reader = MessageReader(
-            opened.commit_log,
-            opened.commit_log.written_offset,
-            ReadLimits(
-                opened.memory_bytes,
-                config.transfer_count_in_memory_max,
-                config.transfer_bytes_in_memory_max,
-                config.transfer_count_on_disk_max,
-                config.transfer_bytes_on_disk_max,
-                config.filter_message_size_max // CONSUME_QUEUE_UNIT_SIZE_BYTES,
-            ),
-            opened.resolve_ext,
-        )
+        super().__init__(config, opened)
         self._staging = Staging(opened.commit_log, self._new_tail, opened.tags_codes, now_ms)
         # The hot path calls these once per message: no step in between.
         self.tail = self._staging.tail
@@ -92,6 +70,8 @@ class MessageStore:
         self.stage_plain = self._staging.stage_plain
         self.stage_batch = self._staging.stage_batch
         self._awaiting_flush: deque[tuple[int, int, list[Run]]] = deque()
+        # What was written while dispatch is held; None while it is not.
+        self._held: list[tuple[list[Run], int]] | None = None
         self._parked = ParkedAnswers(config.sync_flush_timeout_ms)
         self.park = self._parked.park
         self._reput = ReputService(self.catch_up)
@@ -165,6 +145,7 @@ class MessageStore:
         from disk what is really there.
         """
         self._parked.close()
+        self.release_dispatch()
         if self._retention is not None:
             await self._retention.stop()
         await self._reput.stop()
@@ -255,8 +236,27 @@ class MessageStore:
         if self.is_sync:
             self._awaiting_flush.append((group[-1].end, self._log.store_time_ms, group))
             self._flush.request()
+        elif self._held is not None:
+            self._held.append((group, self._log.store_time_ms))
         elif self._dispatch.behind is None:
             self._dispatch.dispatch(group, self._log.store_time_ms)
+
+    def hold_dispatch(self) -> None:
+        """Make nothing visible from now on, all of it at ``release_dispatch``.
+
+        Messages are taken and answered as before.
+        """
+        if self._held is None:
+            self._held = []
+
+    def release_dispatch(self) -> None:
+        """Make everything visible that was written since ``hold_dispatch``, in one go."""
+        held, self._held = self._held, None
+        for group, store_time_ms in held or ():
+            if self._dispatch.behind is None:
+                self._dispatch.dispatch(group, store_time_ms)
+        if self.is_sync and held is not None:
+            self._flushed(self._log.flushed_offset)
 
     def put(self, message: MessageToStore) -> PutResult:
         """Store one message outside of a pass: for everything but the producers' hot path.
@@ -293,6 +293,16 @@ class MessageStore:
         if self.is_sync and end_offset > self._log.flushed_offset:
             await self._parked.wait(end_offset)
 
+    async def flushed(self, end_offset: int) -> None:
+        """Have the log flushed at once, and return when it is durable up to *end_offset*.
+
+        Raises:
+            StoreError: the flush failed or took too long; the log has the messages all the same.
+        """
+        if end_offset > self._log.flushed_offset:
+            self._flush.request()
+            await self._parked.wait(end_offset)
+
     # -- dispatch ------------------------------------------------------------------------------
 
     def catch_up(self) -> bool:
@@ -315,14 +325,14 @@ class MessageStore:
     def _flushed(self, offset: int) -> None:
         """Dispatch and answer what *offset* covers.  One answer that fails must not stop others."""
         awaiting = self._awaiting_flush
-        while awaiting and awaiting[0][0] <= offset:
+        while awaiting and awaiting[0][0] <= offset and self._held is None:
             _, store_time_ms, group = awaiting.popleft()
             # The reput coroutine may have been there before, if dispatch was behind.
             group = [run for run in group if run.end > self._dispatch.offset]
             if group and self._dispatch.behind is None:
                 self._dispatch.dispatch(group, store_time_ms)
         self._parked.release(offset)
-        if awaiting or self._parked:
+        if (awaiting and self._held is None) or self._parked:
             self._flush.request()
         now_s = time.monotonic()
         if now_s >= self._release_idle_at_s:
@@ -357,6 +367,7 @@ class MessageStore:
             index_ms=self._index_flushed_time_ms,
             master_flushed_offset=saved.master_flushed_offset,
             confirm_offset=saved.confirm_offset,
+            flushed_offset=self._log.flushed_offset,
         )
         if new == saved:
             return
@@ -376,106 +387,28 @@ class MessageStore:
     def _disk_full_changed(self, reason: str | None) -> None:
         self.disk_full_reason = reason
 
-    # -- reading -------------------------------------------------------------------------------
-
-    def get_message(
-        self,
-        topic: str,
-        queue_id: int,
-        offset: int,
-        count_max: int,
-        subscription: Subscription | None = None,
-    ) -> GetResult:
-        """Read messages of a queue; *subscription* None lets everything through."""
-        queue = self._queues.get(topic, queue_id)
-        if isinstance(queue, BatchConsumeQueue):
-            return self._reader.get_batch(queue, offset, count_max)
-        return self._reader.get(queue, offset, count_max, subscription)
-
-    def message_at(self, commit_log_offset: int) -> bytes:
-        """The verified record at a commit log offset; empty when there is none."""
-        return self._reader.record(commit_log_offset)
-
-    def query(
-        self, topic: str, key: str, count_max: int, begin_ms: int, end_ms: int
-    ) -> list[bytes]:
-        """Records of *topic* that carry *key*, newest first: the record itself decides."""
-        if self._index is None:
-            return []
-        return find_by_key(
-            self._index, self._reader.record, topic, key, count_max, begin_ms, end_ms
-        )
-
-    def queue_range(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """(min, max) queue offset; (0, 0) for a queue that does not exist.  Creates nothing."""
-        queue = self._queues.get(topic, queue_id)
-        return (0, 0) if queue is None else (max(queue.min_offset, 0), queue.max_offset)
-
-    def offset_by_time(self, topic: str, queue_id: int, time_ms: int, *, upper: bool) -> int:
-        """The queue offset that stands at a store time; 0 for a queue that does not exist."""
-        queue = self._queues.get(topic, queue_id)
-        if queue is None:
-            return 0
-        return queue.offset_by_time(time_ms, upper, self._store_time_of)
-
-    def store_time(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """The store time of one message, −1 when there is no such message."""
-        result = self.get_message(topic, queue_id, queue_offset, 1)
-        if result.status is not GetStatus.FOUND:
-            return -1
-        return decode_message(result.body).store_time_ms
-
-    def earliest_store_time(self, topic: str, queue_id: int) -> int:
-        """The store time of a queue's oldest message, −1 when it has none."""
-        return self.store_time(topic, queue_id, self.queue_range(topic, queue_id)[0])
-
-    def _store_time_of(self, commit_log_offset: int, size_bytes: int) -> int:
-        record = self._log.read(commit_log_offset, commit_log_offset + size_bytes)
-        check = check_record(record, 0, len(record), commit_log_offset, False)
-        return check.store_time_ms if check.is_ok else -1
-
-    @property
-    def store_time_ms(self) -> int:
-        """The store time of the messages of this pass."""
-        return self._log.store_time_ms
-
     # -- the whole -----------------------------------------------------------------------------
-
-    @property
-    def min_commit_log_offset(self) -> int:
-        """The oldest byte of the log."""
-        return self._log.min_offset
-
-    @property
-    def max_commit_log_offset(self) -> int:
-        """The end of the log."""
-        return self._log.written_offset
-
-    @property
-    def flushed_offset(self) -> int:
-        """Up to where the log is known to be durable."""
-        return self._log.flushed_offset
-
-    @property
-    def earliest_time_ms(self) -> int:
-        """The store time of the oldest message in the log, −1 when it is empty."""
-        position = self._log.min_offset
-        head = self._log.record_at(position)
-        return self._store_time_of(position, len(head)) if head else -1
-
-    @property
-    def layout(self) -> object:
-        """Paths of the store directory."""
-        return self._opened.layout
-
-    def queue_ids(self, topic: str) -> list[int]:
-        """The ids of the queues of *topic* that hold or held messages."""
-        return sorted(self._queues.queues_of(topic))
 
     def delete_topic(self, topic: str) -> None:
         """Forget the queues of a topic; its records stay in the log until they expire."""
-        self._staging.forget_topic(topic)
-        self._opened.delete_topic(topic, self._log.written_offset)
+        self.delete_topics((topic,))
+
+    def delete_topics(self, topics: Collection[str]) -> None:
+        """The same for several topics."""
+        for topic in topics:
+            self._staging.forget_topic(topic)
+        self._opened.delete_topics(topics, self._log.written_offset)
+
+    def purge_topics(self, topics: Collection[str]) -> int:
+        """Empty the queues of topics, which keep their offsets; return how many messages went.
+
+        What no consumer could have seen yet stays: it was sent later, as far as anybody knows.
+        """
+        return self._opened.purge_topics(topics, self.dispatched_offset)
+
+    def topics(self) -> list[str]:
+        """The topics that have queues with messages, or had."""
+        return self._queues.topics()
 
 
 def _ignore_failure(error: StoreFailedError) -> None:

@@ -11,7 +11,7 @@ Closing goes the other way; ``abort`` goes last, and only after a stop that lost
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import structlog
@@ -26,6 +26,7 @@ from broker.store.geometry import Geometry
 from broker.store.index import MessageIndex
 from broker.store.layout import StoreLayout
 from broker.store.lock_file import StoreLock
+from broker.store.log_walk import LogWalk
 from broker.store.mapped_file_queue import MappedFileQueue
 from broker.store.queue_repair import QueueRules
 from broker.store.queue_table import ConsumeQueueTable
@@ -33,6 +34,7 @@ from broker.store.recovery import recover
 from broker.store.recovery_report import RecoveryReport
 from broker.store.retention import RetentionService, RetentionSettings
 from broker.store.tags_codes import TagsCodes
+from protocol.store_paths import DELETED_TOPICS_FILE, PURGED_TOPICS_FILE
 
 log = structlog.get_logger("broker.store")
 
@@ -91,7 +93,8 @@ class OpenedStore:
             self.index = MessageIndex(layout.index, *shape, now_ms=self._now_ms)
             self.index.load(last_exit_clean)
         self.checkpoint = checkpoints.load_newest(layout)
-        self.deleted_topics = DeletedTopics(layout.own / "deleted-topics.json")
+        self.deleted_topics = DeletedTopics(layout.own / DELETED_TOPICS_FILE)
+        self.purged_topics = DeletedTopics(layout.own / PURGED_TOPICS_FILE)
         memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self.memory_bytes = memory_bytes * config.in_memory_ratio_max // 100
 
@@ -109,10 +112,14 @@ class OpenedStore:
             check_crc=config.check_crc_on_recover,
         )
         self.deleted_topics.forget_before(self._files.min_offset)
+        self.purged_topics.forget_before(self._files.min_offset)
+        for topic, end in self.purged_topics:
+            self._begin_behind(topic, end)
         self.checkpoint = self.checkpoint._replace(
             commit_log_ms=report.last_store_time_ms,
             consume_queue_ms=report.last_store_time_ms,
             index_ms=report.last_store_time_ms,
+            flushed_offset=report.log_end,
         )
         checkpoints.save_at_start(layout=self.layout, checkpoint=self.checkpoint)
         return report
@@ -122,6 +129,13 @@ class OpenedStore:
         queue = self.queues.get(topic, queue_id)
         known = self.report.next_queue_offsets.get((topic, queue_id), 0)
         return known if queue is None else max(queue.max_offset, known)
+
+    def properties_from(self, offset: int) -> Iterator[bytes]:
+        """The properties of each record from a commit log offset on, as they are stored."""
+        end = self.commit_log.written_offset
+        for record in LogWalk(self._files.files, offset, quiet_from=end).records():
+            if record.end_offset <= end:
+                yield record.properties
 
     def resolve_ext(self, topic: str, queue_id: int, address: int) -> int | None:
         """The tags code at an address that a consume queue entry holds; None if unreadable."""
@@ -160,10 +174,41 @@ class OpenedStore:
 
     def delete_topic(self, topic: str, end: int) -> None:
         """Delete the queues of a topic whose records end at *end* at the latest.  Blocks."""
-        self.deleted_topics.add(topic, end)
-        self.queues.delete_topic(topic)
-        for key in [key for key in self.report.next_queue_offsets if key[0] == topic]:
+        self.delete_topics((topic,), end)
+
+    def delete_topics(self, topics: Collection[str], end: int) -> None:
+        """The same for several topics.  Blocks."""
+        self.deleted_topics.add_all(topics, end)
+        for topic in topics:
+            self.queues.delete_topic(topic)
+        for key in [key for key in self.report.next_queue_offsets if key[0] in topics]:
             del self.report.next_queue_offsets[key]
+
+    def purge_topics(self, topics: Collection[str], end: int) -> int:
+        """Let the queues of topics begin behind the records up to *end*; return how many that took.
+
+        Blocks.
+        """
+        self.purged_topics.add_all(topics, end)
+        return sum(self._begin_behind(topic, end) for topic in topics)
+
+    def has_gone(self, topic: str) -> bool:
+        """Whether the log may have records of *topic* that were deleted or purged with it."""
+        return self.is_gone(topic, -1)
+
+    def is_gone(self, topic: str, commit_log_offset: int) -> bool:
+        """Whether a record of *topic* was deleted or purged with it, though the log has it."""
+        return self.deleted_topics.hides(topic, commit_log_offset) or self.purged_topics.hides(
+            topic, commit_log_offset
+        )
+
+    def _begin_behind(self, topic: str, end: int) -> int:
+        count = 0
+        for queue in self.queues.queues_of(topic).values():
+            before = queue.min_offset
+            queue.correct_min_offset(end)
+            count += queue.min_offset - before
+        return count
 
     def close(self, *, clean: bool) -> None:
         """Let go of everything; *clean* says that all of it is dispatched and on disk."""
@@ -180,6 +225,6 @@ class OpenedStore:
         for ext in self._exts.values():
             ext.close()
         if clean:
-            checkpoints.save(self.layout.checkpoint, self.checkpoint)
+            checkpoints.save_at_stop(self.layout, self.checkpoint)
             abort_file.remove(self.layout.abort)
         self._lock.release()

@@ -18,10 +18,12 @@ from zlib import crc32
 import structlog
 
 from broker.store.batch_consume_queue import BatchConsumeQueue
+from broker.store.bulk_reading import read_bulk
 from broker.store.commit_log import CommitLog
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.consume_queue_ext import is_address
 from broker.store.get_result import GetResult, GetStatus
+from broker.store.property_stage import MessageFilter, PropertyStage
 from protocol.errors import ProtocolError
 from protocol.message_codec import (
     BODY_CRC_MASK,
@@ -36,7 +38,6 @@ from protocol.queue_layout import (
     CONSUME_QUEUE_UNIT,
     CONSUME_QUEUE_UNIT_SIZE_BYTES,
 )
-from protocol.subscription import Subscription
 from protocol.sys_flags import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
 
 log = structlog.get_logger("broker.store")
@@ -83,13 +84,14 @@ class MessageReader:
         self._limits = limits
         self._resolve_ext = resolve_ext
         self._reported: set[int] = set()
+        self._stage = PropertyStage(commit_log)
 
     def get(
         self,
         queue: ConsumeQueue | None,
         offset: int,
         count_max: int,
-        subscription: Subscription | None,
+        subscription: MessageFilter | None,
     ) -> GetResult:
         """Read up to *count_max* messages from *offset* on that *subscription* lets through."""
         if queue is None:
@@ -125,20 +127,30 @@ class MessageReader:
         offset: int,
         count_max: int,
         size_max: int,
-        subscription: Subscription | None,
+        subscription: MessageFilter | None,
     ) -> GetResult:
-        """The careful way: filter by tag, verify what is old, step over what is gone."""
+        """The careful way: filter, verify what is old, step over what is gone."""
         status = GetStatus.NO_MATCHED_MESSAGE
         parts: list[bytes] = []
         size_all = 0
         next_offset = offset
         low_position = self._log.min_offset
+        if subscription is not None:
+            passing = subscription.tag_hashes
+            verdict = self._verdict_on(queue, subscription)
         for position, size, tags_code in _iter_units(units):
             if len(parts) >= count_max or (parts and size_all + size > size_max):
                 break
             unit_offset = next_offset
             next_offset += 1
-            if subscription is not None and not self._matches(queue, tags_code, subscription):
+            if (
+                subscription is not None
+                and tags_code not in passing
+                and not (wanted := verdict(position, size, tags_code))
+            ):
+                if wanted is None:
+                    next_offset = unit_offset
+                    break
                 if not parts:
                     status = GetStatus.NO_MATCHED_MESSAGE
                 continue
@@ -156,13 +168,32 @@ class MessageReader:
             status, next_offset, queue.min_offset, queue.max_offset, b"".join(parts), len(parts)
         )
 
-    def _matches(self, queue: ConsumeQueue, tags_code: int, subscription: Subscription) -> bool:
-        if is_address(tags_code):
-            resolved = self._resolve_ext(queue.topic, queue.queue_id, tags_code)
-            if resolved is None:
-                return True
-            tags_code = resolved
-        return subscription.matches_hash(tags_code)
+    def _verdict_on(
+        self, queue: ConsumeQueue, subscription: MessageFilter
+    ) -> Callable[[int, int, int], bool | None]:
+        """Whether a filter wants a unit's message; None when the read should end in front of it."""
+        matches_hash = subscription.matches_hash
+
+        def by_tag(_position: int, _size: int, tags_code: int) -> bool:
+            if is_address(tags_code):
+                resolved = self._resolve_ext(queue.topic, queue.queue_id, tags_code)
+                if resolved is None:
+                    return True
+                tags_code = resolved
+            return matches_hash(tags_code)
+
+        test = subscription.matches_properties
+        if test is None:
+            return by_tag
+        stage = self._stage
+        stage.begin()
+
+        def by_properties(position: int, size: int, tags_code: int) -> bool | None:
+            if stage.is_spent():
+                return None
+            return by_tag(position, size, tags_code) and not stage.rejects(position, size, test)
+
+        return by_properties
 
     def _verified(
         self, queue: ConsumeQueue | BatchConsumeQueue, offset: int, position: int, size: int
@@ -198,12 +229,26 @@ class MessageReader:
         return b""
 
     @property
+    def tested_count(self) -> int:
+        """How many messages filters over properties looked into since the start."""
+        return self._stage.tested_count
+
+    @property
     def damaged_count(self) -> int:
         """How many damaged messages readers came across since the start."""
         return len(self._reported)
 
-    def get_batch(self, queue: BatchConsumeQueue | None, offset: int, count_max: int) -> GetResult:
-        """As ``get`` for a topic of type BatchCQ; a record may hold several messages."""
+    def get_batch(
+        self,
+        queue: BatchConsumeQueue | None,
+        offset: int,
+        count_max: int,
+        subscription: MessageFilter | None = None,
+    ) -> GetResult:
+        """As ``get`` for a topic of type BatchCQ; a record may hold several messages.
+
+        As in RocketMQ an expression over properties is asked about the record as a whole.
+        """
         if queue is None:
             return GetResult(GetStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
         low, high = max(queue.min_offset, 0), queue.max_offset
@@ -214,6 +259,8 @@ class MessageReader:
         parts: list[bytes] = []
         size_all = 0
         next_offset, count = offset, 0
+        status = GetStatus.MESSAGE_WAS_REMOVING
+        test = None if subscription is None else subscription.matches_properties
         for position, size, _, _, base, batch_count, _, _ in _iter_batch_units(
             queue.read_units(offset, min(max(count_max, 1), limits.count_in_memory))
         ):
@@ -221,13 +268,34 @@ class MessageReader:
             if parts and (too_many or size_all + size > limits.size_bytes_in_memory):
                 break
             next_offset = base + batch_count
+            if test is not None and self._stage.rejects(position, size, test):
+                status = GetStatus.NO_MATCHED_MESSAGE
+                continue
             record = self._verified(queue, base, position, size)
             if record:
                 parts.append(record)
                 size_all += size
                 count += batch_count
-        status = GetStatus.FOUND if parts else GetStatus.MESSAGE_WAS_REMOVING
+        if parts:
+            status = GetStatus.FOUND
         return GetResult(status, next_offset, low, high, b"".join(parts), len(parts))
+
+    def get_bulk(
+        self, queue: ConsumeQueue, offset: int, count_max: int, size_max: int
+    ) -> GetResult:
+        """As ``get`` without a filter, under limits of the caller's (bulk_reading.py)."""
+        low, high = queue.min_offset, queue.max_offset
+        refused = _range_status(offset, low, high)
+        if refused is not None:
+            return GetResult(*refused, low, high)
+
+        def look_closer(queue_offset: int, position: int) -> bytes:
+            (_, size, _) = CONSUME_QUEUE_UNIT.unpack(queue.read_units(queue_offset, 1))
+            return self._verified(queue, queue_offset, position, size)
+
+        return read_bulk(
+            self._log, queue, offset, count_max, size_max, self._trusted_from, look_closer
+        )
 
     def record(self, position: int) -> bytes:
         """The verified record that starts at *position*; empty when none does."""

@@ -6,6 +6,7 @@ import pytest
 
 from broker.store import checkpoint
 from broker.store.checkpoint import StoreCheckpoint
+from broker.store.layout import StoreLayout
 
 # What RocketMQ 5.3 left after storing 30 messages and stopping.
 ROCKETMQ_PAGE = bytes.fromhex("000001a1f84043ad 000001a1f84043b3 000001a1f84043b1").ljust(
@@ -70,3 +71,16 @@ def test_replay_starts_three_seconds_before_the_older_of_log_and_queues() -> Non
 
 def test_replay_never_starts_before_the_beginning() -> None:
     assert StoreCheckpoint(1_000, 1_000, 0).replay_from_ms() == 0
+
+
+def test_how_far_the_log_is_on_disk_stands_in_our_own_file_alone(tmp_path: Path) -> None:
+    layout = StoreLayout(tmp_path)
+    known = StoreCheckpoint(1, 2, 3, flushed_offset=0x1234)
+
+    checkpoint.save_at_start(layout, known)
+    at_start = checkpoint.load(layout.checkpoint), checkpoint.load(layout.own_checkpoint)
+    checkpoint.save_at_stop(layout, known)
+
+    assert at_start == (StoreCheckpoint(1, 0, 0), known)
+    assert layout.own_checkpoint.read_bytes()[40:48] == bytes.fromhex("0000000000001234")
+    assert checkpoint.load(layout.checkpoint) == StoreCheckpoint(1, 2, 3)

@@ -1,0 +1,113 @@
+"""The second stage of a filtered read: looking into records for the properties of a message.
+
+Consume queues hold no more than the hash of a tag, so a filter over properties has to read the
+commit log.  It reads what stands behind the body only, and gives up for now when it has taken
+``BUDGET_S`` out of ``WINDOW_S``: the pull comes back empty with the offset that it reached, and
+whoever else waits for the event loop gets a turn.
+"""
+
+import struct
+import time
+from collections.abc import Callable, Mapping, Set
+from typing import Protocol, TypeAlias
+
+from broker.store.commit_log import CommitLog
+from protocol.message_codec import MAGIC_V1, MAGIC_V2, RECORD_SIZE_BYTES_MIN
+from protocol.properties import decode_properties
+from protocol.sys_flags import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
+
+PropertyTest: TypeAlias = Callable[[Mapping[str, str]], bool]
+
+WINDOW_S = 0.02
+BUDGET_S = 0.008
+# The clock is looked at once for so many messages; so many are looked at in any case.
+STRIDE = 8
+
+_WHOLE_SIZE_BYTES_MAX = 4096
+_HEAD_SIZE_BYTES = 88 + 24
+_INT32 = struct.Struct(">i")
+_UINT16 = struct.Struct(">H")
+
+
+class MessageFilter(Protocol):
+    """What a read lets through: ``protocol.subscription.Subscription``, or what stands for it."""
+
+    @property
+    def tag_hashes(self) -> Set[int]:
+        """Hashes of tags whose messages are wanted at once; none where properties decide."""
+
+    def matches_hash(self, tags_code: int) -> bool:
+        """Whether a message whose consume queue entry holds *tags_code* may be wanted."""
+
+    @property
+    def matches_properties(self) -> PropertyTest | None:
+        """What decides by the properties of a message; None when its tag decided already."""
+
+
+class PropertyStage:
+    """Tests the properties of records of one commit log, for as long as its budget lasts."""
+
+    def __init__(self, log: CommitLog, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._log = log
+        self._clock = clock
+        self._window_s = self._stop_s = -1.0
+        self._until_look = STRIDE
+        self.tested_count = 0
+        """Messages whose properties were looked at, since the start."""
+
+    def begin(self) -> None:
+        """Begin a read; its first messages are looked at whatever others have used up."""
+        now_s = self._clock()
+        if now_s - self._window_s >= WINDOW_S:
+            self._window_s, self._stop_s = now_s, now_s + BUDGET_S
+        self._until_look = STRIDE
+
+    def is_spent(self) -> bool:
+        """Whether the read should end in front of its next message."""
+        if self._until_look:
+            self._until_look -= 1
+            return False
+        self._until_look = STRIDE - 1
+        return self._clock() >= self._stop_s
+
+    def rejects(self, position: int, size: int, test: PropertyTest) -> bool:
+        """Whether the record there is a sound one that *test* does not want."""
+        self.tested_count += 1
+        properties = self._properties(position, size)
+        return properties is not None and not test(properties)
+
+    def _properties(self, position: int, size: int) -> dict[str, str] | None:
+        """What a record holds; None when it is gone, or its sizes do not add up."""
+        end = position + size
+        is_long = size > _WHOLE_SIZE_BYTES_MAX
+        head = self._log.read(position, position + _HEAD_SIZE_BYTES if is_long else end)
+        if len(head) < RECORD_SIZE_BYTES_MIN:
+            return None
+        (sys_flag,) = _INT32.unpack_from(head, 36)
+        body_at = 88
+        if sys_flag & (SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6):
+            body_at += 12 * bool(sys_flag & SYS_FLAG_BORN_HOST_V6)
+            body_at += 12 * bool(sys_flag & SYS_FLAG_STORE_HOST_V6)
+            if len(head) < body_at:
+                return None
+        (body_size,) = _INT32.unpack_from(head, body_at - 4)
+        topic_at = body_at + body_size
+        if body_size < 0 or topic_at + 3 > size:
+            return None
+        tail = self._log.read(position + topic_at, end) if is_long else head[topic_at:]
+        return _properties_behind_topic(tail, int.from_bytes(head[4:8], "big"))
+
+
+def _properties_behind_topic(tail: bytes, magic: int) -> dict[str, str] | None:
+    if magic == MAGIC_V1:
+        size_at = 1 + tail[0] if tail else 0
+    elif magic == MAGIC_V2 and len(tail) >= 2:
+        size_at = 2 + _UINT16.unpack_from(tail)[0]
+    else:
+        return None
+    if not 0 < size_at <= len(tail) - 2:
+        return None
+    (size,) = _UINT16.unpack_from(tail, size_at)
+    if size_at + 2 + size != len(tail):
+        return None
+    return decode_properties(tail[size_at + 2 :])

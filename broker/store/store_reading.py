@@ -1,0 +1,179 @@
+"""StoreReading: everything that can be asked of an open store, without changing it."""
+
+from collections.abc import Iterator
+from functools import partial
+
+from broker.config import StoreConfig
+from broker.store.batch_consume_queue import BatchConsumeQueue
+from broker.store.find_by_key import find_by_key
+from broker.store.get_result import GetResult, GetStatus
+from broker.store.opening import OpenedStore
+from broker.store.property_stage import MessageFilter
+from broker.store.reader import MessageReader, ReadLimits
+from protocol.message_codec import check_record, decode_message
+from protocol.queue_layout import CONSUME_QUEUE_UNIT_SIZE_BYTES
+
+
+class StoreReading:
+    """Messages by queue, by place, by key and by time; where queues and the log begin and end."""
+
+    def __init__(self, config: StoreConfig, opened: OpenedStore) -> None:
+        self._opened = opened
+        self._log = opened.commit_log
+        self._queues = opened.queues
+        self._index = opened.index
+        self._reader = MessageReader(
+            opened.commit_log,
+            opened.commit_log.written_offset,
+            ReadLimits(
+                opened.memory_bytes,
+                config.transfer_count_in_memory_max,
+                config.transfer_bytes_in_memory_max,
+                config.transfer_count_on_disk_max,
+                config.transfer_bytes_on_disk_max,
+                config.filter_message_size_max // CONSUME_QUEUE_UNIT_SIZE_BYTES,
+            ),
+            opened.resolve_ext,
+        )
+
+    def get_message(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        count_max: int,
+        subscription: MessageFilter | None = None,
+    ) -> GetResult:
+        """Read messages of a queue; *subscription* None lets everything through."""
+        queue = self._queues.get(topic, queue_id)
+        if isinstance(queue, BatchConsumeQueue):
+            return self._reader.get_batch(queue, offset, count_max, subscription)
+        return self._reader.get(queue, offset, count_max, subscription)
+
+    def get_bulk(
+        self, topic: str, queue_id: int, offset: int, count_max: int, size_max: int
+    ) -> GetResult:
+        """Read many messages of a queue at once: up to *count_max*, or *size_max* bytes of them.
+
+        Their bodies are not verified (bulk_reading.py).  Queues of type BatchCQ answer under the
+        limits of ordinary reads.
+        """
+        queue = self._queues.get(topic, queue_id)
+        if queue is None or isinstance(queue, BatchConsumeQueue):
+            return self.get_message(topic, queue_id, offset, count_max)
+        return self._reader.get_bulk(queue, offset, count_max, size_max)
+
+    @property
+    def tested_count(self) -> int:
+        """How many messages filters over properties looked into since the start."""
+        return self._reader.tested_count
+
+    def message_at(self, commit_log_offset: int) -> bytes:
+        """The verified record at a commit log offset; empty when there is none."""
+        return self._reader.record(commit_log_offset)
+
+    def query(
+        self,
+        topic: str,
+        key: str,
+        count_max: int,
+        begin_ms: int,
+        end_ms: int,
+        *,
+        with_gone: bool = True,
+    ) -> list[bytes]:
+        """Records of *topic* that carry *key*, newest first: the record itself decides.
+
+        Unless *with_gone*, those are left out that were deleted or purged with the topic.
+        """
+        if self._index is None:
+            return []
+        record_at = self._reader.record
+        if not with_gone and self._opened.has_gone(topic):
+            record_at = partial(self._record_if_there, topic)
+        return find_by_key(self._index, record_at, topic, key, count_max, begin_ms, end_ms)
+
+    def _record_if_there(self, topic: str, position: int) -> bytes:
+        return b"" if self._opened.is_gone(topic, position) else self._reader.record(position)
+
+    def queue_range(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """(min, max) queue offset; (0, 0) for a queue that does not exist.  Creates nothing."""
+        queue = self._queues.get(topic, queue_id)
+        return (0, 0) if queue is None else (max(queue.min_offset, 0), queue.max_offset)
+
+    def offset_by_time(self, topic: str, queue_id: int, time_ms: int, *, upper: bool) -> int:
+        """The queue offset that stands at a store time; 0 for a queue that does not exist."""
+        queue = self._queues.get(topic, queue_id)
+        if queue is None:
+            return 0
+        return queue.offset_by_time(time_ms, upper, self._store_time_of)
+
+    def store_time(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """The store time of one message, −1 when there is no such message."""
+        result = self.get_message(topic, queue_id, queue_offset, 1)
+        if result.status is not GetStatus.FOUND:
+            return -1
+        return decode_message(result.body).store_time_ms
+
+    def earliest_store_time(self, topic: str, queue_id: int) -> int:
+        """The store time of a queue's oldest message, −1 when it has none."""
+        return self.store_time(topic, queue_id, self.queue_range(topic, queue_id)[0])
+
+    def properties_from(self, offset: int) -> Iterator[bytes]:
+        """The properties of each record from a commit log offset on, as they are stored.
+
+        For looking back at the newest part of the log before anybody is served.
+        """
+        return self._opened.properties_from(offset)
+
+    def records_from(self, position: int) -> Iterator[bytes]:
+        """The records from *position* on, where one starts or a file's last one ended."""
+        commit_log = self._log
+        while position < commit_log.written_offset:
+            record = commit_log.record_at(position)
+            if record:
+                yield record
+                position += len(record)
+            else:
+                position = commit_log.next_file_offset(position)
+
+    def _store_time_of(self, commit_log_offset: int, size_bytes: int) -> int:
+        record = self._log.read(commit_log_offset, commit_log_offset + size_bytes)
+        check = check_record(record, 0, len(record), commit_log_offset, False)
+        return check.store_time_ms if check.is_ok else -1
+
+    @property
+    def store_time_ms(self) -> int:
+        """The store time of the messages of this pass."""
+        return self._log.store_time_ms
+
+    @property
+    def min_commit_log_offset(self) -> int:
+        """The oldest byte of the log."""
+        return self._log.min_offset
+
+    @property
+    def max_commit_log_offset(self) -> int:
+        """The end of the log."""
+        return self._log.written_offset
+
+    @property
+    def flushed_offset(self) -> int:
+        """Up to where the log is known to be durable."""
+        return self._log.flushed_offset
+
+    @property
+    def earliest_time_ms(self) -> int:
+        """The store time of the oldest message in the log, −1 when it is empty."""
+        position = self._log.min_offset
+        head = self._log.record_at(position)
+        return self._store_time_of(position, len(head)) if head else -1
+
+    @property
+    def layout(self) -> object:
+        """Paths of the store directory."""
+        return self._opened.layout
+
+    def queue_ids(self, topic: str) -> list[int]:
+        """The ids of the queues of *topic* that hold or held messages."""
+        return sorted(self._queues.queues_of(topic))
