@@ -1,9 +1,12 @@
 """ConsumerOffsetTable: where each group goes on reading, kept in ``config/consumerOffset.json``.
 
 RocketMQ: ConsumerOffsetManager.  ``topic@group`` -> {queue id: offset of the next message}.  The
-file is written every flushConsumerOffsetInterval, so a crash costs repeated messages, never lost
-ones.  Offsets that an operator resets are kept twice: the consumer learns of the reset at its next
-pull, and its own commits do not count until then.
+file is written every flushConsumerOffsetInterval; what is committed in between is noted in a
+journal (offset_journal.py), so that kill -9 repeats next to nothing.
+
+A group's own commits only go forward: after a rebalance the former owner's last one may come late.
+Going back takes an operator's reset.  That offset is kept twice: the consumer learns of it at its
+next pull, and its own commits do not count until then.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,10 +15,13 @@ from pathlib import Path
 import structlog
 
 from broker.json_table import JsonObject, JsonTable, wall_clock_ms
+from broker.offset_journal import OffsetJournal, fingerprint
 
 log = structlog.get_logger("broker.offsets")
 
 SEPARATOR = "@"
+# How long a client may take to commit the smaller offset that it was sent.
+PUSHED_RESET_MS = 60_000
 
 
 class ConsumerOffsetTable(JsonTable):
@@ -27,8 +33,15 @@ class ConsumerOffsetTable(JsonTable):
         *,
         version_step: int = 500,
         now_ms: Callable[[], int] = wall_clock_ms,
+        journal: OffsetJournal | None = None,
     ) -> None:
         super().__init__(path, now_ms=now_ms)
+        self._journal = journal
+        self._file: bytes | None = None
+        self._file_sha = fingerprint(None)
+        self._begun = 0
+        # Resets that were pushed to clients: the offset and until when it is waited for.
+        self._pushed: dict[tuple[str, int], tuple[int, int]] = {}
         self._offsets: dict[str, dict[int, int]] = {}
         self._resets: dict[str, dict[int, int]] = {}
         self._version_step = version_step
@@ -60,6 +73,66 @@ class ConsumerOffsetTable(JsonTable):
             offsets[str(key)] = {int(queue_id): int(offset) for queue_id, offset in queues.items()}
         self._offsets = offsets
 
+    # -- the journal ---------------------------------------------------------------------------
+
+    def load(self) -> bool:
+        """Read the file, then what was committed after it was written.
+
+        Raises:
+            CorruptFileError: the file and its backup cannot be read.
+            OSError: a file cannot be opened.
+        """
+        found = super().load()
+        self._file_sha = fingerprint(self._file)
+        changes = self._journal.read(self._file) if self._journal is not None else []
+        self._file = None
+        for key, queue_id, offset in changes:
+            if queue_id < 0:
+                self._offsets.pop(key, None)
+            else:
+                self._offsets.setdefault(key, {})[queue_id] = offset
+        if changes:
+            log.info("commits since the last save read from the journal", commits=len(changes))
+            self.mark_changed()
+        return found or bool(changes)
+
+    def _take(self, data: bytes) -> None:
+        super()._take(data)
+        self._file = data
+
+    def start_saving(self) -> None:
+        """From now on write changes, and note each commit.  Raises OSError."""
+        if self._journal is not None:
+            self._begun = self._journal.begin(self._file_sha)
+        super().start_saving()
+
+    def _begin_write(self) -> None:
+        if self._journal is not None and self._journal.is_open:
+            self._begun = self._journal.begin(self._file_sha)
+
+    def _about_to_write(self, data: bytes) -> None:
+        self._file_sha = fingerprint(data)
+        if self._journal is not None and self._journal.is_open:
+            self._journal.expect(self._file_sha)
+
+    def _written(self) -> None:
+        if self._journal is not None and self._journal.is_open:
+            self._journal.drop_before(self._begun)
+
+    def close_journal(self) -> None:
+        """Note no more commits; a file that holds everything needs no journal."""
+        if self._journal is not None and self._journal.is_open:
+            self._journal.close()
+            if self.is_saved:
+                self._journal.drop_before(self._begun + 1)
+
+    def _moved(self, key: str, queue_id: int, offset: int) -> None:
+        if self._journal is not None and self._journal.is_open:
+            self._journal.note(key, queue_id, offset)
+        self._count_commit()
+
+    # -- offsets -------------------------------------------------------------------------------
+
     def get(self, topic: str, group: str, queue_id: int) -> int | None:
         """The offset to go on from; None when the group has none in this queue."""
         queues = self._offsets.get(f"{topic}@{group}")
@@ -71,7 +144,7 @@ class ConsumerOffsetTable(JsonTable):
         """Move a group's offset; False when a reset is pending, which commits may not undo.
 
         Negative offsets (some clients send -1 for 0) change nothing.  Nor does a smaller offset
-        unless *backward*: after a rebalance the former owner's last commit may come late.
+        unless *backward*, or a client does as a reset told it that was pushed to it.
         """
         key = f"{topic}@{group}"
         if self._resets and queue_id in self._resets.get(key, ()):
@@ -82,10 +155,24 @@ class ConsumerOffsetTable(JsonTable):
                 return True
             queues = self._offsets[key] = {}
         known = queues.get(queue_id, -1)
-        if offset == known or offset < 0 or (offset < known and not backward):
+        if offset == known or offset < 0:
+            return True
+        if offset < known and not backward and not self._is_pushed(key, queue_id, offset):
             return True
         queues[queue_id] = offset
-        self._count_commit()
+        self._moved(key, queue_id, offset)
+        return True
+
+    def expect_reset(self, topic: str, group: str, queue_id: int, offset: int) -> None:
+        """Let a client that is sent a smaller offset commit it, once, within a minute."""
+        until_ms = self._now_ms() + PUSHED_RESET_MS
+        self._pushed[f"{topic}@{group}", queue_id] = offset, until_ms
+
+    def _is_pushed(self, key: str, queue_id: int, offset: int) -> bool:
+        least, until_ms = self._pushed.get((key, queue_id), (0, 0))
+        if self._now_ms() > until_ms or offset < least:
+            return False
+        del self._pushed[key, queue_id]
         return True
 
     def _count_commit(self) -> None:
@@ -99,7 +186,7 @@ class ConsumerOffsetTable(JsonTable):
         key = f"{topic}@{group}"
         self._resets.setdefault(key, {})[queue_id] = offset
         self._offsets.setdefault(key, {})[queue_id] = offset
-        self._count_commit()
+        self._moved(key, queue_id, offset)
 
     def pending_reset(self, topic: str, group: str, queue_id: int) -> int | None:
         """The offset that an operator set and no pull has learnt of yet."""
@@ -108,7 +195,11 @@ class ConsumerOffsetTable(JsonTable):
         return self._resets.get(f"{topic}@{group}", {}).get(queue_id)
 
     def take_reset(self, topic: str, group: str, queue_id: int) -> int | None:
-        """The same, for the pull that learns of it: from then on commits count again."""
+        """The same, for the pull that learns of it: from then on commits count again.
+
+        Its client commits the new offset in the end, but some (Java before 5.2) first commit what
+        they still remember.
+        """
         if not self._resets:
             return None
         key = f"{topic}@{group}"
@@ -118,6 +209,8 @@ class ConsumerOffsetTable(JsonTable):
         offset = resets.pop(queue_id, None)
         if not resets:
             del self._resets[key]
+        if offset is not None:
+            self.expect_reset(topic, group, queue_id, offset)
         return offset
 
     def queues(self, topic: str, group: str) -> dict[int, int]:
@@ -147,20 +240,28 @@ class ConsumerOffsetTable(JsonTable):
         """Forget *group*'s offsets; return in how many topics."""
         return self._delete([f"{topic}@{group}" for topic in self.topics_of(group)])
 
+    def delete_all(self) -> None:
+        """Forget everything."""
+        self._delete(list(self._offsets))
+        self._resets.clear()
+        self._pushed.clear()
+
     def _delete(self, keys: list[str]) -> int:
         for key in keys:
             self._offsets.pop(key, None)
             self._resets.pop(key, None)
+        if keys and self._journal is not None:
+            self._journal.drop(keys)
         if keys:
             self._count_commit()
         return len(keys)
 
     def copy_group(self, source: str, target: str, topic: str) -> None:
         """Give *target* the offsets that *source* has in *topic*."""
-        queues = self._offsets.get(f"{topic}@{source}")
-        if queues:
-            self._offsets[f"{topic}@{target}"] = dict(queues)
-            self._count_commit()
+        key = f"{topic}@{target}"
+        for queue_id, offset in self.queues(topic, source).items():
+            self._offsets.setdefault(key, {})[queue_id] = offset
+            self._moved(key, queue_id, offset)
 
     def clamp(self, max_offset_of: Callable[[str, int], int]) -> int:
         """Take back offsets beyond the end of their queue; return how many there were.

@@ -8,8 +8,10 @@ How far each level is delivered stands in ``config/delayOffset.json``:
 
     {"dataVersion": {…}, "offsetTable": {<level>: <queue offset of the next message>, …}}
 
-An offset is written only after the messages that it says were delivered are known to be on disk:
-a crash then repeats the messages of the last seconds and loses none.
+An offset is written only after the messages that it says were delivered are known to be on disk.
+What was delivered since is recognised after a crash: delay_journal.py notes each pass before it is
+written, and the log tells whether it was.  A power cut may repeat the messages of the last seconds;
+nothing loses any.
 
 A delivered message keeps DELAY, REAL_TOPIC and REAL_QID among its properties, as in RocketMQ.
 """
@@ -19,41 +21,34 @@ import contextlib
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
 
 import structlog
 
-from broker.delay_levels import SYS_FLAG_HOSTS_V6, DelayLevels
+from broker.delay_journal import DelayJournal, Pass
+from broker.delay_levels import DelayLevels
 from broker.json_table import JsonObject, JsonTable, wall_clock_ms
-from broker.long_polling import LongPolling, ParkedPull
+from broker.long_polling import LongPolling, ParkedPull, nobody
 from broker.stats import BrokerStats
-from broker.store.errors import RecordTooLargeError, StoreError
+from broker.store.errors import StoreError
 from broker.store.get_result import GetStatus
+from broker.store.layout import StoreLayout
 from broker.store.message_store import MessageStore
+from broker.timers.copies import stage_copy, written_copies
 from broker.topics import TopicTable
-from protocol.addresses import host_bytes
+from broker.wall_waits import WallWaits
 from protocol.message import StoredMessage
 from protocol.message_codec import decode_messages
-from protocol.names import NOT_SENDABLE_TOPICS, SCHEDULE_TOPIC
-from protocol.properties import (
-    PROPERTY_REAL_QUEUE_ID,
-    PROPERTY_REAL_TOPIC,
-)
-
-if TYPE_CHECKING:
-    from broker.server import Connection
+from protocol.names import SCHEDULE_TOPIC
+from protocol.properties import PROPERTY_REAL_TOPIC
 
 log = structlog.get_logger("broker.delayed")
 
 SAVE_INTERVAL_S = 10.0
 CLOSE_TIMEOUT_S = 5.0
 RETRY_S = 1.0
-# A timer counts on a clock that neither sleeps nor is set; due times are the wall clock's.
-WAIT_S_MAX = 30.0
 PARKED_S = 300.0
 BATCH_COUNT_MAX = 32
 CLOCK_SLACK_MS = 60_000
-QUEUE_ID_MAX = 65_535
 VERSION_STEP = 200
 
 _MISSING = (GetStatus.NO_MATCHED_LOGIC_QUEUE, GetStatus.NO_MESSAGE_IN_QUEUE)
@@ -90,14 +85,6 @@ class DelayOffsetTable(JsonTable):
         self.mark_changed()
 
 
-class _Nobody:
-    """What long polling takes for a connection: delivery waits on its own behalf."""
-
-    def __init__(self) -> None:
-        self.closed = False
-        self.on_close: list[Callable[[Connection], None]] = []
-
-
 class DelayedDelivery:
     """Brings the messages of all delay levels to their topics.  Belongs to the event loop."""
 
@@ -123,9 +110,39 @@ class DelayedDelivery:
         self._delivered: deque[tuple[int, int, int]] = deque()
         self._timers: dict[int, asyncio.TimerHandle | asyncio.Handle] = {}
         self._save_timer: asyncio.TimerHandle | None = None
-        self._nobody = cast("Connection", _Nobody())
+        self._nobody = nobody()
         self._failing = False
         self._is_running = False
+        self._waits = WallWaits(now_ms)
+        # The next message of a level that waits: it need not be read each time it is looked at.
+        self._heads: dict[int, StoredMessage] = {}
+        self._journal = DelayJournal(StoreLayout(table.path.parent.parent).own / "delay")
+
+    def open(self) -> None:
+        """Learn what was delivered after delayOffset.json was saved.  Once the store is open.
+
+        Raises:
+            OSError: the journal cannot be read or made.
+        """
+        offsets = self.table.offsets
+        passes = self._journal.open()
+        for about in sorted(passes, key=lambda about: about.log_end, reverse=True):
+            if about.end_offset > offsets.get(about.level, 0):
+                end_offset = self._written_until(about)
+                if end_offset > offsets.get(about.level, 0):
+                    self.table.put(about.level, end_offset)
+        self._journal.clear()
+
+    def _written_until(self, about: Pass) -> int:
+        """The queue offset behind the last message that a pass has written; 0 without one."""
+        count = min(about.end_offset - about.first_offset, BATCH_COUNT_MAX)
+        if about.log_end >= self._store.max_commit_log_offset or count <= 0:
+            return 0
+        result = self._store.get_message(SCHEDULE_TOPIC, about.level - 1, about.first_offset, count)
+        if result.status is not GetStatus.FOUND:
+            return 0
+        written = written_copies(self._store, about.log_end, decode_messages(result.body))
+        return written[-1].queue_offset + 1 if written else 0
 
     def start(self) -> None:
         """Begin where delayOffset.json says, as far as the queues still reach; needs a loop."""
@@ -147,12 +164,21 @@ class DelayedDelivery:
             self._save_timer.cancel()
             self._save_timer = None
 
+    def forget_all(self) -> None:
+        """Go on behind everything that waits now, at the next ``start``; for a test's broker."""
+        self._heads.clear()
+        self._delivered.clear()
+        self._next.clear()
+        for level in range(1, self.levels.level_max + 1):
+            self.table.put(level, self._store.queue_range(SCHEDULE_TOPIC, level - 1)[1])
+
     async def close(self) -> None:
         """Stop, and settle what was delivered, so that a clean stop repeats nothing.
 
         The store must still be open.  It tells after its next flush, or that it cannot.
         """
         self.stop()
+        self._journal.close()
         store = self._store
         end = self._delivered[-1][0] if self._delivered else 0
         if end > store.flushed_offset and store.failure is None:
@@ -185,6 +211,7 @@ class DelayedDelivery:
 
     def _save(self) -> None:
         self.settle()
+        self._journal.turn()
         self.table.save_soon()
         self._save_later()
 
@@ -198,11 +225,12 @@ class DelayedDelivery:
 
     def _after(self, level: int, delay_s: float) -> None:
         loop = asyncio.get_running_loop()
-        self._timers[level] = loop.call_later(min(delay_s, WAIT_S_MAX), self._run, level)
+        self._timers[level] = loop.call_later(delay_s, self._run, level)
 
     def _await_arrival(self, level: int) -> None:
         tail = self._store.tail(SCHEDULE_TOPIC, level - 1)
         parked = ParkedPull(self._nobody, tail, self._next[level], None, lambda: self._soon(level))
+        parked.is_counted = False
         self._long_polling.park(parked, PARKED_S)
 
     def _run(self, level: int) -> None:
@@ -211,6 +239,9 @@ class DelayedDelivery:
         if not self._is_running:
             return
         offset = self._next[level]
+        head = self._heads.get(level)
+        if head is not None and head.queue_offset == offset and self._wait_for(level, head):
+            return
         result = self._store.get_message(SCHEDULE_TOPIC, level - 1, offset, BATCH_COUNT_MAX)
         if result.status is GetStatus.FOUND:
             self._deliver(level, decode_messages(result.body), result.next_offset)
@@ -223,99 +254,63 @@ class DelayedDelivery:
             self._soon(level)
 
     def _deliver(self, level: int, messages: list[StoredMessage], end_offset: int) -> None:
-        now_ms = self._now_ms()
-        delay_ms = self.levels.delay_ms(level)
-        next_offset = self._next[level]
-        wait_ms = 0
-        staged: list[StoredMessage] = []
-        failure: StoreError | None = None
-        try:
-            self._store.check_writable()
-            self._store.begin()
-            for message in messages:
-                wait_ms = _wait_ms(message.store_time_ms, delay_ms, now_ms)
-                if wait_ms > 0:
-                    break
-                if self._stage(message):
-                    staged.append(message)
-                next_offset = message.queue_offset + 1
-            else:
-                next_offset = end_offset
-        except StoreError as error:
-            failure = error
-        if self._commit(level, next_offset, staged) and failure is None:
-            self._failing = False
-            if wait_ms > 0:
-                self._after(level, wait_ms / 1000)
-            else:
-                self._soon(level)
+        store, next_offset = self._store, self._next[level]
+        if self._wait_for(level, messages[0]):
             return
-        if failure is not None:
-            self._note_failure(failure)
-        self._after(level, RETRY_S)
-
-    def _commit(self, level: int, next_offset: int, staged: list[StoredMessage]) -> bool:
-        """Write what is staged; the level moves on only if that succeeds."""
+        now_ms, delay_ms = self._now_ms(), self.levels.delay_ms(level)
+        staged: list[tuple[StoredMessage, int]] = []
         try:
-            end = self._store.commit()
+            store.check_writable()
+            log_end = store.max_commit_log_offset
+            self._journal.note(Pass(level, next_offset, end_offset, log_end))
+            store.begin()
+            try:
+                for message in messages:
+                    if _wait_ms(message.store_time_ms, delay_ms, now_ms) > 0:
+                        break
+                    position = stage_copy(store, self._topics, message, message.properties, {})
+                    if position is not None:
+                        staged.append((message, position))
+                    next_offset = message.queue_offset + 1
+                else:
+                    next_offset = end_offset
+            finally:
+                store.commit()
         except StoreError as error:
+            # A part of the pass may be in the log.
+            end = store.max_commit_log_offset
+            staged = [(message, position) for message, position in staged if position < end]
+            next_offset = staged[-1][0].queue_offset + 1 if staged else self._next[level]
             self._note_failure(error)
-            return False
+            self._after(level, RETRY_S)
+        else:
+            self._failing = False
+            self._soon(level)
         if next_offset != self._next[level]:
             self._next[level] = next_offset
-            self._delivered.append((end, level, next_offset))
-        for message in staged:
+            self._delivered.append((store.max_commit_log_offset, level, next_offset))
+        for message, _ in staged:
             topic = message.properties[PROPERTY_REAL_TOPIC]
             self._stats.put(topic).add(1, len(message.body))
+
+    def _wait_for(self, level: int, head: StoredMessage) -> bool:
+        """Wait for the next message of *level*, if it is not due."""
+        now_ms, delay_ms = self._now_ms(), self.levels.delay_ms(level)
+        wait_ms = _wait_ms(head.store_time_ms, delay_ms, now_ms)
+        if wait_ms <= 0:
+            return False
+        self._heads[level] = head
+        self._after(level, self._waits.seconds(now_ms + wait_ms, self._loop_s()))
         return True
+
+    @staticmethod
+    def _loop_s() -> float:
+        return asyncio.get_running_loop().time()
 
     def _note_failure(self, error: StoreError) -> None:
         if not self._failing:
             self._failing = True
             log.error("delayed messages wait, the store takes none", reason=str(error))
-
-    def _stage(self, message: StoredMessage) -> bool:
-        """Put one message where it is for; False when it can never be delivered.
-
-        Raises:
-            StoreError: not now.
-        """
-        properties = message.properties
-        topic = properties.get(PROPERTY_REAL_TOPIC, "")
-        queue_text = properties.get(PROPERTY_REAL_QUEUE_ID, "")
-        reason = self._why_undeliverable(topic, queue_text)
-        if reason is None:
-            try:
-                self._store.stage(
-                    self._store.tail(topic, int(queue_text)),
-                    message.body,
-                    properties,
-                    message.flag,
-                    message.sys_flag & ~SYS_FLAG_HOSTS_V6,
-                    message.born_time_ms,
-                    host_bytes(message.born_host, message.born_port),
-                    message.reconsume_times,
-                )
-            except RecordTooLargeError as error:
-                reason = str(error)
-            else:
-                return True
-        log.error(
-            "delayed message dropped",
-            reason=reason,
-            queue_offset=message.queue_offset,
-            message_id=message.message_id,
-        )
-        return False
-
-    def _why_undeliverable(self, topic: str, queue_text: str) -> str | None:
-        if topic in NOT_SENDABLE_TOPICS or not topic:
-            return f"it is for {topic or 'no topic'}, where nobody may send"
-        if topic not in self._topics:
-            return f"its topic {topic} was deleted"
-        if not queue_text.isdecimal() or int(queue_text) > QUEUE_ID_MAX:
-            return f"its queue id is {queue_text!r}"
-        return None
 
 
 def _wait_ms(stored_ms: int, delay_ms: int, now_ms: int) -> int:

@@ -114,8 +114,11 @@ class JsonTable(ABC):
         damage: str | None = None
         backup = backup_path(self.path)
         for path in (self.path, backup):
-            data = path.read_bytes() if path.exists() else b""
+            if not path.exists():
+                continue
+            data = path.read_bytes()
             if not data.strip():
+                log.warning("a table's file is empty", file=str(path))
                 continue
             try:
                 self._take(data)
@@ -197,12 +200,24 @@ class JsonTable(ABC):
         finally:
             self._saving = None
 
+    def _begin_write(self) -> None:  # noqa: B027 - a hook
+        """What else is to happen before ``to_json`` is called for a save.  Any thread."""
+
+    def _about_to_write(self, data: bytes) -> None:  # noqa: B027
+        """What else is to happen before the file is replaced by *data*.  Any thread."""
+
+    def _written(self) -> None:  # noqa: B027
+        """What else is to happen once the file has been replaced.  Any thread."""
+
     def _write(self) -> None:
         with self._write_lock:
+            self._begin_write()
             text = fastjson.dumps(self.to_json(), pretty=True).encode()
+            self._about_to_write(text)
             self.path.parent.mkdir(parents=True, exist_ok=True)
             if self._damaged is not None:
                 aside = self.path.with_name(self.path.name + ".damaged")
                 write_atomically(aside, self._damaged)
             write_atomically(self.path, text, keep_backup=self._damaged is None)
             self._damaged = None
+            self._written()

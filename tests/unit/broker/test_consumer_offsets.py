@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.consumer_offsets import ConsumerOffsetTable
+from broker.consumer_offsets import PUSHED_RESET_MS, ConsumerOffsetTable
 from tests.support.peers import Clock
 
 # Printed by RocketMQ's own encoder (fastjson, pretty), with a time of ours.
@@ -94,6 +94,34 @@ def test_after_a_reset_commits_do_not_count_until_a_pull_knows(
     assert offsets.take_reset("T", "G", 0) is None
     assert offsets.commit("T", "G", 0, 11) is True
     assert offsets.get("T", "G", 0) == 11
+
+
+def test_a_client_that_commits_what_it_remembers_ends_where_it_was_reset_to(
+    tmp_path: Path,
+) -> None:
+    clock = Clock()
+    offsets = ConsumerOffsetTable(tmp_path / "o.json", now_ms=clock)
+    offsets.commit("T", "G", 0, 50)
+    offsets.reset("T", "G", 0, 10)
+    offsets.take_reset("T", "G", 0)
+    for offset in (51, 10):
+        offsets.commit("T", "G", 0, offset)
+        assert offsets.get("T", "G", 0) == offset
+    offsets.commit("T", "G", 0, 60)
+    offsets.commit("T", "G", 0, 10)
+    assert offsets.get("T", "G", 0) == 60, "once is enough"
+
+
+def test_a_pushed_reset_is_waited_for_a_minute(tmp_path: Path) -> None:
+    clock = Clock()
+    offsets = ConsumerOffsetTable(tmp_path / "o.json", now_ms=clock)
+    offsets.commit("T", "G", 0, 50)
+    offsets.expect_reset("T", "G", 0, 10)
+    offsets.commit("T", "G", 0, 9)
+    assert offsets.get("T", "G", 0) == 50, "it is not what was pushed"
+    clock.advance(PUSHED_RESET_MS + 1)
+    offsets.commit("T", "G", 0, 10)
+    assert offsets.get("T", "G", 0) == 50
 
 
 def test_offsets_go_with_their_topic_and_with_their_group(offsets: ConsumerOffsetTable) -> None:

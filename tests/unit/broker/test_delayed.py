@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from broker.delayed import CLOCK_SLACK_MS, RETRY_S, WAIT_S_MAX, DelayOffsetTable
+from broker.delayed import CLOCK_SLACK_MS, RETRY_S, DelayOffsetTable
 from broker.store.errors import CorruptFileError
+from broker.wall_waits import WAIT_S_MAX
 from protocol.message import StoredMessage
 from protocol.message_codec import decode_messages
 from tests.support.peers import Clock

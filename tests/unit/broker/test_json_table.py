@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+import structlog
 
 from broker import json_table
 from broker.json_table import DataVersion, JsonObject, JsonTable
@@ -50,6 +51,14 @@ def write(path: Path, *, main: str | None = None, backup: str | None = None) -> 
     if backup is not None:
         path.with_name("values.json.bak").write_text(backup)
     return Values(path)
+
+
+def test_an_empty_file_is_an_empty_table_and_said(path: Path) -> None:
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"")
+    with structlog.testing.capture_logs() as lines:
+        assert not Values(path).load()
+    assert [line["event"] for line in lines] == ["a table's file is empty"]
 
 
 def test_nothing_there_is_an_empty_table(path: Path) -> None:

@@ -1,0 +1,36 @@
+"""How long to wait, on the event loop's clock, for a time of the wall's.
+
+The loop's clock neither sleeps nor is set, the wall's is both.  So no wait is longer than
+``WAIT_S_MAX``: a clock that was set is noticed within that.  Where the wall's clock runs faster
+than the loop's, as under a faked one, waits become shorter by as much.
+"""
+
+from collections.abc import Callable
+
+WAIT_S_MAX = 0.25
+_SAMPLE_S_MIN = 0.02
+_RATE_MAX = 1000.0
+
+
+class WallWaits:
+    """Works out waits; remembers how fast the wall's clock ran last."""
+
+    __slots__ = ("_loop_s", "_now_ms", "_rate", "_wall_ms")
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
+        self._wall_ms: int | None = None
+        self._loop_s = 0.0
+        self._rate = 1.0
+
+    def seconds(self, due_ms: int, loop_s: float) -> float:
+        """How long to wait for *due_ms* when the loop's clock shows *loop_s*."""
+        now_ms = self._now_ms()
+        passed_s = loop_s - self._loop_s
+        if self._wall_ms is None:
+            self._wall_ms, self._loop_s = now_ms, loop_s
+        elif passed_s >= _SAMPLE_S_MIN:
+            rate = (now_ms - self._wall_ms) / 1000 / passed_s
+            self._rate = min(max(rate, 1.0), _RATE_MAX)
+            self._wall_ms, self._loop_s = now_ms, loop_s
+        return min(max(due_ms - now_ms, 0) / 1000, WAIT_S_MAX) / self._rate
