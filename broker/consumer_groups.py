@@ -9,15 +9,20 @@ RocketMQ (ConsumerManager) keeps one subscription table per group, where the las
 that members with different expressions filter each other's messages.  Here each member has its own,
 and what the group subscribes to is what its members subscribe to together.
 
-All of it lives in memory: after a restart the next heartbeats bring it back.
+All of it lives in memory: after a restart the next heartbeats bring it back.  What groups
+subscribed to is remembered on disk, so that pulls need not wait for them
+(remembered_subscriptions.py).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import structlog
 
+from broker.change_notices import CallLater, ChangeNotices
+from broker.remembered_subscriptions import RememberedSubscriptions
 from protocol.codes import RequestCode
 from protocol.subscription import Subscription
 
@@ -30,6 +35,7 @@ HEARTBEAT_TIMEOUT_MS = 120_000
 DEPARTED_MEMORY_MS = 600_000
 
 BROADCASTING = "BROADCASTING"
+PULLING = "CONSUME_ACTIVELY"
 
 
 class Client:
@@ -47,14 +53,19 @@ class Client:
         self.last_seen_ms = 0
 
 
+Shape = frozenset[tuple[str, str, str]]
+"""Topics, expression types and expressions, whatever their versions."""
+
+
 class Member(Client):
     """A consumer in a group, with the subscriptions that are its own."""
 
-    __slots__ = ("fingerprint", "subscriptions")
+    __slots__ = ("fingerprint", "shape", "subscriptions")
 
     def __init__(self, client: Client) -> None:
         super().__init__(client.connection, client.client_id, client.language, client.version)
         self.subscriptions: dict[str, Subscription] = {}
+        self.shape: Shape = frozenset()
         self.fingerprint = 0
 
 
@@ -70,12 +81,37 @@ class ConsumeSettings:
 class ConsumerGroup:
     """The members of one group that are online now."""
 
-    __slots__ = ("members", "name", "settings")
+    __slots__ = ("_shapes", "members", "name", "settings")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.settings = ConsumeSettings()
         self.members: dict[Connection, Member] = {}
+        # How many members subscribe how; looking at all of them at every join would be too slow.
+        self._shapes: Counter[Shape] = Counter()
+
+    def subscribe(self, member: Member, subscriptions: Mapping[str, Subscription]) -> None:
+        """Take what a member subscribes to from now on."""
+        self._forget_shape(member)
+        member.subscriptions = dict(subscriptions)
+        member.shape = frozenset(
+            (s.topic, s.expression_type, s.expression) for s in subscriptions.values()
+        )
+        if member.shape:
+            self._shapes[member.shape] += 1
+
+    def remove(self, connection: "Connection") -> Member | None:
+        """Take a member out; None if there is none."""
+        member = self.members.pop(connection, None)
+        if member is not None:
+            self._forget_shape(member)
+        return member
+
+    def _forget_shape(self, member: Member) -> None:
+        if member.shape:
+            self._shapes[member.shape] -= 1
+            if not self._shapes[member.shape]:
+                del self._shapes[member.shape]
 
     def client_ids(self) -> list[str]:
         """Each member once: a client that reconnected may still have its old connection.
@@ -107,26 +143,29 @@ class ConsumerGroup:
 
     def is_consistent(self) -> bool:
         """Whether all members that told us subscribe to the same topics by the same expressions."""
-        shapes = {
-            frozenset((s.topic, s.expression_type, s.expression) for s in m.subscriptions.values())
-            for m in self.members.values()
-            if m.subscriptions
-        }
-        return len(shapes) <= 1
+        return len(self._shapes) <= 1
 
 
 class ConsumerGroups:
     """All consumer groups that are online.
 
     *may_notify* says for a group whether its members want to hear of changes (the settings
-    notifyConsumerIdsChangedEnable of broker and group).
+    notifyConsumerIdsChangedEnable of broker and group); *call_later* is the event loop's, see
+    ChangeNotices; *remembered* knows what groups subscribed to before a restart.
     """
 
     def __init__(
-        self, *, now_ms: Callable[[], int], may_notify: Callable[[str], bool] = lambda _group: True
+        self,
+        *,
+        now_ms: Callable[[], int],
+        may_notify: Callable[[str], bool] = lambda _group: True,
+        call_later: CallLater | None = None,
+        remembered: RememberedSubscriptions | None = None,
     ) -> None:
         self._now_ms = now_ms
         self._may_notify = may_notify
+        self._notices = ChangeNotices(self._tell, call_later=call_later)
+        self._remembered = remembered
         self._groups: dict[str, ConsumerGroup] = {}
         self._groups_of: dict[Connection, set[str]] = {}
         # What V2 clients told us before they lost their connection: they do not repeat it.
@@ -149,17 +188,28 @@ class ConsumerGroups:
                     found = member
         return found
 
+    def connection_of(self, group: str, client_id: str) -> "Connection | None":
+        """The newest open connection of a member."""
+        online = self._groups.get(group)
+        for member in reversed(online.members.values()) if online is not None else ():
+            if member.client_id == client_id and not member.connection.closed:
+                return member.connection
+        return None
+
     def subscription(self, group: str, topic: str, connection: "Connection") -> Subscription | None:
         """What filters *topic* for the member on *connection*: its own, else the group's newest."""
         online = self._groups.get(group)
-        if online is None:
-            return None
-        member = online.members.get(connection)
-        if member is not None:
-            own = member.subscriptions.get(topic)
-            if own is not None:
-                return own
-        return online.subscription(topic)
+        if online is not None:
+            member = online.members.get(connection)
+            own = member.subscriptions.get(topic) if member is not None else None
+            newest = own if own is not None else online.subscription(topic)
+            if newest is not None:
+                return newest
+        return self._remembered.find(group, topic) if self._remembered is not None else None
+
+    def is_remembered(self, group: str) -> bool:
+        """Whether *group* was online before a restart so short ago that it may come back."""
+        return self._remembered is not None and group in self._remembered
 
     def groups_of_topic(self, topic: str) -> list[str]:
         """The groups that are online and subscribe to *topic*."""
@@ -183,13 +233,25 @@ class ConsumerGroups:
         online, member, is_new = self._seen(group, client)
         online.settings = settings
         changed = is_new or member.subscriptions.keys() != subscriptions.keys()
-        was_consistent = not changed or online.is_consistent()
-        member.subscriptions = dict(subscriptions)
+        was_consistent = online.is_consistent()
+        online.subscribe(member, subscriptions)
         member.fingerprint = fingerprint
+        if self._remembered is not None:
+            self._remember(online, subscriptions, fingerprint)
+        if was_consistent and not online.is_consistent():
+            log.warning("members of a group subscribe differently", group=group)
         if changed:
-            if was_consistent and not online.is_consistent():
-                log.warning("members of a group subscribe differently", group=group)
-            self._notify(online)
+            self._notices.changed(group)
+
+    def _remember(
+        self, online: ConsumerGroup, subscriptions: Mapping[str, Subscription], fingerprint: int
+    ) -> None:
+        assert self._remembered is not None
+        if online.is_consistent():
+            self._remembered.put(online.name, subscriptions, fingerprint)
+        else:
+            # Whose expression a pull needs, nobody could tell.
+            self._remembered.forget(online.name)
 
     def register_again(self, group: str, client: Client, fingerprint: int) -> bool:
         """Take a heartbeat that only says "as before" (V2, withoutSub).
@@ -201,10 +263,13 @@ class ConsumerGroups:
         online, member, is_new = self._seen(group, client)
         departed = self._departed.pop((group, client.client_id), None)
         if is_new and departed is not None:
-            member.subscriptions = departed[1].subscriptions
+            online.subscribe(member, departed[1].subscriptions)
             member.fingerprint = departed[1].fingerprint
+        elif is_new and self._remembered is not None:
+            online.subscribe(member, self._remembered.find_all(group, fingerprint))
+            member.fingerprint = fingerprint if member.subscriptions else 0
         if is_new:
-            self._notify(online)
+            self._notices.changed(group)
         return member.fingerprint == fingerprint
 
     def _seen(self, group: str, client: Client) -> tuple[ConsumerGroup, Member, bool]:
@@ -212,11 +277,12 @@ class ConsumerGroups:
         if online is None:
             online = self._groups[group] = ConsumerGroup(group)
         member = online.members.get(client.connection)
-        is_new = member is None
-        if member is None or member.client_id != client.client_id:
-            subscriptions = {} if member is None else member.subscriptions
+        is_new = member is None or member.client_id != client.client_id
+        if member is None or is_new:
+            former = online.remove(client.connection)
             member = online.members[client.connection] = Member(client)
-            member.subscriptions = subscriptions
+            if former is not None:
+                online.subscribe(member, former.subscriptions)
         member.last_seen_ms = self._now_ms()
         if is_new:
             groups = self._groups_of.get(client.connection)
@@ -255,32 +321,47 @@ class ConsumerGroups:
 
     def _remove(self, group: str, connection: "Connection", *, remember: bool) -> None:
         online = self._groups.get(group)
-        member = online.members.pop(connection, None) if online is not None else None
+        member = online.remove(connection) if online is not None else None
         if online is None or member is None:
             return
         if remember and member.fingerprint != 0:
             self._departed[group, member.client_id] = (self._now_ms(), member)
         if online.members:
-            self._notify(online)
+            self._notices.changed(group)
         else:
             del self._groups[group]
 
-    def _notify(self, group: ConsumerGroup) -> None:
-        """Tell every member to share out the queues again."""
-        if group.settings.message_model == BROADCASTING or not self._may_notify(group.name):
-            return
-        ext = {"consumerGroup": group.name}
+    def _tell(self, name: str) -> int:
+        """Tell every member to share out the queues again; return how many there are."""
+        group = self._groups.get(name)
+        if (
+            group is None
+            or group.settings.message_model == BROADCASTING
+            or not self._may_notify(name)
+        ):
+            return 0
+        ext = {"consumerGroup": name}
         for connection in list(group.members):
             connection.send_request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, ext)
+        return len(group.members)
 
 
 class ProducerTable:
-    """The producers that are online, by group; the broker calls them back about transactions."""
+    """The producers that are online, by group and by client id.
+
+    The broker calls a group back about transactions, and a client with replies to its requests.  A
+    client stays known by its id as long as it is in any group; RocketMQ forgets it when one of its
+    groups goes.
+    """
 
     def __init__(self, *, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
         self._groups: dict[str, dict[Connection, Client]] = {}
         self._groups_of: dict[Connection, set[str]] = {}
+        # Client id -> its connections, newest last.
+        self._connections: dict[str, dict[Connection, Client]] = {}
+        self.on_joined: Callable[[str], None] | None = None
+        """Called with a group when another connection joins it."""
 
     def groups(self) -> dict[str, list[Client]]:
         """Every producer group and who is in it."""
@@ -292,38 +373,51 @@ class ProducerTable:
 
     def find(self, client_id: str) -> Client | None:
         """The producer with this client id in any group; of several connections the newest."""
-        found: Client | None = None
-        for client in self._all():
-            if client.client_id == client_id and (
-                found is None or client.last_seen_ms >= found.last_seen_ms
-            ):
-                found = client
-        return found
-
-    def _all(self) -> Iterable[Client]:
-        return (client for clients in self._groups.values() for client in clients.values())
+        clients = self._connections.get(client_id)
+        return next(reversed(clients.values())) if clients else None
 
     def register(self, group: str, client: Client) -> None:
         """Take a heartbeat."""
-        if client.connection.closed:
+        connection = client.connection
+        if connection.closed:
             return
         clients = self._groups.setdefault(group, {})
-        known = clients.get(client.connection)
+        known = clients.get(connection)
         if known is None or known.client_id != client.client_id:
-            known = clients[client.connection] = client
+            if known is not None:
+                self._forget_id(known)
+            known = clients[connection] = client
         known.last_seen_ms = self._now_ms()
-        groups = self._groups_of.get(client.connection)
+        same_id = self._connections.setdefault(client.client_id, {})
+        same_id.pop(connection, None)
+        same_id[connection] = known
+        groups = self._groups_of.get(connection)
         if groups is None:
-            groups = self._groups_of[client.connection] = set()
-            client.connection.on_close.append(self._connection_closed)
-        groups.add(group)
+            groups = self._groups_of[connection] = set()
+            connection.on_close.append(self._connection_closed)
+        if group not in groups:
+            groups.add(group)
+            if self.on_joined is not None:
+                self.on_joined(group)
 
     def unregister(self, group: str, connection: "Connection") -> None:
         """Take a producer out of one group."""
-        self._groups_of.get(connection, set()).discard(group)
+        groups = self._groups_of.get(connection, set())
+        groups.discard(group)
         clients = self._groups.get(group)
-        if clients is not None and clients.pop(connection, None) is not None and not clients:
+        client = clients.pop(connection, None) if clients is not None else None
+        if client is None:
+            return
+        if not clients:
             del self._groups[group]
+        if not any(self._groups[name][connection].client_id == client.client_id for name in groups):
+            self._forget_id(client)
+
+    def _forget_id(self, client: Client) -> None:
+        clients = self._connections.get(client.client_id, {})
+        clients.pop(client.connection, None)
+        if not clients:
+            self._connections.pop(client.client_id, None)
 
     def expire(self) -> None:
         """Take out who has sent no heartbeat for 120 s."""

@@ -1,8 +1,8 @@
 """Which client may consume a queue in order: LOCK_BATCH_MQ (41) and UNLOCK_BATCH_MQ (42).
 
 A lock belongs to a client within its consumer group and lasts 60 s unless renewed; clients renew
-every 20 s.  It goes at once when the connection goes that asked for it last, so that the queues of
-a crashed consumer need not wait.  Locks live in memory (RebalanceLockManager).
+every 20 s.  It goes at once with the last connection of its client, so that the queues of a crashed
+consumer need not wait.  Locks live in memory (RebalanceLockManager).
 """
 
 from collections.abc import Callable, Iterable
@@ -26,11 +26,24 @@ class _Lock:
         self.renewed_ms = renewed_ms
 
 
-class QueueLocks:
-    """The locks of all groups."""
+# Another open connection of a member of a group, by its client id.
+FindConnection = Callable[[str, str], "Connection | None"]
 
-    def __init__(self, *, now_ms: Callable[[], int]) -> None:
+
+class QueueLocks:
+    """The locks of all groups.
+
+    *other_connection* finds where else the client of a closed connection is still there.
+    """
+
+    def __init__(
+        self,
+        *,
+        now_ms: Callable[[], int],
+        other_connection: FindConnection = lambda _group, _client_id: None,
+    ) -> None:
         self._now_ms = now_ms
+        self._other_connection = other_connection
         self._locks: dict[str, dict[QueueKey, _Lock]] = {}
         self._groups_of: dict[Connection, set[str]] = {}
 
@@ -62,11 +75,14 @@ class QueueLocks:
                 del locks[queue]
         self._forget_if_empty(group)
 
-    def is_locked(self, group: str) -> bool:
-        """Whether anybody consumes in order in *group*: it then gave up on what it sends back."""
+    def is_held_by(self, group: str, connection: "Connection") -> bool:
+        """Whether the client on *connection* consumes in order in *group*."""
+        if group not in self._groups_of.get(connection, ()):
+            return False
         now_ms = self._now_ms()
         return any(
-            now_ms - lock.renewed_ms <= LEASE_MS for lock in self._locks.get(group, {}).values()
+            lock.connection is connection and now_ms - lock.renewed_ms <= LEASE_MS
+            for lock in self._locks.get(group, {}).values()
         )
 
     def expire(self) -> None:
@@ -90,8 +106,15 @@ class QueueLocks:
     def _connection_closed(self, connection: "Connection") -> None:
         for group in self._groups_of.pop(connection, ()):
             locks = self._locks.get(group, {})
-            for queue in [queue for queue, lock in locks.items() if lock.connection is connection]:
-                del locks[queue]
+            for queue, lock in list(locks.items()):
+                if lock.connection is not connection:
+                    continue
+                other = self._other_connection(group, lock.client_id)
+                if other is None or other is connection or other.closed:
+                    del locks[queue]
+                else:
+                    lock.connection = other
+                    self._watch(other).add(group)
             self._forget_if_empty(group)
 
     def _forget_if_empty(self, group: str) -> None:

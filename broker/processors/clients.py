@@ -1,8 +1,10 @@
 """Clients and their groups: heartbeat (34), goodbye (35), members (38), client check (46)."""
 
+import asyncio
+import contextlib
 from collections.abc import Awaitable, Iterable
 
-from broker.consumer_groups import Client, ConsumeSettings
+from broker.consumer_groups import PULLING, Client, ConsumeSettings
 from broker.dispatcher import Request, RequestError, Response
 from broker.processors.json_bodies import json_response, with_body
 from broker.processors.parts import BrokerParts
@@ -22,11 +24,14 @@ from protocol.requests import (
     UnregisterClientRequest,
     encode_fields,
 )
-from protocol.subscription import TYPE_TAG, Subscription
+from protocol.subscription import Subscription
 
 GROUPS_PER_HEARTBEAT_MAX = 1000
 CLIENT_ID_LENGTH_MAX = 1024
-PULLING = "CONSUME_ACTIVELY"
+# Clients wait 3 s for the answer to a heartbeat.
+ANNOUNCE_TIMEOUT_S = 1.5
+# Characters of SQL92 that one heartbeat may have compiled at once; others wait for their pulls.
+COMPILED_LENGTH_MAX = 8192
 
 
 class ClientProcessors:
@@ -43,7 +48,26 @@ class ClientProcessors:
         A group that does not exist and may not be created is left out in silence, as in RocketMQ:
         the client learns of it when it pulls.
         """
-        return with_body(request, HeartbeatData, self._take_heartbeat)
+        topics = self._broker.topics
+        before = topics.version.counter
+        taken = with_body(request, HeartbeatData, self._take_heartbeat)
+        if not self._broker.config.namesrv_addr or (
+            isinstance(taken, Response) and topics.version.counter == before
+        ):
+            return taken
+        return self._announced(taken, before)
+
+    async def _announced(self, taken: Response | Awaitable[Response], before: int) -> Response:
+        """Answer once name services elsewhere know the retry topics that a heartbeat has made.
+
+        The client asks them for routes next, and then not again for 30 s.
+        """
+        response = taken if isinstance(taken, Response) else await taken
+        if self._broker.topics.version.counter != before:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(ANNOUNCE_TIMEOUT_S):
+                    await self._broker.announce()
+        return response
 
     def _take_heartbeat(self, request: Request, beat: HeartbeatData) -> Response:
         if not 0 < len(beat.client_id) <= CLIENT_ID_LENGTH_MAX:
@@ -87,16 +111,29 @@ class ClientProcessors:
         client = _client(request, beat.client_id)
         if beat.without_sub and beat.heartbeat_fingerprint != 0:
             return broker.consumers.register_again(group.name, client, beat.heartbeat_fingerprint)
+        subscriptions = _subscriptions(consumer.subscription_data_set)
+        self._warn(group.name, subscriptions.values())
         broker.consumers.register(
             group.name,
             client,
             ConsumeSettings(
                 consumer.consume_type, consumer.message_model, consumer.consume_from_where
             ),
-            _subscriptions(consumer.subscription_data_set),
+            subscriptions,
             beat.heartbeat_fingerprint,
         )
         return True
+
+    def _warn(self, group: str, subscriptions: Iterable[Subscription]) -> None:
+        """Log what is wrong with SQL92 expressions, as far as they are quickly compiled.
+
+        As in RocketMQ, the heartbeat succeeds and the pulls fail.
+        """
+        length = 0
+        for subscription in subscriptions:
+            if subscription.is_sql and length < COMPILED_LENGTH_MAX:
+                length += len(subscription.expression)
+                self._broker.pull_path.filters.warn(group, subscription)
 
     # -- the rest ------------------------------------------------------------------------------
 
@@ -121,24 +158,19 @@ class ClientProcessors:
 
     def check_config(self, request: Request) -> Response | Awaitable[Response]:
         """46: whether an expression can be subscribed to; asked before a consumer starts."""
-        return with_body(request, CheckClientRequestBody, _check_expression)
+        return with_body(request, CheckClientRequestBody, self._check_expression)
 
-
-def _check_expression(_request: Request, body: CheckClientRequestBody) -> Response:
-    data = body.subscription_data
-    if data is None:
+    def _check_expression(self, _request: Request, body: CheckClientRequestBody) -> Response:
+        data = body.subscription_data
+        if data is None:
+            return Response()
+        try:
+            subscription = data.subscription()
+            self._broker.pull_path.filters.check_enabled(subscription)
+            _ = subscription.sql
+        except SubscriptionError as error:
+            raise RequestError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
         return Response()
-    try:
-        subscription = data.subscription()
-    except SubscriptionError as error:
-        raise RequestError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
-    if subscription.expression_type != TYPE_TAG:
-        raise RequestError(
-            ResponseCode.SYSTEM_ERROR,
-            "The broker does not support consumer to filter message by "
-            f"{subscription.expression_type}",
-        )
-    return Response()
 
 
 def _client(request: Request, client_id: str) -> Client:

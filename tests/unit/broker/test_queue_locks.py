@@ -54,14 +54,30 @@ def test_lock_moves_to_the_connection_that_renewed_it() -> None:
     assert locks.lock("billing", "c2", other.connection, [Q0]) == []
 
 
-def test_group_counts_as_locked_while_any_lock_lives() -> None:
+def test_client_consumes_in_order_while_a_lock_of_its_own_lives() -> None:
     clock = Clock()
-    locks, peer = QueueLocks(now_ms=clock), Peer()
-    assert not locks.is_locked("billing")
+    locks, peer, other = QueueLocks(now_ms=clock), Peer(), Peer()
+    assert not locks.is_held_by("billing", peer.connection)
     locks.lock("billing", "c1", peer.connection, [Q0])
-    assert locks.is_locked("billing")
+    assert locks.is_held_by("billing", peer.connection)
+    assert not locks.is_held_by("billing", other.connection)
     clock.advance(LEASE_MS + 1)
-    assert not locks.is_locked("billing")
+    assert not locks.is_held_by("billing", peer.connection)
+
+
+def test_lock_stays_while_its_client_has_another_connection() -> None:
+    asking, beating, rival = Peer(), Peer(), Peer()
+    locks = QueueLocks(
+        now_ms=Clock(),
+        other_connection=lambda group, client_id: (
+            beating.connection if (group, client_id) == ("billing", "c1") else None
+        ),
+    )
+    locks.lock("billing", "c1", asking.connection, [Q0])
+    asking.hang_up()
+    assert locks.lock("billing", "c2", rival.connection, [Q0]) == []
+    beating.hang_up()
+    assert locks.lock("billing", "c2", rival.connection, [Q0]) == [Q0]
 
 
 def test_expired_locks_are_dropped_and_live_ones_kept() -> None:

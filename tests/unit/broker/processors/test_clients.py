@@ -261,7 +261,9 @@ def check(**subscription: object) -> bytes:
         (b"{}", ResponseCode.SUCCESS),
         (check(subString="||"), ResponseCode.SUBSCRIPTION_PARSE_FAILED),
         (check(expressionType="XPATH"), ResponseCode.SUBSCRIPTION_PARSE_FAILED),
-        (check(expressionType="SQL92", subString="a > 1"), ResponseCode.SYSTEM_ERROR),
+        (check(expressionType="SQL92", subString="a > 1"), ResponseCode.SUCCESS),
+        (check(expressionType="SQL92", subString="a > "), ResponseCode.SUBSCRIPTION_PARSE_FAILED),
+        (check(expressionType="SQL92", subString=""), ResponseCode.SUBSCRIPTION_PARSE_FAILED),
         (b"garbage", ResponseCode.SYSTEM_ERROR),
     ],
 )

@@ -79,7 +79,8 @@ async def test_many_queues_at_once_are_served_too(broker: ServedBroker) -> None:
     ],
 )
 async def test_garbage_is_refused(broker: ServedBroker, code: Code, data: bytes) -> None:
-    answer = await broker.ask(code, body=data)
+    peer = Peer()
+    answer = await broker.ask(code, body=data, peer=peer)
     assert answer.code in (ResponseCode.SYSTEM_ERROR, ResponseCode.INVALID_PARAMETER)
     assert answer.remark
-    assert not broker.locks.is_locked("billing")
+    assert not broker.locks.is_held_by("billing", peer.connection)
