@@ -1,0 +1,71 @@
+"""RECALL_MESSAGE (370): a producer wants a timer message back before it is delivered.
+
+RocketMQ answers success when it has stored a marker, whatever becomes of the message.  Here success
+means that the message will not be delivered, and a message that is not pending any more is refused.
+"""
+
+from collections.abc import Awaitable
+
+from broker.dispatcher import Request, RequestError, Response
+from broker.processors.parts import BrokerParts
+from broker.timers.recall_handle import RecallHandle, decode_recall_handle
+from protocol.codes import ResponseCode
+from protocol.requests import RecallMessageRequest, RecallMessageResponse, encode_fields
+
+
+class RecallProcessor:
+    """Serves recalls."""
+
+    def __init__(self, broker: BrokerParts) -> None:
+        self._broker = broker
+
+    def process(self, request: Request) -> Response | Awaitable[Response]:
+        """370: withdraw the message that the handle means."""
+        fields = request.fields(RecallMessageRequest)
+        broker = self._broker
+        config = broker.config
+        if not config.recall_message_enable:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION,
+                "recall failed, operation is forbidden: recallMessageEnable is false",
+            )
+        if config.accept_send_from_ms > broker.now_ms():
+            raise RequestError(
+                ResponseCode.SERVICE_NOT_AVAILABLE, "the broker does not accept requests yet"
+            )
+        if fields.topic not in broker.topics:
+            raise RequestError(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"recall failed, the topic[{fields.topic[:200]}] not exist",
+            )
+        handle = self._handle(fields)
+        end = broker.timers.recall(handle, request.connection.born_host)
+        if end is None:
+            raise _refused("the message is not pending: it was delivered or recalled before")
+        response = Response(ext=encode_fields(RecallMessageResponse(msg_id=handle.unique_key)))
+        if broker.store.is_sync:
+            return self._when_durable(response, end)
+        return response
+
+    def _handle(self, fields: RecallMessageRequest) -> RecallHandle:
+        try:
+            handle = decode_recall_handle(fields.recall_handle)
+        except ValueError as error:
+            raise _refused(f"the handle is wrong: {error}") from None
+        config = self._broker.config
+        if handle.topic != fields.topic:
+            raise _refused(f"the handle is for topic {handle.topic[:200]}")
+        if handle.broker_name != config.broker_name:
+            raise _refused(
+                f"the handle is for broker {handle.broker_name[:200]}, and this is "
+                f"{config.broker_name}"
+            )
+        return handle
+
+    async def _when_durable(self, response: Response, end: int) -> Response:
+        await self._broker.store.wait_durable(end)
+        return response
+
+
+def _refused(reason: str) -> RequestError:
+    return RequestError(ResponseCode.ILLEGAL_OPERATION, f"recall failed, {reason}")

@@ -1,0 +1,194 @@
+"""Delivery: brings what is due to its topics, in passes of a bounded size, each message once."""
+
+import contextlib
+from collections import deque
+from collections.abc import Callable
+
+import structlog
+
+from broker.stats import BrokerStats
+from broker.store.errors import StoreError
+from broker.store.message_store import MessageStore
+from broker.timers.copies import TIMER_ORIGIN, stage_copy, written_copies
+from broker.timers.due import DueMessage
+from broker.timers.entries import SLOT_MS
+from broker.timers.following import TimerQueue
+from broker.timers.index import TimerIndex
+from broker.timers.slot_files import Note
+from broker.topics import TopicTable
+from protocol.message import StoredMessage
+from protocol.properties import (
+    PROPERTY_REAL_TOPIC,
+    PROPERTY_TIMER_DEQUEUE_MS,
+    PROPERTY_TIMER_ENQUEUE_MS,
+)
+
+log = structlog.get_logger("broker.timers")
+
+PASS_COUNT_MAX = 64
+PASS_SIZE_BYTES_MAX = 1 << 20
+LATE_MS = 1000
+
+
+class Delivery:
+    """Delivers what the index says is due.
+
+    ``delivered_count`` messages since the start, ``late_count`` of them more than a second late.
+    """
+
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: TopicTable,
+        stats: BrokerStats,
+        index: TimerIndex,
+        queue: TimerQueue,
+        *,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._stats = stats
+        self._index = index
+        self._queue = queue
+        self._now_ms = now_ms
+        # Passes that are not known to be on disk: their end, and the end of the log before them.
+        self._unsettled: deque[tuple[int, int]] = deque()
+        self._slot_ends: dict[int, int] = {}
+        self.delivered_count = 0
+        self.late_count = 0
+
+    def deliver(self) -> bool:
+        """Do one pass; return whether anything was due.
+
+        Raises:
+            StoreError, OSError: not now.  What could not be delivered is due as before.
+        """
+        index, store = self._index, self._store
+        if index.due.next_ms is None or index.due.next_ms > self._now_ms():
+            return False
+        store.check_writable()
+        now_ms = store.begin()
+        taken = index.take(now_ms, PASS_COUNT_MAX, PASS_SIZE_BYTES_MAX)
+        if not taken:
+            return True
+        log_end = store.max_commit_log_offset
+        try:
+            index.note(taken, log_end)
+        except OSError:
+            index.due.put_back(taken)
+            raise
+        positions: list[int | None] = []
+        messages: list[StoredMessage | None] = []
+        try:
+            for due in taken:
+                message = self._message(due)
+                messages.append(message)
+                positions.append(self._stage(message, now_ms) if message is not None else None)
+            end = store.commit()
+        except StoreError:
+            # The pass ends with what of it can be written.
+            with contextlib.suppress(StoreError):
+                store.commit()
+            self._undo(taken, positions, log_end)
+            raise
+        self._written(taken, log_end, end)
+        self._count(taken, messages, positions, now_ms)
+        return True
+
+    def _message(self, due: DueMessage) -> StoredMessage | None:
+        queue = self._queue
+        message = queue.message_at(due.position, due.queue_offset)
+        if message is None:
+            message = queue.message(due.queue_offset)
+        if message is None:
+            log.error(
+                "a timer message is due and is gone or damaged",
+                queue_offset=due.queue_offset,
+                commit_log_offset=due.position,
+            )
+        return message
+
+    def _stage(self, message: StoredMessage, now_ms: int) -> int | None:
+        properties = dict(message.properties)
+        properties.pop(TIMER_ORIGIN, None)
+        more = {
+            PROPERTY_TIMER_ENQUEUE_MS: str(message.store_time_ms),
+            PROPERTY_TIMER_DEQUEUE_MS: str(now_ms),
+        }
+        return stage_copy(self._store, self._topics, message, properties, more)
+
+    def _undo(self, taken: list[DueMessage], positions: list[int | None], log_end: int) -> None:
+        """A pass failed, but a part of it may be in the log."""
+        end = self._store.max_commit_log_offset
+        written = [
+            due
+            for due, position in zip(taken, positions, strict=False)
+            if position is not None and position < end
+        ]
+        self._index.take_back_note(taken)
+        if written:
+            self._index.note(written, log_end)
+            self._written(written, log_end, end)
+        kept = set(written)
+        self._index.due.put_back([due for due in taken if due not in kept])
+
+    def _written(self, written: list[DueMessage], log_end: int, end: int) -> None:
+        self._index.delivered(written)
+        self._unsettled.append((end, log_end))
+        for due in written:
+            self._slot_ends[due.due_ms // SLOT_MS] = end
+
+    def _count(
+        self,
+        taken: list[DueMessage],
+        messages: list[StoredMessage | None],
+        positions: list[int | None],
+        now_ms: int,
+    ) -> None:
+        for due, message, position in zip(taken, messages, positions, strict=True):
+            if message is None or position is None:
+                continue
+            self.delivered_count += 1
+            self.late_count += now_ms - due.due_ms > LATE_MS
+            self._stats.put(message.properties[PROPERTY_REAL_TOPIC]).add(1, len(message.body))
+
+    def forget_all(self) -> None:
+        """Wait for nothing to be on disk."""
+        self._unsettled.clear()
+        self._slot_ends.clear()
+
+    # -- what is on disk -----------------------------------------------------------------------
+
+    def settled_log_offset(self) -> int:
+        """Every pass that began in front of this is on disk."""
+        flushed_offset = self._store.flushed_offset
+        while self._unsettled and self._unsettled[0][0] <= flushed_offset:
+            self._unsettled.popleft()
+        return self._unsettled[0][1] if self._unsettled else flushed_offset
+
+    @property
+    def last_end(self) -> int:
+        """Where the newest pass ends that is not known to be on disk; 0 without one."""
+        return self._unsettled[-1][0] if self._unsettled else 0
+
+    def is_settled(self, slot: int) -> bool:
+        """Whether everything that was delivered of a slot is on disk; asked once it is finished."""
+        if self._slot_ends.get(slot, 0) > self._store.flushed_offset:
+            return False
+        self._slot_ends.pop(slot, None)
+        return True
+
+    def written(self, notes: list[Note], settled_log_offset: int) -> set[Note]:
+        """Which of the deliveries that are noted took place, as the log tells."""
+        took_place = {note for note in notes if note[1] < settled_log_offset}
+        passes: dict[int, list[int]] = {}
+        for queue_offset, log_end in notes:
+            if log_end >= settled_log_offset:
+                passes.setdefault(log_end, []).append(queue_offset)
+        for log_end, queue_offsets in passes.items():
+            found = [self._queue.message(offset) for offset in queue_offsets]
+            messages = [message for message in found if message is not None]
+            for message in written_copies(self._store, log_end, messages):
+                took_place.add((message.queue_offset, log_end))
+        return took_place

@@ -1,0 +1,119 @@
+"""Rolling: a message that waits longer than the commit log is kept is appended again in time.
+
+The new record says in TIMER_ORIGIN which one it replaces, and counts in TIMER_ROLL_TIMES.  It is
+due when the old one was.  Ages are parts of fileReservedTime:
+
+    4/6     what has more than 1/6 to wait is appended again
+    5/6     everything is, unless it goes in the next minutes
+"""
+
+from collections.abc import Callable
+
+import structlog
+
+from broker.store.message_store import MessageStore
+from broker.timers.copies import TIMER_ORIGIN
+from broker.timers.entries import Entry
+from broker.timers.following import TIMER_QUEUE_ID, TimerQueue, origin_text
+from broker.timers.index import TimerIndex
+from protocol.addresses import host_bytes
+from protocol.message import StoredMessage
+from protocol.names import TIMER_TOPIC
+from protocol.properties import PROPERTY_TIMER_ROLL_TIMES
+
+log = structlog.get_logger("broker.timers")
+
+PASS_COUNT_MAX = 64
+# As often as that by the wall clock, and when it was set back.
+INTERVAL_MS = 60_000
+
+
+class Rolling:
+    """Appends old messages again."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        index: TimerIndex,
+        queue: TimerQueue,
+        reserved_ms: int,
+        *,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._store = store
+        self._index = index
+        self._queue = queue
+        self._sixth_ms = max(reserved_ms // 6, INTERVAL_MS)
+        self._now_ms = now_ms
+        self._checked_ms = 0
+        self.rolled_count = 0
+
+    def roll(self) -> bool:
+        """Append some again if it is time to look; return whether there may be more.
+
+        Raises:
+            StoreError, OSError: not now.
+        """
+        now_ms = self._now_ms()
+        if self._checked_ms <= now_ms < self._checked_ms + INTERVAL_MS or not self._index.waiting:
+            return False
+        for sixths, spare_ms in ((5, 0), (4, self._sixth_ms)):
+            offset = self._store.offset_by_time(
+                TIMER_TOPIC, TIMER_QUEUE_ID, now_ms - sixths * self._sixth_ms, upper=False
+            )
+            entries = self._index.older_than(offset, now_ms + spare_ms, PASS_COUNT_MAX)
+            if entries:
+                self._append(entries)
+                return True
+        self._checked_ms = now_ms
+        return False
+
+    def _append(self, entries: list[Entry]) -> None:
+        store, index = self._store, self._index
+        store.check_writable()
+        store.begin()
+        staged: list[tuple[Entry, int]] = []
+        try:
+            for entry in entries:
+                message = self._queue.message_at(entry.position, entry.queue_offset)
+                if message is None:
+                    self._give_up(entry)
+                else:
+                    staged.append((entry, self._stage(entry, message)))
+        finally:
+            try:
+                store.commit()
+            finally:
+                end = store.max_commit_log_offset
+                for entry, position in staged:
+                    if position < end:
+                        index.hide(entry.queue_offset)
+                        self.rolled_count += 1
+
+    def _give_up(self, entry: Entry) -> None:
+        log.error(
+            "a timer message is gone or damaged and cannot be delivered",
+            queue_offset=entry.queue_offset,
+            commit_log_offset=entry.position,
+            due_ms=entry.due_ms,
+        )
+        self._index.withdraw(entry)
+
+    def _stage(self, entry: Entry, message: StoredMessage) -> int:
+        times = message.properties.get(PROPERTY_TIMER_ROLL_TIMES, "0")
+        properties = message.properties | {
+            PROPERTY_TIMER_ROLL_TIMES: str(int(times) + 1 if times.isdecimal() else 1),
+            TIMER_ORIGIN: origin_text(entry.queue_offset, entry.due_ms),
+        }
+        store = self._store
+        return store.stage(
+            store.tail(TIMER_TOPIC, TIMER_QUEUE_ID),
+            message.body,
+            properties,
+            message.flag,
+            message.sys_flag,
+            message.born_time_ms,
+            host_bytes(message.born_host, message.born_port),
+            message.reconsume_times,
+            message.prepared_transaction_offset,
+        )

@@ -1,0 +1,433 @@
+"""Timers: messages that are delivered at a time, from the request to the delivery.
+
+All of it belongs to the event loop, in steps of a few milliseconds, but for the syncing of files.
+Each turn follows the queue, reads ahead in the slot files, delivers what is due and appends again
+what retention would take; then one timer waits for what comes next.
+
+What happens when the wall clock is set: forward, everything that is due by it is delivered at once;
+back, messages wait until it shows their time again.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import structlog
+
+from broker.config import BrokerConfig
+from broker.dispatcher import RequestError
+from broker.long_polling import LongPolling, ParkedPull, nobody
+from broker.stats import BrokerStats
+from broker.store.errors import StoreError
+from broker.store.layout import StoreLayout
+from broker.store.message_store import MessageStore
+from broker.timers import java_files, slot_files
+from broker.timers.checkpoint import (
+    TimerCheckpoint,
+    damaged_slot,
+    load_checkpoint,
+    save_checkpoint,
+)
+from broker.timers.delivery import Delivery
+from broker.timers.following import TIMER_QUEUE_ID, TimerQueue
+from broker.timers.importing import import_queue
+from broker.timers.index import TimerIndex
+from broker.timers.recall_handle import RecallHandle, encode_recall_handle
+from broker.timers.recalling import recall
+from broker.timers.rolling import Rolling
+from broker.timers.times import asked_time_ms, out_ms
+from broker.topics import TopicTable
+from broker.wall_waits import WallWaits
+from protocol.codes import ResponseCode
+from protocol.names import TIMER_TOPIC
+from protocol.properties import (
+    PROPERTY_REAL_QUEUE_ID,
+    PROPERTY_REAL_TOPIC,
+    PROPERTY_TIMER_DEL_UNIQUE_KEY,
+    PROPERTY_TIMER_OUT_MS,
+    PROPERTY_UNIQUE_KEY,
+)
+
+log = structlog.get_logger("broker.timers")
+
+TURN_S = 0.004
+RETRY_S = 1.0
+SAVE_INTERVAL_S = 5.0
+CLOSE_TIMEOUT_S = 5.0
+PARKED_S = 300.0
+IDLE_MS = 60_000
+
+
+class Timers:
+    """The timer messages of one broker."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        topics: TopicTable,
+        long_polling: LongPolling,
+        stats: BrokerStats,
+        *,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._long_polling = long_polling
+        self._now_ms = now_ms
+        layout = StoreLayout(config.store.root)
+        self._checkpoint_path = layout.own / "timers" / "checkpoint.json"
+        self._timer_check_path = layout.config / "timercheck"
+        self._java_paths = layout.timer_wheel, layout.timer_log
+        self.index = TimerIndex(layout.own / "timers" / "slots")
+        self.queue = TimerQueue(store, self.index, precision_ms=config.timer_precision_ms)
+        self.delivery = Delivery(store, topics, stats, self.index, self.queue, now_ms=now_ms)
+        reserved_ms = config.store.file_reserved_hours * 3_600_000
+        self._rolling = Rolling(store, self.index, self.queue, reserved_ms, now_ms=now_ms)
+        self._waits = WallWaits(now_ms)
+        self._saved: TimerCheckpoint | None = None
+        self._timer_checks: tuple[int, ...] = ()
+        self._turn: asyncio.TimerHandle | asyncio.Handle | None = None
+        self._turn_is_soon = False
+        self._save_timer: asyncio.TimerHandle | None = None
+        self._saving: asyncio.Task[None] | None = None
+        self._nobody = nobody()
+        self._is_parked = False
+        self._is_failing = False
+        self._is_running = False
+        self._is_open = False
+
+    # -- requests ------------------------------------------------------------------------------
+
+    def due_ms(self, properties: dict[str, str], now_ms: int) -> int | None:
+        """When a producer wants a message with *properties* delivered; None: at once.
+
+        The delay level, if there is one, is to be asked for first: it wins.  For a message of a
+        transaction this is to be asked twice: when the half message comes, so that the producer
+        learns what is wrong, and at the commit, from which a delay counts.
+
+        Raises:
+            RequestError: never, not so late, or not at all on this broker.
+        """
+        try:
+            due_ms = asked_time_ms(properties, now_ms)
+        except ValueError as error:
+            raise RequestError(
+                ResponseCode.MESSAGE_ILLEGAL, f"timer message illegal: {error}"
+            ) from None
+        if due_ms is None:
+            return None
+        if not self._config.timer_wheel_enable:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                "accurate timer message is not enabled, timerWheelEnable is false",
+            )
+        if due_ms <= now_ms:
+            if PROPERTY_TIMER_DEL_UNIQUE_KEY in properties:
+                raise RequestError(
+                    ResponseCode.MESSAGE_ILLEGAL,
+                    "timer message illegal: the time of a message that withdraws another has "
+                    "passed",
+                )
+            return None
+        max_ms = self._config.timer_max_delay_s * 1000
+        if due_ms - now_ms > max_ms:
+            raise RequestError(
+                ResponseCode.MESSAGE_ILLEGAL,
+                "timer message illegal: the delay time should not be bigger than the max delay "
+                f"{max_ms}ms (timerMaxDelaySec), and it is {due_ms - now_ms}ms",
+            )
+        return due_ms
+
+    def redirect(
+        self, topic: str, queue_id: int, properties: dict[str, str], due_ms: int
+    ) -> tuple[str, int]:
+        """Where a message for *topic* and *queue_id* waits until *due_ms*; sets its *properties*.
+
+        To be used as DelayLevels.redirect: stage the message with the topic and queue that come
+        back.  Its time is put off by 1 ms at most, see times.py.
+        """
+        properties[PROPERTY_TIMER_OUT_MS] = str(out_ms(due_ms))
+        properties[PROPERTY_REAL_TOPIC] = topic
+        properties[PROPERTY_REAL_QUEUE_ID] = str(queue_id)
+        return TIMER_TOPIC, TIMER_QUEUE_ID
+
+    def redirect_committed(
+        self, topic: str, queue_id: int, properties: dict[str, str], now_ms: int
+    ) -> tuple[str, int]:
+        """Where a message goes that was accepted earlier and is committed now.
+
+        For transactions, after the delay level was asked for.  Nothing is refused any more: what
+        names no time, or one that has passed, goes straight to *topic* and *queue_id*.
+        """
+        try:
+            due_ms = asked_time_ms(properties, now_ms)
+        except ValueError:
+            due_ms = None
+        if due_ms is None or due_ms <= now_ms:
+            return topic, queue_id
+        return self.redirect(topic, queue_id, properties, due_ms)
+
+    def recall_handle(self, properties: dict[str, str]) -> str:
+        """What the answer to a message that ``redirect`` has changed carries."""
+        return encode_recall_handle(
+            RecallHandle(
+                properties[PROPERTY_REAL_TOPIC],
+                self._config.broker_name,
+                int(properties[PROPERTY_TIMER_OUT_MS]) + 1,
+                properties.get(PROPERTY_UNIQUE_KEY, ""),
+            )
+        )
+
+    def recall(self, handle: RecallHandle, born_host: bytes) -> int | None:
+        """Withdraw a pending message; where its withdrawal ends in the log, None if it is not.
+
+        Raises:
+            StoreError, OSError: not now; it is pending as before.
+        """
+        while self.queue.follow():
+            pass
+        return recall(
+            self._store,
+            self.index,
+            self.queue,
+            handle,
+            self._config.timer_precision_ms,
+            born_host,
+        )
+
+    @property
+    def pending_count(self) -> int:
+        """How many messages wait."""
+        return self.index.waiting
+
+    # -- life ----------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Bring the index up to the queue; blocks.  Once the store is open.
+
+        Raises:
+            OSError: files cannot be read or written.
+        """
+        check, crc = java_files.load_timer_check(self._timer_check_path)
+        checkpoint = load_checkpoint(self._checkpoint_path)
+        self._timer_checks = (crc,)
+        low, high = self.queue.range
+        if checkpoint is not None:
+            slot = damaged_slot(self.index.files.directory, checkpoint, self._now_ms())
+            if slot is not None:
+                log.error("a file of timers is damaged or gone, all are made anew", slot=slot)
+                checkpoint = None
+        if checkpoint is None or crc not in checkpoint.timer_checks:
+            self.index.files.load()
+            self.index.files.wipe()
+            import_queue(self._store, self.queue, self.index, check, self._now_ms())
+        else:
+            settled = checkpoint.settled_log_offset
+            end = min(checkpoint.indexed_offset, high)
+            self.index.load(end, lambda notes: self.delivery.written(notes, settled))
+            self.queue.offset = max(end, low)
+            while self.queue.follow():
+                pass
+        self._save_now()
+        self._is_open = True
+
+    def start(self) -> None:
+        """Begin to deliver; needs a running event loop."""
+        self._is_running = True
+        self._soon()
+
+    def stop(self) -> None:
+        """Deliver nothing more."""
+        self._is_running = False
+        if self._turn is not None:
+            self._turn.cancel()
+            self._turn = None
+        if self._save_timer is not None:
+            self._save_timer.cancel()
+            self._save_timer = None
+
+    def forget_all(self) -> None:
+        """Go on behind everything that waits now, at the next ``start``; for a test's broker.
+
+        Raises:
+            OSError: a file cannot be deleted.
+        """
+        self.index.clear()
+        self.delivery.forget_all()
+        self.queue.offset = self.queue.range[1]
+
+    async def close(self) -> None:
+        """Stop, and note everything, so that the next start has nothing to look for.
+
+        The store must still be open.
+        """
+        self.stop()
+        if not self._is_open:
+            return
+        self._is_open = False
+        if self._saving is not None:
+            await asyncio.gather(self._saving, return_exceptions=True)
+        await self._flushed(self.delivery.last_end)
+        if self._store.failure is None:
+            try:
+                self._leave_to_rocketmq()
+                self._save_now()
+            except OSError as error:
+                log.error("the timers could not be saved", reason=str(error))
+        self.index.close()
+
+    async def _flushed(self, end: int) -> None:
+        store = self._store
+        if end <= store.flushed_offset or store.failure is not None:
+            return
+        flushed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def release(_error: StoreError | None) -> None:
+            if not flushed.done():
+                flushed.set_result(None)
+
+        store.park(end, release)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                await flushed
+
+    def _leave_to_rocketmq(self) -> None:
+        """Let a RocketMQ broker that opens the store read the queue from the oldest pending one."""
+        low, high = self.queue.range
+        if high == 0:
+            return
+        oldest = self.index.min_offset
+        start = self.queue.offset if oldest is None else max(oldest, low)
+        now_ms = self._now_ms()
+        check = java_files.TimerCheck(now_ms - now_ms % 1000, 0, start, start, 0, now_ms, 1)
+        data = java_files.encode_timer_check(check)
+        self._timer_checks = (*self._timer_checks[-1:], java_files.crc(data))
+        self._save_now()
+        java_files.remove_wheel(*self._java_paths)
+        java_files.save_timer_check(self._timer_check_path, data)
+        self._timer_checks = self._timer_checks[-1:]
+
+    # -- turns ---------------------------------------------------------------------------------
+
+    def _soon(self) -> None:
+        if not self._is_running or self._turn_is_soon:
+            return
+        if self._turn is not None:
+            self._turn.cancel()
+        self._turn_is_soon = True
+        self._turn = asyncio.get_running_loop().call_soon(self._run)
+
+    def _run(self) -> None:
+        self._turn = None
+        self._turn_is_soon = False
+        if not self._is_running:
+            return
+        loop = asyncio.get_running_loop()
+        try:
+            more = self._work()
+        except (StoreError, OSError) as error:
+            if not self._is_failing:
+                self._is_failing = True
+                log.error("timer messages wait, the store takes none", reason=str(error))
+            self._turn = loop.call_later(RETRY_S, self._run)
+            return
+        self._is_failing = False
+        if more:
+            self._soon()
+            return
+        self._await_arrival()
+        self._save_soon()
+        next_ms = self.index.next_ms
+        if next_ms is None:
+            next_ms = self._now_ms() + IDLE_MS
+            if self._is_parked and not self.index.waiting and self._is_saved():
+                return
+        self._turn = loop.call_later(self._waits.seconds(next_ms, loop.time()), self._run)
+
+    def _work(self) -> bool:
+        """Do what there is to do, for as long as the turn lasts; return whether there is more."""
+        stop_s = time.perf_counter() + TURN_S
+        while True:
+            more = self.queue.follow()
+            more |= self.index.open_due(self._now_ms())
+            more |= self.delivery.deliver()
+            more |= self._rolling.roll()
+            if not more or time.perf_counter() >= stop_s:
+                return more
+
+    def _await_arrival(self) -> None:
+        if self._is_parked:
+            return
+        tail = self._store.tail(TIMER_TOPIC, TIMER_QUEUE_ID)
+        parked = ParkedPull(self._nobody, tail, self.queue.offset, None, self._arrived)
+        parked.is_counted = False
+        self._is_parked = self._long_polling.park(parked, PARKED_S)
+
+    def _arrived(self) -> None:
+        self._is_parked = False
+        self._soon()
+
+    # -- saving --------------------------------------------------------------------------------
+
+    def _is_saved(self) -> bool:
+        saved = self._saved
+        return (
+            saved is not None
+            and saved.indexed_offset == self.queue.offset
+            and not self.index.slots
+            and self.delivery.last_end <= self._store.flushed_offset
+        )
+
+    def _save_soon(self) -> None:
+        if self._save_timer is None and self._saving is None and not self._is_saved():
+            loop = asyncio.get_running_loop()
+            self._save_timer = loop.call_later(SAVE_INTERVAL_S, self._begin_to_save)
+
+    def _begin_to_save(self) -> None:
+        self._save_timer = None
+        if self._store.failure is None:
+            self._saving = asyncio.create_task(self._save_in_thread(), name="timers")
+
+    async def _save_in_thread(self) -> None:
+        try:
+            checkpoint, paths = self._next_checkpoint(), self.index.files.take_unsynced()
+            try:
+                if paths or checkpoint != self._saved:
+                    await asyncio.to_thread(self._save, checkpoint, paths)
+                    self._saved = checkpoint
+                self._drop_finished(checkpoint)
+            except OSError as error:
+                self.index.files.unsynced_again(paths)
+                log.error("the timers could not be saved", reason=str(error))
+        finally:
+            self._saving = None
+
+    def _next_checkpoint(self) -> TimerCheckpoint:
+        return TimerCheckpoint(
+            self.queue.offset,
+            self.delivery.settled_log_offset(),
+            self._timer_checks,
+            self.index.files.sizes_bytes,
+        )
+
+    def _save(self, checkpoint: TimerCheckpoint, paths: list[Path]) -> None:
+        slot_files.sync(paths)
+        save_checkpoint(self._checkpoint_path, checkpoint)
+
+    def _save_now(self) -> None:
+        checkpoint = self._next_checkpoint()
+        self._save(checkpoint, self.index.files.take_unsynced())
+        self._saved = checkpoint
+        self._drop_finished(checkpoint)
+
+    def _drop_finished(self, checkpoint: TimerCheckpoint) -> None:
+        """Delete the files of slots that nothing depends on any more."""
+        for number in self.index.finished(self._now_ms()):
+            if self.index.end_offset(number) > checkpoint.indexed_offset:
+                continue
+            if self.delivery.is_settled(number):
+                for path in self.index.drop(number):
+                    path.unlink(missing_ok=True)

@@ -1,0 +1,82 @@
+"""Delivery times: what a producer asks for, and how it stands in a stored timer message.
+
+A producer asks with one property, the first of these that is there:
+
+    TIMER_DELAY_SEC     seconds from now
+    TIMER_DELAY_MS      milliseconds from now
+    TIMER_DELIVER_MS    milliseconds since the epoch
+    __STARTDELIVERTIME  the same, as clients of Alibaba's service write it
+
+The stored message has TIMER_OUT_MS.  RocketMQ rounds it down to its precision, an exact multiple
+down to the one before, and delivers when the tick that begins there is over.  Here a tick is 1 ms
+long, so TIMER_OUT_MS is the due time less 1.  Only RocketMQ writes multiples of 100, its smallest
+precision: by that the two are told apart, and a due time for which ours would be one is put off by
+a millisecond.
+"""
+
+import re
+from collections.abc import Mapping
+
+from protocol.properties import (
+    PROPERTY_TIMER_DELAY_MS,
+    PROPERTY_TIMER_DELAY_SEC,
+    PROPERTY_TIMER_DELIVER_MS,
+    PROPERTY_TIMER_OUT_MS,
+)
+
+PROPERTY_START_DELIVER_TIME = "__STARTDELIVERTIME"
+REQUEST_PROPERTIES = (
+    PROPERTY_TIMER_DELAY_SEC,
+    PROPERTY_TIMER_DELAY_MS,
+    PROPERTY_TIMER_DELIVER_MS,
+    PROPERTY_START_DELIVER_TIME,
+)
+ROCKETMQ_PRECISION_MS_MIN = 100
+
+_NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
+_FROM_NOW_MS = {PROPERTY_TIMER_DELAY_SEC: 1000, PROPERTY_TIMER_DELAY_MS: 1}
+
+
+def asked_time_ms(properties: Mapping[str, str], now_ms: int) -> int | None:
+    """When a producer wants its message delivered; None when it does not say.
+
+    Raises:
+        ValueError: it says so with something that is no number.
+    """
+    for name in REQUEST_PROPERTIES:
+        text = properties.get(name)
+        if text is None:
+            continue
+        if _NUMBER.fullmatch(text) is None:
+            raise ValueError(f"the property {name} is {text[:50]!r}, not a number")
+        unit_ms = _FROM_NOW_MS.get(name)
+        return int(text) if unit_ms is None else now_ms + int(text) * unit_ms
+    return None
+
+
+def out_ms(time_ms: int) -> int:
+    """TIMER_OUT_MS of a message that is due at *time_ms*, or a millisecond later."""
+    before_ms = time_ms - 1
+    return before_ms if before_ms % ROCKETMQ_PRECISION_MS_MIN else time_ms
+
+
+def due_ms(properties: Mapping[str, str], store_time_ms: int, precision_ms: int) -> int | None:
+    """When a stored timer message may be delivered; None when it does not say.
+
+    *precision_ms* is that of the RocketMQ that may have stored it: it gives away nothing finer,
+    but often the producer's own words do.
+    """
+    text = properties.get(PROPERTY_TIMER_OUT_MS, "")
+    if _NUMBER.fullmatch(text) is None:
+        return None
+    before_ms = int(text)
+    if before_ms % ROCKETMQ_PRECISION_MS_MIN:
+        return before_ms + 1
+    try:
+        asked_ms = asked_time_ms(properties, store_time_ms)
+    except ValueError:
+        asked_ms = None
+    latest_ms = before_ms + precision_ms
+    if asked_ms is not None and before_ms < asked_ms <= latest_ms:
+        return asked_ms
+    return latest_ms
