@@ -1,0 +1,170 @@
+"""CheckBack: asks producers how transactions ended of which they have not said so.
+
+A half message is looked at transactionTimeOut (or the time that its own property
+CHECK_IMMUNITY_TIME_IN_SECONDS names) after it came, and every transactionCheckInterval from then
+on.  Each look sends CHECK_TRANSACTION_STATE (39) to one live connection of its producer group,
+round robin.  After transactionCheckMax checks, or when the log is about to delete it
+(fileReservedTime), it is held for an operator.
+
+While no producer of the group is there nothing is counted: RocketMQ counts, and discards a
+transaction 8 minutes after its producers went away.  The look is made as soon as one comes back.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from broker.config import BrokerConfig
+from broker.consumer_groups import ProducerTable
+from broker.transactions.half_messages import check_request
+from broker.transactions.open_halves import OpenHalf
+from protocol.codes import RequestCode
+
+if TYPE_CHECKING:
+    from broker.server import Connection
+    from broker.transactions.transactions import Transactions
+
+# A timer counts on a clock that neither sleeps nor is set; due times are the wall clock's.
+WAIT_S_MAX = 30.0
+RETRY_MS = 1000
+CLOCK_SLACK_MS = 60_000
+LOOKS_PER_TURN = 200
+BYTES_PER_TURN = 1 << 20
+HOUR_MS = 3_600_000
+
+
+class CheckBack:
+    """The looks at open half messages.  Belongs to the event loop."""
+
+    def __init__(
+        self,
+        transactions: "Transactions",
+        config: BrokerConfig,
+        producers: ProducerTable,
+        *,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._transactions = transactions
+        self._config = config
+        self._producers = producers
+        self._now_ms = now_ms
+        self._last_ms = now_ms()
+        self._timer: asyncio.TimerHandle | asyncio.Handle | None = None
+        self._armed_for_ms = 0
+        self._is_running = False
+        self._turns: dict[str, int] = {}
+        self.check_count = 0
+
+    def start(self) -> None:
+        """Begin; needs a running loop."""
+        self._is_running = True
+        self._last_ms = self._now_ms()
+        self.arm()
+
+    def stop(self) -> None:
+        """Look at nothing more."""
+        self._is_running = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def arm(self) -> None:
+        """See to it that the next look is made in time."""
+        due_ms = self._transactions.halves.next_due_ms()
+        if not self._is_running or due_ms is None:
+            return
+        if self._timer is not None:
+            if self._armed_for_ms <= due_ms:
+                return
+            self._timer.cancel()
+        wait_s = min(max(due_ms - self._now_ms(), 0) / 1000, WAIT_S_MAX)
+        self._armed_for_ms = due_ms
+        self._timer = asyncio.get_running_loop().call_later(wait_s, self._run)
+
+    def look_soon(self, half: OpenHalf) -> None:
+        """Look at *half* in a second, whenever it was due."""
+        self._transactions.halves.schedule(half, self._now_ms() + RETRY_MS)
+        self.arm()
+
+    def producer_came(self, group: str) -> None:
+        """Look at what waits for a producer of *group*."""
+        if self._transactions.halves.producer_came(group, self._now_ms()):
+            self.arm()
+
+    def _run(self) -> None:
+        self._timer = None
+        halves = self._transactions.halves
+        now_ms = self._now_ms()
+        if now_ms < self._last_ms - CLOCK_SLACK_MS:
+            halves.shift(now_ms - self._last_ms)
+        self._last_ms = now_ms
+        size_bytes = 0
+        for _ in range(LOOKS_PER_TURN):
+            half = halves.take_due(now_ms) if size_bytes < BYTES_PER_TURN else None
+            if half is None:
+                break
+            size_bytes += self._look(half, now_ms)
+        self.arm()
+
+    def _look(self, half: OpenHalf, now_ms: int) -> int:
+        """Look at one half message; return the bytes that were sent."""
+        transactions = self._transactions
+        halves = transactions.halves
+        halves.stop_waiting(half)
+        halves.schedule(half, now_ms + RETRY_MS)
+        if half.is_committed:
+            transactions.ends.finish_committed(half)
+            return 0
+        is_expired = self._is_expired(half, now_ms)
+        connection = None if is_expired else self._connection(half.group)
+        if not is_expired and connection is None:
+            halves.await_producer(half)
+            self._schedule(half, now_ms)
+            return 0
+        message = transactions.ledger.half_at(half.position)
+        if message is None:
+            transactions.ends.give_up(half)
+            return 0
+        if transactions.ends.find_final(half, message):
+            transactions.ends.finish_committed(half)
+            return 0
+        if is_expired or connection is None:
+            transactions.hold(half, message)
+            return 0
+        if connection.writing_paused:
+            return 0
+        half.check_times += 1
+        transactions.counts.put(half.offset, half.check_times)
+        ext, body = check_request(message, half.check_times, self._config.broker_name)
+        connection.send_request(RequestCode.CHECK_TRANSACTION_STATE, ext, body)
+        self.check_count += 1
+        self._schedule(half, now_ms)
+        return len(body)
+
+    def _schedule(self, half: OpenHalf, now_ms: int) -> None:
+        """Look again after the interval, and not later than the half message expires."""
+        due_ms = now_ms + self._config.transaction_check_interval_ms
+        expires_ms = half.stored_ms + self._reserved_ms + 1
+        self._transactions.halves.schedule(half, max(min(due_ms, expires_ms), now_ms + 1))
+
+    def _is_expired(self, half: OpenHalf, now_ms: int) -> bool:
+        return (
+            half.check_times >= self._config.transaction_check_max
+            or now_ms - half.stored_ms > self._reserved_ms
+        )
+
+    @property
+    def _reserved_ms(self) -> int:
+        return max(self._config.store.file_reserved_hours, 1) * HOUR_MS
+
+    def _connection(self, group: str) -> "Connection | None":
+        """The connection whose turn it is, of those that read what they are sent if any does."""
+        live = [client.connection for client in self._producers.clients(group)]
+        live = [connection for connection in live if not connection.closed]
+        reading = [connection for connection in live if not connection.writing_paused] or live
+        if not reading:
+            self._turns.pop(group, None)
+            return None
+        turn = self._turns.get(group, -1) + 1
+        self._turns[group] = turn
+        return reading[turn % len(reading)]

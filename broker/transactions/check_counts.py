@@ -1,0 +1,64 @@
+"""CheckCounts: how often the producer of each open half message was asked.
+
+Kept in ``rockhopper/transactions.json`` of the store:
+
+    {"checkTimes": {<half queue offset>: <checks>, …}, "dataVersion": {…}}
+
+RocketMQ puts a half message back into its queue at each check, for the sake of this number.  Here a
+crash costs the checks of the last seconds, which are then made again.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import structlog
+
+from broker.json_table import JsonObject, JsonTable, wall_clock_ms
+from broker.store.errors import CorruptFileError
+
+log = structlog.get_logger("broker.transactions")
+
+
+class CheckCounts(JsonTable):
+    """Half queue offset -> checks made; half messages that nobody was asked about are left out."""
+
+    def __init__(self, path: Path, *, now_ms: Callable[[], int] = wall_clock_ms) -> None:
+        super().__init__(path, now_ms=now_ms)
+        self._counts: dict[int, int] = {}
+
+    def to_json(self) -> JsonObject:
+        """The content of transactions.json."""
+        return {"checkTimes": dict(self._counts), "dataVersion": self.version.to_json()}
+
+    def from_json(self, document: JsonObject) -> None:
+        """Take the counts of a transactions.json."""
+        counts = document.get("checkTimes")
+        if not isinstance(counts, dict):
+            raise ValueError("it has no checkTimes")
+        self._counts = {int(offset): int(count) for offset, count in counts.items()}
+
+    def load_if_readable(self) -> None:
+        """Load; a file that cannot be read costs nothing but checks.  Raises OSError."""
+        try:
+            self.load()
+        except CorruptFileError as error:
+            log.warning("counts of transaction checks start at 0", reason=str(error))
+
+    def get(self, offset: int) -> int:
+        """How many checks of the half message at *offset* are known of."""
+        return self._counts.get(offset, 0)
+
+    def put(self, offset: int, count: int) -> None:
+        """Note how often its producer was asked by now."""
+        self._counts[offset] = count
+        self.mark_changed()
+
+    def forget(self, offset: int) -> None:
+        """Drop what is finished."""
+        if self._counts.pop(offset, None) is not None:
+            self.mark_changed()
+
+    def keep_only(self, offsets: set[int]) -> None:
+        """Drop everything else."""
+        for offset in self._counts.keys() - offsets:
+            self.forget(offset)

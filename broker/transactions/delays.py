@@ -1,0 +1,27 @@
+"""Where a committed message goes when its producer wanted it later: the one seam to delays."""
+
+from collections.abc import Callable
+
+from broker.delay_levels import DelayLevels
+from broker.timers.timers import Timers
+from broker.transactions.half_messages import whole_number
+from protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
+from protocol.properties import PROPERTY_DELAY_LEVEL
+
+# Topic and queue that the message is for, its properties (changed in place) -> where it waits.
+Redirect = Callable[[str, int, dict[str, str]], tuple[str, int]]
+
+# Where a final message may stand instead of in its own topic.
+WAITING_TOPICS = (SCHEDULE_TOPIC, TIMER_TOPIC)
+
+
+def by_delay(levels: DelayLevels, timers: Timers, now_ms: Callable[[], int]) -> Redirect:
+    """Send messages that are to be delivered later to where they wait; all others straight on."""
+
+    def redirect(topic: str, queue_id: int, properties: dict[str, str]) -> tuple[str, int]:
+        level = whole_number(properties.get(PROPERTY_DELAY_LEVEL))
+        if level > 0:
+            return levels.redirect(topic, queue_id, properties, level)
+        return timers.redirect_committed(topic, queue_id, properties, now_ms())
+
+    return redirect

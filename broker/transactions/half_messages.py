@@ -1,0 +1,127 @@
+"""What is written into half messages, op messages and requests for a check, and read from them.
+
+A half message stands in queue 0 of RMQ_SYS_TRANS_HALF_TOPIC; where it is for stands in its
+properties REAL_TOPIC and REAL_QID, whose it is in PGROUP.  An op message in
+RMQ_SYS_TRANS_OP_HALF_TOPIC ends half messages: tag ``d``, and as its body their offsets in the half
+queue in decimal, with a comma behind each (old brokers wrote one, without).  Its property
+RH_FINAL, which RocketMQ ignores, names the commit log offset of the final message if there is one.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+
+from protocol.message import StoredMessage
+from protocol.message_codec import encode_stored_message
+from protocol.properties import (
+    PROPERTY_CHECK_IMMUNITY_TIME,
+    PROPERTY_DELAY_LEVEL,
+    PROPERTY_PRODUCER_GROUP,
+    PROPERTY_REAL_QUEUE_ID,
+    PROPERTY_REAL_TOPIC,
+    PROPERTY_TAGS,
+    PROPERTY_TRANSACTION_CHECK_TIMES,
+    PROPERTY_TRANSACTION_ID,
+    PROPERTY_TRANSACTION_PREPARED,
+    PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET,
+    PROPERTY_UNIQUE_KEY,
+)
+from protocol.requests import CheckTransactionStateRequest, encode_fields
+from protocol.sys_flags import SYS_FLAG_TRANSACTION_MASK, SYS_FLAG_TRANSACTION_PREPARED
+
+TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
+HALF_QUEUE_ID = 0
+TAG_FINISHED = "d"
+PROPERTY_FINAL_OFFSET = "RH_FINAL"
+
+_IMMUNITY_S_MAX = 10**9
+_DIGITS_MAX = 18
+_INT64_MAX = 2**63 - 1
+
+
+def is_half(sys_flag: int, properties: Mapping[str, str], reconsume_times: int) -> bool:
+    """Whether a producer sends the first half of a transaction.
+
+    A consumer that sends a message back copies TRAN_MSG along: that is none.
+    """
+    if reconsume_times > 0 and whole_number(properties.get(PROPERTY_DELAY_LEVEL)) > 0:
+        return False
+    return (
+        properties.get(PROPERTY_TRANSACTION_PREPARED, "").lower() == "true"
+        or sys_flag & SYS_FLAG_TRANSACTION_MASK == SYS_FLAG_TRANSACTION_PREPARED
+    )
+
+
+def make_half(properties: dict[str, str], topic: str, queue_id: int, group: str) -> None:
+    """Turn the properties of a message for *topic* and *queue_id* into those of its first half."""
+    for name in (PROPERTY_TRANSACTION_CHECK_TIMES, PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET):
+        properties.pop(name, None)
+    properties[PROPERTY_TRANSACTION_PREPARED] = "true"
+    properties.setdefault(PROPERTY_PRODUCER_GROUP, group)
+    properties[PROPERTY_TRANSACTION_ID] = properties[PROPERTY_UNIQUE_KEY]
+    properties[PROPERTY_REAL_TOPIC] = topic
+    properties[PROPERTY_REAL_QUEUE_ID] = str(queue_id)
+
+
+def immunity_ms(properties: Mapping[str, str]) -> int | None:
+    """For how long the producer wants not to be asked; None when it leaves that to the broker."""
+    seconds = whole_number(properties.get(PROPERTY_CHECK_IMMUNITY_TIME))
+    return min(seconds, _IMMUNITY_S_MAX) * 1000 if seconds >= 0 else None
+
+
+def is_copy(properties: Mapping[str, str]) -> bool:
+    """Whether a broker put this half message back behind others: RocketMQ does when it asks."""
+    return (
+        PROPERTY_TRANSACTION_CHECK_TIMES in properties
+        or PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET in properties
+    )
+
+
+def whole_number(text: str | None) -> int:
+    """The number that a property holds, 2**63 - 1 for more than 18 digits; −1 for none."""
+    if text is None or not (text.isascii() and text.isdigit()):
+        return -1
+    # Python refuses to read thousands of digits.
+    return int(text) if len(text) <= _DIGITS_MAX else _INT64_MAX
+
+
+def op_body(offsets: tuple[int, ...]) -> bytes:
+    """The body of the op message that ends half messages."""
+    return "".join([f"{offset}," for offset in offsets]).encode()
+
+
+def op_properties(final_position: int | None) -> dict[str, str]:
+    """The properties of an op message; *final_position* is where the final message stands."""
+    properties = {PROPERTY_TAGS: TAG_FINISHED}
+    if final_position is not None:
+        properties[PROPERTY_FINAL_OFFSET] = str(final_position)
+    return properties
+
+
+def finished_offsets(body: bytes) -> list[int]:
+    """The half queue offsets that an op message names; what is no number is passed over."""
+    parts = body.decode("ascii", "replace").split(",")
+    return [int(part) for part in parts if part.isascii() and part.isdigit() and len(part) < 20]
+
+
+def check_request(
+    half: StoredMessage, check_times: int, broker_name: str
+) -> tuple[dict[str, str], bytes]:
+    """Header and body of CHECK_TRANSACTION_STATE: the message as it will be, if it will."""
+    properties = half.properties
+    unique_key = properties.get(PROPERTY_UNIQUE_KEY)
+    fields = CheckTransactionStateRequest(
+        topic=half.topic,
+        tran_state_table_offset=half.queue_offset,
+        commit_log_offset=half.commit_log_offset,
+        msg_id=unique_key,
+        transaction_id=unique_key,
+        offset_msg_id=half.offset_message_id,
+        broker_name=broker_name,
+    )
+    message = dataclasses.replace(
+        half,
+        topic=properties.get(PROPERTY_REAL_TOPIC, half.topic),
+        queue_id=max(whole_number(properties.get(PROPERTY_REAL_QUEUE_ID)), 0),
+        properties=properties | {PROPERTY_TRANSACTION_CHECK_TIMES: str(check_times)},
+    )
+    return encode_fields(fields), encode_stored_message(message)

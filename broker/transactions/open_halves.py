@@ -1,0 +1,171 @@
+"""OpenHalves: the half messages that nobody has committed or rolled back yet.
+
+RocketMQ finds them by scanning its half queue against its op queue every 30 s.  Here they stand in
+a table by their offset in the half queue, with a heap of the times at which each is to be looked
+at next.  Nothing here knows a clock, a store or a socket.
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Iterator
+
+# Entries of the heap and of the order that nothing belongs to any more, before they are swept out.
+DEAD_ENTRIES_MAX = 1024
+
+
+class OpenHalf:
+    """One half message: where it is, whose it is, and how often its producer was asked.
+
+    ``copies`` are half queue offsets of earlier copies of the same message, which RocketMQ makes
+    when it asks.  ``op_floor`` is an offset of the op queue: what ends this half message, or a
+    later one, stands there or behind.  ``is_verified`` says that the log holds no final message of
+    it, ``is_committed`` that it does, and only the op message is still missing.
+    """
+
+    __slots__ = (
+        "check_times",
+        "copies",
+        "due_ms",
+        "group",
+        "is_committed",
+        "is_verified",
+        "offset",
+        "op_floor",
+        "position",
+        "stored_ms",
+    )
+
+    def __init__(
+        self,
+        offset: int,
+        position: int,
+        group: str,
+        stored_ms: int,
+        *,
+        op_floor: int = 0,
+        check_times: int = 0,
+        is_verified: bool = True,
+        copies: tuple[int, ...] = (),
+    ) -> None:
+        self.offset = offset
+        self.position = position
+        self.group = group
+        self.stored_ms = stored_ms
+        self.op_floor = op_floor
+        self.check_times = check_times
+        self.is_verified = is_verified
+        self.is_committed = False
+        self.copies = copies
+        self.due_ms = 0
+
+
+class OpenHalves:
+    """Half messages by offset, by time of the next look, and by the producer group they wait for.
+
+    Offsets come in rising order.
+    """
+
+    def __init__(self) -> None:
+        self._halves: dict[int, OpenHalf] = {}
+        self._copies: dict[int, OpenHalf] = {}
+        self._order: deque[int] = deque()
+        self._dues: list[tuple[int, int]] = []
+        self._waiting: dict[str, dict[int, None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._halves)
+
+    def __iter__(self) -> Iterator[OpenHalf]:
+        return iter(list(self._halves.values()))
+
+    def get(self, offset: int) -> OpenHalf | None:
+        """The open half message at *offset* of the half queue, or of which that is a copy."""
+        half = self._halves.get(offset)
+        return half if half is not None else self._copies.get(offset)
+
+    def first(self) -> OpenHalf | None:
+        """The one with the smallest offset: all before it are finished."""
+        order, halves = self._order, self._halves
+        while order and order[0] not in halves:
+            order.popleft()
+        return halves[order[0]] if order else None
+
+    def add(self, half: OpenHalf, due_ms: int) -> None:
+        """Take a half message in, to be looked at first at *due_ms*."""
+        self._halves[half.offset] = half
+        self._order.append(half.offset)
+        for offset in half.copies:
+            self._copies[offset] = half
+        self.schedule(half, due_ms)
+
+    def remove(self, half: OpenHalf) -> None:
+        """Forget a half message that is finished."""
+        self._halves.pop(half.offset, None)
+        for offset in half.copies:
+            self._copies.pop(offset, None)
+        self.stop_waiting(half)
+        alive = len(self._halves)
+        if len(self._order) > 2 * alive + DEAD_ENTRIES_MAX:
+            self._order = deque(offset for offset in self._order if offset in self._halves)
+        if len(self._dues) > 2 * alive + DEAD_ENTRIES_MAX:
+            self._rebuild_dues()
+
+    # -- when to look --------------------------------------------------------------------------
+
+    def schedule(self, half: OpenHalf, due_ms: int) -> None:
+        """Look at *half* at *due_ms*, and not when it was due before."""
+        half.due_ms = due_ms
+        heapq.heappush(self._dues, (due_ms, half.offset))
+
+    def next_due_ms(self) -> int | None:
+        """When to look again; None when nothing is open."""
+        dues = self._dues
+        while dues and not self._is_alive(dues[0]):
+            heapq.heappop(dues)
+        return dues[0][0] if dues else None
+
+    def take_due(self, now_ms: int) -> OpenHalf | None:
+        """The next half message that is due; it is to be scheduled anew or removed."""
+        due_ms = self.next_due_ms()
+        if due_ms is None or due_ms > now_ms:
+            return None
+        return self._halves[heapq.heappop(self._dues)[1]]
+
+    def shift(self, delta_ms: int) -> None:
+        """Move every time of a look: the clock was set."""
+        for half in self._halves.values():
+            half.due_ms += delta_ms
+        self._rebuild_dues()
+
+    def _is_alive(self, entry: tuple[int, int]) -> bool:
+        half = self._halves.get(entry[1])
+        return half is not None and half.due_ms == entry[0]
+
+    def _rebuild_dues(self) -> None:
+        self._dues = [(half.due_ms, half.offset) for half in self._halves.values()]
+        heapq.heapify(self._dues)
+
+    # -- producers that are away ---------------------------------------------------------------
+
+    def await_producer(self, half: OpenHalf) -> None:
+        """Note that nobody of its producer group is there."""
+        self._waiting.setdefault(half.group, {})[half.offset] = None
+
+    def producer_came(self, group: str, now_ms: int) -> bool:
+        """Make due what waits for *group*; False when nothing does."""
+        offsets = self._waiting.pop(group, None)
+        for offset in offsets or ():
+            self.schedule(self._halves[offset], now_ms)
+        return offsets is not None
+
+    def waiting_count(self) -> int:
+        """How many half messages wait for a producer of their group to come back."""
+        return sum(len(offsets) for offsets in self._waiting.values())
+
+    def stop_waiting(self, half: OpenHalf) -> None:
+        """Forget that *half* waits for a producer."""
+        offsets = self._waiting.get(half.group)
+        if offsets is not None:
+            offsets.pop(half.offset, None)
+            if not offsets:
+                del self._waiting[half.group]

@@ -1,0 +1,281 @@
+"""Transactions: half messages, how they end, and what is held back.
+
+    a producer sends a half message         SendPath stores it, ``opened``
+    it says how its transaction ended (37)  ends.py: the final message and an op message, or the
+                                            op message alone
+    it says nothing                         check_back.py asks it (39)
+    it never does                           ``hold``: TRANS_CHECK_MAX_TIME_TOPIC, until an operator
+                                            resumes it (323)
+
+RocketMQ: TransactionalMessageServiceImpl, TransactionalMessageBridge, EndTransactionProcessor.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+import structlog
+
+from broker.config import BrokerConfig
+from broker.consumer_groups import ProducerTable
+from broker.consumer_offsets import ConsumerOffsetTable
+from broker.dispatcher import RequestError
+from broker.stats import BrokerStats
+from broker.store.errors import StoreError
+from broker.store.message_store import MessageStore
+from broker.topics import TopicConfig, TopicTable
+from broker.transactions.check_back import CheckBack
+from broker.transactions.check_counts import CheckCounts
+from broker.transactions.delays import Redirect
+from broker.transactions.ends import Ends
+from broker.transactions.half_messages import (
+    HALF_QUEUE_ID,
+    immunity_ms,
+)
+from broker.transactions.ledger import Copy, Ledger
+from broker.transactions.open_halves import OpenHalf, OpenHalves
+from protocol.codes import ResponseCode
+from protocol.message import StoredMessage
+from protocol.names import (
+    TRANSACTION_CHECK_MAX_TIME_TOPIC,
+    TRANSACTION_HALF_TOPIC,
+)
+from protocol.properties import (
+    PROPERTY_PRODUCER_GROUP,
+    PROPERTY_TRANSACTION_CHECK_TIMES,
+    PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET,
+    PROPERTY_UNIQUE_KEY,
+)
+
+log = structlog.get_logger("broker.transactions")
+
+SETTLE_INTERVAL_S = 5.0
+CLOSE_TIMEOUT_S = 5.0
+# Transactions that ended behind one that is open, and that a start would have to read, before the
+# open one is put behind them.
+ENDED_BEHIND_MAX = 100_000
+MOVED_AT_ONCE_MAX = 200
+COPIES_KEPT = 4
+
+
+class Transactions:
+    """The transactions of one broker.  Belongs to the event loop."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        topics: TopicTable,
+        offsets: ConsumerOffsetTable,
+        producers: ProducerTable,
+        stats: BrokerStats,
+        redirect: Redirect,
+        *,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._topics = topics
+        self._now_ms = now_ms
+        self.halves = OpenHalves()
+        self.ledger = Ledger(store, offsets, has_index=config.store.index_enabled, now_ms=now_ms)
+        self.counts = CheckCounts(
+            config.store.root / "rockhopper" / "transactions.json", now_ms=now_ms
+        )
+        self.ends = Ends(
+            store, topics, stats, self.halves, self.ledger, self.counts, redirect, now_ms=now_ms
+        )
+        self.check_back = CheckBack(self, config, producers, now_ms=now_ms)
+        self.ends.look_soon = self.check_back.look_soon
+        self._settle_timer: asyncio.TimerHandle | None = None
+        self.held_count = 0
+
+    # -- life ----------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Find the half messages that are open, and begin to ask about them; needs a loop."""
+        self.counts.load_if_readable()
+        self.counts.start_saving()
+        for half, immune_ms in self.ledger.rebuild():
+            half.check_times = max(half.check_times, self.counts.get(half.offset))
+            self.halves.add(half, half.stored_ms + self._patience_ms(immune_ms))
+        self.counts.keep_only({half.offset for half in self.halves})
+        if self.halves:
+            log.info("transactions are open", count=len(self.halves))
+        self.check_back.start()
+        self._settle_later()
+
+    def stop(self) -> None:
+        """Ask about nothing more; ends are still taken."""
+        self.check_back.stop()
+        if self._settle_timer is not None:
+            self._settle_timer.cancel()
+            self._settle_timer = None
+
+    async def close(self) -> None:
+        """Stop, and note how far everything is finished.  The store must still be open.
+
+        Raises:
+            OSError: the counts of checks could not be saved.
+        """
+        self.stop()
+        store = self._store
+        self._settle()
+        if self.ledger.awaits_flush and store.failure is None:
+            with contextlib.suppress(StoreError, TimeoutError):
+                async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                    await store.flushed(store.max_commit_log_offset)
+        self._settle()
+        await self.counts.saved()
+
+    def _settle_later(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._settle_timer = loop.call_later(SETTLE_INTERVAL_S, self._settle_again)
+
+    def _settle_again(self) -> None:
+        self._move_up()
+        self._settle()
+        self.counts.save_soon()
+        self._settle_later()
+
+    def _settle(self) -> None:
+        self.ledger.note_progress(self.halves.first())
+
+    def _move_up(self) -> None:
+        """Put half messages that stay open behind the many that have ended since."""
+        for _ in range(MOVED_AT_ONCE_MAX):
+            half = self.halves.first()
+            if half is None or half.is_committed:
+                return
+            ended = self.ledger.half_end - half.offset - len(self.halves)
+            if ended <= ENDED_BEHIND_MAX or not self._move(half):
+                return
+
+    def _move(self, half: OpenHalf) -> bool:
+        message = self.ledger.half_at(half.position)
+        if message is None or self.ends.find_final(half, message):
+            self.check_back.look_soon(half)
+            return False
+        origin = message.properties.get(PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET)
+        properties = message.properties | {
+            PROPERTY_TRANSACTION_CHECK_TIMES: str(half.check_times),
+            PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET: origin or str(half.offset),
+        }
+        offset, op_floor = self.ledger.half_end, self.ledger.op_end
+        copy = Copy(TRANSACTION_HALF_TOPIC, HALF_QUEUE_ID, message, properties, message.sys_flag)
+        written = self.ledger.finish(half, copy)
+        if written.position is None:
+            return False
+        moved = OpenHalf(
+            offset,
+            written.position,
+            half.group,
+            half.stored_ms,
+            op_floor=op_floor,
+            check_times=half.check_times,
+            # What the producer knows, and what it was asked about lately.
+            copies=(*half.copies, half.offset)
+            if len(half.copies) < COPIES_KEPT
+            else (half.copies[0], *half.copies[2:], half.offset),
+        )
+        self.halves.remove(half)
+        self.counts.forget(half.offset)
+        self.halves.add(moved, half.due_ms)
+        if moved.check_times:
+            self.counts.put(offset, moved.check_times)
+        self.check_back.arm()
+        return True
+
+    # -- half messages -------------------------------------------------------------------------
+
+    def _patience_ms(self, immune_ms: int | None) -> int:
+        """How long after its arrival nobody is asked about a half message."""
+        return self._config.transaction_timeout_ms if immune_ms is None else immune_ms
+
+    def opened(self, offset: int, position: int, properties: dict[str, str]) -> None:
+        """A half message is in the log, at *offset* of its queue."""
+        now_ms = self._now_ms()
+        half = OpenHalf(
+            offset,
+            position,
+            properties.get(PROPERTY_PRODUCER_GROUP, ""),
+            now_ms,
+            op_floor=self.ledger.op_end,
+        )
+        self.halves.add(half, now_ms + self._patience_ms(immunity_ms(properties)))
+        self.check_back.arm()
+
+    def roll_back_all(self) -> int:
+        """Roll back everything that is open; return how much.  For a broker that starts afresh.
+
+        Raises:
+            StoreError: the store takes no more; the rest stays open.
+        """
+        halves = list(self.halves)
+        for half in halves:
+            self.ends.roll_back(half)
+        return len(halves)
+
+    # -- held back -----------------------------------------------------------------------------
+
+    def hold(self, half: OpenHalf, message: StoredMessage) -> StoreError | None:
+        """Move a half message to where an operator finds it; the error when that fails."""
+        self._ensure_hold_topic()
+        written = self.ledger.finish(
+            half,
+            Copy(
+                TRANSACTION_CHECK_MAX_TIME_TOPIC,
+                0,
+                message,
+                message.properties | {PROPERTY_TRANSACTION_CHECK_TIMES: str(half.check_times)},
+                message.sys_flag,
+            ),
+        )
+        if written.failure is not None:
+            return written.failure
+        log.warning(
+            "a transaction is held: nobody said how it ended",
+            group=half.group,
+            id=message.message_id,
+            offset_id=message.offset_message_id,
+            checks=half.check_times,
+            resume_with="request code 323",
+        )
+        self.halves.remove(half)
+        self.counts.forget(half.offset)
+        self.held_count += 1
+        return None
+
+    def _ensure_hold_topic(self) -> None:
+        if TRANSACTION_CHECK_MAX_TIME_TOPIC not in self._topics:
+            self._topics.put(
+                TopicConfig(TRANSACTION_CHECK_MAX_TIME_TOPIC, read_queue_nums=1, write_queue_nums=1)
+            )
+
+    def resume(self, message: StoredMessage) -> int:
+        """Put a held message among the half ones again; return the log's end to wait for.
+
+        Raises:
+            RequestError: its transaction is committed.
+            StoreError: not now.
+        """
+        if self.ledger.has_final(message, has_copies=True):
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"the transaction of message {message.message_id} was committed already",
+            )
+        for copy in self.ledger.same_message(message, TRANSACTION_HALF_TOPIC):
+            if self.halves.get(copy.queue_offset) is not None:
+                return self._store.max_commit_log_offset
+        tail = self._store.tail(TRANSACTION_HALF_TOPIC, HALF_QUEUE_ID)
+        offset = tail.next_offset
+        properties = message.properties | {PROPERTY_TRANSACTION_CHECK_TIMES: "0"}
+        properties.pop(PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET, None)
+        written = self.ledger.put(
+            Copy(TRANSACTION_HALF_TOPIC, HALF_QUEUE_ID, message, properties, message.sys_flag)
+        )
+        if written.failure is not None or written.position is None:
+            raise written.failure or StoreError("the half message could not be put back")
+        self.opened(offset, written.position, properties)
+        log.info("a held transaction is resumed", id=properties.get(PROPERTY_UNIQUE_KEY))
+        return written.end_offset

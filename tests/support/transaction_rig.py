@@ -1,0 +1,144 @@
+"""A broker without sockets that keeps transactions, and the time that passes for it."""
+
+import shutil
+from pathlib import Path
+
+from broker.consumer_groups import Client
+from protocol.codes import RequestCode
+from protocol.command import Command
+from protocol.message import StoredMessage
+from protocol.message_codec import decode_messages
+from tests.support.peers import Clock, Peer
+from tests.support.served_broker import ServedBroker
+from tests.support.stepped_loop import SteppedLoop
+from tests.support.transactions import GROUP, Half, end_fields, half_fields, half_of
+
+CHECK = int(RequestCode.CHECK_TRANSACTION_STATE)
+
+
+class TransactionRig:
+    """Both clocks, the wall's and the loop's, stand still unless a test lets time pass."""
+
+    def __init__(self, root: Path, settings: dict[str, str] | None = None) -> None:
+        self.root = root
+        self.settings = settings or {}
+        self.loop = SteppedLoop()
+        self.clock = Clock()
+        self.open()
+
+    def open(self) -> None:
+        """Open the store and begin."""
+        self.broker = ServedBroker(self.root, self.clock, self.settings)
+        self.broker.offsets.load()
+        self.broker.create_topic("orders")
+
+        async def start() -> None:
+            self.broker.transactions.start()
+
+        self.loop.run(start())
+
+    def flush(self) -> None:
+        """Have everything on the disk."""
+        self.broker.store._flushed(self.broker.store._log.flush())
+
+    def restart(self) -> None:
+        """Stop cleanly and open the same store again."""
+
+        async def stop() -> None:
+            self.broker.transactions._settle()
+            self.flush()
+            await self.broker.transactions.close()
+            self.broker.offsets.save()
+            await self.broker.store.close()
+
+        self.loop.run(stop())
+        self.open()
+
+    def reopen(self) -> None:
+        """Take over the store as it is: as if another broker had written it."""
+        self.drop()
+        self.open()
+
+    def crash(self, copy: Path) -> None:
+        """Go on with what the operating system holds now: the process is killed."""
+        # A table that is just being saved has a name of its own until it is whole.
+        shutil.copytree(self.root, copy, ignore=shutil.ignore_patterns("*.tmp"))
+        self.drop()
+        self.root = copy
+        self.open()
+
+    def drop(self) -> None:
+        """Let go of the store."""
+
+        async def stop() -> None:
+            await self.broker.transactions.counts.saved()
+            await self.broker.close()
+
+        self.loop.run(stop())
+
+    def close(self) -> None:
+        """End."""
+        self.drop()
+        self.loop.close()
+
+    # -- what producers do ---------------------------------------------------------------------
+
+    def ask(self, code: RequestCode, fields: dict[str, str], body: bytes = b"") -> Command:
+        """Send a request and return its answer."""
+        return self.loop.run(self.broker.ask(code, fields, body))
+
+    def send(self, key: str = "K1", topic: str = "orders", **properties: str) -> Half:
+        """Send a half message."""
+        fields = half_fields(topic, key, born_ms=self.clock.now_ms, **properties)
+        return half_of(self.ask(RequestCode.SEND_MESSAGE_V2, fields, b"pay " + key.encode()))
+
+    def end(self, half: Half, how: int, **changes: object) -> int:
+        """Say how a transaction ended; the code of the answer."""
+        return self.ask(RequestCode.END_TRANSACTION, end_fields(half, how, **changes)).code
+
+    def producer(self, name: str = "p1", group: str = GROUP) -> Peer:
+        """A producer comes online."""
+        peer = Peer()
+
+        async def register() -> None:
+            client = Client(peer.connection, name, 0, 479)
+            self.broker.producers.register(group, client)
+
+        self.loop.run(register())
+        return peer
+
+    def pass_time(self, seconds: float, step_s: float = 1.0) -> None:
+        """Let time pass on both clocks."""
+        while seconds > 0:
+            step = min(step_s, seconds)
+            self.clock.advance(round(step * 1000))
+            self.loop.advance(step)
+            seconds -= step
+
+    # -- what came of it -----------------------------------------------------------------------
+
+    def messages(self, topic: str = "orders", queue_id: int = 0) -> list[StoredMessage]:
+        """The messages of a queue."""
+        found: list[StoredMessage] = []
+        offset, end = self.broker.store.queue_range(topic, queue_id)
+        while offset < end:
+            result = self.broker.store.get_message(topic, queue_id, offset, 32)
+            found += decode_messages(result.body)
+            offset = max(result.next_offset, offset + 1)
+        return found
+
+    def bodies(self, topic: str = "orders", queue_id: int = 0) -> list[bytes]:
+        """The bodies of a queue's messages."""
+        return [message.body for message in self.messages(topic, queue_id)]
+
+    @property
+    def open_count(self) -> int:
+        """How many half messages are open."""
+        return len(self.broker.transactions.halves)
+
+
+def checks(peer: Peer) -> list[int]:
+    """The half queue offsets that a producer was asked about, which forgets them."""
+    asked = [int(ext["tranStateTableOffset"]) for code, ext in peer.requests if code == CHECK]
+    peer.requests.clear()
+    return asked

@@ -1,0 +1,90 @@
+"""What a transaction producer sends: half messages, their ends, and heartbeats."""
+
+import json
+from typing import NamedTuple
+
+from protocol.codes import RequestCode
+from protocol.command import Command
+from protocol.message_ids import decode_offset_message_id
+from protocol.properties import encode_properties
+
+COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0
+GROUP = "payers"
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+HOLD_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+
+
+class Half(NamedTuple):
+    """A half message, as the answer to its send names it."""
+
+    offset: int
+    position: int
+    unique_key: str
+    message_id: str
+
+
+def half_fields(
+    topic: str, unique_key: str, *, group: str = GROUP, born_ms: int = 0, **properties: str
+) -> dict[str, str]:
+    """The header of a half message (code 310), as Java's producer sends it."""
+    return {
+        "a": group,
+        "b": topic,
+        "c": "TBW102",
+        "d": "4",
+        "e": "0",
+        "f": "4",
+        "g": str(born_ms),
+        "h": "0",
+        "i": encode_properties(
+            {"TRAN_MSG": "true", "PGROUP": group, "UNIQ_KEY": unique_key, "WAIT": "true"}
+            | properties
+        ),
+    }
+
+
+def half_of(answer: Command) -> Half:
+    """Where the half message is that *answer* is about."""
+    assert answer.code == 0, answer.remark
+    ext = answer.ext or {}
+    position = decode_offset_message_id(ext["msgId"])[2]
+    return Half(int(ext["queueOffset"]), position, ext["transactionId"], ext["msgId"])
+
+
+def end_fields(half: Half, how: int, **changes: object) -> dict[str, str]:
+    """The header of END_TRANSACTION (37)."""
+    fields: dict[str, object] = {
+        "producerGroup": GROUP,
+        "tranStateTableOffset": half.offset,
+        "commitLogOffset": half.position,
+        "commitOrRollback": how,
+        "fromTransactionCheck": "false",
+        "msgId": half.unique_key,
+        "transactionId": half.unique_key,
+    }
+    return {name: str(value) for name, value in (fields | changes).items()}
+
+
+def checked(push: Command) -> Half:
+    """The half message that a check (39) asks about."""
+    assert push.code == RequestCode.CHECK_TRANSACTION_STATE
+    assert push.is_oneway
+    ext = push.ext or {}
+    return Half(
+        int(ext["tranStateTableOffset"]),
+        int(ext["commitLogOffset"]),
+        ext["transactionId"],
+        ext["offsetMsgId"],
+    )
+
+
+def producer_heartbeat(client_id: str, group: str = GROUP) -> bytes:
+    """The body of a producer's heartbeat (34)."""
+    return json.dumps(
+        {
+            "clientID": client_id,
+            "consumerDataSet": [],
+            "producerDataSet": [{"groupName": group}],
+        }
+    ).encode()

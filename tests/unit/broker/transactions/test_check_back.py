@@ -1,0 +1,218 @@
+"""When producers are asked, how often, and what is held: with clocks that stand still."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.transaction_rig import TransactionRig, checks
+from tests.support.transactions import COMMIT, HOLD_TOPIC, OP_TOPIC, ROLLBACK
+
+MakeRig = Callable[..., TransactionRig]
+
+
+@pytest.fixture
+def make_rig(tmp_path: Path) -> Iterator[MakeRig]:
+    made: list[TransactionRig] = []
+
+    def make(**settings: str) -> TransactionRig:
+        made.append(TransactionRig(tmp_path / f"store{len(made)}", settings))
+        return made[-1]
+
+    yield make
+    for rig in made:
+        rig.close()
+
+
+def test_the_first_question_comes_after_the_timeout_and_others_at_the_interval(
+    make_rig: MakeRig,
+) -> None:
+    rig = make_rig()
+    producer = rig.producer()
+    half = rig.send()
+    rig.pass_time(5)
+    assert checks(producer) == []
+    rig.pass_time(1)
+    assert checks(producer) == [half.offset]
+    rig.pass_time(29)
+    assert checks(producer) == []
+    rig.pass_time(1)
+    assert checks(producer) == [half.offset]
+
+
+def test_nobody_is_asked_about_what_has_ended(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    producer = rig.producer()
+    first, second, third = rig.send("K1"), rig.send("K2"), rig.send("K3")
+    rig.end(first, COMMIT)
+    rig.end(third, ROLLBACK)
+    rig.pass_time(100)
+    assert set(checks(producer)) == {second.offset}
+
+
+def test_a_producer_may_ask_for_more_time(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    producer = rig.producer()
+    half = rig.send(CHECK_IMMUNITY_TIME_IN_SECONDS="100")
+    rig.pass_time(99)
+    assert checks(producer) == []
+    rig.pass_time(1)
+    assert checks(producer) == [half.offset]
+
+
+def test_after_the_last_question_a_transaction_is_held(make_rig: MakeRig) -> None:
+    rig = make_rig(transactionCheckMax="15")
+    producer = rig.producer()
+    half = rig.send()
+    rig.pass_time(6 + 14 * 30)
+    assert checks(producer) == [half.offset] * 15
+    assert rig.open_count == 1
+    rig.pass_time(30)
+    assert checks(producer) == []
+    assert rig.open_count == 0
+    (held,) = rig.messages(HOLD_TOPIC)
+    assert held.properties["REAL_TOPIC"] == "orders"
+    assert held.properties["TRANSACTION_CHECK_TIMES"] == "15"
+    assert rig.bodies(OP_TOPIC) == [b"0,"]
+    assert rig.bodies() == []
+
+
+def test_while_no_producer_is_there_nothing_is_counted(make_rig: MakeRig) -> None:
+    rig = make_rig(transactionCheckMax="2")
+    half = rig.send()
+    other = rig.producer(group="others")
+    rig.pass_time(3600, step_s=30)
+    assert rig.open_count == 1
+    assert rig.broker.transactions.halves.waiting_count() == 1
+    producer = rig.producer()
+    rig.pass_time(0.001)
+    assert checks(producer) == [half.offset]
+    assert rig.broker.transactions.halves.waiting_count() == 0
+    assert rig.end(half, COMMIT, fromTransactionCheck="true") == 0
+    assert rig.bodies() == [b"pay K1"]
+    assert checks(other) == []
+
+
+def test_a_producer_that_leaves_is_not_counted_on(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    producer = rig.producer()
+    half = rig.send()
+    rig.pass_time(6)
+    assert checks(producer) == [half.offset]
+    producer.hang_up()
+    rig.pass_time(300, step_s=30)
+    (open_half,) = rig.broker.transactions.halves
+    assert open_half.check_times == 1
+    back = rig.producer()
+    rig.pass_time(0.001)
+    assert checks(back) == [half.offset]
+
+
+def test_a_second_producer_brings_no_second_question(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    rig.send()
+    rig.pass_time(10)
+    first = rig.producer("p1")
+    rig.pass_time(0.001)
+    assert checks(first) == [0]
+    second = rig.producer("p2")
+    rig.pass_time(1)
+    assert checks(first) + checks(second) == []
+
+
+def test_a_producer_that_does_not_read_is_spared(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    deaf, reading = rig.producer("p1"), rig.producer("p2")
+    deaf.writing_paused = True
+    rig.send()
+    rig.pass_time(6 + 30)
+    assert checks(deaf) == []
+    assert checks(reading) == [0, 0]
+    reading.writing_paused = True
+    rig.pass_time(60)
+    (half,) = rig.broker.transactions.halves
+    assert half.check_times == 2
+    deaf.writing_paused = False
+    rig.pass_time(1)
+    assert checks(deaf) == [0]
+
+
+def test_what_the_log_would_soon_delete_is_held(make_rig: MakeRig) -> None:
+    rig = make_rig(fileReservedTime="2")
+    rig.send()
+    rig.pass_time(2 * 3600, step_s=60)
+    assert rig.open_count == 1
+    rig.pass_time(1)
+    assert rig.open_count == 0
+    assert rig.bodies(HOLD_TOPIC) == [b"pay K1"]
+
+
+def test_a_restart_forgets_neither_half_messages_nor_counts(make_rig: MakeRig) -> None:
+    rig = make_rig(transactionCheckMax="3")
+    producer = rig.producer()
+    rig.end(rig.send("K0"), COMMIT)
+    half = rig.send("K1")
+    rig.pass_time(6 + 30)
+    assert checks(producer) == [half.offset] * 2
+    rig.restart()
+    assert rig.open_count == 1
+    producer = rig.producer()
+    rig.pass_time(1)
+    assert checks(producer) == [half.offset]
+    rig.pass_time(30)
+    assert checks(producer) == []
+    assert rig.bodies(HOLD_TOPIC) == [b"pay K1"]
+    rig.restart()
+    assert rig.open_count == 0
+    assert rig.bodies() == [b"pay K0"]
+
+
+def test_a_young_half_message_is_left_alone_after_a_restart(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    rig.send()
+    rig.send("K2", CHECK_IMMUNITY_TIME_IN_SECONDS="60")
+    rig.restart()
+    producer = rig.producer()
+    rig.pass_time(5)
+    assert checks(producer) == []
+    rig.pass_time(1)
+    assert checks(producer) == [0]
+
+
+def test_counts_that_cannot_be_read_start_anew(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    producer = rig.producer()
+    rig.send()
+    rig.pass_time(6)
+    assert checks(producer) == [0]
+    rig.restart()
+    path = rig.root / "rockhopper" / "transactions.json"
+    assert '"checkTimes"' in path.read_text()
+    rig.restart()
+    path.write_text("no JSON")
+    path.with_name(path.name + ".bak").unlink(missing_ok=True)
+    rig.restart()
+    assert rig.open_count == 1
+
+
+def test_a_clock_that_is_set_back_delays_no_question(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    producer = rig.producer()
+    rig.send()
+    rig.pass_time(6)
+    assert checks(producer) == [0]
+    rig.clock.advance(-3_600_000)
+    rig.pass_time(60)
+    assert checks(producer) == [0]
+
+
+def test_many_questions_are_spread_over_turns(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    for number in range(500):
+        rig.send(f"K{number}")
+    rig.pass_time(10)
+    producer = rig.producer()
+    rig.pass_time(0.001)
+    rig.pass_time(0.001)
+    rig.pass_time(0.001)
+    assert checks(producer) == list(range(500))
