@@ -1,0 +1,455 @@
+"""The pop family: 200050 to 200055 and 200151.  The checks, their order and codes are RocketMQ's.
+
+Codes beyond 16 bits arrive truncated in RocketMQ's binary header (200050 as 3442): the table serves
+both.
+"""
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Awaitable, Iterable
+
+import structlog
+
+from broker.dispatcher import Request, RequestError, Response, error_response
+from broker.pop.extra_info import ExtraInfo, parse_extra_info, real_topic
+from broker.pop.polling import Waiter
+from broker.pop.reading import PopAnswer, Wanted
+from broker.processors.json_bodies import SHORT_BODY_SIZE_BYTES_MAX, with_body
+from broker.processors.parts import BrokerParts
+from broker.subscription_groups import SubscriptionGroup
+from broker.topics import TopicConfig
+from protocol.bodies.popping import BatchAck, BatchAckMessageRequestBody
+from protocol.codes import ResponseCode
+from protocol.errors import FieldError, ProtocolError
+from protocol.names import group_error
+from protocol.requests import encode_fields
+from protocol.requests.popping import (
+    AckMessageRequest,
+    ChangeInvisibleTimeRequest,
+    ChangeInvisibleTimeResponse,
+    NotificationRequest,
+    NotificationResponse,
+    PeekMessageRequest,
+    PollingInfoRequest,
+    PollingInfoResponse,
+    PopMessageRequest,
+)
+from protocol.subscription import Subscription
+
+log = structlog.get_logger("broker.pop")
+
+MESSAGES_MAX = 32
+LATE_MS = 500
+PERM_READ = 4
+INIT_MAX = 1
+WAIT_S_MAX = 300.0
+INVISIBLE_MS_MAX = 10 * 365 * 86_400_000
+EXPRESSION_LENGTH_MAX = 65_536
+SUBSCRIPTIONS_CACHED_MAX = 4096
+# Of a long batch of acknowledgements: what is done between two looks at other requests.
+ACK_COST = 32
+ACK_COST_PER_TURN = 8192
+
+
+class PopProcessors:
+    """Serves pop consumers."""
+
+    def __init__(self, broker: BrokerParts) -> None:
+        self._broker = broker
+        self._subscriptions: dict[tuple[str, str, str], Subscription | None] = {}
+
+    # -- pop -----------------------------------------------------------------------------------
+
+    def pop(self, request: Request) -> Response | None:
+        """200050: hand out messages, or wait for some."""
+        fields = request.fields(PopMessageRequest)
+        broker = self._broker
+        name, now_ms = broker.config.broker_name, broker.now_ms()
+        born_ms = fields.born_time or now_ms
+        if now_ms - born_ms - fields.poll_time > LATE_MS:
+            raise RequestError(
+                ResponseCode.POLLING_TIMEOUT,
+                f"the broker[{name}] pop message is timeout too much",
+                PopAnswer(fields.topic, 0, 0, 0).ext(),
+            )
+        self._check_broker("pop")
+        if not broker.config.timer_wheel_enable:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"the broker[{name}] pop message is forbidden because timerWheelEnable is false",
+            )
+        if fields.max_msg_nums > MESSAGES_MAX:
+            raise RequestError(
+                ResponseCode.INVALID_PARAMETER,
+                f"the broker[{name}] pop message's num is greater than {MESSAGES_MAX}",
+            )
+        self._check(request, fields.topic, fields.consumer_group, fields.queue_id)
+        if fields.invisible_time < 0 or fields.max_msg_nums < 1:
+            raise RequestError(
+                ResponseCode.INVALID_PARAMETER,
+                f"maxMsgNums is {fields.max_msg_nums} and invisibleTime {fields.invisible_time}: "
+                "at least one message can be asked for, and a time of 0 or more",
+            )
+        wanted = Wanted(
+            fields.consumer_group,
+            fields.topic,
+            fields.queue_id,
+            fields.max_msg_nums,
+            min(fields.invisible_time, INVISIBLE_MS_MAX),
+            fields.init_mode == INIT_MAX,
+            self._subscription(fields.topic, fields.exp, fields.exp_type),
+            fields.order,
+            fields.attempt_id,
+        )
+        answer = broker.pop.pop(wanted)
+        if answer.count:
+            return _found(answer)
+        wait_ms = born_ms + fields.poll_time - now_ms
+        if fields.poll_time <= 0 or wait_ms <= 0:
+            return _not_found(answer, ResponseCode.POLLING_TIMEOUT)
+        if not self._park(request, wanted, wait_ms / 1000, answer):
+            return _not_found(answer, ResponseCode.POLLING_FULL)
+        return None
+
+    def _park(self, request: Request, wanted: Wanted, wait_s: float, first: PopAnswer) -> bool:
+        pop = self._broker.pop
+        key = wanted.group, wanted.topic
+
+        def attempt(last: bool) -> bool:
+            try:
+                if pop.polling.is_closed:
+                    request.answer(_not_found(first, ResponseCode.POLLING_TIMEOUT))
+                    return True
+                answer = pop.pop(wanted)
+            except Exception as error:
+                request.answer(_error(error))
+                return True
+            if answer.count:
+                request.answer(_found(answer))
+                return True
+            if last:
+                request.answer(_not_found(answer, ResponseCode.POLLING_TIMEOUT))
+            elif answer.is_unfinished:
+                pop.polling.ring(key)
+            return last
+
+        waiter = Waiter(
+            request.connection,
+            key,
+            wanted.queue_id,
+            pop.queues(wanted),
+            (wanted.queue_id, wanted.order, wanted.attempt_id, wanted.subscription),
+            attempt,
+        )
+        if not pop.polling.park(waiter, min(wait_s, WAIT_S_MAX)):
+            return False
+        if first.is_unfinished:
+            pop.polling.ring(key)
+        return True
+
+    def _subscription(
+        self, topic: str, expression: str | None, expression_type: str | None
+    ) -> Subscription | None:
+        if not expression:
+            return None
+        key = (topic, expression, expression_type or "TAG")
+        if key in self._subscriptions:
+            return self._subscriptions[key]
+        try:
+            if len(expression) > EXPRESSION_LENGTH_MAX:
+                raise ValueError(f"{EXPRESSION_LENGTH_MAX} characters are allowed")
+            parsed = Subscription(*key)
+            # An expression that does not compile is refused here.
+            _ = parsed.sql
+        except (ProtocolError, ValueError) as error:
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+                f"parse the consumer's subscription failed: {error}",
+            ) from None
+        is_everything = parsed.matches_all and parsed.expression_type == "TAG"
+        if len(self._subscriptions) >= SUBSCRIPTIONS_CACHED_MAX:
+            self._subscriptions.clear()
+        subscription = self._subscriptions[key] = None if is_everything else parsed
+        return subscription
+
+    def peek(self, request: Request) -> Response:
+        """200052: what a pop would hand out, without handing it out."""
+        fields = request.fields(PeekMessageRequest)
+        self._check_broker("peek")
+        self._check(request, fields.topic, fields.consumer_group, fields.queue_id)
+        if not 0 < fields.max_msg_nums <= MESSAGES_MAX:
+            raise RequestError(
+                ResponseCode.INVALID_PARAMETER,
+                f"maxMsgNums is {fields.max_msg_nums}; 1 to {MESSAGES_MAX} can be peeked at",
+            )
+        answer = self._broker.pop.peek(
+            Wanted(
+                fields.consumer_group, fields.topic, fields.queue_id, fields.max_msg_nums, 0, False
+            )
+        )
+        if answer.count:
+            return _found(answer)
+        return _not_found(answer, ResponseCode.PULL_NOT_FOUND)
+
+    # -- settling ------------------------------------------------------------------------------
+
+    def ack(self, request: Request) -> Response:
+        """200051: a message is consumed.
+
+        Success also when it comes too late: then the message is delivered again.
+        """
+        fields = request.fields(AckMessageRequest)
+        info = parse_extra_info(fields.extra_info)
+        topic = real_topic(fields.consumer_group, fields.topic, info.retry_flag)
+        low, high = self._queue_range(request, topic, fields.queue_id)
+        if not low <= fields.offset <= high:
+            raise _no_message(
+                fields.consumer_group, topic, fields.queue_id, fields.offset, low, high
+            )
+        self._broker.pop.ack(fields.consumer_group, topic, fields.queue_id, [fields.offset], info)
+        return Response()
+
+    def batch_ack(self, request: Request) -> Response | Awaitable[Response]:
+        """200151: many messages are consumed; those that are not there are passed over."""
+        return with_body(request, BatchAckMessageRequestBody, self._batch_ack)
+
+    def _batch_ack(
+        self, request: Request, body: BatchAckMessageRequestBody
+    ) -> Response | Awaitable[Response]:
+        if not body.acks:
+            raise RequestError(ResponseCode.NO_MESSAGE, "the request names no message")
+        if len(request.body) > SHORT_BODY_SIZE_BYTES_MAX:
+            return self._ack_in_turns(body.acks)
+        for ack in body.acks:
+            self._ack_named(ack)
+        return Response()
+
+    async def _ack_in_turns(self, acks: list[BatchAck]) -> Response:
+        cost = 0
+        for ack in acks:
+            cost += ACK_COST + len(ack.bits)
+            if cost > ACK_COST_PER_TURN:
+                cost = 0
+                await asyncio.sleep(0)
+            self._ack_named(ack)
+        return Response()
+
+    def _ack_named(self, ack: BatchAck) -> None:
+        info = ExtraInfo(
+            ack.start_offset, ack.pop_ms, ack.invisible_ms, ack.revive_queue_id, ack.retry_flag
+        )
+        topic = real_topic(ack.group, ack.topic, ack.retry_flag)
+        offsets = self._named_offsets(ack, topic, info)
+        if offsets:
+            self._broker.pop.ack(ack.group, topic, ack.queue_id, offsets, info)
+
+    def _named_offsets(self, ack: BatchAck, topic: str, info: ExtraInfo) -> list[int]:
+        """The offsets that a batch names and that may be in flight: however many bits there are."""
+        lane = self._broker.pop.lanes.get(ack.group, topic, ack.queue_id)
+        if lane is None:
+            return []
+        try:
+            bits = base64.b64decode(ack.bits, validate=True)
+        except (binascii.Error, ValueError):
+            raise FieldError("b", "is no base64") from None
+        start = ack.start_offset
+        candidates: Iterable[int]
+        if info.is_orderly:
+            candidates = lane.batch.offsets if lane.batch is not None else []
+        elif 8 * len(bits) < len(lane.entries):
+            candidates = range(start, start + 8 * len(bits))
+        else:
+            candidates = list(lane.entries)
+        return [
+            offset
+            for offset in candidates
+            if 0 <= (index := offset - start) < 8 * len(bits)
+            and bits[index >> 3] >> (index & 7) & 1
+        ]
+
+    def change_invisible(self, request: Request) -> Response:
+        """200053: a message is to come back at another time; 0 ms means at once.
+
+        208 when it is not in flight by that pop any more: it comes back anyway.
+        """
+        fields = request.fields(ChangeInvisibleTimeRequest)
+        info = parse_extra_info(fields.extra_info)
+        group = fields.consumer_group
+        topic = real_topic(group, fields.topic, info.retry_flag)
+        low, high = self._queue_range(request, topic, fields.queue_id)
+        if not low <= fields.offset < high:
+            raise _no_message(group, topic, fields.queue_id, fields.offset, low, high)
+        if fields.invisible_time < 0:
+            raise RequestError(
+                ResponseCode.INVALID_PARAMETER, f"invisibleTime is {fields.invisible_time}"
+            )
+        changed = self._broker.pop.change_invisible(
+            group,
+            topic,
+            fields.queue_id,
+            fields.offset,
+            info,
+            min(fields.invisible_time, INVISIBLE_MS_MAX),
+        )
+        if changed is None:
+            raise RequestError(
+                ResponseCode.NO_MESSAGE,
+                f"message {fields.offset} of queue {fields.queue_id} of topic {topic} is not in "
+                f"flight by the pop at {info.pop_ms}: it was acknowledged, or is delivered again",
+            )
+        pop_ms, invisible_ms = changed
+        answer = ChangeInvisibleTimeResponse(
+            pop_time=pop_ms, invisible_time=invisible_ms, revive_qid=info.revive_queue_id
+        )
+        return Response(ext=encode_fields(answer))
+
+    # -- waiting -------------------------------------------------------------------------------
+
+    def notification(self, request: Request) -> Response | None:
+        """200054: say when there is something to pop."""
+        fields = request.fields(NotificationRequest)
+        broker = self._broker
+        self._check_broker("notification")
+        self._check(request, fields.topic, fields.consumer_group, fields.queue_id)
+        wanted = Wanted(
+            fields.consumer_group,
+            fields.topic,
+            fields.queue_id,
+            1,
+            0,
+            False,
+            None,
+            fields.order,
+            fields.attempt_id,
+        )
+        if broker.pop.has_message(wanted):
+            return _notice(has_message=True)
+        now_ms = broker.now_ms()
+        wait_ms = (fields.born_time or now_ms) + fields.poll_time - now_ms
+        if fields.poll_time <= 0 or wait_ms <= 0:
+            return _notice(has_message=False)
+
+        def attempt(last: bool) -> bool:
+            try:
+                has_message = broker.pop.has_message(wanted)
+            except Exception as error:
+                request.answer(_error(error))
+                return True
+            if has_message or last:
+                request.answer(_notice(has_message=has_message))
+            return has_message or last
+
+        waiter = Waiter(
+            request.connection,
+            (wanted.group, wanted.topic),
+            wanted.queue_id,
+            broker.pop.queues(wanted),
+            ("notification", wanted.queue_id, wanted.order, wanted.attempt_id),
+            attempt,
+        )
+        if not broker.pop.polling.park(waiter, min(wait_ms / 1000, WAIT_S_MAX)):
+            return _notice(has_message=False, is_full=True)
+        return None
+
+    def polling_info(self, request: Request) -> Response:
+        """200055: how many wait."""
+        fields = request.fields(PollingInfoRequest)
+        self._check_broker("polling info")
+        self._check(request, fields.topic, fields.consumer_group, fields.queue_id)
+        count = self._broker.pop.polling.count(fields.consumer_group, fields.topic, fields.queue_id)
+        return Response(ext=encode_fields(PollingInfoResponse(polling_num=count)))
+
+    # -- checks --------------------------------------------------------------------------------
+
+    def _check_broker(self, what: str) -> None:
+        config = self._broker.config
+        if not config.broker_permission & PERM_READ:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{config.broker_name}] {what} message is forbidden",
+            )
+
+    def _check(self, request: Request, topic_name: str, group_name: str, queue_id: int) -> None:
+        topic = self._topic(topic_name)
+        if not topic.perm & PERM_READ:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION, f"the topic[{topic_name}] peeking message is forbidden"
+            )
+        if topic.is_batch:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION,
+                f"the topic[{topic_name}] has queues of type BatchCQ, which cannot be popped",
+            )
+        if queue_id >= topic.read_queue_nums:
+            raise _illegal_queue(ResponseCode.INVALID_PARAMETER, request, topic, queue_id)
+        group = self._group(group_name)
+        if not group.consume_enable:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION, f"subscription group no permission, {group_name}"
+            )
+
+    def _topic(self, name: str) -> TopicConfig:
+        topic = self._broker.topics.get(name)
+        if topic is None:
+            raise RequestError(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"topic[{name[:300]}] not exist, apply first please!",
+            )
+        return topic
+
+    def _group(self, name: str) -> SubscriptionGroup:
+        group = self._broker.groups.find_or_create(name)
+        if group is None:
+            reason = group_error(name) or "groups are not created on first use"
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"subscription group [{name[:200]}] does not exist: {reason}",
+            )
+        return group
+
+    def _queue_range(self, request: Request, topic_name: str, queue_id: int) -> tuple[int, int]:
+        topic = self._topic(topic_name)
+        if not 0 <= queue_id < topic.read_queue_nums:
+            raise _illegal_queue(ResponseCode.MESSAGE_ILLEGAL, request, topic, queue_id)
+        return self._broker.store.queue_range(topic_name, queue_id)
+
+
+def _illegal_queue(code: int, request: Request, topic: TopicConfig, queue_id: int) -> RequestError:
+    return RequestError(
+        code,
+        f"queueId[{queue_id}] is illegal, topic:[{topic.name}] "
+        f"topicConfig.readQueueNums:[{topic.read_queue_nums}] "
+        f"consumer:[{request.connection.peer}]",
+    )
+
+
+def _no_message(
+    group: str, topic: str, queue_id: int, offset: int, low: int, high: int
+) -> RequestError:
+    return RequestError(
+        ResponseCode.NO_MESSAGE,
+        f"offset is illegal, key:{topic}@{group}@{queue_id}, commit:{offset}, store:{low}~{high}",
+    )
+
+
+def _found(answer: PopAnswer) -> Response:
+    return Response(ResponseCode.SUCCESS, "FOUND", answer.ext(), answer.body())
+
+
+def _not_found(answer: PopAnswer, code: int) -> Response:
+    return Response(code, "NO_MESSAGE_IN_QUEUE", answer.ext())
+
+
+def _notice(*, has_message: bool, is_full: bool = False) -> Response:
+    return Response(
+        ext=encode_fields(NotificationResponse(has_msg=has_message, polling_full=is_full))
+    )
+
+
+def _error(error: Exception) -> Response:
+    response = error_response(error)
+    if response is not None:
+        return response
+    log.error("waiting pop failed", exc_info=error)
+    return Response(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")

@@ -1,0 +1,115 @@
+"""From records of a consume queue to the body and the texts of a pop answer."""
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from broker.pop import extra_info
+from broker.pop.extra_info import NORMAL, RETRY_V1
+from protocol.message_codec import decode_message, encode_stored_message
+from protocol.properties import PROPERTY_POP_CK
+from protocol.subscription import Subscription
+
+_SIZE = struct.Struct(">I")
+_QUEUE_OFFSET = struct.Struct(">q")
+_QUEUE_OFFSET_POSITION = 20
+
+
+def split_records(body: bytes) -> Iterator[tuple[int, bytes]]:
+    """(queue offset, record) of records that stand back to back."""
+    position = 0
+    while position < len(body):
+        (size,) = _SIZE.unpack_from(body, position)
+        (offset,) = _QUEUE_OFFSET.unpack_from(body, position + _QUEUE_OFFSET_POSITION)
+        yield offset, body[position : position + size]
+        position += size
+
+
+class Wanted(NamedTuple):
+    """What a pop asks for; *subscription* None lets everything through, queue −1 means all."""
+
+    group: str
+    topic: str
+    queue_id: int
+    count_max: int
+    invisible_ms: int
+    from_newest: bool
+    subscription: Subscription | None = None
+    order: bool = False
+    attempt_id: str | None = None
+
+
+class PopAnswer:
+    """What one pop has found so far, queue by queue."""
+
+    def __init__(self, topic: str, pop_ms: int, invisible_ms: int, revive_queue_id: int) -> None:
+        self.topic = topic
+        self.pop_ms = pop_ms
+        self.invisible_ms = invisible_ms
+        self.revive_queue_id = revive_queue_id
+        self.rest = 0
+        self.is_unfinished = False
+        self.count = 0
+        self.records: list[bytes] = []
+        self._starts: list[str] = []
+        self._offsets: list[str] = []
+        self._order_counts: list[str] = []
+
+    def add(
+        self,
+        queue_id: int,
+        start: int,
+        found: list[tuple[int, bytes]],
+        *,
+        retry: bool,
+        broker_name: str,
+    ) -> None:
+        """Take the messages of one queue; those of a retry topic get their first topic back."""
+        flag = RETRY_V1 if retry else NORMAL
+        self._starts.append(f"{flag} {queue_id} {start}")
+        self._offsets.append(f"{flag} {queue_id} {','.join(str(offset) for offset, _ in found)}")
+        self.count += len(found)
+        if not retry:
+            self.records += [record for _, record in found]
+            return
+        for offset, record in found:
+            message = decode_message(record)
+            message.topic = self.topic
+            message.properties[PROPERTY_POP_CK] = extra_info.format_extra_info(
+                start,
+                self.pop_ms,
+                self.invisible_ms,
+                self.revive_queue_id,
+                flag,
+                broker_name,
+                queue_id,
+                offset,
+            )
+            self.records.append(encode_stored_message(message))
+
+    def add_order_counts(self, queue_id: int, offsets: list[int], counts: dict[int, int]) -> None:
+        """Say how often messages of an orderly pop were handed out before."""
+        for offset, count in counts.items():
+            self._order_counts.append(f"{NORMAL} qo{queue_id}%{offset} {count}")
+        # Old clients know one count for a queue.
+        least = min(counts.values()) if counts and len(counts) == len(offsets) else 0
+        self._order_counts.append(f"{NORMAL} {queue_id} {least}")
+
+    def ext(self) -> dict[str, str]:
+        """The header of the answer."""
+        ext = {
+            "popTime": str(self.pop_ms),
+            "invisibleTime": str(self.invisible_ms),
+            "reviveQid": str(self.revive_queue_id),
+            "restNum": str(self.rest),
+        }
+        if self.records:
+            ext["startOffsetInfo"] = ";".join(self._starts)
+            ext["msgOffsetInfo"] = ";".join(self._offsets)
+        if self._order_counts:
+            ext["orderCountInfo"] = ";".join(self._order_counts)
+        return ext
+
+    def body(self) -> bytes:
+        """The messages."""
+        return b"".join(self.records)

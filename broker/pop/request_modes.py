@@ -1,0 +1,54 @@
+"""MessageRequestModeTable: which group pops which topic, in ``config/messageRequestMode.json``.
+
+RocketMQ: MessageRequestModeManager.
+
+    {"messageRequestModeMap": {<topic>: {<group>: {"consumerGroup": …, "mode": "PULL" | "POP",
+                                                   "popShareQueueNum": n, "topic": …}}}}
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from broker.json_table import JsonObject, JsonTable, wall_clock_ms
+from protocol.bodies.popping import SetMessageRequestModeRequestBody as RequestMode
+
+
+class MessageRequestModeTable(JsonTable):
+    """(topic, group) -> how the group's clients are to consume the topic."""
+
+    def __init__(self, path: Path, *, now_ms: Callable[[], int] = wall_clock_ms) -> None:
+        super().__init__(path, now_ms=now_ms)
+        self._modes: dict[tuple[str, str], RequestMode] = {}
+
+    def to_json(self) -> JsonObject:
+        """The content of messageRequestMode.json."""
+        table: dict[str, dict[str, JsonObject]] = {}
+        for (topic, group), mode in list(self._modes.items()):
+            table.setdefault(topic, {})[group] = {
+                "consumerGroup": mode.consumer_group,
+                "mode": mode.mode,
+                "popShareQueueNum": mode.pop_share_queue_num,
+                "topic": mode.topic,
+            }
+        return {"messageRequestModeMap": table}
+
+    def from_json(self, document: JsonObject) -> None:
+        """Take the modes of a messageRequestMode.json."""
+        table = document.get("messageRequestModeMap")
+        if not isinstance(table, dict):
+            raise ValueError("it has no messageRequestModeMap")
+        self._modes = {
+            (topic, group): RequestMode.from_json(value)
+            for topic, groups in table.items()
+            for group, value in groups.items()
+        }
+
+    def get(self, topic: str, group: str) -> RequestMode | None:
+        """What was set; None: the client pulls."""
+        return self._modes.get((topic, group))
+
+    def put(self, mode: RequestMode) -> None:
+        """Set how a group consumes a topic."""
+        self._modes[mode.topic, mode.consumer_group] = mode
+        self.mark_changed()
+        self.save_soon()

@@ -1,0 +1,302 @@
+"""What becomes of popped messages that nobody acknowledged in time.
+
+Each is stored once more: in the group's pop retry topic, ``%RETRY%group_topic``, with one more
+reconsume time; or in ``%DLQ%group`` when it was redelivered retryMaxTimes often.  Only when the
+store has it is the old one forgotten, so a crash between the two repeats the message.
+
+One timer runs for the earliest visible time.  A turn copies at most ``MESSAGES_PER_TURN``.  While
+the store refuses, everything waits.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from broker.consumer_offsets import ConsumerOffsetTable
+from broker.delay_levels import SYS_FLAG_HOSTS_V6
+from broker.pop.extra_info import origin_topic, pop_retry_topic
+from broker.pop.lanes import Lane, Lanes
+from broker.stats import BrokerStats
+from broker.store.errors import RecordTooLargeError, StoreError
+from broker.store.get_result import GetStatus
+from broker.store.message_store import MessageStore
+from broker.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
+from broker.topics import TopicConfig, TopicTable
+from protocol.addresses import host_bytes
+from protocol.errors import ProtocolError
+from protocol.message import StoredMessage
+from protocol.message_codec import decode_message
+from protocol.names import is_retry_topic
+from protocol.properties import (
+    PROPERTY_DELAY_LEVEL,
+    PROPERTY_FIRST_POP_TIME,
+    PROPERTY_ORIGIN_MESSAGE_ID,
+    PROPERTY_POP_CK,
+    PROPERTY_RETRY_TOPIC,
+    PROPERTY_WAIT,
+)
+
+log = structlog.get_logger("broker.pop")
+
+MESSAGES_PER_TURN = 64
+REFUSED_RETRY_S = 1.0
+UNCOPYABLE_RETRY_MS = 3_600_000
+# Timers count on a clock that is not set; visible times are the wall clock's.
+WAIT_S_MAX = 30.0
+_NOT_THERE_YET = (GetStatus.NO_MATCHED_LOGIC_QUEUE, GetStatus.NO_MESSAGE_IN_QUEUE)
+
+
+class Reviving:
+    """Copies what has become visible again.  Belongs to the event loop."""
+
+    def __init__(
+        self,
+        lanes: Lanes,
+        store: MessageStore,
+        topics: TopicTable,
+        groups: SubscriptionGroupTable,
+        offsets: ConsumerOffsetTable,
+        stats: BrokerStats,
+        *,
+        now_ms: Callable[[], int],
+        settled: Callable[[Lane], None],
+        freed: Callable[[Lane], None],
+    ) -> None:
+        """Both callbacks get a lane.
+
+        *settled*: fewer messages are in flight; *freed*: its ordered batch no longer blocks.
+        """
+        self._lanes = lanes
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._stats = stats
+        self._now_ms = now_ms
+        self._settled = settled
+        self._freed = freed
+        self._timer: asyncio.TimerHandle | asyncio.Handle | None = None
+        self._timer_due_ms = 0
+        self._is_running = False
+        self._is_refused = False
+        self.revived = 0
+        self.buried = 0
+        self.vanished = 0
+
+    def start(self) -> None:
+        """Begin; needs a running event loop."""
+        self._is_running = True
+        self.reschedule()
+
+    def stop(self) -> None:
+        """Copy nothing more."""
+        self._is_running = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def reschedule(self) -> None:
+        """See that the timer goes off in time for what is due next."""
+        due_ms = self._lanes.next_due_ms
+        if due_ms is None or not self._is_running or self._is_refused:
+            return
+        if self._timer is not None:
+            if self._timer_due_ms <= due_ms:
+                return
+            self._timer.cancel()
+        self._timer_due_ms = due_ms
+        delay_s = min(max(due_ms - self._now_ms(), 0) / 1000, WAIT_S_MAX)
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._run)
+
+    def _run(self) -> None:
+        self._timer = None
+        if not self._is_running:
+            return
+        if self.turn():
+            self._is_refused = False
+            self.reschedule()
+        else:
+            self._is_refused = True
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(REFUSED_RETRY_S, self._run)
+
+    # -- one turn ------------------------------------------------------------------------------
+
+    def turn(self) -> bool:
+        """Deal with some of what is due; False when the store takes nothing now."""
+        self.settle()
+        now_ms, left = self._now_ms(), MESSAGES_PER_TURN
+        while left > 0:
+            due = self._lanes.take_due(now_ms)
+            if due is None:
+                return True
+            lane, offsets = due
+            if not offsets:
+                self._freed(lane)
+                left -= 1
+                continue
+            left -= len(offsets)
+            if not self._revive(lane, offsets, now_ms):
+                return False
+        return True
+
+    def settle(self) -> None:
+        """Let go of what was copied and is on disk by now."""
+        for lane in self._lanes.settle(self._store.flushed_offset):
+            self._settled(lane)
+
+    def _revive(self, lane: Lane, offsets: list[int], now_ms: int) -> bool:
+        group = self._groups.get(lane.group)
+        if group is None or lane.topic not in self._topics:
+            self._written(lambda: self._lanes.drop(lane))
+            return True
+        if self._offsets.pending_reset(lane.topic, lane.group, lane.queue_id) is not None:
+            # An operator moved the group elsewhere; its next pop moves the lane.
+            self._written(lambda: self._lanes.acked(lane, offsets))
+            return True
+        copied, gone, late = [], [], []
+        refusal: StoreError | None = None
+        counted = self.revived, self.buried
+        try:
+            self._store.check_writable()
+            self._store.begin()
+            for offset in offsets:
+                message = self._message(lane, offset)
+                if message is None:
+                    gone.append(offset)
+                elif self._stage(lane, group, offset, message):
+                    copied.append(offset)
+                else:
+                    late.append(offset)
+        except StoreError as error:
+            refusal = error
+        try:
+            end = self._store.commit()
+        except StoreError as error:
+            copied, refusal = [], error
+            end = 0
+            self.revived, self.buried = counted
+        self._note(lane, copied, gone, late, end, now_ms)
+        if refusal is None:
+            return True
+        log.warning("popped messages wait, the store takes none", reason=str(refusal))
+        done = {*copied, *gone, *late}
+        left = [offset for offset in offsets if offset not in done]
+        if left:
+            self._lanes.call_at(now_ms, lane, left)
+        return False
+
+    def _note(
+        self,
+        lane: Lane,
+        copied: list[int],
+        gone: list[int],
+        late: list[int],
+        end: int,
+        now_ms: int,
+    ) -> None:
+        if copied:
+            self._written(lambda: self._lanes.copied(lane, copied, end))
+        if gone:
+            self.vanished += len(gone)
+            log.warning(
+                "popped messages were deleted before they were acknowledged",
+                topic=lane.topic,
+                group=lane.group,
+                queue=lane.queue_id,
+                first=gone[0],
+                count=len(gone),
+            )
+            self._written(lambda: self._lanes.acked(lane, gone))
+        for offset in late:
+            self._lanes.call_at(now_ms + UNCOPYABLE_RETRY_MS, lane, [offset])
+        self.settle()
+        self._settled(lane)
+
+    def _written(self, change: Callable[[], None]) -> None:
+        try:
+            change()
+        except OSError as error:
+            log.error("pop journal not written: messages may repeat", reason=str(error))
+
+    def _message(self, lane: Lane, offset: int) -> StoredMessage | None:
+        result = self._store.get_message(lane.topic, lane.queue_id, offset, 1)
+        if result.status is not GetStatus.FOUND:
+            return None
+        try:
+            message = decode_message(result.body)
+        except ProtocolError:
+            return None
+        return message if message.queue_offset == offset else None
+
+    # -- copies --------------------------------------------------------------------------------
+
+    def _stage(
+        self, lane: Lane, group: SubscriptionGroup, offset: int, message: StoredMessage
+    ) -> bool:
+        """Stage the copy; False when no file can hold it.  Raises StoreError: not now."""
+        if 0 <= group.retry_max_times <= message.reconsume_times:
+            return self.bury(lane, message)
+        properties = _properties_of_copy(message)
+        entry = lane.entries[offset]
+        properties.setdefault(PROPERTY_FIRST_POP_TIME, str(entry.pop_ms))
+        topic = self._retry_topic(lane)
+        if not self._store_copy(topic.name, message, properties):
+            return False
+        self.revived += 1
+        return True
+
+    def bury(self, lane: Lane, message: StoredMessage) -> bool:
+        """Stage *message* for the dead letters; False when no file can hold it.
+
+        Raises:
+            StoreError: not now.
+        """
+        properties = _properties_of_copy(message)
+        origin = origin_topic(lane.group, lane.topic)
+        properties[PROPERTY_RETRY_TOPIC] = origin
+        properties[PROPERTY_DELAY_LEVEL] = "0"
+        properties[PROPERTY_WAIT] = "false"
+        topic = self._topics.ensure_dlq_topic(lane.group)
+        if not self._store_copy(topic.name, message, properties):
+            return False
+        self.buried += 1
+        self._stats.dead(origin, lane.group).add(1, len(message.body))
+        return True
+
+    def _retry_topic(self, lane: Lane) -> TopicConfig:
+        if is_retry_topic(lane.topic) and lane.topic != origin_topic(lane.group, lane.topic):
+            name = lane.topic
+        else:
+            name = pop_retry_topic(lane.group, lane.topic)
+        topic = self._topics.get(name)
+        if topic is None:
+            topic = TopicConfig(name, read_queue_nums=1, write_queue_nums=1)
+            self._topics.put(topic)
+        return topic
+
+    def _store_copy(self, topic: str, message: StoredMessage, properties: dict[str, str]) -> bool:
+        try:
+            self._store.stage(
+                self._store.tail(topic, 0),
+                message.body,
+                properties,
+                message.flag,
+                message.sys_flag & ~SYS_FLAG_HOSTS_V6,
+                message.born_time_ms,
+                host_bytes(message.born_host, message.born_port),
+                message.reconsume_times + 1,
+            )
+        except RecordTooLargeError as error:
+            log.error("a popped message cannot be stored anew", topic=topic, reason=str(error))
+            return False
+        self._stats.put(topic).add(1, len(message.body))
+        return True
+
+
+def _properties_of_copy(message: StoredMessage) -> dict[str, str]:
+    properties = dict(message.properties)
+    properties.pop(PROPERTY_POP_CK, None)
+    properties.setdefault(PROPERTY_ORIGIN_MESSAGE_ID, message.offset_message_id)
+    return properties

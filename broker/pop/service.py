@@ -1,0 +1,441 @@
+"""PopService: pop consumption of one broker, without the requests around it.
+
+How far a group is stands in two places.  The cursor and what is in flight are in the lanes, with a
+journal of their own.  The offset that the group commits (consumerOffset.json, and what the tools
+show as its lag) is the low-water mark: the oldest message that is not settled.  So whoever goes on
+from the committed offset, a pull consumer, RocketMQ itself, or this broker without its journal,
+gets messages twice rather than never.
+
+What others commit for the group moves the cursor on, never back, and touches nothing in flight; a
+reset by an operator moves it anywhere and forgets what is in flight.
+
+An acknowledgement that comes late, when the message was copied to the retry topic or popped once
+more, is answered with success and changes nothing: the copy is delivered.
+"""
+
+import random
+from collections.abc import Callable, Iterator
+
+import structlog
+
+from broker.config import BrokerConfig, InitialOffset
+from broker.consumer_offsets import ConsumerOffsetTable
+from broker.dispatcher import RequestError
+from broker.long_polling import LongPolling
+from broker.nameserver.service import NameService
+from broker.pop.cluster_queues import ClusterQueues
+from broker.pop.compaction import Compaction
+from broker.pop.extra_info import (
+    ORDERLY_REVIVE_QUEUE,
+    ExtraInfo,
+    origin_topic,
+    pop_retry_topic,
+)
+from broker.pop.in_order import InOrder, read
+from broker.pop.journal import PopJournal
+from broker.pop.lanes import Entry, Lane, Lanes
+from broker.pop.polling import PopPolling
+from broker.pop.reading import PopAnswer, Wanted, split_records
+from broker.pop.request_modes import MessageRequestModeTable
+from broker.pop.reviving import Reviving
+from broker.stats import BrokerStats
+from broker.store.errors import StoreError
+from broker.store.get_result import GetStatus
+from broker.store.layout import StoreLayout
+from broker.store.message_store import MessageStore
+from broker.subscription_groups import SubscriptionGroupTable
+from broker.topics import TopicConfig, TopicTable
+from protocol.codes import ResponseCode
+
+log = structlog.get_logger("broker.pop")
+
+REVIVE_QUEUES = 8
+
+
+class PopService:
+    """Belongs to the event loop."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        topics: TopicTable,
+        groups: SubscriptionGroupTable,
+        offsets: ConsumerOffsetTable,
+        long_polling: LongPolling,
+        stats: BrokerStats,
+        name_service: NameService | None,
+        *,
+        now_ms: Callable[[], int],
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        """*chance* is uniform in [0, 1): it spreads pops over queues and retry topics."""
+        self._config = config
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._stats = stats
+        self._now_ms = now_ms
+        self._chance = chance
+        root = config.store.root
+        self.request_modes = MessageRequestModeTable(
+            root / "config" / "messageRequestMode.json", now_ms=now_ms
+        )
+        self.cluster_queues = ClusterQueues(config, topics, name_service)
+        self._journal = PopJournal(StoreLayout(root).own / "pop")
+        self.lanes = Lanes(self._journal)
+        self._compaction = Compaction(self._journal, self.lanes)
+        self._revive_queue = -1
+        self.polling = PopPolling(store, long_polling)
+        self.reviving = Reviving(
+            self.lanes,
+            store,
+            topics,
+            groups,
+            offsets,
+            stats,
+            now_ms=now_ms,
+            settled=self._commit,
+            freed=self._ring,
+        )
+        self._in_order = InOrder(config, self.lanes, store, groups, self.reviving)
+
+    # -- life ----------------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Take up what the journal says, as far as the store agrees.  Blocks.
+
+        Raises:
+            OSError: a file cannot be read or written.
+            CorruptFileError: messageRequestMode.json is damaged.
+        """
+        self.request_modes.load()
+        self.lanes.load(self._store.max_commit_log_offset)
+        clamped = self.lanes.clamp(self._store.queue_range)
+        if clamped:
+            log.warning("popped messages are not in the log any more", lanes=clamped)
+        for lane in self.lanes:
+            # A kill may come before the table of groups is on disk, and the journal is there.
+            self._groups.find_or_create(lane.group)
+        self.expire()
+        self._topics.listeners.append(self._topic_changed)
+
+    def start(self) -> None:
+        """Begin to revive; needs a running event loop."""
+        self.request_modes.start_saving()
+        self.reviving.start()
+
+    def stop(self) -> None:
+        """Revive nothing more and answer who waits."""
+        self.reviving.stop()
+        self.polling.close()
+
+    async def close(self) -> None:
+        """Settle what is on disk, so that a clean stop repeats nothing; the store is still open."""
+        end = self.lanes.unsettled_end
+        if end and self._store.failure is None:
+            try:
+                await self._store.flushed(end)
+            except StoreError as error:
+                log.warning("revived messages may be delivered twice", reason=str(error))
+        self.reviving.settle()
+        await self._compaction.close()
+        self._journal.close()
+        self.cluster_queues.close()
+        await self.request_modes.saved()
+
+    def expire(self) -> None:
+        """Forget lanes whose group or topic is gone."""
+        for lane in self.lanes:
+            if lane.group not in self._groups or lane.topic not in self._topics:
+                self._drop(lane)
+        self.reviving.settle()
+
+    def group_deleted(self, group: str) -> None:
+        """Forget what the group had popped."""
+        for lane in self.lanes:
+            if lane.group == group:
+                self._drop(lane)
+
+    def forget_all(self) -> None:
+        """Forget what every group had popped, and how groups are to consume."""
+        for lane in self.lanes:
+            self._drop(lane)
+        self.request_modes.from_json({"messageRequestModeMap": {}})
+        self.request_modes.mark_changed()
+
+    def topic_purged(self, topic: str) -> None:
+        """The topic's messages are gone: forget what was popped of them."""
+        for lane in self.lanes:
+            if lane.topic == topic:
+                self._drop(lane)
+
+    def group_reset(self, group: str, topic: str) -> None:
+        """An operator set the group's offsets: who waits may have something to pop."""
+        self.polling.ring((group, topic))
+
+    def _topic_changed(self, name: str, topic: TopicConfig | None) -> None:
+        if topic is None and name:
+            for lane in self.lanes:
+                if lane.topic == name:
+                    self._drop(lane)
+            self.polling.ring_topic(name)
+
+    def _drop(self, lane: Lane) -> None:
+        try:
+            self.lanes.drop(lane)
+        except OSError as error:
+            log.error("pop journal not written", reason=str(error))
+
+    def _after_change(self, lane: Lane) -> None:
+        self._commit(lane)
+        self.reviving.reschedule()
+        self._compaction.consider()
+
+    def _commit(self, lane: Lane) -> None:
+        if not lane.is_dropped:
+            self._offsets.commit(lane.topic, lane.group, lane.queue_id, lane.low_water)
+
+    def _ring(self, lane: Lane) -> None:
+        self.polling.ring((lane.group, origin_topic(lane.group, lane.topic)))
+
+    # -- pop -----------------------------------------------------------------------------------
+
+    def pop(self, wanted: Wanted) -> PopAnswer:
+        """Hand out messages; an answer without any if there are none.
+
+        Raises:
+            RequestError: the topic is gone.
+            OSError, StoreError: not now; nothing was handed out.
+        """
+        if wanted.order:
+            revive_queue_id = ORDERLY_REVIVE_QUEUE
+        else:
+            revive_queue_id = self._revive_queue = (self._revive_queue + 1) % REVIVE_QUEUES
+        answer = PopAnswer(wanted.topic, self._now_ms(), wanted.invisible_ms, revive_queue_id)
+        for topic, queue_id, retry in self._sources(wanted):
+            lane = self._lane(wanted, topic, queue_id, retry=retry)
+            self._pop_lane(wanted, lane, answer, retry=retry)
+        if answer.count:
+            self._stats.get_found += 1
+            traffic = self._stats.got(wanted.topic, wanted.group)
+            traffic.add(answer.count, sum(map(len, answer.records)))
+        else:
+            self._stats.get_missed += 1
+        if answer.count and answer.rest:
+            self.polling.ring((wanted.group, wanted.topic))
+        return answer
+
+    def _sources(self, wanted: Wanted) -> Iterator[tuple[str, int, bool]]:
+        """(topic, queue id, is a retry topic) in the order in which they are looked at."""
+        topic = self._topics.get(wanted.topic)
+        if topic is None:
+            raise RequestError(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"topic[{wanted.topic}] not exist, apply first please!",
+            )
+        sources = [(topic, False)]
+        retry_topic = self._topics.get(pop_retry_topic(wanted.group, wanted.topic))
+        if retry_topic is not None and not wanted.order:
+            percent = self._config.pop_from_retry_percent
+            sources.insert(0 if self._chance() * 100 < percent else 1, (retry_topic, True))
+        for config, retry in sources:
+            count = config.read_queue_nums
+            if retry or wanted.queue_id < 0:
+                first = int(self._chance() * count)
+                for index in range(count):
+                    yield config.name, (first + index) % count, retry
+            else:
+                yield config.name, wanted.queue_id, retry
+
+    def queues(self, wanted: Wanted) -> list[tuple[str, int]]:
+        """The queues whose messages such a pop waits for."""
+        found = {(topic, queue_id) for topic, queue_id, _ in self._sources(wanted)}
+        if not wanted.order:
+            found.add((pop_retry_topic(wanted.group, wanted.topic), 0))
+        return sorted(found)
+
+    def _lane(self, wanted: Wanted, topic: str, queue_id: int, *, retry: bool) -> Lane:
+        """The lane, where the group goes on now."""
+        lane = self.lanes.get(wanted.group, topic, queue_id)
+        reset = self._offsets.take_reset(topic, wanted.group, queue_id)
+        committed = self._offsets.get(topic, wanted.group, queue_id)
+        if lane is None:
+            cursor = reset if reset is not None else committed
+            if cursor is None:
+                cursor = self._first_offset(topic, queue_id, wanted.from_newest and not retry)
+            lane = self.lanes.open(wanted.group, topic, queue_id, cursor)
+            self._commit(lane)
+        elif reset is not None:
+            self.lanes.moved(lane, reset)
+        elif committed is not None and committed > lane.cursor:
+            # A pull consumer of the group is further.
+            if lane.batch is not None:
+                self.lanes.ordered(lane, committed, None)
+            else:
+                self.lanes.popped(lane, committed, 0, 0, ())
+        return lane
+
+    def _first_offset(self, topic: str, queue_id: int, from_newest: bool) -> int:
+        low, high = self._store.queue_range(topic, queue_id)
+        if not from_newest:
+            return low
+        if self._config.initial_offset is InitialOffset.STRICT:
+            return high
+        # As in RocketMQ: all of a queue that is young, else the newest message.
+        return 0 if low == 0 else max(high - 1, 0)
+
+    def _pop_lane(self, wanted: Wanted, lane: Lane, answer: PopAnswer, *, retry: bool) -> None:
+        left = wanted.count_max - answer.count
+        room = self._config.pop_in_flight_max - len(lane.entries)
+        is_blocked = lane.batch is not None and lane.batch.blocks(
+            wanted.attempt_id if wanted.order else None, answer.pop_ms
+        )
+        if left > 0 and room > 0 and not is_blocked:
+            if wanted.order:
+                self._in_order.pop(wanted, lane, answer, min(left, room))
+            else:
+                self._pop_any(wanted, lane, answer, min(left, room), retry=retry)
+            self._after_change(lane)
+        high = self._store.queue_range(lane.topic, lane.queue_id)[1]
+        reached = lane.batch.offsets[-1] + 1 if lane.batch is not None else lane.cursor
+        answer.rest += max(high - max(reached, lane.cursor), 0)
+
+    def _pop_any(
+        self, wanted: Wanted, lane: Lane, answer: PopAnswer, count_max: int, *, retry: bool
+    ) -> None:
+        if lane.batch is not None:
+            self.lanes.ordered(lane, lane.cursor, None)
+        # What a retry topic holds was chosen by the group's filter before.
+        subscription = None if retry else wanted.subscription
+        start, result = read(self._store, lane, lane.cursor, count_max, subscription, answer)
+        found = list(split_records(result.body)) if result.status is GetStatus.FOUND else []
+        if found or result.next_offset != lane.cursor:
+            offsets = [offset for offset, _ in found]
+            self.lanes.popped(lane, result.next_offset, answer.pop_ms, wanted.invisible_ms, offsets)
+        if found:
+            answer.add(
+                lane.queue_id, start, found, retry=retry, broker_name=self._config.broker_name
+            )
+
+    # -- settling ------------------------------------------------------------------------------
+
+    def ack(
+        self, group: str, topic: str, queue_id: int, offsets: list[int], info: ExtraInfo
+    ) -> None:
+        """Settle messages; those that are not in flight by this pop are passed over.
+
+        Raises:
+            RequestError: the offset is in no orderly pop.
+            OSError: nothing is settled.
+        """
+        lane = self.lanes.get(group, topic, queue_id)
+        if lane is None:
+            return
+        if info.is_orderly:
+            if self._in_order.ack(lane, offsets, info):
+                self._after_change(lane)
+                if lane.batch is None or not lane.batch.blocks(None, self._now_ms()):
+                    self._ring(lane)
+            return
+        mine = [offset for offset in offsets if self._entry(lane, offset, info) is not None]
+        if not mine:
+            return
+        was_full = len(lane.entries) >= self._config.pop_in_flight_max
+        self.lanes.acked(lane, mine)
+        self._after_change(lane)
+        if was_full:
+            self._ring(lane)
+
+    @staticmethod
+    def _entry(lane: Lane, offset: int, info: ExtraInfo) -> Entry | None:
+        """What is in flight by the pop that *info* tells of."""
+        entry = lane.entries.get(offset)
+        if entry is None or entry.is_copied or entry.pop_ms != info.pop_ms:
+            return None
+        return entry
+
+    def change_invisible(
+        self,
+        group: str,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        info: ExtraInfo,
+        invisible_ms: int,
+    ) -> tuple[int, int] | None:
+        """Have a message become visible *invisible_ms* from now.
+
+        Returns its new pop and invisible times; None when it is not in flight by this pop any more.
+
+        Raises:
+            OSError: nothing is changed.
+        """
+        lane = self.lanes.get(group, topic, queue_id)
+        if lane is None:
+            return None
+        now_ms = self._now_ms()
+        if info.is_orderly:
+            changed = self._in_order.change_invisible(lane, offset, info, now_ms, invisible_ms)
+            if changed is not None:
+                self._after_change(lane)
+            return changed
+        entry = self._entry(lane, offset, info)
+        if entry is None:
+            return None
+        # Another pop time, so that what the client knew of the message is void.
+        pop_ms = max(now_ms, entry.pop_ms + 1)
+        invisible_ms = max(now_ms + invisible_ms - pop_ms, 0)
+        self.lanes.changed(lane, offset, pop_ms, invisible_ms)
+        self._after_change(lane)
+        return pop_ms, invisible_ms
+
+    # -- looking -------------------------------------------------------------------------------
+
+    def has_message(self, wanted: Wanted) -> bool:
+        """Whether such a pop would find something, filters aside."""
+        now_ms = self._now_ms()
+        for topic, queue_id, _ in self._sources(wanted):
+            high = self._store.queue_range(topic, queue_id)[1]
+            lane = self.lanes.get(wanted.group, topic, queue_id)
+            if lane is not None:
+                if lane.batch is not None and lane.batch.blocks(wanted.attempt_id, now_ms):
+                    continue
+                if len(lane.entries) >= self._config.pop_in_flight_max:
+                    continue
+            if high > self._position(wanted.group, topic, queue_id):
+                return True
+        return False
+
+    def peek(self, wanted: Wanted) -> PopAnswer:
+        """What a pop would hand out; nothing moves.  Raises RequestError: the topic is gone."""
+        answer = PopAnswer(wanted.topic, self._now_ms(), 0, 0)
+        for topic, queue_id, retry in self._sources(wanted):
+            start = self._position(wanted.group, topic, queue_id)
+            high = self._store.queue_range(topic, queue_id)[1]
+            left = wanted.count_max - answer.count
+            found: list[tuple[int, bytes]] = []
+            if left > 0:
+                result = self._store.get_message(topic, queue_id, start, left)
+                if result.status is GetStatus.FOUND:
+                    found = list(split_records(result.body))
+                    start = result.next_offset
+                    answer.add(
+                        queue_id,
+                        found[0][0],
+                        found,
+                        retry=retry,
+                        broker_name=self._config.broker_name,
+                    )
+            answer.rest += max(high - start, 0)
+        return answer
+
+    def _position(self, group: str, topic: str, queue_id: int) -> int:
+        pending = self._offsets.pending_reset(topic, group, queue_id)
+        if pending is not None:
+            return pending
+        low = self._store.queue_range(topic, queue_id)[0]
+        lane = self.lanes.get(group, topic, queue_id)
+        committed = self._offsets.get(topic, group, queue_id)
+        return max(low, lane.cursor if lane is not None else 0, committed or 0)

@@ -1,0 +1,166 @@
+"""Pop consumption over a real store, without sockets and without a loop: time passes on request."""
+
+import dataclasses
+from pathlib import Path
+
+from broker.config import StoreConfig
+from broker.config_file import build_config
+from broker.consumer_offsets import ConsumerOffsetTable
+from broker.long_polling import LongPolling
+from broker.pop.extra_info import ExtraInfo, parse_extra_info, pop_retry_topic
+from broker.pop.reading import Wanted
+from broker.pop.service import PopService
+from broker.stats import BrokerStats
+from broker.store.put import MessageToStore
+from broker.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
+from broker.topics import TopicConfig, TopicTable
+from protocol.message import StoredMessage
+from protocol.message_codec import decode_messages
+from tests.support.open_stores import copy_killed, flush, open_store
+from tests.support.peers import Clock
+
+GROUP, TOPIC = "pickers", "parcels"
+RETRY = pop_retry_topic(GROUP, TOPIC)
+DEAD = f"%DLQ%{GROUP}"
+
+
+class Popped:
+    """A message that was handed out, and what its consumer must say of it."""
+
+    def __init__(self, message: StoredMessage, info: ExtraInfo, topic: str, offset: int) -> None:
+        self.message = message
+        self.body = message.body
+        self.info = info
+        self.topic = topic
+        self.offset = offset
+
+
+class PopWorld:
+    """One store directory and one PopService over it; killed and opened again at will."""
+
+    def __init__(
+        self, root: Path, clock: Clock | None = None, *, retry_max_times: int = 16, **settings: str
+    ) -> None:
+        self.root = root
+        self.clock = clock or Clock()
+        self._retry_max_times = retry_max_times
+        self._settings = settings
+        self._generation = 0
+        self.knows_group = True
+        """Whether the table of groups reached the disk before the next opening."""
+        self._open(committed={})
+
+    def _open(self, committed: dict[str, dict[int, int]]) -> None:
+        clock = self.clock
+        tables = self.root / "config"
+        config = build_config(self._settings | {"storePathRootDir": str(self.root)})
+        config = dataclasses.replace(config, store=StoreConfig(root=self.root))
+        self.store = open_store(self.root, clock, commit_log_file_size_bytes=1 << 18)
+        self.topics = TopicTable(tables / "topics.json", config, now_ms=clock)
+        self.groups = SubscriptionGroupTable(tables / "g.json", config, now_ms=clock)
+        self.offsets = ConsumerOffsetTable(tables / "consumerOffset.json", now_ms=clock)
+        if self.knows_group:
+            self.groups.groups[GROUP] = SubscriptionGroup(
+                GROUP, retry_max_times=self._retry_max_times
+            )
+        for name in (TOPIC, RETRY, DEAD):
+            if name == TOPIC or self.store.queue_range(name, 0)[1]:
+                self.topics.configs[name] = TopicConfig(name, read_queue_nums=1, write_queue_nums=1)
+        self.offsets.from_json({"offsetTable": committed})
+        self.pop_service = PopService(
+            config,
+            self.store,
+            self.topics,
+            self.groups,
+            self.offsets,
+            LongPolling(),
+            BrokerStats(now_ms=clock),
+            None,
+            now_ms=clock,
+            chance=lambda: 0.1,
+        )
+        self.pop_service.load()
+
+    @property
+    def lanes_in_flight(self) -> int:
+        """Messages in flight."""
+        return self.pop_service.lanes.in_flight
+
+    def send(self, body: bytes, properties: str = "") -> None:
+        """Store one message."""
+        self.store.put(MessageToStore(TOPIC, 0, body, properties))
+
+    def pop(
+        self, count: int = 32, invisible_ms: int = 1000, *, order: bool = False, **changes: object
+    ) -> list[Popped]:
+        """Pop and read the answer as a client does."""
+        wanted = Wanted(GROUP, TOPIC, -1, count, invisible_ms, False, None, order)
+        answer = self.pop_service.pop(wanted._replace(**changes))  # type: ignore[arg-type]
+        found = []
+        starts = answer.ext().get("startOffsetInfo", "")
+        start_of = {
+            part.split(" ")[0]: int(part.split(" ")[2]) for part in starts.split(";") if part
+        }
+        for message in decode_messages(answer.body()):
+            point = message.properties.get("POP_CK")
+            if point is None:
+                info = ExtraInfo(
+                    start_of["0"], answer.pop_ms, invisible_ms, answer.revive_queue_id, "0"
+                )
+                found.append(Popped(message, info, TOPIC, message.queue_offset))
+            else:
+                offset = int(point.split(" ")[7])
+                found.append(Popped(message, parse_extra_info(point), RETRY, offset))
+        return found
+
+    def ack(self, popped: Popped) -> None:
+        """Acknowledge."""
+        self.pop_service.ack(GROUP, popped.topic, 0, [popped.offset], popped.info)
+
+    def change(self, popped: Popped, invisible_ms: int) -> bool:
+        """Have it come back at another time; whether the broker agreed."""
+        changed = self.pop_service.change_invisible(
+            GROUP, popped.topic, 0, popped.offset, popped.info, invisible_ms
+        )
+        if changed is None:
+            return False
+        popped.info = popped.info._replace(pop_ms=changed[0], invisible_ms=changed[1])
+        return True
+
+    def pass_time(self, ms: int) -> None:
+        """Let time pass, and what is due be revived."""
+        self.clock.advance(ms)
+        while (due := self.pop_service.lanes.next_due_ms) is not None and due <= self.clock.now_ms:
+            assert self.pop_service.reviving.turn()
+
+    def flush(self) -> None:
+        """Make the log durable."""
+        flush(self.store)
+        self.pop_service.reviving.settle()
+
+    def kill(self, *, lose_journal: bool = False) -> None:
+        """End the process and start it again, with the offsets that were committed."""
+        committed = {
+            f"{topic}@{group}": dict(queues) for topic, group, queues in self.offsets.entries()
+        }
+        self._generation += 1
+        root = copy_killed(self.root, self.root.with_name(f"{self.root.name}-{self._generation}"))
+        self.abandon()
+        self.root = root
+        if lose_journal:
+            for path in self.journal_files():
+                path.unlink()
+        self._open(committed)
+
+    def journal_files(self) -> list[Path]:
+        """The files of the journal."""
+        return sorted((self.root / "rockhopper" / "pop").glob("*"))
+
+    def abandon(self) -> None:
+        """Let go of everything without saving."""
+        self.pop_service._journal.close()
+        self.store._opened.close(clean=False)
+
+    def dead(self) -> list[StoredMessage]:
+        """The dead letters."""
+        return decode_messages(self.store.get_message(DEAD, 0, 0, 1000).body)

@@ -1,0 +1,207 @@
+"""Lanes and their journal: what is known again after a crash, and what damage costs."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from broker.pop.journal import PopJournal, decode_records, encode_record
+from broker.pop.lanes import Lane, Lanes, lane_record
+from broker.pop.ordered import OrderedBatch
+from broker.store import disk
+
+DIRECTORY = "pop"
+
+
+def opened(root: Path, log_end: int = 1 << 40) -> Lanes:
+    lanes = Lanes(PopJournal(root / DIRECTORY))
+    lanes.load(log_end)
+    return lanes
+
+
+def state(lanes: Lanes) -> list[tuple[object, ...]]:
+    return sorted(
+        (lane.group, lane.topic, lane.queue_id, lane.cursor, dict(lane.entries), lane.batch)
+        for lane in lanes
+    )
+
+
+@pytest.fixture
+def lane(tmp_path: Path) -> tuple[Lanes, Lane]:
+    lanes = opened(tmp_path)
+    return lanes, lanes.open("g", "t", 3, 10)
+
+
+def popped(lanes: Lanes, lane: Lane) -> None:
+    lanes.popped(lane, 14, 1000, 500, [10, 12, 13])
+
+
+def filtered(lanes: Lanes, lane: Lane) -> None:
+    lanes.popped(lane, 20, 1000, 500, [])
+
+
+def acked(lanes: Lanes, lane: Lane) -> None:
+    lanes.popped(lane, 13, 1000, 500, [10, 11, 12])
+    lanes.acked(lane, [10, 12])
+
+
+def changed(lanes: Lanes, lane: Lane) -> None:
+    lanes.popped(lane, 13, 1000, 500, [10, 11, 12])
+    lanes.changed(lane, 11, 2000, 0)
+
+
+def moved(lanes: Lanes, lane: Lane) -> None:
+    lanes.popped(lane, 13, 1000, 500, [10, 11, 12])
+    lanes.moved(lane, 2)
+
+
+def dropped(lanes: Lanes, lane: Lane) -> None:
+    lanes.popped(lane, 13, 1000, 500, [10])
+    lanes.drop(lane)
+
+
+def ordered(lanes: Lanes, lane: Lane) -> None:
+    lanes.ordered(lane, 11, OrderedBatch("a", 5, 6, [11, 12], {12}, {11: 9}, {11: 2}))
+
+
+CHANGES = [popped, filtered, acked, changed, moved, dropped, ordered]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_change_is_known_again_after_a_crash(
+    tmp_path: Path, lane: tuple[Lanes, Lane], change: Callable[[Lanes, Lane], None]
+) -> None:
+    lanes, opened_lane = lane
+    change(lanes, opened_lane)
+    again = opened(tmp_path)
+    assert state(again) == state(lanes)
+    assert again.in_flight == lanes.in_flight
+
+
+def test_numbers_of_lanes_are_not_used_twice(tmp_path: Path, lane: tuple[Lanes, Lane]) -> None:
+    lane[0].drop(lane[1])
+    assert opened(tmp_path).open("g", "t", 4, 0).number == 2
+    again = opened(tmp_path)
+    assert again.open("g", "t", 5, 0).number == 3
+    assert len(opened(tmp_path)) == 2
+
+
+def test_copied_message_is_in_flight_again_if_the_log_lost_the_copy(
+    tmp_path: Path, lane: tuple[Lanes, Lane]
+) -> None:
+    lanes, opened_lane = lane
+    lanes.popped(opened_lane, 12, 1000, 500, [10, 11])
+    lanes.copied(opened_lane, [10], 5000)
+    assert opened_lane.low_water == 10
+    assert lanes.take_due(2000) == (opened_lane, [11])
+    (lost,) = opened(tmp_path, log_end=4999)
+    assert list(lost.entries) == [10, 11]
+    assert not lost.entries[10].is_copied
+    (kept,) = opened(tmp_path, log_end=5000)
+    assert list(kept.entries) == [11]
+
+
+def test_copied_message_is_settled_when_the_disk_has_it(lane: tuple[Lanes, Lane]) -> None:
+    lanes, opened_lane = lane
+    lanes.popped(opened_lane, 12, 1000, 500, [10, 11])
+    lanes.copied(opened_lane, [10], 5000)
+    assert lanes.settle(4999) == []
+    assert lanes.unsettled_end == 5000
+    assert lanes.settle(5000) == [opened_lane]
+    assert opened_lane.low_water == 11
+    assert lanes.in_flight == 1
+
+
+def test_damaged_tail_is_cut_and_kept(tmp_path: Path, lane: tuple[Lanes, Lane]) -> None:
+    lanes, opened_lane = lane
+    lanes.popped(opened_lane, 12, 1000, 500, [10, 11])
+    before = state(lanes)
+    (path,) = (tmp_path / DIRECTORY).iterdir()
+    size_bytes = path.stat().st_size
+    lanes.acked(opened_lane, [10])
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    again = opened(tmp_path)
+    assert state(again) == before
+    assert path.stat().st_size == size_bytes
+    assert path.with_name(path.name + ".damaged").read_bytes() == data[size_bytes:]
+    (reopened,) = again
+    again.acked(reopened, [11])
+    assert state(opened(tmp_path)) == state(again)
+
+
+@pytest.mark.parametrize("cut", range(1, 40, 3))
+def test_half_written_record_costs_only_itself(
+    tmp_path: Path, lane: tuple[Lanes, Lane], cut: int
+) -> None:
+    lanes, opened_lane = lane
+    before = state(lanes)
+    (path,) = (tmp_path / DIRECTORY).iterdir()
+    size_bytes = path.stat().st_size
+    lanes.popped(opened_lane, 12, 1000, 500, [10, 11])
+    path.write_bytes(path.read_bytes()[: size_bytes + cut])
+    assert state(opened(tmp_path)) == before
+
+
+def test_full_disk_changes_nothing(
+    tmp_path: Path, lane: tuple[Lanes, Lane], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lanes, opened_lane = lane
+    lanes.popped(opened_lane, 12, 1000, 500, [10, 11])
+    before = state(lanes)
+
+    def half(descriptor: int, position: int, data: bytes) -> None:
+        write(descriptor, position, data[: len(data) // 2])
+        raise OSError(28, "No space left on device")
+
+    write = disk.write_fully
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "write_fully", half)
+        with pytest.raises(OSError, match="No space"):
+            lanes.acked(opened_lane, [10])
+        with pytest.raises(OSError, match="No space"):
+            lanes.popped(opened_lane, 13, 2000, 5, [12])
+        with pytest.raises(OSError, match="No space"):
+            lanes.moved(opened_lane, 0)
+    assert state(lanes) == before
+    lanes.acked(opened_lane, [11])
+    assert state(opened(tmp_path)) == state(lanes)
+
+
+def test_older_files_go_when_the_newest_says_all(tmp_path: Path, lane: tuple[Lanes, Lane]) -> None:
+    lanes, opened_lane = lane
+    lanes.popped(opened_lane, 13, 1000, 500, [10, 11, 12])
+    journal = lanes._journal
+    journal.rotate()
+    lanes.acked(opened_lane, [10])
+    assert state(opened(tmp_path)) == state(lanes)
+    journal.append(lane_record(opened_lane))
+    lanes.acked(opened_lane, [11])
+    journal.forget_older()
+    assert len(list((tmp_path / DIRECTORY).iterdir())) == 1
+    assert state(opened(tmp_path)) == state(lanes)
+
+
+def test_what_the_log_lost_is_not_in_flight(tmp_path: Path, lane: tuple[Lanes, Lane]) -> None:
+    lanes, opened_lane = lane
+    lanes.popped(opened_lane, 13, 1000, 500, [10, 11, 12])
+    assert lanes.clamp(lambda _topic, _queue: (0, 11)) == 1
+    assert list(opened_lane.entries) == [10]
+    assert opened_lane.cursor == 11
+    assert state(opened(tmp_path)) == state(lanes)
+
+
+def test_acknowledged_messages_leave_no_times_behind(lane: tuple[Lanes, Lane]) -> None:
+    lanes, opened_lane = lane
+    for offset in range(10, 5000):
+        lanes.popped(opened_lane, offset + 1, 1000, 60_000, [offset])
+        lanes.acked(opened_lane, [offset])
+    assert len(lanes._due) < 1100
+    assert lanes.take_due(1 << 50) is None
+
+
+def test_record_says_kind_payload_and_where_it_ends() -> None:
+    data = encode_record(3, b"abc") + encode_record(6, b"")
+    assert list(decode_records(data)) == [(3, b"abc", 12), (6, b"", 21)]
+    assert data[:9] == bytes.fromhex("00000003") + data[4:8] + b"\x03"

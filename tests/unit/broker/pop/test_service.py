@@ -1,0 +1,306 @@
+"""Pop consumption with a clock that stands still: visibility, redelivery, crashes, resets."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.pop.compaction import Compaction
+from broker.store.commit_log import CommitLog
+from broker.store.errors import DiskFullError
+from tests.support.pop_world import DEAD, GROUP, RETRY, TOPIC, PopWorld
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[PopWorld]:
+    world = PopWorld(tmp_path / "store")
+    yield world
+    world.abandon()
+
+
+def bodies(world: PopWorld, invisible_ms: int = 1000) -> list[bytes]:
+    return [popped.body for popped in world.pop(invisible_ms=invisible_ms)]
+
+
+def test_message_is_invisible_for_exactly_its_time(world: PopWorld) -> None:
+    world.send(b"a")
+    assert bodies(world, invisible_ms=1000) == [b"a"]
+    world.pass_time(999)
+    assert bodies(world) == []
+    world.pass_time(1)
+    (again,) = world.pop()
+    assert (again.body, again.message.reconsume_times, again.message.topic) == (b"a", 1, TOPIC)
+
+
+def test_acknowledged_in_time_is_never_seen_again(world: PopWorld) -> None:
+    world.send(b"a")
+    (popped,) = world.pop()
+    world.pass_time(999)
+    world.ack(popped)
+    world.pass_time(100_000)
+    assert bodies(world) == []
+    assert world.offsets.get(TOPIC, GROUP, 0) == 1
+
+
+def test_late_acknowledgement_does_not_lose_the_copy(world: PopWorld) -> None:
+    world.send(b"a")
+    (popped,) = world.pop()
+    world.pass_time(1000)
+    world.ack(popped)
+    assert bodies(world) == [b"a"]
+
+
+def test_acknowledgement_that_beats_the_revival_counts(world: PopWorld) -> None:
+    world.send(b"a")
+    (popped,) = world.pop()
+    world.clock.advance(5000)
+    world.ack(popped)
+    world.pass_time(0)
+    assert bodies(world) == []
+
+
+def test_invisible_time_0_means_at_once(world: PopWorld) -> None:
+    world.send(b"a")
+    (popped,) = world.pop(invisible_ms=60_000)
+    assert world.change(popped, 0)
+    world.pass_time(1)
+    assert bodies(world) == [b"a"]
+
+
+def test_extended_message_stays_invisible(world: PopWorld) -> None:
+    world.send(b"a")
+    (popped,) = world.pop()
+    world.pass_time(900)
+    assert world.change(popped, 2000)
+    world.pass_time(1999)
+    assert bodies(world) == []
+    world.ack(popped)
+    world.pass_time(10_000)
+    assert bodies(world) == []
+
+
+def test_dead_letters_after_the_maximum(tmp_path: Path) -> None:
+    world = PopWorld(tmp_path / "store", retry_max_times=3)
+    world.send(b"poison", "TAGS\x01red\x02")
+    times = []
+    while popped := world.pop():
+        times.append(popped[0].message.reconsume_times)
+        world.pass_time(1000)
+    assert times == [0, 1, 2, 3]
+    (dead,) = world.dead()
+    assert dead.properties["RETRY_TOPIC"] == TOPIC
+    assert dead.reconsume_times == 4
+    assert dead.tags == "red"
+    assert dead.properties["ORIGIN_MESSAGE_ID"]
+    world.flush()
+    assert world.lanes_in_flight == 0
+    assert (world.offsets.get(TOPIC, GROUP, 0), world.offsets.get(RETRY, GROUP, 0)) == (1, 3)
+    world.abandon()
+
+
+def test_committed_offset_waits_for_the_copy_to_be_on_disk(world: PopWorld) -> None:
+    world.send(b"a")
+    world.pop()
+    world.pass_time(1000)
+    assert world.offsets.get(TOPIC, GROUP, 0) == 0
+    world.flush()
+    assert world.offsets.get(TOPIC, GROUP, 0) == 1
+
+
+def test_what_is_in_flight_survives_a_kill_and_what_is_settled_stays_so(world: PopWorld) -> None:
+    for body in (b"a", b"b", b"c", b"d"):
+        world.send(body)
+    a, b, _c = world.pop(3)
+    world.ack(b)
+    world.kill()
+    assert bodies(world) == [b"d"]
+    world.ack(a)
+    world.pass_time(1000)
+    assert sorted(bodies(world)) == [b"c", b"d"]
+
+
+def test_kill_between_the_copy_and_its_note_repeats_the_message(
+    world: PopWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.send(b"a")
+    world.pop()
+
+    def refuse(data: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.pop_service._journal, "append", refuse)
+        world.pass_time(1000)
+    world.kill()
+    world.pass_time(0)
+    assert bodies(world) == [b"a", b"a"]
+
+
+def test_lost_journal_repeats_what_was_not_settled(world: PopWorld) -> None:
+    for body in (b"a", b"b", b"c"):
+        world.send(body)
+    a, *_ = world.pop()
+    world.ack(a)
+    world.kill(lose_journal=True)
+    assert bodies(world) == [b"b", b"c"]
+
+
+def test_store_that_refuses_keeps_messages_in_flight(
+    world: PopWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for body in (b"a", b"b"):
+        world.send(body)
+    world.pop()
+    world.clock.advance(1000)
+    with monkeypatch.context() as patch:
+
+        def refuse() -> None:
+            raise DiskFullError("no room")
+
+        patch.setattr(world.store, "check_writable", refuse)
+        assert not world.pop_service.reviving.turn()
+        assert world.lanes_in_flight == 2
+    assert world.pop_service.reviving.turn()
+    assert sorted(bodies(world)) == [b"a", b"b"]
+
+
+def test_write_that_fails_keeps_messages_in_flight(
+    world: PopWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.send(b"a")
+    world.pop()
+    world.clock.advance(1000)
+    with monkeypatch.context() as patch:
+
+        def refuse(*_: object) -> None:
+            raise DiskFullError("no room")
+
+        patch.setattr(CommitLog, "_pwrite", refuse)
+        assert not world.pop_service.reviving.turn()
+        assert world.pop_service.reviving.revived == 0
+        assert world.lanes_in_flight == 1
+    assert world.pop_service.reviving.turn()
+    assert bodies(world) == [b"a"]
+
+
+def test_turn_is_bounded(world: PopWorld) -> None:
+    for number in range(200):
+        world.send(b"%d" % number)
+    while world.pop(16):
+        pass
+    world.clock.advance(1000)
+    assert world.pop_service.reviving.turn()
+    assert 64 <= world.pop_service.reviving.revived < 64 + 32
+    world.pass_time(0)
+    assert world.pop_service.reviving.revived == 200
+
+
+def test_reset_forgets_what_is_in_flight(world: PopWorld) -> None:
+    for body in (b"a", b"b", b"c"):
+        world.send(body)
+    world.pop(2)
+    world.offsets.reset(TOPIC, GROUP, 0, 2)
+    world.pass_time(1000)
+    assert bodies(world) == [b"c"]
+    world.pass_time(1000)
+    assert bodies(world) == [b"c"]
+    world.offsets.reset(TOPIC, GROUP, 0, 0)
+    assert bodies(world)[:3] == [b"a", b"b", b"c"]
+
+
+def test_group_or_topic_that_is_gone_takes_its_messages_along(world: PopWorld) -> None:
+    world.send(b"a")
+    world.pop()
+    world.groups.groups.pop(GROUP)
+    world.pass_time(1000)
+    assert world.lanes_in_flight == 0
+    assert len(world.pop_service.lanes) == 0
+
+
+@pytest.mark.parametrize(("initial", "expected"), [("compat", [b"a", b"b"]), ("strict", [])])
+def test_new_group_starts_where_it_asks(
+    tmp_path: Path, initial: str, expected: list[bytes]
+) -> None:
+    world = PopWorld(tmp_path / "store", initialOffset=initial)
+    world.send(b"a")
+    world.send(b"b")
+    assert [popped.body for popped in world.pop(from_newest=True)] == expected
+    world.send(b"c")
+    assert [popped.body for popped in world.pop(from_newest=True)] == [b"c"]
+    world.abandon()
+
+
+def test_acknowledged_in_an_ordered_batch_is_not_handed_out_again(world: PopWorld) -> None:
+    for body in (b"1", b"2", b"3"):
+        world.send(body)
+    batch = world.pop(3, order=True)
+    world.ack(batch[1])
+    world.kill()
+    assert world.pop(order=True) == []
+    world.pass_time(1000)
+    again = world.pop(order=True)
+    assert [popped.body for popped in again] == [b"1", b"3"]
+    for popped in again:
+        world.ack(popped)
+    assert world.offsets.get(TOPIC, GROUP, 0) == 3
+    assert world.pop(order=True) == []
+
+
+def test_ordered_batch_does_not_block_other_pops_for_ever(world: PopWorld) -> None:
+    world.send(b"1")
+    world.pop(order=True)
+    assert world.pop() == []
+    world.pass_time(1000)
+    assert bodies(world) == [b"1"]
+
+
+def test_journal_is_compacted_while_pops_go_on(tmp_path: Path) -> None:
+    async def run() -> None:
+        world = PopWorld(tmp_path / "store")
+        service = world.pop_service
+        service._compaction = Compaction(service._journal, service.lanes, size_bytes_min=4000)
+        kept = None
+        for number in range(900):
+            world.send(b"%d" % number)
+            (popped,) = world.pop(1, invisible_ms=60_000)
+            if number == 17:
+                kept = popped
+            else:
+                world.ack(popped)
+            await asyncio.sleep(0)
+        for _ in range(100):
+            if service._compaction._deleting is not None:
+                await service._compaction._deleting
+            await asyncio.sleep(0)
+        assert int(world.journal_files()[-1].name) >= 2
+        assert sum(path.stat().st_size for path in world.journal_files()) < 20_000
+        await service._compaction.close()
+        world.kill()
+        assert kept is not None
+        assert list(next(iter(world.pop_service.lanes)).entries) == [kept.offset]
+        world.abandon()
+
+    asyncio.run(run())
+
+
+def test_dead_letter_queue_is_made_on_demand(world: PopWorld) -> None:
+    assert DEAD not in world.topics
+    assert RETRY not in world.topics
+    world.send(b"a")
+    world.pop()
+    world.pass_time(1000)
+    assert RETRY in world.topics
+    assert DEAD not in world.topics
+
+
+def test_kill_before_the_table_of_groups_is_on_disk_forgets_nothing(world: PopWorld) -> None:
+    world.send(b"a")
+    world.send(b"b")
+    first, _second = world.pop()
+    world.ack(first)
+    world.knows_group = False
+    world.kill()
+    assert bodies(world) == []
+    world.pass_time(1000)
+    assert bodies(world) == [b"b"]
