@@ -1,0 +1,182 @@
+"""The sink codes, 70002 to 70005: stage parts of a batch, publish it once, ask, give up.
+
+What they promise is in broker/sinks/publisher.py; docs/request-codes.md tells it to those who write
+clients.
+"""
+
+from broker.dispatcher import Request, RequestError, Response
+from broker.processors.parts import BrokerParts
+from broker.sinks.appender import REFUSED_PROPERTIES
+from broker.sinks.publisher import SinkError
+from broker.sinks.staged_parts import is_part_name
+from broker.topics import TopicConfig
+from protocol.bodies.sinks import (
+    SinkMessage,
+    decode_sink_messages,
+    decode_sink_part_names,
+    decode_sink_parts,
+)
+from protocol.codes import ResponseCode
+from protocol.names import DLQ_PREFIX, NOT_SENDABLE_TOPICS, RETRY_PREFIX, topic_error
+from protocol.properties import decode_properties
+from protocol.requests import encode_fields
+from protocol.requests.extensions import (
+    SinkBatchRequest,
+    SinkPublishResponse,
+    SinkStageRequest,
+    SinkStageResponse,
+    SinkStatusRequest,
+    SinkStatusResponse,
+)
+
+SINK_ID_LENGTH_MAX = 255
+PERM_WRITE = 2
+AUTO_CREATE_TOPIC = "TBW102"
+DEFAULT_QUEUE_NUMS = 4
+# Room for what the broker adds.
+PROPERTIES_SIZE_BYTES_MAX = 32_000
+
+
+class SinkProcessors:
+    """Serves sinks."""
+
+    def __init__(self, broker: BrokerParts) -> None:
+        self._broker = broker
+
+    def stage(self, request: Request) -> Response:
+        """70002: add messages to a part; they are checked now, so that publishing cannot fail."""
+        fields = request.fields(SinkStageRequest)
+        _check_sink(fields.sink_id, fields.batch_id)
+        if not is_part_name(fields.part):
+            raise _refused(f"a part cannot be called {fields.part!r}: letters, digits, . and _ do")
+        if fields.sequence < 0:
+            raise _refused(f"the sequence is {fields.sequence}; it counts from 0")
+        self._broker.store.check_writable()
+        messages = decode_sink_messages(request.body)
+        topics: dict[str, TopicConfig] = {}
+        for message in messages:
+            topic = topics.get(message.topic)
+            if topic is None:
+                topic = topics[message.topic] = self._topic(message.topic)
+            self._check(message, topic)
+        try:
+            count = self._broker.sinks.stage(
+                fields.sink_id,
+                fields.batch_id,
+                fields.part,
+                fields.sequence,
+                request.body,
+                len(messages),
+            )
+        except SinkError as error:
+            raise RequestError(ResponseCode.ILLEGAL_OPERATION, str(error)) from None
+        return Response(ext=encode_fields(SinkStageResponse(message_count=count)))
+
+    def _topic(self, name: str) -> TopicConfig:
+        problem = topic_error(name)
+        if problem is not None:
+            raise _refused(problem)
+        if name in NOT_SENDABLE_TOPICS or name.startswith((RETRY_PREFIX, DLQ_PREFIX)):
+            raise RequestError(
+                ResponseCode.NO_PERMISSION, f"Sending message to topic[{name}] is forbidden."
+            )
+        topics = self._broker.topics
+        topic = topics.get(name)
+        if topic is None:
+            topic = topics.create_on_send(name, AUTO_CREATE_TOPIC, DEFAULT_QUEUE_NUMS)
+        if topic is None:
+            raise RequestError(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"topic[{name}] does not exist, and topics are not created on first use: create "
+                "it first (rockhopper topic create)",
+            )
+        if not topic.perm & PERM_WRITE or not self._broker.config.broker_permission & PERM_WRITE:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION, f"the topic[{name}] sending message is forbidden"
+            )
+        if topics.is_batch(name):
+            raise _refused(f"the topic {name} is of type BatchCQ, which a sink cannot write to")
+        return topic
+
+    def _check(self, message: SinkMessage, topic: TopicConfig) -> None:
+        if not -1 <= message.queue_id < max(topic.write_queue_nums, 1):
+            raise _refused(
+                f"topic {topic.name} has {topic.write_queue_nums} queues to write to, and a "
+                f"message is for queue {message.queue_id}"
+            )
+        most = self._broker.config.store.message_size_max_bytes
+        if len(message.body) > most:
+            raise RequestError(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"a body has {len(message.body)} bytes, and {most} is the most (maxMessageSize)",
+            )
+        properties = message.properties
+        if len(properties) > PROPERTIES_SIZE_BYTES_MAX // 4 and (
+            len(properties.encode("utf-8", "replace")) > PROPERTIES_SIZE_BYTES_MAX
+        ):
+            raise RequestError(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"the properties of a message take more than {PROPERTIES_SIZE_BYTES_MAX} bytes",
+            )
+        if not -(2**31) <= message.flag < 2**31:
+            raise _refused(f"the flag {message.flag} does not fit 32 bits")
+        if not 0 <= message.born_time_ms < 2**63:
+            raise _refused(f"the born time {message.born_time_ms} is no time in ms since 1970")
+        if any(name in properties for name in REFUSED_PROPERTIES):
+            wrong = REFUSED_PROPERTIES.intersection(decode_properties(properties))
+            if wrong:
+                raise _refused(f"a message has the property {min(wrong)}, which is the broker's")
+        if "DELAY\x01" in properties:
+            level = decode_properties(properties).get("DELAY", "0")
+            if not level.isdecimal():
+                raise _refused(f"the property DELAY is {level!r}, not a delay level")
+        elif "TIMER_" in properties or "__STARTDELIVERTIME" in properties:
+            self._broker.timers.due_ms(decode_properties(properties), self._broker.now_ms())
+
+    async def publish(self, request: Request) -> Response:
+        """70003: publish a batch; answers when all of it can be read and is on disk."""
+        fields = request.fields(SinkBatchRequest)
+        _check_sink(fields.sink_id, fields.batch_id)
+        try:
+            count, repeated = await self._broker.sinks.publish(
+                fields.sink_id, fields.batch_id, decode_sink_parts(request.body)
+            )
+        except SinkError as error:
+            raise RequestError(ResponseCode.ILLEGAL_OPERATION, str(error)) from None
+        return Response(
+            ext=encode_fields(SinkPublishResponse(message_count=count, repeated=repeated))
+        )
+
+    def status(self, request: Request) -> Response:
+        """70004: the last batch of a sink that is published."""
+        fields = request.fields(SinkStatusRequest)
+        _check_sink(fields.sink_id, 0)
+        sinks = self._broker.sinks
+        return Response(
+            ext=encode_fields(
+                SinkStatusResponse(
+                    last_batch_id=sinks.last_batch_id(fields.sink_id),
+                    staged_bytes=sinks.staged_bytes,
+                )
+            )
+        )
+
+    def abort(self, request: Request) -> Response:
+        """70005: forget parts of a batch; nothing happens to one that is published."""
+        fields = request.fields(SinkBatchRequest)
+        _check_sink(fields.sink_id, fields.batch_id)
+        self._broker.sinks.abort(
+            fields.sink_id, fields.batch_id, decode_sink_part_names(request.body)
+        )
+        return Response()
+
+
+def _check_sink(sink_id: str, batch_id: int) -> None:
+    if not 0 < len(sink_id) <= SINK_ID_LENGTH_MAX:
+        raise _refused(f"a sink's id has 1 to {SINK_ID_LENGTH_MAX} characters")
+    if batch_id < 0:
+        raise _refused(f"the batch id is {batch_id}; it counts from 0")
+
+
+def _refused(reason: str) -> RequestError:
+    return RequestError(ResponseCode.INVALID_PARAMETER, reason)

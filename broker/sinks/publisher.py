@@ -1,0 +1,322 @@
+"""SinkPublisher: stages parts of batches, and publishes each batch whole and once.
+
+Publishing takes five steps.  After the second the batch is sure to be published, by the next
+process if need be:
+
+    1  the parts are made durable
+    2  the intent is written, durably (journal.py)
+    3  the messages go into the log, slice by slice, while dispatch is held: nobody sees any of them
+    4  dispatch is released: everybody sees all of them
+    5  the log is made durable, the batch is remembered as the sink's last one, intent and parts go
+
+A process that finds an intent at its start goes on with step 3 before it serves anybody; it finds
+the messages that are in the log already by their property RH_SINK.
+
+A batch id that is not above the sink's last one was published before: asking again changes nothing.
+"""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from broker.sinks.appender import BatchAppender
+from broker.sinks.journal import Intent, SinkJournal
+from broker.sinks.staged_parts import PartKey, StagedParts, sink_key
+from broker.store.disk import DISK_FULL_ERRNOS, remove_files
+from broker.store.errors import DiskFullError, StoreError
+from broker.store.message_store import MessageStore
+from protocol.bodies.sinks import SinkPart
+
+log = structlog.get_logger("broker.sinks")
+
+RETRY_S = 1.0
+
+
+class SinkError(Exception):
+    """A request that contradicts what is staged; the message says what to do."""
+
+
+class SinkPublisher:
+    """All sinks of one broker.  Belongs to the event loop."""
+
+    def __init__(
+        self,
+        directory: Path,
+        store: MessageStore,
+        appender: BatchAppender,
+        *,
+        staged_bytes_max: int,
+        expire_ms: int,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._store = store
+        self._appender = appender
+        self._staged_bytes_max = staged_bytes_max
+        self._expire_ms = expire_ms
+        self._now_ms = now_ms
+        self._parts = StagedParts(directory)
+        self._journal = SinkJournal(directory)
+        self._published: dict[str, tuple[int, int]] = {}
+        self._publishing: dict[tuple[str, int], asyncio.Task[int]] = {}
+        self._one_at_a_time = asyncio.Lock()
+
+    @property
+    def staged_bytes(self) -> int:
+        """How much waits to be published."""
+        return self._parts.size_bytes
+
+    async def start(self) -> None:
+        """Read what an earlier process left, and finish the batch that it did not.
+
+        Raises:
+            StoreError, OSError: it cannot be read or finished.
+        """
+        self._published = self._journal.load_published()
+        intent = self._journal.load_intent()
+        self._parts.load(self._now_ms())
+        if intent is not None:
+            await self._resume(intent)
+        for sink_id, (last, _) in self._published.items():
+            key = sink_key(sink_id)
+            self._discard([part for part in self._parts.keys(key) if part[1] <= last])
+
+    async def _resume(self, intent: Intent) -> None:
+        paths = [self._parts.directory / name for name in intent.parts]
+        missing = [path.name for path in paths if not path.exists()]
+        if missing:
+            self._journal.set_aside(f"intent-{self._now_ms()}.incomplete.json")
+            log.error(
+                "a batch of a sink cannot be finished: its parts are gone",
+                sink=intent.sink_id,
+                batch=intent.batch_id,
+                missing=missing,
+            )
+            return
+        if intent.from_offset > self._store.max_commit_log_offset:
+            intent = msgspec.structs.replace(intent, from_offset=self._store.max_commit_log_offset)
+            self._journal.save_intent(intent)
+        batch = _batch(intent)
+        start = self._appender.appended_count(batch, intent.from_offset)
+        log.warning(
+            "a batch of a sink is finished that was cut off",
+            sink=intent.sink_id,
+            batch=intent.batch_id,
+            messages=intent.message_count,
+            in_the_log=start,
+        )
+        for count in self._appender.append(batch, paths, start):
+            start = count
+        if start < intent.message_count:
+            _report_lost(intent, start)
+        await self._settle(intent, paths)
+
+    async def close(self) -> None:
+        """Stop publishing; a batch in the midst of it is finished by the next process."""
+        tasks = list(self._publishing.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # -- staging -------------------------------------------------------------------------------
+
+    def stage(
+        self, sink_id: str, batch_id: int, name: str, sequence: int, messages: bytes, count: int
+    ) -> int:
+        """Add messages to a part, after *sequence* other requests; return how many it holds.
+
+        A request that comes again changes nothing, nor does one for a batch that is published.
+
+        Raises:
+            SinkError: requests before this one are missing.
+            StoreError: there is no room.
+        """
+        key: PartKey = (sink_key(sink_id), batch_id, name)
+        if batch_id <= self.last_batch_id(sink_id) or (sink_id, batch_id) in self._publishing:
+            return 0
+        part = self._parts.get(key)
+        known = part.sequence if part is not None else 0
+        if sequence > known:
+            raise SinkError(
+                f"part {name} of batch {batch_id} of sink {sink_id} goes on with sequence {known}, "
+                f"not {sequence}: what came before was lost in a crash, or expired; stage the "
+                "whole part again under another name"
+            )
+        if sequence < known and part is not None:
+            return part.message_count
+        if self._parts.size_bytes + len(messages) > self._staged_bytes_max:
+            raise DiskFullError(
+                f"{self._parts.size_bytes >> 20} MiB are staged for sinks already, and "
+                f"{self._staged_bytes_max >> 20} is the most (sinkStagedBytesMax)"
+            )
+        return self._parts.add(key, sequence, messages, count, self._now_ms()).message_count
+
+    def last_batch_id(self, sink_id: str) -> int:
+        """The last batch of a sink that is published, −1 for none."""
+        return self._published.get(sink_id, (-1, 0))[0]
+
+    def abort(self, sink_id: str, batch_id: int, names: list[str]) -> None:
+        """Forget parts of a batch that is not being published, or all of them for no names."""
+        if (sink_id, batch_id) in self._publishing:
+            return
+        keys = self._parts.keys(sink_key(sink_id), batch_id)
+        self._discard([key for key in keys if not names or key[2] in names])
+
+    def forget_all(self) -> None:
+        """Forget everything that is staged, and what was published; for a test's broker.
+
+        A batch that is just being published is not held up.
+        """
+        self._discard(self._parts.untouched_since(self._now_ms() + 1))
+        if self._published:
+            self._published.clear()
+            self._journal.save_published({})
+
+    def expire(self) -> None:
+        """Forget parts that nobody added to or published for long."""
+        busy = {(sink_key(sink_id), batch_id) for sink_id, batch_id in self._publishing}
+        stale = self._parts.untouched_since(self._now_ms() - self._expire_ms)
+        stale = [key for key in stale if key[:2] not in busy]
+        if stale:
+            log.warning("staged parts of sinks expired", parts=len(stale))
+            self._discard(stale)
+
+    def _discard(self, keys: list[PartKey]) -> None:
+        paths = self._parts.forget(keys)
+        if paths:
+            remove_files(paths)
+
+    # -- publishing ----------------------------------------------------------------------------
+
+    async def publish(self, sink_id: str, batch_id: int, parts: list[SinkPart]) -> tuple[int, bool]:
+        """Publish a batch: how many messages it has, and whether it was published before.
+
+        Whoever waits may be cancelled; the batch is published all the same.
+
+        Raises:
+            SinkError: a part is not what its writer says; nothing is published.
+            StoreError, OSError: nothing is published.
+        """
+        last, count = self._published.get(sink_id, (-1, 0))
+        if batch_id <= last:
+            return (count if batch_id == last else 0), True
+        key = (sink_id, batch_id)
+        task = self._publishing.get(key)
+        repeated = task is not None
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._publish(sink_id, batch_id, parts))
+            self._publishing[key] = task
+            task.add_done_callback(lambda _: self._publishing.pop(key, None))
+        return await asyncio.shield(task), repeated
+
+    async def _publish(self, sink_id: str, batch_id: int, parts: list[SinkPart]) -> int:
+        async with self._one_at_a_time:
+            if batch_id <= self.last_batch_id(sink_id):
+                return self._published[sink_id][1]
+            self._store.check_writable()
+            paths = self._checked(sink_id, batch_id, parts)
+            intent = Intent(
+                sink_id,
+                batch_id,
+                sum(part.message_count for part in parts),
+                [path.name for path in paths],
+                self._store.max_commit_log_offset,
+            )
+            if intent.message_count:
+                await self._commit_to(intent, paths)
+                await self._append(intent, paths)
+            await self._settle(intent, paths)
+            return intent.message_count
+
+    def _checked(self, sink_id: str, batch_id: int, parts: list[SinkPart]) -> list[Path]:
+        paths: list[Path] = []
+        if len({part.name for part in parts}) < len(parts):
+            raise SinkError(f"batch {batch_id} of sink {sink_id} names a part twice")
+        for wanted in parts:
+            part = self._parts.get((sink_key(sink_id), batch_id, wanted.name))
+            count = part.message_count if part is not None else 0
+            if count != wanted.message_count:
+                raise SinkError(
+                    f"part {wanted.name} of batch {batch_id} of sink {sink_id} holds {count} "
+                    f"messages, not {wanted.message_count}: it was lost in a crash, or expired; "
+                    "run the batch again"
+                )
+            if part is not None:
+                paths.append(part.path)
+        return paths
+
+    async def _commit_to(self, intent: Intent, paths: list[Path]) -> None:
+        """Make sure that the batch will be published.  Raises SinkError, OSError: it will not."""
+
+        def sync_and_save() -> None:
+            self._parts.sync(paths)
+            self._journal.save_intent(intent)
+
+        try:
+            await asyncio.to_thread(sync_and_save)
+        except OSError as error:
+            if error.errno in DISK_FULL_ERRNOS:
+                raise
+            # What is on disk now is unknown, and a second fsync would not tell.
+            self._journal.withdraw_intent()
+            self._discard(self._parts.keys(sink_key(intent.sink_id), intent.batch_id))
+            raise SinkError(
+                f"the disk did not keep the staged parts of batch {intent.batch_id} of sink "
+                f"{intent.sink_id} ({error.strerror}), and they are dropped: check the disk, then "
+                "run the batch again"
+            ) from error
+
+    async def _append(self, intent: Intent, paths: list[Path]) -> None:
+        """Append everything; what fails is tried again, since the batch is sure to be published."""
+        batch = _batch(intent)
+        done = 0
+        while done < intent.message_count:
+            failed = False
+            self._store.hold_dispatch()
+            try:
+                for count in self._appender.append(batch, paths, done):
+                    done = count
+                    await asyncio.sleep(0)
+            except (StoreError, OSError) as error:
+                log.error("a batch waits for the store", sink=intent.sink_id, reason=str(error))
+                done = self._appender.appended_count(batch, intent.from_offset)
+                failed = True
+            finally:
+                self._store.release_dispatch()
+            if failed:
+                await asyncio.sleep(RETRY_S)
+            elif done < intent.message_count:
+                _report_lost(intent, done)
+                return
+
+    async def _settle(self, intent: Intent, paths: list[Path]) -> None:
+        """Make the batch durable, and remember it instead of its intent; until that has worked."""
+        self._published[intent.sink_id] = (intent.batch_id, intent.message_count)
+        while True:
+            try:
+                await self._store.flushed(self._store.max_commit_log_offset)
+                await asyncio.to_thread(self._journal.save_published, dict(self._published))
+                await asyncio.to_thread(self._journal.finish, paths)
+                break
+            except (StoreError, OSError) as error:
+                if self._store.failure is not None:
+                    raise
+                log.error("a batch waits for the disk", sink=intent.sink_id, reason=str(error))
+            await asyncio.sleep(RETRY_S)
+        self._discard(self._parts.keys(sink_key(intent.sink_id), intent.batch_id))
+
+
+def _report_lost(intent: Intent, found: int) -> None:
+    log.error(
+        "a batch of a sink lost messages: a staged part is damaged",
+        sink=intent.sink_id,
+        batch=intent.batch_id,
+        published=found,
+        staged=intent.message_count,
+    )
+
+
+def _batch(intent: Intent) -> str:
+    return f"{sink_key(intent.sink_id)}:{intent.batch_id}"

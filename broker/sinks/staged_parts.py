@@ -1,0 +1,160 @@
+"""Staged parts: messages that wait to be published, in a file for each part of a batch.
+
+``<store>/rockhopper/sinks/<sink key>-<batch id>-<part>.part``, where the sink key is the start of
+the SHA-256 of the sink's id.  A file is a row of entries, one for each request that added to it:
+
+    offset  size  field
+         0     4  size of the messages that follow this head
+         4     4  CRC-32 of them
+         8     4  sequence: 0, 1, 2 …
+        12     4  how many messages
+        16     …  messages, the body of the SINK_STAGE request (protocol/bodies/sinks.py)
+
+An entry is there once ``write`` has returned; it is on disk only after ``sync``.  What a crash tore
+off is cut away at the next start, and its writer finds fewer messages than it counted.
+"""
+
+import hashlib
+import os
+import re
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import structlog
+
+from broker.store import disk
+
+log = structlog.get_logger("broker.sinks")
+
+_HEAD = struct.Struct(">IIII")
+_NAME = re.compile(r"([0-9a-f]{24})-(\d{1,19})-([0-9A-Za-z._]{1,100})\.part").fullmatch
+_PART = re.compile(r"[0-9A-Za-z._]{1,100}").fullmatch
+
+
+def sink_key(sink_id: str) -> str:
+    """What stands for a sink's id in file names and in the property of its messages."""
+    return hashlib.sha256(sink_id.encode()).hexdigest()[:24]
+
+
+def is_part_name(name: str) -> bool:
+    """Whether a part may be called so."""
+    return _PART(name) is not None
+
+
+class Part:
+    """One staged part: its file, and what is in it."""
+
+    __slots__ = ("message_count", "path", "sequence", "size_bytes", "touched_ms")
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.size_bytes = 0
+        self.message_count = 0
+        self.sequence = 0
+        self.touched_ms = 0
+
+
+# (sink key, batch id, name)
+PartKey = tuple[str, int, str]
+
+
+class StagedParts:
+    """All parts that wait.  Belongs to the event loop but for ``sync`` and ``entries``."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._parts: dict[PartKey, Part] = {}
+        self.size_bytes = 0
+
+    def load(self, now_ms: int) -> None:
+        """Find what an earlier process staged.  Raises OSError."""
+        if not self.directory.is_dir():
+            return
+        for path in sorted(self.directory.iterdir()):
+            named = _NAME(path.name)
+            if named is None:
+                continue
+            part = Part(path)
+            part.touched_ms = now_ms
+            for sequence, count, data in entries(path):
+                part.size_bytes += _HEAD.size + len(data)
+                part.message_count += count
+                part.sequence = sequence + 1
+            if part.size_bytes < path.stat().st_size:
+                log.warning("a staged part was torn and is cut", file=path.name)
+                os.truncate(path, part.size_bytes)
+            self._parts[named[1], int(named[2]), named[3]] = part
+            self.size_bytes += part.size_bytes
+
+    def get(self, key: PartKey) -> Part | None:
+        """One part, None if nothing is staged for it."""
+        return self._parts.get(key)
+
+    def keys(self, sink: str, batch_id: int | None = None) -> list[PartKey]:
+        """The parts of a sink, or of one of its batches."""
+        return [key for key in self._parts if key[0] == sink and batch_id in (None, key[1])]
+
+    def add(self, key: PartKey, sequence: int, data: bytes, count: int, now_ms: int) -> Part:
+        """Append one entry to a part.
+
+        Raises:
+            OSError: it is not in the part.
+        """
+        part = self._parts.get(key)
+        if part is None:
+            disk.make_directories(self.directory)
+            sink, batch_id, name = key
+            part = Part(self.directory / f"{sink}-{batch_id}-{name}.part")
+        head = _HEAD.pack(len(data), zlib.crc32(data), sequence, count)
+        descriptor = os.open(part.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            disk.write_fully(descriptor, part.size_bytes, head + data)
+        except OSError:
+            os.ftruncate(descriptor, part.size_bytes)
+            raise
+        finally:
+            os.close(descriptor)
+        self._parts[key] = part
+        part.size_bytes += len(head) + len(data)
+        part.message_count += count
+        part.sequence = sequence + 1
+        part.touched_ms = now_ms
+        self.size_bytes += len(head) + len(data)
+        return part
+
+    def sync(self, paths: list[Path]) -> None:
+        """Make parts durable.  Blocks.  Raises OSError."""
+        for path in paths:
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                disk.sync_file(descriptor)
+            finally:
+                os.close(descriptor)
+        disk.sync_directory(self.directory)
+
+    def forget(self, keys: list[PartKey]) -> list[Path]:
+        """Let go of parts; return their files, which are the caller's to delete."""
+        paths: list[Path] = []
+        for key in keys:
+            part = self._parts.pop(key, None)
+            if part is not None:
+                self.size_bytes -= part.size_bytes
+                paths.append(part.path)
+        return paths
+
+    def untouched_since(self, time_ms: int) -> list[PartKey]:
+        """The parts that nothing was added to since."""
+        return [key for key, part in self._parts.items() if part.touched_ms < time_ms]
+
+
+def entries(path: Path) -> Iterator[tuple[int, int, bytes]]:
+    """(sequence, message count, messages) of each whole entry of a part.  Raises OSError."""
+    with path.open("rb") as file:
+        while len(head := file.read(_HEAD.size)) == _HEAD.size:
+            size_bytes, crc, sequence, count = _HEAD.unpack(head)
+            data = file.read(size_bytes)
+            if len(data) != size_bytes or zlib.crc32(data) != crc:
+                return
+            yield sequence, count, data

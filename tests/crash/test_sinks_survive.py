@@ -1,0 +1,274 @@
+"""A batch of a sink is published once and whole, wherever the broker is killed.
+
+A kill -9 leaves the files as they are.  So the store is copied before and after each step that
+changes a file of the sinks or the log, and each copy is opened as the next process would.
+"""
+
+import errno
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from broker.config import BrokerConfig
+from broker.message_ids import UniqueIds
+from broker.sinks import SinkPublisher
+from broker.sinks.appender import BatchAppender
+from broker.sinks.journal import Intent, SinkJournal
+from broker.sinks.publisher import SinkError
+from broker.stats import BrokerStats
+from broker.store import disk
+from broker.store.commit_log import CommitLog
+from broker.store.message_store import MessageStore
+from broker.topics import TopicConfig, TopicTable
+from protocol.bodies.sinks import SinkMessage, SinkPart, encode_sink_body
+from tests.support.open_stores import STORE_HOST, bodies, open_store, put
+from tests.support.peers import Clock
+
+SINK = "query-1"
+PARTS = {"0.0": [b"a%d" % n for n in range(700)], "1.0": [b"b%d" % n for n in range(400)]}
+WHOLE = [*PARTS["0.0"], *PARTS["1.0"]]
+STORE_FILES: dict[str, Any] = {
+    "commit_log_file_size_bytes": 1 << 16,
+    "consume_queue_file_size_bytes": 20 * 500,
+    "flush_interval_ms": 10,
+}
+
+
+class Sinks:
+    """A publisher over a store of its own, and what it takes to use it."""
+
+    def __init__(self, root: Path) -> None:
+        clock = Clock()
+        config = BrokerConfig()
+        self.root = root
+        self.store: MessageStore = open_store(root, clock, **STORE_FILES)
+        topics = TopicTable(root / "config" / "topics.json", config, now_ms=clock)
+        topics.put(TopicConfig("TopicA", read_queue_nums=1, write_queue_nums=1, perm=6))
+        appender = BatchAppender(
+            self.store,
+            topics,
+            BrokerStats(now_ms=clock),
+            lambda topic, queue_id, _properties: (topic, queue_id),
+            UniqueIds(b"\x7f\0\0\1", clock),
+            store_host=STORE_HOST,
+            suffix=b"CLUSTER\x01c\x02",
+        )
+        self.publisher = SinkPublisher(
+            root / "rockhopper" / "sinks",
+            self.store,
+            appender,
+            staged_bytes_max=1 << 30,
+            expire_ms=3_600_000,
+            now_ms=clock,
+        )
+
+    async def __aenter__(self) -> "Sinks":
+        await self.store.start()
+        await self.publisher.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.publisher.close()
+        await self.store.close()
+
+    def stage(self, batch_id: int) -> None:
+        for name, texts in PARTS.items():
+            for sequence, start in enumerate(range(0, len(texts), 300)):
+                chunk = texts[start : start + 300]
+                body = encode_sink_body(
+                    [
+                        SinkMessage("TopicA", 0, 0, 1, f"UNIQ_KEY\x01{t.decode()}\x02", t)
+                        for t in chunk
+                    ]
+                )
+                self.publisher.stage(SINK, batch_id, name, sequence, body, len(chunk))
+
+    async def publish(self, batch_id: int) -> tuple[int, bool]:
+        parts = [SinkPart(name, len(texts)) for name, texts in PARTS.items()]
+        return await self.publisher.publish(SINK, batch_id, parts)
+
+    async def run_batch(self, batch_id: int) -> None:
+        """What a job does that does not know how far it had come."""
+        if self.publisher.last_batch_id(SINK) >= batch_id:
+            return
+        try:
+            self.stage(batch_id)
+            await self.publish(batch_id)
+        except SinkError:
+            self.publisher.abort(SINK, batch_id, [])
+            self.stage(batch_id)
+            await self.publish(batch_id)
+
+
+def snapshots(root: Path, to: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Copy the tree around every step from now on; the list grows."""
+    taken: list[Path] = []
+
+    def shoot() -> None:
+        taken.append(to / f"{len(taken):03d}")
+        shutil.copytree(root, taken[-1])
+
+    def around(step: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*arguments: Any, **named: Any) -> Any:
+            shoot()
+            result = step(*arguments, **named)
+            shoot()
+            return result
+
+        return run
+
+    for name in ("write_atomically", "remove_files", "sync_file"):
+        monkeypatch.setattr(disk, name, around(getattr(disk, name)))
+    monkeypatch.setattr("broker.sinks.publisher.remove_files", around(disk.remove_files))
+    monkeypatch.setattr(CommitLog, "_pwrite", around(CommitLog._pwrite))
+    return taken
+
+
+async def test_a_kill_at_any_step_leaves_a_batch_that_comes_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A kill takes nothing that was written: no need to wait for the disk.
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+    monkeypatch.setattr(os, "fdatasync", lambda _: None)
+    root = tmp_path / "store"
+    async with Sinks(root) as sinks:
+        await sinks.run_batch(0)
+        put(sinks.store, b"between")
+        sinks.stage(1)
+        with monkeypatch.context() as patch:
+            taken = snapshots(root, tmp_path, patch)
+            await sinks.publish(1)
+        assert bodies(sinks.store) == [*WHOLE, b"between", *WHOLE]
+    assert len(taken) > 10
+    partial = 0
+    for copy in taken:
+        async with Sinks(copy) as again:
+            seen = bodies(again.store)
+            assert seen in ([*WHOLE, b"between"], [*WHOLE, b"between", *WHOLE])
+            partial += len(seen) > len(WHOLE) + 1
+            await again.run_batch(1)
+            assert bodies(again.store) == [*WHOLE, b"between", *WHOLE]
+            assert (await again.publish(1))[1]
+        shutil.rmtree(copy)
+    assert partial > 3
+
+
+async def test_a_batch_that_was_published_is_not_published_again(tmp_path: Path) -> None:
+    async with Sinks(tmp_path / "store") as sinks:
+        sinks.stage(5)
+        assert await sinks.publish(5) == (len(WHOLE), False)
+        sinks.stage(5)
+        assert await sinks.publish(5) == (len(WHOLE), True)
+        assert await sinks.publish(3) == (0, True)
+        assert bodies(sinks.store) == WHOLE
+        assert sinks.publisher.staged_bytes == 0
+
+
+async def test_nobody_sees_a_part_of_a_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Sinks(tmp_path / "store") as sinks:
+        sinks.stage(0)
+        seen: list[int] = []
+        real = CommitLog._pwrite
+
+        def watch(log: CommitLog, file: Any, offset: int, data: bytes) -> None:
+            real(log, file, offset, data)
+            seen.append(sinks.store.queue_range("TopicA", 0)[1])
+
+        monkeypatch.setattr(CommitLog, "_pwrite", watch)
+        await sinks.publish(0)
+        assert len(seen) > 2
+        assert set(seen) == {0}
+        assert bodies(sinks.store) == WHOLE
+
+
+async def test_a_store_that_refuses_in_the_midst_gets_the_rest_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.sinks.publisher.RETRY_S", 0.0)
+    async with Sinks(tmp_path / "store") as sinks:
+        sinks.stage(0)
+        real = CommitLog._pwrite
+        calls = 0
+
+        def fail_sometimes(log: CommitLog, file: Any, offset: int, data: bytes) -> None:
+            nonlocal calls
+            calls += 1
+            if calls in (2, 3, 5):
+                from broker.store.errors import DiskFullError
+
+                raise DiskFullError("the disk is full")
+            real(log, file, offset, data)
+
+        monkeypatch.setattr(CommitLog, "_pwrite", fail_sometimes)
+        await sinks.publish(0)
+        assert calls > 5
+        assert bodies(sinks.store) == WHOLE
+
+
+async def test_a_torn_part_is_cut_and_its_batch_refused(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    async with Sinks(root) as sinks:
+        sinks.stage(0)
+    part = next((root / "rockhopper" / "sinks").glob("*-0-0.0.part"))
+    with part.open("r+b") as file:
+        file.truncate(part.stat().st_size - 10)
+    async with Sinks(root) as again:
+        with pytest.raises(SinkError, match="holds 600 messages, not 700"):
+            await again.publish(0)
+        assert bodies(again.store) == []
+
+
+async def test_parts_that_nobody_publishes_are_forgotten_after_a_time(tmp_path: Path) -> None:
+    async with Sinks(tmp_path / "store") as sinks:
+        sinks.stage(0)
+        sinks.publisher.expire()
+        assert sinks.publisher.staged_bytes > 0
+        sinks.publisher._expire_ms = -1
+        sinks.publisher.expire()
+        assert sinks.publisher.staged_bytes == 0
+        assert not list((tmp_path / "store" / "rockhopper" / "sinks").glob("*.part"))
+
+
+async def test_parts_that_the_disk_did_not_keep_are_dropped_and_the_batch_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Sinks(tmp_path / "store") as sinks:
+        sinks.stage(0)
+        with monkeypatch.context() as patch:
+
+            def fail(_descriptor: int) -> None:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+            patch.setattr(disk, "sync_file", fail)
+            with pytest.raises(SinkError, match="run the batch again"):
+                await sinks.publish(0)
+        assert sinks.publisher.staged_bytes == 0
+        sinks.stage(0)
+        assert await sinks.publish(0) == (len(WHOLE), False)
+        assert bodies(sinks.store) == WHOLE
+
+
+async def test_a_part_that_is_damaged_in_the_midst_of_publishing_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Sinks(tmp_path / "store") as sinks:
+        sinks.stage(0)
+        part = next((tmp_path / "store" / "rockhopper" / "sinks").glob("*-1.0.part"))
+        real = SinkJournal.save_intent
+
+        def spoil(journal: SinkJournal, intent: Intent) -> None:
+            real(journal, intent)
+            os.truncate(part, part.stat().st_size - 10)
+
+        monkeypatch.setattr(SinkJournal, "save_intent", spoil)
+        with capture_logs() as logs:
+            await sinks.publish(0)
+        assert [entry["published"] for entry in logs if entry["log_level"] == "error"] == [1000]
+        assert bodies(sinks.store) == WHOLE[:1000]
