@@ -15,8 +15,10 @@ from broker.topic_attributes import ATTRIBUTE_QUEUE_TYPE, QUEUE_TYPE_BATCH
 from protocol.bodies import topics as bodies
 from protocol.names import (
     AUTO_CREATE_TOPIC,
+    DLQ_PREFIX,
     LMQ_PREFIX,
     OFFSET_MOVED_EVENT_TOPIC,
+    RETRY_PREFIX,
     SCHEDULE_TOPIC,
     SELF_TEST_TOPIC,
     SYSTEM_TOPICS,
@@ -36,9 +38,13 @@ PERM_INHERIT = 1
 PERM_WRITE = 2
 PERM_READ = 4
 
+SYS_FLAG_UNIT_SUBSCRIPTION = 2
+
 SCHEDULE_LEVEL_COUNT = 18
 
 QUEUE_COUNT_MAX = 65_536
+# Topics made for clients that may still grow as another master says.
+CREATED_REMEMBERED_MAX = 10_000
 # What clients ask for when a topic is made by their first message.
 CLIENT_QUEUE_COUNT = 4
 
@@ -154,6 +160,9 @@ class TopicTable(JsonTable):
         self.get: Callable[[str], TopicConfig | None] = self.configs.get
         """The topic's settings, None when it does not exist.  Bound to the dict for speed."""
         self.listeners: list[Listener] = []
+        self.on_created: Callable[[TopicConfig], None] | None = None
+        """Called with a topic that was made because a client sent to it or asked for its route."""
+        self._created: set[str] = set()
         self._system_names = _system_names(config)
 
     def to_json(self) -> JsonObject:
@@ -226,33 +235,76 @@ class TopicTable(JsonTable):
         topic = self.configs.get(name)
         if topic is not None:
             return topic
+        if self._is_wanted_trace_topic(name):
+            return self._create(name, 1)
         pattern = self.configs.get(default_topic)
         if pattern is None or not pattern.perm & PERM_INHERIT or topic_error(name) is not None:
             return None
         if default_topic == AUTO_CREATE_TOPIC and not self.creates_on_send:
             return None
         queue_count = max(1, min(wanted_queues, pattern.write_queue_nums))
-        return self._create(name, queue_count, pattern.perm & ~PERM_INHERIT, pattern.filter_type)
+        perm = pattern.perm & ~PERM_INHERIT
+        return self._created_for_client(self._create(name, queue_count, perm, pattern.filter_type))
 
     def create_on_lookup(self, name: str) -> TopicConfig | None:
         """The topic whose route is asked for, made if autoCreateTopic=on-lookup; else None."""
         topic = self.configs.get(name)
-        if topic is not None or self.config.auto_create_topic is not AutoCreateTopic.ON_LOOKUP:
+        if topic is not None:
             return topic
-        if "%" in name or self.is_system(name) or topic_error(name) is not None:
+        if self._is_wanted_trace_topic(name):
+            return self._create(name, 1)
+        if self.config.auto_create_topic is not AutoCreateTopic.ON_LOOKUP:
+            return None
+        if self.is_system(name) or not may_be_looked_up(name):
             return None
         queue_count = min(CLIENT_QUEUE_COUNT, self.config.default_topic_queue_nums)
-        return self._create(name, queue_count)
+        return self._created_for_client(self._create(name, queue_count))
+
+    def _is_wanted_trace_topic(self, name: str) -> bool:
+        """Whether it is where clients send the traces that traceOn asks them for."""
+        return self.config.trace_on and name == self.config.trace_topic_name
+
+    def _created_for_client(self, topic: TopicConfig) -> TopicConfig:
+        if len(self._created) >= CREATED_REMEMBERED_MAX:
+            self._created.clear()
+        self._created.add(topic.name)
+        if self.on_created is not None:
+            self.on_created(topic)
+        return topic
+
+    def adopt(self, name: str, queue_count: int, perm: int) -> None:
+        """Make a topic that another master has made for a client, unless autoCreateTopic=off.
+
+        One that was just made here for a client grows to as many queues; others stay.
+        """
+        if (
+            not self.creates_on_send
+            or self.is_system(name)
+            or not may_be_looked_up(name)
+            or not 0 < queue_count <= QUEUE_COUNT_MAX
+        ):
+            return
+        topic = self.configs.get(name)
+        if topic is None:
+            self._create(name, queue_count, perm)
+        elif name in self._created and topic.write_queue_nums < queue_count:
+            self._create(name, queue_count, topic.perm, topic.filter_type)
 
     @property
     def creates_on_send(self) -> bool:
         """Whether a message to an unknown topic makes it."""
         return self.config.auto_create_topic is not AutoCreateTopic.OFF
 
-    def ensure_retry_topic(self, group: str, queue_count: int = 1) -> TopicConfig:
+    def ensure_retry_topic(
+        self, group: str, queue_count: int = 1, *, unit_mode: bool = False
+    ) -> TopicConfig:
         """``%RETRY%group``: where failed messages of a group wait."""
         name = retry_topic(group)
-        return self.configs.get(name) or self._create(name, max(1, queue_count))
+        topic = self.configs.get(name)
+        if topic is None:
+            sys_flag = SYS_FLAG_UNIT_SUBSCRIPTION if unit_mode else 0
+            topic = self._create(name, max(1, queue_count), sys_flag=sys_flag)
+        return topic
 
     def ensure_dlq_topic(self, group: str) -> TopicConfig:
         """``%DLQ%group``: where messages end that failed too often."""
@@ -265,9 +317,11 @@ class TopicTable(JsonTable):
         queue_count: int,
         perm: int = PERM_READ | PERM_WRITE,
         filter_type: str = "SINGLE_TAG",
+        sys_flag: int = 0,
     ) -> TopicConfig:
         topic = TopicConfig(
             name,
+            sys_flag=sys_flag,
             read_queue_nums=queue_count,
             write_queue_nums=queue_count,
             perm=perm,
@@ -314,6 +368,12 @@ class TopicTable(JsonTable):
             log.warning("topic restored from its queues", topic=name, queues=queue_count)
             restored.append(name)
         return restored
+
+
+def may_be_looked_up(name: str) -> bool:
+    """Whether *name* can be that of a topic which comes into being by itself."""
+    derived = name.startswith((RETRY_PREFIX, DLQ_PREFIX, LMQ_PREFIX))
+    return not derived and not is_system_topic(name) and topic_error(name) is None
 
 
 def queue_directories(root: Path) -> Iterable[tuple[str, int, bool]]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from broker.topics import PERM_READ, PERM_WRITE, TopicConfig, TopicTable
-from protocol.names import AUTO_CREATE_TOPIC
+from protocol.names import AUTO_CREATE_TOPIC, RETRY_PREFIX, group_error
 
 if TYPE_CHECKING:
     from broker.server import Connection
@@ -22,6 +22,7 @@ class EmbeddedBroker:
         topics: TopicTable,
         permission: Callable[[], int],
         address_for: Callable[["Connection"], str],
+        may_have_group: Callable[[str], bool] = lambda _group: False,
     ) -> None:
         self.cluster = cluster
         self.name = name
@@ -30,16 +31,31 @@ class EmbeddedBroker:
         self.address_for = address_for
         self._topics = topics
         self._permission = permission
+        self._may_have_group = may_have_group
 
     def find_topic(self, name: str) -> TopicConfig | None:
-        """The topic as routes show it: with creation switched off, its pattern is not there."""
+        """The topic as routes show it: with creation switched off, its pattern is not there.
+
+        The retry topic of a group is shown before the group's first heartbeat makes it: a consumer
+        asks for its route just before that heartbeat, and then not again for 30 s.
+        """
         if name == AUTO_CREATE_TOPIC and not self._topics.creates_on_send:
             return None
-        return self._topics.get(name)
+        topic = self._topics.get(name)
+        if topic is None and name.startswith(RETRY_PREFIX):
+            group = name[len(RETRY_PREFIX) :]
+            if group_error(group) is None and self._may_have_group(group):
+                return TopicConfig(name, read_queue_nums=1, write_queue_nums=1)
+        return topic
 
     def create_on_lookup(self, name: str) -> None:
         """Create a topic whose route is asked for, if the settings say so."""
         self._topics.create_on_lookup(name)
+
+    @property
+    def table(self) -> TopicTable:
+        """The broker's topics."""
+        return self._topics
 
     def topics(self) -> Iterable[TopicConfig]:
         """Every topic."""

@@ -50,6 +50,12 @@ class KeyValueTable(JsonTable):
         self.mark_changed()
         self.save_soon()
 
+    def clear(self) -> None:
+        """Remove everything."""
+        if self._values:
+            self._values = {}
+            self.mark_changed()
+
     def delete(self, namespace: str, key: str) -> None:
         """Remove one value; none is fine."""
         values = self.namespace(namespace)

@@ -10,7 +10,7 @@ from typing import cast
 
 from broker.advertise import split_address
 from broker.server import socket_address
-from protocol.codes import ResponseCode
+from protocol.codes import FLAG_ONEWAY, ResponseCode
 from protocol.command import Command, decode_header, encode_command
 from protocol.errors import ProtocolError
 from protocol.frame import FrameDecoder
@@ -27,12 +27,18 @@ class RefusedError(Exception):
 class NameServiceLink:
     """One name service.  Methods belong to the event loop's thread."""
 
-    def __init__(self, address: str, on_lost: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        address: str,
+        on_lost: Callable[[], None],
+        on_request: Callable[[Command], None] = lambda _command: None,
+    ) -> None:
         host, port = split_address(address)
         self.address = address
         self._host = host
         self._port = port or 0
         self._on_lost = on_lost
+        self._on_request = on_request
         self._protocol: _LinkProtocol | None = None
         self._connecting = asyncio.Lock()
 
@@ -47,7 +53,7 @@ class NameServiceLink:
             if self._protocol is None or self._protocol.is_lost:
                 loop = asyncio.get_running_loop()
                 _, self._protocol = await loop.create_connection(
-                    lambda: _LinkProtocol(self._on_lost), self._host, self._port
+                    lambda: _LinkProtocol(self._on_lost, self._on_request), self._host, self._port
                 )
         return self._protocol.hosts
 
@@ -65,6 +71,11 @@ class NameServiceLink:
             raise RefusedError(answer.code, answer.remark)
         return answer
 
+    def tell(self, code: int, ext: dict[str, str]) -> None:
+        """Send a request that wants no answer; without a connection nothing is sent."""
+        if self._protocol is not None and not self._protocol.is_lost:
+            self._protocol.tell(code, ext)
+
     def close(self) -> None:
         """Drop the connection without telling the owner."""
         if self._protocol is not None:
@@ -72,8 +83,9 @@ class NameServiceLink:
 
 
 class _LinkProtocol(asyncio.Protocol):
-    def __init__(self, on_lost: Callable[[], None]) -> None:
+    def __init__(self, on_lost: Callable[[], None], on_request: Callable[[Command], None]) -> None:
         self._on_lost = on_lost
+        self._on_request = on_request
         self._decoder = FrameDecoder()
         self._calls: dict[int, asyncio.Future[Command]] = {}
         self._opaque = 0
@@ -102,8 +114,11 @@ class _LinkProtocol(asyncio.Protocol):
         try:
             for serialize_type, header, body in self._decoder.feed(data):
                 command = decode_header(serialize_type, header, body)
+                if not command.is_response:
+                    self._on_request(command)
+                    continue
                 call = self._calls.pop(command.opaque, None)
-                if command.is_response and call is not None and not call.done():
+                if call is not None and not call.done():
                     call.set_result(command)
             if self._decoder.error is not None:
                 raise self._decoder.error
@@ -111,6 +126,12 @@ class _LinkProtocol(asyncio.Protocol):
             # Whoever answers so is no name service; the callers see a broken connection.
             assert self._transport is not None
             self._transport.abort()
+
+    def tell(self, code: int, ext: dict[str, str]) -> None:
+        if self._transport is not None:
+            self._opaque += 1
+            command = Command(code=code, opaque=self._opaque, flag=FLAG_ONEWAY, ext=ext)
+            self._transport.write(encode_command(command))
 
     async def call(self, code: int, ext: dict[str, str], body: bytes) -> Command:
         if self.is_lost or self._transport is None:

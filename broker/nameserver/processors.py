@@ -5,7 +5,7 @@ compactly and without true, false and null: some clients read them with parsers 
 """
 
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from broker.config import BrokerConfig, NameServiceConfig
@@ -16,11 +16,13 @@ from broker.nameserver.embedded import EmbeddedBroker
 from broker.nameserver.kv_config import ORDER_TOPIC_NAMESPACE, KeyValueTable
 from broker.nameserver.registration import INSTANCE_FIELD
 from broker.nameserver.route_table import (
+    MASTER_ID,
     Member,
     Registration,
     Route,
     RouteTable,
 )
+from broker.nameserver.sharing import CREATES_FIELD, TopicSharing
 from broker.topics import TopicConfig
 from protocol import fastjson
 from protocol.bodies import topics as bodies
@@ -80,6 +82,11 @@ class NameServiceProcessors:
         self._values = values
         self._local = local
         self._now_ms = now_ms
+        self.sharing = TopicSharing(
+            routes,
+            local.table if local is not None else None,
+            local.cluster if local is not None else "",
+        )
 
     def table(self) -> Mapping[int, Entry]:
         """Request code -> processor."""
@@ -107,16 +114,27 @@ class NameServiceProcessors:
             RequestCode.ADD_WRITE_PERM_OF_BROKER: Entry(self.add_write, admin=True),
             RequestCode.GET_BROKER_MEMBER_GROUP: Entry(self.member_group),
             RequestCode.BROKER_HEARTBEAT: Entry(self.heartbeat),
+            RequestCode.SHARE_TOPIC: Entry(self.sharing.share),
         }
 
     # -- routes --------------------------------------------------------------------------------
 
-    def route(self, request: Request) -> Response:
+    def route(self, request: Request) -> Response | Awaitable[Response]:
         """105: where a topic's queues are, with the addresses that the asking client can reach."""
         fields = request.fields(GetRouteInfoRequest)
         topic = fields.topic
         if self._local is not None:
             self._local.create_on_lookup(topic)
+        elif self.sharing.may_create(topic) and self._routes.route(topic, "") is None:
+            return self._route_when_created(request, fields)
+        return self._route(request, fields)
+
+    async def _route_when_created(self, request: Request, fields: GetRouteInfoRequest) -> Response:
+        await self.sharing.created(fields.topic)
+        return self._route(request, fields)
+
+    def _route(self, request: Request, fields: GetRouteInfoRequest) -> Response:
+        topic = fields.topic
         route = self._routes.route(topic, self._local_address(request))
         if route is None:
             raise RequestError(
@@ -197,6 +215,9 @@ class NameServiceProcessors:
         if accepted is None:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "register broker failed")
         self._watch(request.connection)
+        creates = request.ext.get(CREATES_FIELD) if fields.broker_id == MASTER_ID else None
+        name = fields.broker_name or ""
+        self.sharing.registered(request.connection, fields.cluster_name, name, creates)
         response = RegisterBrokerResponse(
             ha_server_addr=accepted.master_ha_address, master_addr=accepted.master_address
         )

@@ -16,9 +16,12 @@ from broker.advertise import Advertiser, join_address, split_address
 from broker.config import BrokerConfig
 from broker.json_table import JsonObject
 from broker.nameserver.link import NameServiceLink, RefusedError
+from broker.nameserver.sharing import CREATES_FIELD, adopt, share_fields
 from broker.topics import PERM_READ, PERM_WRITE, TopicConfig, TopicTable
 from protocol import fastjson
 from protocol.codes import RequestCode
+from protocol.command import Command
+from protocol.errors import FieldError
 from protocol.requests import BrokerIdentityRequest, RegisterBrokerRequest, encode_fields
 
 log = structlog.get_logger("broker.registration")
@@ -57,6 +60,19 @@ class Registration:
         """Register anew, because something that routes show has changed."""
         for keeper in self._keepers:
             keeper.wake()
+
+    def share(self, topic: TopicConfig) -> None:
+        """Tell the name services of a topic that was created for a client."""
+        for keeper in self._keepers:
+            keeper.share(topic)
+
+    def take(self, command: Command) -> None:
+        """Serve what a name service asks of this broker."""
+        if command.code == RequestCode.SHARE_TOPIC:
+            try:
+                adopt(self._topics, command.ext)
+            except FieldError as error:
+                log.warning("a name service shares no topic", reason=str(error))
 
     async def announced(self) -> None:
         """Return when every name service knows the topics as they are now, or cannot be reached."""
@@ -105,6 +121,7 @@ class Registration:
             )
         )
         fields[INSTANCE_FIELD] = self._instance
+        fields[CREATES_FIELD] = config.auto_create_topic.value
         return fields
 
     def identity_fields(self, address: str) -> dict[str, str]:
@@ -139,7 +156,7 @@ class _Keeper:
         self._owner = owner
         self._advertiser = advertiser
         self._ha_port = ha_port
-        self._link = NameServiceLink(address, self.wake)
+        self._link = NameServiceLink(address, self.wake, owner.take)
         self._wanted = asyncio.Event()
         self._settled = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -152,6 +169,10 @@ class _Keeper:
     def wake(self) -> None:
         self._settled.clear()
         self._wanted.set()
+
+    def share(self, topic: TopicConfig) -> None:
+        if self._registered_as is not None:
+            self._link.tell(RequestCode.SHARE_TOPIC, share_fields(topic))
 
     async def settled(self) -> None:
         """Return once the last change is registered; at once when attempts are failing."""

@@ -41,6 +41,7 @@ class NameService:
         processors = NameServiceProcessors(
             config, self.routes, self.values, local=local, now_ms=now_ms
         )
+        self.sharing = processors.sharing
         self._dispatcher = Dispatcher(processors.table(), may_administer=may_administer)
         self.server = Server(
             "nameserver",
