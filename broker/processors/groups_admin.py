@@ -91,6 +91,7 @@ class GroupAdminProcessors:
         existed = broker.groups.delete(fields.group_name)
         if fields.clean_offset:
             broker.offsets.delete_group(fields.group_name)
+            broker.pop.group_deleted(fields.group_name)
             broker.offsets.save_soon()
         if existed:
             broker.stats.forget_group(fields.group_name)
@@ -228,6 +229,10 @@ def _group_of(value: Any) -> SubscriptionGroup:
         raise RequestError(ResponseCode.INVALID_PARAMETER, problem)
     attributes = value.get("attributes")
     if attributes:
+        if not isinstance(attributes, dict):
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"group {name} does not decode: attributes is no object"
+            )
         keys = ", ".join(sorted(map(str, attributes)))[:200]
         raise RequestError(ResponseCode.SYSTEM_ERROR, f"unsupported key: {keys}")
     try:

@@ -31,7 +31,9 @@ def check_size(body: bytes, most: int) -> None:
 
 
 def with_body(
-    request: Request, kind: type[AnyBody], serve: Callable[[Request, AnyBody], Response]
+    request: Request,
+    kind: type[AnyBody],
+    serve: Callable[[Request, AnyBody], Response | Awaitable[Response]],
 ) -> Response | Awaitable[Response]:
     """What *serve* makes of the request and its decoded body; later, if the body is long.
 
@@ -44,7 +46,8 @@ def with_body(
         return serve(request, kind.decode(request.body))
 
     async def decode_and_serve() -> Response:
-        return serve(request, await asyncio.to_thread(kind.decode, request.body))
+        served = serve(request, await asyncio.to_thread(kind.decode, request.body))
+        return served if isinstance(served, Response) else await served
 
     return decode_and_serve()
 

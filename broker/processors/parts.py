@@ -7,13 +7,17 @@ from broker.config import BrokerConfig
 from broker.consumer_groups import ConsumerGroups, ProducerTable
 from broker.consumer_offsets import ConsumerOffsetTable
 from broker.delayed import DelayedDelivery
+from broker.pop.service import PopService
 from broker.pull_path import PullPath
 from broker.queue_locks import QueueLocks
 from broker.send_path import SendPath
+from broker.sinks import SinkPublisher
 from broker.stats import BrokerStats
 from broker.store.message_store import MessageStore
 from broker.subscription_groups import SubscriptionGroupTable
+from broker.timers.timers import Timers
 from broker.topics import TopicTable
+from broker.transactions.transactions import Transactions
 
 
 class BrokerParts(Protocol):
@@ -59,6 +63,14 @@ class BrokerParts(Protocol):
         """How far the delay levels are."""
 
     @property
+    def transactions(self) -> Transactions:
+        """Which transactions are open."""
+
+    @property
+    def timers(self) -> Timers:
+        """What is delivered at a time."""
+
+    @property
     def stats(self) -> BrokerStats:
         """What went in and out."""
 
@@ -69,6 +81,14 @@ class BrokerParts(Protocol):
     @property
     def pull_path(self) -> PullPath:
         """Serves pulls."""
+
+    @property
+    def sinks(self) -> SinkPublisher:
+        """Publishes batches of jobs exactly once."""
+
+    @property
+    def pop(self) -> PopService:
+        """Pop consumption."""
 
     @property
     def now_ms(self) -> Callable[[], int]:

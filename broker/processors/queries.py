@@ -32,7 +32,12 @@ class QueryProcessors:
         records: list[bytes] = []
         if fields.key and fields.topic in self._broker.topics:
             records = store.query(
-                fields.topic, fields.key, count_max, fields.begin_timestamp, fields.end_timestamp
+                fields.topic,
+                fields.key,
+                count_max,
+                fields.begin_timestamp,
+                fields.end_timestamp,
+                with_gone=False,
             )
         ext = encode_fields(
             QueryMessageResponse(

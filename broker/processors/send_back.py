@@ -2,6 +2,9 @@
 
 The message is stored once more: for ``%RETRY%group``, by way of the delay levels (10 s, 30 s, 1 min
 … 2 h), or in ``%DLQ%group`` when it has been tried often enough.
+
+In RocketMQ retryQueueNums=0 makes a broker say yes and store nothing.  Here nothing that a consumer
+failed on is dropped: such a group has one retry queue.
 """
 
 import random
@@ -50,16 +53,16 @@ class SendBackProcessor:
                 ResponseCode.NO_PERMISSION,
                 f"the broker[{broker.config.broker_name}] sending message is forbidden",
             )
-        if group.retry_queue_nums <= 0:
-            # How RocketMQ switches redelivery off for a group.
-            return Response()
-        retry_topic = broker.topics.ensure_retry_topic(group.name, group.retry_queue_nums)
+        retry_topic = broker.topics.ensure_retry_topic(
+            group.name, group.retry_queue_nums, unit_mode=fields.unit_mode
+        )
         _check_writable(retry_topic)
         message = self._message_at(fields.offset)
         times_max = group.retry_max_times
         if (
             request.version >= VERSION_WITH_MAX_RECONSUME_TIMES
             and fields.max_reconsume_times is not None
+            and fields.max_reconsume_times >= 0
         ):
             times_max = fields.max_reconsume_times
         if message.reconsume_times >= times_max or fields.delay_level < 0:

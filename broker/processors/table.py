@@ -5,15 +5,25 @@ with REQUEST_CODE_NOT_SUPPORTED.
 """
 
 from broker.dispatcher import Entry, Processor
+from broker.pop.assignment import AssignmentProcessors
+from broker.pop.processors import PopProcessors
 from broker.processors.broker_admin import BrokerAdminProcessors
+from broker.processors.bulk import BulkPullProcessor
+from broker.processors.client_calls import ClientCallProcessors
 from broker.processors.clients import ClientProcessors
+from broker.processors.consumption_admin import ConsumptionAdminProcessors
 from broker.processors.groups_admin import GroupAdminProcessors
 from broker.processors.offsets import OffsetProcessors
 from broker.processors.parts import BrokerParts
 from broker.processors.queries import QueryProcessors
 from broker.processors.queue_locking import QueueLockProcessors
+from broker.processors.recall import RecallProcessor
+from broker.processors.replies import ReplyProcessor
+from broker.processors.resets import ResetProcessors
 from broker.processors.send_back import SendBackProcessor
+from broker.processors.sinks import SinkProcessors
 from broker.processors.topics_admin import TopicAdminProcessors
+from broker.processors.transactions import TransactionProcessors
 from protocol.codes import RequestCode as Code
 
 
@@ -23,16 +33,34 @@ def build_table(broker: BrokerParts) -> dict[int, Entry]:
     clients = ClientProcessors(broker)
     offsets = OffsetProcessors(broker)
     locks = QueueLockProcessors(broker)
+    replies = ReplyProcessor(broker)
+    broker.send_path.on_asked = replies.asked
+    resets = ResetProcessors(broker)
+    calls = ClientCallProcessors(broker)
+    consumption = ConsumptionAdminProcessors(broker)
     queries = QueryProcessors(broker)
     topics = TopicAdminProcessors(broker)
     groups = GroupAdminProcessors(broker)
     admin = BrokerAdminProcessors(broker)
+    assignment = AssignmentProcessors(broker)
+    transactions = TransactionProcessors(broker)
+    sinks = SinkProcessors(broker)
     return {
+        **_pop(PopProcessors(broker)),
+        # Queues shared out by the broker
+        Code.QUERY_ASSIGNMENT: Entry(assignment.query),
+        Code.SET_MESSAGE_REQUEST_MODE: _admin(assignment.set_mode),
+        Code.GET_ALL_MESSAGE_REQUEST_MODE: _admin(assignment.all_modes),
         # Producing
         Code.SEND_MESSAGE: Entry(send),
         Code.SEND_MESSAGE_V2: Entry(send),
         Code.SEND_BATCH_MESSAGE: Entry(send),
+        Code.RECALL_MESSAGE: Entry(RecallProcessor(broker).process),
         Code.CONSUMER_SEND_MSG_BACK: Entry(SendBackProcessor(broker).process),
+        Code.END_TRANSACTION: Entry(transactions.end),
+        Code.RESUME_CHECK_HALF_MESSAGE: _admin(transactions.resume),
+        Code.SEND_REPLY_MESSAGE: Entry(replies.process),
+        Code.SEND_REPLY_MESSAGE_V2: Entry(replies.process),
         # Consuming
         Code.PULL_MESSAGE: Entry(pull),
         Code.LITE_PULL_MESSAGE: Entry(pull),
@@ -56,6 +84,7 @@ def build_table(broker: BrokerParts) -> dict[int, Entry]:
         Code.UPDATE_AND_CREATE_TOPIC: _admin(topics.update_topic),
         Code.UPDATE_AND_CREATE_TOPIC_LIST: _admin(topics.update_topics),
         Code.DELETE_TOPIC_IN_BROKER: _admin(topics.delete_topic),
+        Code.PURGE_TOPIC: _admin(topics.purge_topic),
         Code.GET_ALL_TOPIC_CONFIG: _admin(topics.get_all_topics),
         Code.GET_TOPIC_CONFIG: _admin(topics.get_topic),
         Code.GET_TOPIC_STATS_INFO: _admin(topics.topic_stats),
@@ -72,7 +101,24 @@ def build_table(broker: BrokerParts) -> dict[int, Entry]:
         Code.QUERY_SUBSCRIPTION_BY_CONSUMER: _admin(groups.subscription_of),
         Code.QUERY_TOPICS_BY_CONSUMER: _admin(groups.topics_of),
         Code.GET_CONSUME_STATS: _admin(groups.consume_stats),
-        Code.INVOKE_BROKER_TO_RESET_OFFSET: _admin(offsets.reset_offsets),
+        Code.INVOKE_BROKER_TO_RESET_OFFSET: _admin(resets.reset_offsets),
+        Code.CLONE_GROUP_OFFSET: _admin(resets.clone_offsets),
+        Code.QUERY_CONSUME_TIME_SPAN: _admin(consumption.time_span),
+        Code.GET_BROKER_CONSUME_STATS: _admin(consumption.broker_consume_stats),
+        Code.UPDATE_AND_GET_GROUP_FORBIDDEN: _admin(consumption.group_forbidden),
+        Code.GET_ALL_PRODUCER_INFO: _admin(consumption.producers),
+        Code.CLEAN_EXPIRED_CONSUMEQUEUE: _admin(consumption.nothing_to_do),
+        Code.CLEAN_UNUSED_TOPIC: _admin(consumption.nothing_to_do),
+        # Asked of consumers
+        Code.GET_CONSUMER_RUNNING_INFO: _admin(calls.running_info),
+        Code.CONSUME_MESSAGE_DIRECTLY: _admin(calls.consume_directly),
+        Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: _admin(calls.consumer_status),
+        # Jobs (ours alone)
+        Code.BULK_PULL: Entry(BulkPullProcessor(broker).process),
+        Code.SINK_STAGE: Entry(sinks.stage),
+        Code.SINK_PUBLISH: Entry(sinks.publish),
+        Code.SINK_STATUS: Entry(sinks.status),
+        Code.SINK_ABORT: Entry(sinks.abort),
         # The broker
         Code.UPDATE_BROKER_CONFIG: _admin(admin.update_config),
         Code.GET_BROKER_CONFIG: _admin(admin.get_config),
@@ -81,6 +127,20 @@ def build_table(broker: BrokerParts) -> dict[int, Entry]:
         Code.GET_ALL_CONSUMER_OFFSET: _admin(offsets.all_consumer_offsets),
         Code.GET_ALL_DELAY_OFFSET: _admin(admin.all_delay_offsets),
     }
+
+
+def _pop(pop: PopProcessors) -> dict[int, Entry]:
+    """The pop family, also by the lower 16 bits of its codes: all that a binary header holds."""
+    entries: dict[int, Entry] = {
+        Code.POP_MESSAGE: Entry(pop.pop),
+        Code.ACK_MESSAGE: Entry(pop.ack),
+        Code.BATCH_ACK_MESSAGE: Entry(pop.batch_ack),
+        Code.PEEK_MESSAGE: Entry(pop.peek),
+        Code.CHANGE_MESSAGE_INVISIBLETIME: Entry(pop.change_invisible),
+        Code.NOTIFICATION: Entry(pop.notification),
+        Code.POLLING_INFO: Entry(pop.polling_info),
+    }
+    return entries | {code & 0xFFFF: entry for code, entry in entries.items()}
 
 
 def _admin(processor: Processor) -> Entry:

@@ -1,4 +1,4 @@
-"""Topics: create and change (17, 18), delete (215), describe (21, 351, 202, 300, 305).
+"""Topics: create, change (17, 18), delete (215), purge (70006), describe (21, 351, 202, 300, 305).
 
 A change is answered when it is saved and the name services have been told, so that whoever gets the
 answer can use the topic.
@@ -173,6 +173,33 @@ class TopicAdminProcessors:
                 log.info("topic deleted by an administrator", topic=doomed)
         broker.offsets.save_soon()
         await self._settle()
+        return Response()
+
+    async def purge_topic(self, request: Request) -> Response:
+        """70006, ours: all messages of a topic go; the topic, its settings and groups stay.
+
+        Queues keep counting where they are, and every group goes on there.  What is sent meanwhile
+        comes behind that, and stays.
+        """
+        name = request.fields(TopicRequest).topic
+        self._check_name(name, ResponseCode.INVALID_PARAMETER)
+        self._known(name)
+        broker = self._broker
+        groups = broker.offsets.groups_of(name)
+        # As for a deletion: what pop consumption wants to try again.
+        names = [name]
+        for group in groups:
+            retry_topics = [retry_topic(f"{group}{joint}{name}") for joint in ("_", "+")]
+            names += [each for each in retry_topics if each in broker.topics]
+        broker.store.purge_topics(names)
+        for purged in names:
+            for group in broker.offsets.groups_of(purged):
+                for queue_id in broker.offsets.queues(purged, group):
+                    end = broker.store.queue_range(purged, queue_id)[0]
+                    broker.offsets.commit(purged, group, queue_id, end)
+            broker.pop.topic_purged(purged)
+        broker.offsets.save_soon()
+        log.info("topic purged by an administrator", topic=name)
         return Response()
 
     # -- describing ----------------------------------------------------------------------------

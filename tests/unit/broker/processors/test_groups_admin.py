@@ -80,6 +80,7 @@ async def test_group_is_replaced_wholesale(broker: ServedBroker) -> None:
         ({"retryMaxTimes": []}, ResponseCode.SYSTEM_ERROR),
         ({"retryQueueNums": 1_000_000}, ResponseCode.SYSTEM_ERROR),
         ({"attributes": {"+a": "b"}}, ResponseCode.SYSTEM_ERROR),
+        ({"attributes": 5}, ResponseCode.SYSTEM_ERROR),
     ],
 )
 async def test_group_that_makes_no_sense_is_refused(

@@ -2,11 +2,12 @@
 
 import pytest
 
-from broker.config import NewGroupStart
+from broker.config import InitialOffset
+from broker.consumer_groups import Client, ConsumeSettings
 from protocol import fastjson
 from protocol.codes import RequestCode as Code
 from protocol.codes import ResponseCode
-from tests.support.peers import Clock
+from tests.support.peers import Clock, Peer
 from tests.support.served_broker import ServedBroker
 
 OF_ORDERS = {"topic": "orders", "queueId": "0"}
@@ -36,10 +37,50 @@ async def test_committed_offset_is_what_the_group_is_told(broker: ServedBroker) 
     assert (answer.code, answer.ext) == (ResponseCode.SUCCESS, {"offset": "5"})
 
 
-async def test_commit_may_go_back(broker: ServedBroker) -> None:
+async def test_commit_of_a_tool_may_go_back(broker: ServedBroker) -> None:
     await commit(broker, 5)
     await commit(broker, 3)
     assert broker.offsets.get("orders", "billing", 0) == 3
+
+
+def join(broker: ServedBroker, consume_type: str) -> Peer:
+    peer = Peer()
+    client = Client(peer.connection, "c1", language=0, version=479)
+    broker.consumers.register("billing", client, ConsumeSettings(consume_type), {})
+    return peer
+
+
+async def test_commits_of_a_push_consumer_only_go_forward(broker: ServedBroker) -> None:
+    for _ in range(9):
+        broker.put("orders")
+    peer = join(broker, "CONSUME_PASSIVELY")
+    ext = BY_BILLING | {"commitOffset": "5"}
+    await broker.ask(Code.UPDATE_CONSUMER_OFFSET, ext, peer=peer)
+    answer = await broker.ask(Code.UPDATE_CONSUMER_OFFSET, ext | {"commitOffset": "3"}, peer=peer)
+    assert answer.code == ResponseCode.SUCCESS
+    assert "stays at 5" in (answer.remark or "")
+    assert broker.offsets.get("orders", "billing", 0) == 5
+
+
+async def test_commit_of_a_pull_consumer_may_go_back(broker: ServedBroker) -> None:
+    for _ in range(9):
+        broker.put("orders")
+    peer = join(broker, "CONSUME_ACTIVELY")
+    for offset in ("5", "3"):
+        ext = BY_BILLING | {"commitOffset": offset}
+        await broker.ask(Code.UPDATE_CONSUMER_OFFSET, ext, peer=peer)
+    assert broker.offsets.get("orders", "billing", 0) == 3
+
+
+async def test_commit_beyond_the_end_is_corrected_by_whoever_knows_better(
+    broker: ServedBroker,
+) -> None:
+    broker.put("orders")
+    await commit(broker, 5)
+    ext = BY_BILLING | {"commitOffset": "1"}
+    peer = join(broker, "CONSUME_PASSIVELY")
+    await broker.ask(Code.UPDATE_CONSUMER_OFFSET, ext, peer=peer)
+    assert broker.offsets.get("orders", "billing", 0) == 1
 
 
 @pytest.mark.parametrize("offset", [-1, -9, -(2**62)])
@@ -127,9 +168,21 @@ async def test_new_group_starts_where_its_client_says_if_the_setting_says_so(
     broker: ServedBroker,
 ) -> None:
     broker.put("orders")
-    object.__setattr__(broker.config, "new_group_start", NewGroupStart.CLIENT)
+    object.__setattr__(broker.config, "initial_offset", InitialOffset.STRICT)
     answer = await broker.ask(Code.QUERY_CONSUMER_OFFSET, BY_BILLING)
     assert answer.code == ResponseCode.QUERY_NOT_FOUND
+
+
+@pytest.mark.parametrize("setting", InitialOffset)
+async def test_what_a_group_sent_back_is_never_skipped(
+    broker: ServedBroker, setting: InitialOffset
+) -> None:
+    broker.create_topic("%RETRY%billing", queues=1)
+    broker.put("%RETRY%billing")
+    object.__setattr__(broker.config, "initial_offset", setting)
+    ext = BY_BILLING | {"topic": "%RETRY%billing"}
+    answer = await broker.ask(Code.QUERY_CONSUMER_OFFSET, ext)
+    assert (answer.code, answer.ext) == (ResponseCode.SUCCESS, {"offset": "0"})
 
 
 async def test_ends_of_a_queue(broker: ServedBroker) -> None:

@@ -123,13 +123,41 @@ async def test_client_may_lower_the_maximum_unless_it_is_too_old_to_mean_it(
     assert len(stored(broker, "%DLQ%billing")) == dead
 
 
-async def test_group_without_retry_queues_drops_what_failed(broker: ServedBroker) -> None:
+async def test_group_without_retry_queues_loses_nothing_all_the_same(broker: ServedBroker) -> None:
     broker.groups.put(SubscriptionGroup("billing", retry_queue_nums=0))
     put = broker.put("orders")
     answer = await send_back(broker, put.commit_log_offset)
     assert answer.code == ResponseCode.SUCCESS
-    assert broker.store.max_commit_log_offset == put.end_offset
-    assert "%RETRY%billing" not in broker.topics
+    assert len(stored(broker, SCHEDULE, 2)) == 1
+    topic = broker.topics.get("%RETRY%billing")
+    assert topic is not None
+    assert topic.read_queue_nums == 1
+
+
+async def test_negative_maximum_of_a_client_is_none(broker: ServedBroker) -> None:
+    put = broker.put("orders")
+    await send_back(broker, put.commit_log_offset, maxReconsumeTimes="-1")
+    assert len(stored(broker, SCHEDULE, 2)) == 1
+
+
+async def test_damaged_message_is_an_error_and_not_forgotten(broker: ServedBroker) -> None:
+    put = broker.put("orders", b"A" * 100)
+    (path,) = (broker.config.store.root / "commitlog").iterdir()
+    with path.open("r+b") as file:
+        data = file.read()
+        file.seek(data.index(b"A" * 100))
+        file.write(b"B")
+    answer = await send_back(broker, put.commit_log_offset)
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert answer.remark == f"look message by offset failed, {put.commit_log_offset}"
+
+
+async def test_unit_of_a_consumer_is_noted_at_its_retry_topic(broker: ServedBroker) -> None:
+    put = broker.put("orders")
+    await send_back(broker, put.commit_log_offset, unitMode="true")
+    topic = broker.topics.get("%RETRY%billing")
+    assert topic is not None
+    assert topic.sys_flag == 2
 
 
 async def test_group_is_made_on_first_use_with_its_retry_topic(broker: ServedBroker) -> None:

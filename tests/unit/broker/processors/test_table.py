@@ -8,7 +8,36 @@ from protocol.codes import ResponseCode
 from tests.support.served_broker import ServedBroker
 
 # Codes that clients without special rights need; everything else is an administrator's.
-FOR_EVERYBODY = {10, 11, 12, 14, 15, 29, 30, 31, 32, 33, 34, 35, 36, 38, 41, 42, 46, 310, 320, 361}
+FOR_EVERYBODY = {
+    10,
+    11,
+    12,
+    14,
+    15,
+    29,
+    30,
+    31,
+    32,
+    33,
+    34,
+    35,
+    36,
+    37,
+    38,
+    41,
+    42,
+    46,
+    310,
+    320,
+    324,
+    325,
+    361,
+    370,
+}
+POP = {200_050, 200_051, 200_052, 200_053, 200_054, 200_055, 200_151}
+# Ours: jobs read in bulk and write in whole batches.
+FOR_EVERYBODY |= {70_001, 70_002, 70_003, 70_004, 70_005}
+FOR_EVERYBODY |= POP | {code & 0xFFFF for code in POP} | {400}
 
 
 async def test_clients_codes_are_for_everybody_and_all_others_for_administrators(

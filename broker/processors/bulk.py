@@ -1,0 +1,76 @@
+"""BULK_PULL (70001): reading a queue by the megabyte, for jobs that decode many messages at once.
+
+The checks are those of a pull that carries its own filter, but nothing is parked: an answer comes
+at once.  Unlike an ordinary pull's it is not limited to 32 messages or 256 KiB.
+"""
+
+from broker.dispatcher import Request, RequestError, Response
+from broker.processors.parts import BrokerParts
+from broker.pull_path import Pull, pull_response, response_code
+from broker.store.get_result import GetStatus
+from protocol.codes import RequestCode, ResponseCode
+from protocol.requests.extensions import BulkPullRequest
+
+SIZE_BYTES_MAX = 8 << 20
+COUNT_MAX = 16_384
+TOOLS_GROUP = "TOOLS_CONSUMER"
+FLAG_SUBSCRIPTION = 4
+
+
+class BulkPullProcessor:
+    """Serves bulk pulls."""
+
+    def __init__(self, broker: BrokerParts) -> None:
+        self._broker = broker
+
+    def process(self, request: Request) -> Response:
+        """Return up to ``maxBytes`` of records from ``offset`` on, those before ``endOffset``."""
+        fields = request.fields(BulkPullRequest)
+        if fields.max_bytes <= 0:
+            raise RequestError(
+                ResponseCode.INVALID_PARAMETER, f"maxBytes is {fields.max_bytes}; 4194304 is usual"
+            )
+        group = fields.consumer_group or TOOLS_GROUP
+        count_max = COUNT_MAX
+        if fields.end_offset >= 0:
+            count_max = min(count_max, fields.end_offset - fields.offset)
+            if count_max <= 0:
+                raise RequestError(
+                    ResponseCode.INVALID_PARAMETER,
+                    f"nothing lies between offset {fields.offset} and endOffset "
+                    f"{fields.end_offset}",
+                )
+        pull = Pull(
+            request.connection,
+            RequestCode.PULL_MESSAGE,
+            group,
+            fields.topic,
+            fields.queue_id,
+            fields.offset,
+            count_max,
+            FLAG_SUBSCRIPTION,
+            0,
+            0,
+            fields.expression,
+            fields.expression_type,
+            0,
+            lambda _code, _result: None,
+        )
+        broker = self._broker
+        subscription = broker.pull_path.check(pull)
+        store = broker.store
+        if subscription is None:
+            size_max = min(fields.max_bytes, SIZE_BYTES_MAX)
+            result = store.get_bulk(
+                fields.topic, fields.queue_id, fields.offset, count_max, size_max
+            )
+        else:
+            result = store.get_message(
+                fields.topic, fields.queue_id, fields.offset, count_max, subscription
+            )
+        if result.status is GetStatus.FOUND:
+            broker.stats.get_found += 1
+            broker.stats.got(fields.topic, group).add(result.count, len(result.body))
+            return pull_response(ResponseCode.SUCCESS, result)
+        broker.stats.get_missed += 1
+        return pull_response(response_code(result.status, fields.offset), result)

@@ -1,0 +1,131 @@
+"""What an administrator asks a consumer through the broker: 307, 309, 223.
+
+The broker forwards the request on the consumer's own connection and hands its answer back.  Some
+clients answer no request at all, so every one of them has a time limit.
+"""
+
+import asyncio
+
+from broker.consumer_groups import Member
+from broker.dispatcher import Request, RequestError, Response
+from broker.processors.json_bodies import json_response
+from broker.processors.parts import BrokerParts
+from protocol.bodies import GetConsumerStatusBody
+from protocol.codes import RequestCode, ResponseCode
+from protocol.command import Command
+from protocol.errors import FieldError, ProtocolError
+from protocol.message_ids import decode_offset_message_id
+from protocol.requests.groups import (
+    ConsumeMessageDirectlyRequest,
+    GetConsumerRunningInfoRequest,
+    GetConsumerStatusRequest,
+)
+
+ANSWER_TIMEOUT_S = 10.0
+STATUS_TIMEOUT_S = 5.0
+# V3_1_8_SNAPSHOT: older clients know neither request.
+VERSION_WITH_RUNNING_INFO = 62
+
+
+class ClientCallProcessors:
+    """Serves requests by asking consumers."""
+
+    def __init__(self, broker: BrokerParts) -> None:
+        self._broker = broker
+
+    async def running_info(self, request: Request) -> Response:
+        """307: what a consumer says of itself."""
+        fields = request.fields(GetConsumerRunningInfoRequest)
+        member = self._member(fields.consumer_group, fields.client_id)
+        return await self._relay(request, member, dict(request.ext), b"")
+
+    async def consume_directly(self, request: Request) -> Response:
+        """309: let one consumer consume one message now."""
+        fields = request.fields(ConsumeMessageDirectlyRequest)
+        member = self._member(fields.consumer_group, fields.client_id or "")
+        ext = dict(request.ext)
+        ext["brokerName"] = self._broker.config.broker_name
+        topic = self._broker.topics.get(fields.topic or "")
+        ext["topicSysFlag"] = str(topic.sys_flag if topic is not None else 0)
+        group = self._broker.groups.get(fields.consumer_group)
+        ext["groupSysFlag"] = str(group.group_sys_flag if group is not None else 0)
+        body = self._record(fields.msg_id) if fields.msg_id else b""
+        return await self._relay(request, member, ext, body)
+
+    def _member(self, group: str, client_id: str) -> Member:
+        member = self._broker.consumers.find(group, client_id)
+        if member is None:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"The Consumer <{group[:200]}> <{client_id[:200]}> not online",
+            )
+        if member.version < VERSION_WITH_RUNNING_INFO:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"The Consumer <{client_id}> Version <{member.version}> too low to finish, please "
+                "upgrade it to V3_1_8_SNAPSHOT",
+            )
+        return member
+
+    def _record(self, message_id: str) -> bytes:
+        try:
+            _, _, offset = decode_offset_message_id(message_id)
+        except FieldError as error:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from None
+        store = self._broker.store
+        if store.min_commit_log_offset <= offset < store.max_commit_log_offset:
+            record = store.message_at(offset)
+            if record:
+                return record
+        raise RequestError(
+            ResponseCode.SYSTEM_ERROR, f"can not find the message by the id {message_id[:200]}"
+        )
+
+    async def _relay(
+        self, request: Request, member: Member, ext: dict[str, str], body: bytes
+    ) -> Response:
+        ext.pop("rh", None)
+        shown = f"<{ext.get('consumerGroup', '')[:200]}> <{member.client_id}>"
+        try:
+            answer = await member.connection.call(request.code, ext, body, ANSWER_TIMEOUT_S)
+        except TimeoutError:
+            raise RequestError(
+                ResponseCode.CONSUME_MSG_TIMEOUT,
+                f"consumer {shown} Timeout: {ANSWER_TIMEOUT_S * 1000:.0f}ms",
+            ) from None
+        except ConnectionResetError as error:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"invoke consumer {shown} fail: {error}"
+            ) from None
+        return Response(answer.code, answer.remark, answer.ext, answer.body)
+
+    async def consumer_status(self, request: Request) -> Response:
+        """223: how far the clients of a group are in a topic, as they see it themselves (221)."""
+        fields = request.fields(GetConsumerStatusRequest)
+        online = self._broker.consumers.get(fields.group)
+        members = list(online.members.values()) if online is not None else []
+        if not members:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"No Any Consumer online in the consumer group: [{fields.group[:200]}]",
+            )
+        wanted = [m for m in members if not fields.client_addr or m.client_id == fields.client_addr]
+        ext = {"topic": fields.topic, "group": fields.group}
+        answers = await asyncio.gather(*(self._status(member, ext) for member in wanted))
+        body = GetConsumerStatusBody()
+        for member, answer in zip(wanted, answers, strict=True):
+            if answer is not None and answer.code == ResponseCode.SUCCESS and answer.body:
+                try:
+                    told = GetConsumerStatusBody.decode(answer.body)
+                except ProtocolError:
+                    continue
+                body.consumer_table[member.client_id] = told.message_queue_table
+        return json_response(body)
+
+    async def _status(self, member: Member, ext: dict[str, str]) -> Command | None:
+        try:
+            return await member.connection.call(
+                RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, ext, b"", STATUS_TIMEOUT_S
+            )
+        except (TimeoutError, ConnectionResetError):
+            return None

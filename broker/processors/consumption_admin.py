@@ -1,0 +1,154 @@
+"""How groups consume, as tools ask it: 303, 317, 353; who produces (328); what needs no doing.
+
+CLEAN_UNUSED_TOPIC (316) and CLEAN_EXPIRED_CONSUMEQUEUE (306) are answered with success: retention
+removes expired queue files by itself, and a queue without a topic becomes one again at the start.
+"""
+
+import asyncio
+from typing import Any
+
+from broker.dispatcher import Request, RequestError, Response
+from broker.processors.groups_admin import QUEUES_PER_TURN
+from broker.processors.json_bodies import json_response, long_json_response
+from broker.processors.parts import BrokerParts
+from protocol.bodies import ConsumeStats, MessageQueueKey, OffsetWrapper
+from protocol.bodies.heartbeat import ProducerInfo, ProducerTableInfo
+from protocol.codes import LanguageCode, ResponseCode
+from protocol.requests.groups import (
+    GetBrokerConsumeStatsRequest,
+    GroupForbiddenRequest,
+    QueryConsumeTimeSpanRequest,
+)
+
+
+class ConsumptionAdminProcessors:
+    """Serves what operators ask about consumption."""
+
+    def __init__(self, broker: BrokerParts) -> None:
+        self._broker = broker
+
+    async def time_span(self, request: Request) -> Response:
+        """303: of each queue, from when to when its messages are and how late the group is."""
+        fields = request.fields(QueryConsumeTimeSpanRequest)
+        broker, store = self._broker, self._broker.store
+        topic = broker.topics.get(fields.topic)
+        if topic is None:
+            raise RequestError(
+                ResponseCode.TOPIC_NOT_EXIST, f"topic[{fields.topic[:200]}] not exist"
+            )
+        now_ms = broker.now_ms()
+        spans: list[dict[str, Any]] = []
+        for queue_id in range(topic.read_queue_nums):
+            if queue_id % QUEUES_PER_TURN == QUEUES_PER_TURN - 1:
+                await asyncio.sleep(0)
+            low, high = store.queue_range(topic.name, queue_id)
+            earliest_ms = store.earliest_store_time(topic.name, queue_id)
+            offset = broker.offsets.get(topic.name, fields.group, queue_id) or 0
+            consumed_ms = self._consumed_ms(topic.name, queue_id, offset) or earliest_ms
+            delay_ms = 0
+            if max(offset, low) < high:
+                next_ms = store.store_time(topic.name, queue_id, max(offset, low))
+                delay_ms = max(now_ms - next_ms, 0)
+            latest_ms = store.store_time(topic.name, queue_id, high - 1) if high > low else -1
+            spans.append(
+                {
+                    "consumeTimeStamp": consumed_ms,
+                    "delayTime": delay_ms,
+                    "maxTimeStamp": latest_ms,
+                    "messageQueue": MessageQueueKey(
+                        topic.name, broker.config.broker_name, queue_id
+                    ),
+                    "minTimeStamp": earliest_ms,
+                }
+            )
+        return await long_json_response(lambda: {"consumeTimeSpanSet": spans})
+
+    def _consumed_ms(self, topic: str, queue_id: int, offset: int) -> int:
+        """When the message before *offset* was stored; 0 if it is not there."""
+        store = self._broker.store
+        low, high = store.queue_range(topic, queue_id)
+        if not low < offset <= high:
+            return 0
+        return max(store.store_time(topic, queue_id, offset - 1), 0)
+
+    async def broker_consume_stats(self, request: Request) -> Response:
+        """317: how far every group is in every topic; with isOrder only in ordered topics.
+
+        Apache's tool leaves out queues without a lastTimestamp.
+        """
+        fields = request.fields(GetBrokerConsumeStatsRequest)
+        broker = self._broker
+        by_group: dict[str, list[ConsumeStats]] = {}
+        total = 0
+        entries = await asyncio.to_thread(lambda: list(broker.offsets.entries()))
+        looked_at = 0
+        for topic_name, group, _ in entries:
+            topic = broker.topics.get(topic_name)
+            if topic is None or group not in broker.groups or (fields.is_order and not topic.order):
+                continue
+            stats = ConsumeStats()
+            stats.consume_tps = broker.stats.group_get_tps(topic_name, group)
+            for queue_id in range(topic.write_queue_nums):
+                looked_at += 1
+                if looked_at % QUEUES_PER_TURN == 0:
+                    await asyncio.sleep(0)
+                _, high = broker.store.queue_range(topic_name, queue_id)
+                offset = max(broker.offsets.get(topic_name, group, queue_id) or 0, 0)
+                key = MessageQueueKey(topic_name, broker.config.broker_name, queue_id)
+                consumed_ms = self._consumed_ms(topic_name, queue_id, offset)
+                stats.offset_table[key] = OffsetWrapper(high, offset, offset, consumed_ms)
+                total += max(high - offset, 0)
+            by_group.setdefault(group, []).append(stats)
+        connection = request.connection
+        body = {
+            "brokerAddr": f"{connection.local_host}:{connection.local_port}",
+            "consumeStatsList": [{group: stats} for group, stats in sorted(by_group.items())],
+            "totalDiff": total,
+            "totalInflightDiff": 0,
+        }
+        return await long_json_response(lambda: body)
+
+    async def group_forbidden(self, request: Request) -> Response:
+        """353: forbid or allow a group to read a topic, or ask.  Other topics stay as they are."""
+        fields = request.fields(GroupForbiddenRequest)
+        groups = self._broker.groups
+        if fields.readable is not None:
+            if groups.find_or_create(fields.group) is None:
+                raise RequestError(
+                    ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                    f"Group {fields.group[:200]} does not exist",
+                )
+            groups.forbid(fields.group, fields.topic, readable=fields.readable)
+            await groups.saved()
+        readable = not groups.is_forbidden(fields.group, fields.topic)
+        return json_response({"group": fields.group, "readable": readable, "topic": fields.topic})
+
+    async def producers(self, _request: Request) -> Response:
+        """328: every producer that is online, by group."""
+        table = ProducerTableInfo(
+            {
+                group: [
+                    ProducerInfo(
+                        client.client_id,
+                        client.connection.peer_host,
+                        _language(client.language),
+                        client.version,
+                        client.last_seen_ms,
+                    )
+                    for client in clients
+                ]
+                for group, clients in self._broker.producers.groups().items()
+            }
+        )
+        return await long_json_response(lambda: table)
+
+    def nothing_to_do(self, _request: Request) -> Response:
+        """306, 316: what they ask for happens by itself."""
+        return Response()
+
+
+def _language(code: int) -> str:
+    try:
+        return LanguageCode(code).name
+    except ValueError:
+        return LanguageCode.OTHER.name

@@ -1,0 +1,144 @@
+"""SEND_REPLY_MESSAGE (324, 325): the answer to a message that was sent as a request.
+
+A requester puts its client id and a correlation id into its message and waits.  Who consumes the
+message sends the answer here, and the broker pushes it (326) to the connection by which that client
+sent its last heartbeat as a producer; the request itself counts where none has come yet, as when a
+Go producer asks in its first second (plain messages on the hot pass are not looked at: clients that
+write those beat before they ask).  With storeReplyMessageEnable the answer is kept in
+``<cluster>_REPLY_TOPIC`` as well.  The replier learns whether the push arrived.
+"""
+
+import structlog
+
+from broker.consumer_groups import Client
+from broker.delay_levels import join_properties
+from broker.dispatcher import (
+    Request,
+    RequestError,
+    Response,
+    store_error_response,
+    unconfirmed_code,
+)
+from broker.processors.clients import CLIENT_ID_LENGTH_MAX
+from broker.processors.parts import BrokerParts
+from broker.send_request import Send, send_of
+from broker.store.errors import StoreError
+from protocol.codes import RequestCode, ResponseCode
+from protocol.properties import (
+    PROPERTY_PUSH_REPLY_TIME,
+    PROPERTY_REPLY_TO_CLIENT,
+    decode_properties,
+)
+from protocol.requests import ReplyMessageRequest, encode_fields
+
+log = structlog.get_logger("broker.replies")
+
+PUSH_TIMEOUT_S = 10.0
+NAME_LENGTH_SHOWN = 200
+_REPLY_CODES = (RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2)
+# Why a reply could not be stored, and is pushed all the same: it is the requester who waits.
+_STORE_TROUBLES = (ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.SYSTEM_BUSY)
+
+
+class ReplyProcessor:
+    """Serves replies."""
+
+    def __init__(self, broker: BrokerParts) -> None:
+        self._broker = broker
+
+    def asked(self, request: Request, send: Send) -> None:
+        """Take a request for the heartbeat of its sender, unless that client is known."""
+        if request.code in _REPLY_CODES:
+            return
+        client_id = decode_properties(send.properties).get(PROPERTY_REPLY_TO_CLIENT)
+        producers = self._broker.producers
+        if client_id and len(client_id) <= CLIENT_ID_LENGTH_MAX and not producers.find(client_id):
+            command = request.command
+            client = Client(request.connection, client_id, command.language, command.version)
+            producers.register(send.group, client)
+
+    async def process(self, request: Request) -> Response:
+        """324, 325: store the reply and hand it to the requester."""
+        send = send_of(request)
+        if send.is_batch:
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "a batch cannot be a reply")
+        response = await self._stored(request, send)
+        if response.code not in (ResponseCode.SUCCESS, *_STORE_TROUBLES):
+            return response
+        problem = await self._push(request, send)
+        if problem is not None:
+            response.code, response.remark = ResponseCode.SYSTEM_ERROR, problem
+        elif response.code in _STORE_TROUBLES:
+            log.warning("a reply was pushed and not stored", reason=response.remark)
+            response = self._unstored(send)
+        return response
+
+    async def _stored(self, request: Request, send: Send) -> Response:
+        broker = self._broker
+        if not broker.config.store_reply_messages:
+            broker.send_path.check(send, request.version)
+            return self._unstored(send)
+        try:
+            response, end = broker.send_path.put(request)
+        except StoreError as error:
+            return store_error_response(error)
+        if end:
+            try:
+                await broker.store.wait_durable(end)
+            except StoreError as error:
+                response.code, response.remark = unconfirmed_code(error), str(error)
+        return response
+
+    def _unstored(self, send: Send) -> Response:
+        """The answer for a reply that is nowhere but with the requester."""
+        ext = self._broker.send_path.answer_ext()
+        return Response(ext=ext | {"msgId": "0", "queueId": str(send.queue_id), "queueOffset": "0"})
+
+    async def _push(self, request: Request, send: Send) -> str | None:
+        """Hand the reply to the requester; why not, as a sentence, if that failed."""
+        properties = decode_properties(send.properties)
+        client_id = properties.get(PROPERTY_REPLY_TO_CLIENT)
+        if not client_id:
+            return (
+                f"reply message properties[{PROPERTY_REPLY_TO_CLIENT}] is null: "
+                "only a message that was sent as a request can be replied to"
+            )
+        shown = client_id[:NAME_LENGTH_SHOWN]
+        client = self._broker.producers.find(client_id)
+        if client is None:
+            return (
+                f"push reply message fail, channel of <{shown}> not found. The requester is not "
+                "connected to this broker, or has sent it no heartbeat as a producer"
+            )
+        now_ms = self._broker.now_ms()
+        properties[PROPERTY_PUSH_REPLY_TIME] = str(now_ms)
+        connection = request.connection
+        fields = ReplyMessageRequest(
+            producer_group=send.group,
+            topic=send.topic,
+            default_topic=send.default_topic,
+            default_topic_queue_nums=send.default_queue_nums,
+            queue_id=send.queue_id,
+            sys_flag=send.sys_flag,
+            born_timestamp=send.born_time_ms,
+            flag=send.flag,
+            properties=join_properties(properties),
+            reconsume_times=send.reconsume_times,
+            born_host=connection.peer,
+            store_host=f"{connection.local_host}:{connection.local_port}",
+            store_timestamp=now_ms,
+        )
+        try:
+            answer = await client.connection.call(
+                RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT,
+                encode_fields(fields),
+                request.body,
+                PUSH_TIMEOUT_S,
+            )
+        except TimeoutError:
+            return f"push reply message to {shown} fail: no answer within {PUSH_TIMEOUT_S:.0f} s"
+        except ConnectionResetError as error:
+            return f"push reply message to {shown} fail: {error}"
+        if answer.code != ResponseCode.SUCCESS:
+            return f"push reply message to {shown} fail: {answer.remark or f'code {answer.code}'}"
+        return None

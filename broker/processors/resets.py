@@ -1,0 +1,191 @@
+"""An administrator moves a group: INVOKE_BROKER_TO_RESET_OFFSET (222), CLONE_GROUP_OFFSET (314).
+
+With useServerSideResetOffset, the default, each queue hands its new offset out with the next pull
+(21), or with the one that waits there, and commits do not count until then; the group may be
+offline.  Without it the new offsets are
+pushed (220) to the clients that are online, which commit them.
+"""
+
+import asyncio
+
+import structlog
+
+from broker.consumer_groups import Client
+from broker.dispatcher import Request, RequestError, Response
+from broker.processors.json_bodies import long_json_response
+from broker.processors.offsets import check_queue
+from broker.processors.parts import BrokerParts
+from broker.topics import TopicConfig
+from protocol import fastjson
+from protocol.bodies import MessageQueueKey, ResetOffsetBody
+from protocol.codes import LanguageCode, RequestCode, ResponseCode
+from protocol.requests import ResetOffsetRequest
+from protocol.requests.groups import CloneGroupOffsetRequest
+
+log = structlog.get_logger("broker.admin")
+
+# Queues looked at between two looks at other requests.
+QUEUES_PER_TURN = 32
+# V3_0_7_SNAPSHOT: older clients do not know request 220.
+VERSION_WITH_PUSHED_RESET = 28
+
+
+class ResetProcessors:
+    """Serves what moves groups."""
+
+    def __init__(self, broker: BrokerParts) -> None:
+        self._broker = broker
+
+    async def reset_offsets(self, request: Request) -> Response:
+        """222: set a group's offsets, to a time or to a number.  A negative time means the end."""
+        fields = request.fields(ResetOffsetRequest)
+        broker = self._broker
+        topic = broker.topics.get(fields.topic)
+        if topic is None:
+            raise RequestError(
+                ResponseCode.TOPIC_NOT_EXIST, f"Topic {fields.topic[:200]} does not exist"
+            )
+        if broker.groups.get(fields.group) is None:
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"Group {fields.group[:200]} does not exist",
+            )
+        targets = await self._targets(topic, fields)
+        body = ResetOffsetBody()
+        if broker.config.server_side_reset:
+            for queue_id, offset in targets.items():
+                if queue_id % QUEUES_PER_TURN == QUEUES_PER_TURN - 1:
+                    await asyncio.sleep(0)
+                broker.offsets.reset(topic.name, fields.group, queue_id, offset)
+                broker.pull_path.look_at_resets(topic.name, queue_id)
+            broker.pop.group_reset(fields.group, topic.name)
+        else:
+            targets = self._only_moving(topic.name, fields, targets)
+        for queue_id, offset in targets.items():
+            key = MessageQueueKey(topic.name, broker.config.broker_name, queue_id)
+            body.offset_table[key] = offset
+        if not broker.config.server_side_reset:
+            self._push(fields, targets, body)
+        log.info("offsets reset by an administrator", topic=topic.name, group=fields.group)
+        return await long_json_response(lambda: body)
+
+    async def _targets(self, topic: TopicConfig, fields: ResetOffsetRequest) -> dict[int, int]:
+        """Queue id -> where to go."""
+        if fields.queue_id >= 0:
+            check_queue(self._broker, topic.name, fields.queue_id)
+            wanted = None if fields.offset is None or fields.offset < 0 else fields.offset
+            return {fields.queue_id: self._target(topic.name, fields, fields.queue_id, wanted)}
+        targets = {}
+        for queue_id in range(topic.read_queue_nums):
+            if queue_id % QUEUES_PER_TURN == QUEUES_PER_TURN - 1:
+                await asyncio.sleep(0)
+            targets[queue_id] = self._target(topic.name, fields, queue_id, None)
+        return targets
+
+    def _target(
+        self, topic: str, fields: ResetOffsetRequest, queue_id: int, wanted: int | None
+    ) -> int:
+        store = self._broker.store
+        low, high = store.queue_range(topic, queue_id)
+        if wanted is not None:
+            if not low <= wanted <= high:
+                raise RequestError(
+                    ResponseCode.SYSTEM_ERROR,
+                    f"Target offset {wanted} not in consume queue range [{low}-{high}]",
+                )
+            return wanted
+        if fields.timestamp < 0:
+            return high
+        found = store.offset_by_time(topic, queue_id, fields.timestamp, upper=False)
+        return min(max(found, low), high)
+
+    # -- pushed to clients ---------------------------------------------------------------------
+
+    def _only_moving(
+        self, topic: str, fields: ResetOffsetRequest, targets: dict[int, int]
+    ) -> dict[int, int]:
+        """*targets*, none of them forward unless that is forced: as RocketMQ pushes them."""
+        moved = {}
+        for queue_id, target in targets.items():
+            committed = self._broker.offsets.get(topic, fields.group, queue_id)
+            forward = fields.is_force or committed is None
+            moved[queue_id] = target if forward else min(target, committed or 0)
+        return moved
+
+    def _push(
+        self, fields: ResetOffsetRequest, targets: dict[int, int], body: ResetOffsetBody
+    ) -> None:
+        broker = self._broker
+        online = broker.consumers.get(fields.group)
+        members: list[Client] = list(online.members.values()) if online is not None else []
+        if not members:
+            raise RequestError(
+                ResponseCode.CONSUMER_NOT_ONLINE,
+                f"Consumer not online, so can not reset offset, Group: {fields.group} "
+                f"Topic: {fields.topic} Timestamp: {fields.timestamp}",
+            )
+        for member in members:
+            if member.version < VERSION_WITH_PUSHED_RESET:
+                raise RequestError(
+                    ResponseCode.SYSTEM_ERROR,
+                    f"the client {member.client_id} does not support this feature. "
+                    f"version={member.version}",
+                )
+        for queue_id, offset in targets.items():
+            broker.offsets.expect_reset(fields.topic, fields.group, queue_id, offset)
+        ext = {
+            "topic": fields.topic,
+            "group": fields.group,
+            "timestamp": str(fields.timestamp),
+            "isForce": "true" if fields.is_force else "false",
+        }
+        plain = fastjson.dumps(body).encode()
+        for_cpp = _body_for_cpp(body)
+        for member in members:
+            data = for_cpp if member.language == LanguageCode.CPP else plain
+            member.connection.send_request(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, ext, data)
+
+    # -- copies --------------------------------------------------------------------------------
+
+    async def clone_offsets(self, request: Request) -> Response:
+        """314: give a group the offsets of another, in one topic or in all that the other has.
+
+        RocketMQ copies nothing when no topic is named.  Topics that a source which is online no
+        longer subscribes to are left out, unless it is said to be offline.
+        """
+        fields = request.fields(CloneGroupOffsetRequest)
+        broker = self._broker
+        if broker.groups.find_or_create(fields.dest_group) is None:
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"Group {fields.dest_group[:200]} does not exist",
+            )
+        if fields.topic:
+            topics = [fields.topic]
+        else:
+            topics = await asyncio.to_thread(broker.offsets.topics_of, fields.src_group)
+        online = None if fields.offline else broker.consumers.get(fields.src_group)
+        subscribed = online.subscriptions() if online is not None else None
+        for topic in topics:
+            if broker.topics.get(topic) is None or (
+                subscribed is not None and topic not in subscribed
+            ):
+                log.info("offsets not copied: not a topic of the group", topic=topic)
+                continue
+            broker.offsets.copy_group(fields.src_group, fields.dest_group, topic)
+        broker.offsets.save_soon()
+        return Response()
+
+
+def _body_for_cpp(body: ResetOffsetBody) -> bytes:
+    """The same as a list, which is what C++ clients read."""
+    rows = [
+        {
+            "brokerName": key.broker_name,
+            "offset": offset,
+            "queueId": key.queue_id,
+            "topic": key.topic,
+        }
+        for key, offset in body.offset_table.items()
+    ]
+    return fastjson.dumps({"offsetTable": rows}).encode()
