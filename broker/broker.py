@@ -25,25 +25,20 @@ from broker import log as logging
 from broker.advertise import Advertiser, fixed_host, is_loopback
 from broker.config import BrokerConfig, Role
 from broker.config_file import apply_live, build_config
-from broker.consumer_groups import ConsumerGroups, ProducerTable
-from broker.consumer_offsets import ConsumerOffsetTable
 from broker.delay_levels import DelayLevels
-from broker.delayed import DelayedDelivery
 from broker.dispatcher import Dispatcher
 from broker.health import HealthServer
 from broker.hot_pass import HotPass
 from broker.json_table import wall_clock_ms
 from broker.limits import connection_shares
-from broker.long_polling import LongPolling
 from broker.nameserver.embedded import EmbeddedBroker
 from broker.nameserver.registration import Registration
 from broker.nameserver.service import NameService
 from broker.ports import Ports
 from broker.processors.table import build_table
-from broker.pull_path import PullPath
-from broker.queue_locks import QueueLocks
-from broker.send_path import SendPath
+from broker.purging import purge
 from broker.server import Connection, Server
+from broker.serving import ServingParts
 from broker.settings import format_value
 from broker.stalls import StallWatchdog
 from broker.startup import StartError, store_directory_error
@@ -52,16 +47,14 @@ from broker.store.disk import make_directories
 from broker.store.errors import StoreError, StoreFailedError
 from broker.store.layout import StoreLayout
 from broker.store.lock_file import StoreLock
-from broker.store.message_store import MessageStore
-from broker.subscription_groups import SubscriptionGroupTable
-from broker.tables import Tables
-from broker.topics import TopicTable
+from broker.topics import TopicConfig
 from protocol.addresses import host_bytes
 
 log = structlog.get_logger("broker")
 
 ANNOUNCE_TIMEOUT_S = 3.0
 LAST_FLUSH_TIMEOUT_S = 5.0
+SUBSCRIPTIONS_SAVE_INTERVAL_MS = 1000
 
 # What makes a broker quick to start and light on the disk, for tests.
 TEMPORARY_SETTINGS = {
@@ -76,26 +69,14 @@ TEMPORARY_SETTINGS = {
 }
 
 
-class Broker:
+class Broker(ServingParts):
     """A broker, with its name service unless the role says otherwise.
 
     The parts are public: processors and tests reach them by these names.  All of it belongs to the
     event loop in which ``start`` was called.
     """
 
-    store: MessageStore
-    topics: TopicTable
-    groups: SubscriptionGroupTable
-    offsets: ConsumerOffsetTable
-    consumers: ConsumerGroups
-    producers: ProducerTable
-    locks: QueueLocks
-    delayed: DelayedDelivery
-    long_polling: LongPolling
-    send_path: SendPath
-    pull_path: PullPath
     server: Server
-    _tables: Tables
 
     def __init__(self, config: BrokerConfig) -> None:
         self.config = config
@@ -113,6 +94,7 @@ class Broker:
         self._advertiser = Advertiser((), broker_ip1="", port=0, route_table="")
         self._is_ready = False
         self._is_temporary = False
+        self._settings_at_start: BrokerConfig | None = None
 
     @classmethod
     def temporary(cls, settings: Mapping[str, object] | None = None) -> "Broker":
@@ -123,6 +105,7 @@ class Broker:
         texts = {key: format_value(value) for key, value in (settings or {}).items()}
         broker = cls(build_config(TEMPORARY_SETTINGS | texts))
         broker._is_temporary = True
+        broker._settings_at_start = build_config(TEMPORARY_SETTINGS | texts)
         if not structlog.is_configured():
             logging.configure("warning")
         return broker
@@ -207,14 +190,22 @@ class Broker:
         levels = DelayLevels(config.delay_levels)
         broker_share, name_share = connection_shares(with_name_service=config.role is Role.ALL)
         with _store_errors_explained(config.store.root):
-            self._load_tables()
+            self.load_tables()
             if config.role is Role.ALL:
                 self.name_service = self._make_name_service(name_share)
-            self._open_store(store_host, levels)
-        self._build(store_host, levels, broker_share)
+            self.open_store(store_host, levels)
+        self.build(
+            store_host,
+            levels,
+            name_service=self.name_service,
+            call_later=asyncio.get_running_loop().call_later,
+        )
+        self._make_server(store_host, broker_share)
         await self.store.start()
-        self._undo.push_async_callback(self._close_store)
-        self._tables.start_saving()
+        self._undo.push_async_callback(self.close_parts)
+        self.tables.start_saving()
+        with _store_errors_explained(config.store.root):
+            await self.open_parts()
         await self._open_ports()
         self._is_ready = True
 
@@ -224,66 +215,18 @@ class Broker:
         store = dataclasses.replace(self.config.store, root=root)
         self.config = dataclasses.replace(self.config, store=store)
 
-    def _load_tables(self) -> None:
-        self._tables = Tables(self.config, now_ms=self.now_ms)
-        self.topics = self._tables.topics
-        self.groups = self._tables.groups
-        self.offsets = self._tables.offsets
-        self._tables.load()
-
-    def _open_store(self, store_host: bytes, levels: DelayLevels) -> None:
-        config = self.config
-        self.store = MessageStore.open(
-            config.store,
-            now_ms=self.now_ms,
-            batch_topic=self.topics.is_batch,
-            delay_ms=levels.delay_ms,
-            store_host=store_host,
-        )
-        self._tables.agree_with(self.store)
-
-    def _build(self, store_host: bytes, levels: DelayLevels, connections_max: int) -> None:
-        """Make the parts that need no I/O."""
-        config, now_ms = self.config, self.now_ms
-        self.long_polling = LongPolling()
-        self.consumers = ConsumerGroups(now_ms=now_ms, may_notify=self._may_notify)
-        self.producers = ProducerTable(now_ms=now_ms)
-        self.locks = QueueLocks(now_ms=now_ms)
-        self.delayed = DelayedDelivery(
-            self.store,
-            self.topics,
-            self.long_polling,
-            self.stats,
-            self._tables.delay_offsets,
-            levels,
-            now_ms=now_ms,
-        )
-        self.send_path = SendPath(
-            config,
-            self.store,
-            self.topics,
-            self.groups,
-            self.stats,
-            store_host=store_host,
-            now_ms=now_ms,
-            delay_levels=levels,
-        )
-        self.pull_path = PullPath(
-            config,
-            self.store,
-            self.topics,
-            self.groups,
-            self.consumers,
-            self.offsets,
-            self.long_polling,
-            self.stats,
-        )
+    def _make_server(self, store_host: bytes, connections_max: int) -> None:
         dispatcher = Dispatcher(build_table(self), may_administer=self.may_administer)
         hot_pass = HotPass(
-            config, self.store, self.topics, self.pull_path, dispatcher, self.stats, store_host
+            self.config,
+            self.store,
+            self.topics,
+            self.pull_path,
+            dispatcher,
+            self.stats,
+            store_host,
         )
         self.server = Server("broker", hot_pass.handle, connections_max=connections_max)
-        self.store.wake_with(self.long_polling.arrived)
         self.store.on_failure = self._store_failed
 
     def _make_name_service(self, connections_max: int) -> NameService:
@@ -300,6 +243,7 @@ class Broker:
                 topics=self.topics,
                 permission=lambda: self.config.broker_permission,
                 address_for=self._address_for,
+                may_have_group=self._may_have_group,
             ),
         )
         service.load()
@@ -315,7 +259,7 @@ class Broker:
         if self.name_service is not None:
             self._undo.push_async_callback(self.name_service.close)
             await self._ports.listen("namesrvPort", self.name_service.start_on)
-        self.delayed.start()
+        self.start_parts()
         self._registration = Registration(
             lambda: self.config,
             self.topics,
@@ -323,13 +267,15 @@ class Broker:
             instance=self._instance,
             ha_port=port + 1,
         )
-        self._every(SAMPLE_INTERVAL_MS, self._housekeeping)
+        self._every(SAMPLE_INTERVAL_MS, self.expire)
         self.stalls.start()
         self._undo.callback(self.stalls.stop)
         self._every(config.offsets_flush_interval_ms, self.offsets.save_soon)
+        self._every(SUBSCRIPTIONS_SAVE_INTERVAL_MS, self.tables.subscriptions.save_soon)
         self._undo.push_async_callback(self._stop_serving)
         await self._ports.listen("listenPort", self.server.start_on)
         self._registration.start()
+        self.topics.on_created = self._share_topic
 
     # -- stop ----------------------------------------------------------------------------------
 
@@ -350,8 +296,7 @@ class Broker:
         self.server.stop_listening()
         if self.name_service is not None:
             self.name_service.server.stop_listening()
-        self.delayed.stop()
-        self.long_polling.close()
+        self.stop_parts()
         if self._registration is not None:
             await self._registration.stop()
         if self.store.failure is None:
@@ -360,13 +305,6 @@ class Broker:
                 async with asyncio.timeout(LAST_FLUSH_TIMEOUT_S):
                     await self.store.wait_durable(self.store.max_commit_log_offset)
         await self.server.close()
-
-    async def _close_store(self) -> None:
-        try:
-            await self.delayed.close()
-            await self._tables.saved()
-        finally:
-            await self.store.close()
 
     # -- while running -------------------------------------------------------------------------
 
@@ -381,12 +319,6 @@ class Broker:
 
         self._timers.append(loop.call_later(interval_ms / 1000, run))
 
-    def _housekeeping(self) -> None:
-        self.stats.sample()
-        self.consumers.expire()
-        self.producers.expire()
-        self.locks.expire()
-
     def _store_failed(self, error: StoreFailedError) -> None:
         self.failed.set()
 
@@ -394,11 +326,15 @@ class Broker:
         """Whether administrative requests of this peer are served."""
         return self.config.remote_admin or is_loopback(connection.peer_host)
 
-    def _may_notify(self, group: str) -> bool:
-        settings = self.groups.get(group)
-        return self.config.notify_consumers_changed and (
-            settings is None or settings.notify_consumer_ids_changed_enable
-        )
+    def _may_have_group(self, group: str) -> bool:
+        return group in self.groups or self.config.auto_create_subscription_group
+
+    def _share_topic(self, topic: TopicConfig) -> None:
+        """Let the other masters of the cluster have a topic that was made for a client."""
+        if self.name_service is not None:
+            self.name_service.sharing.share_local(topic)
+        if self._registration is not None:
+            self._registration.share(topic)
 
     def _address_for(self, connection: Connection) -> str:
         return self._advertiser.address_for(connection.peer_host, connection.local_host)
@@ -418,6 +354,27 @@ class Broker:
         if before != (self.config.broker_permission, self.config.accept_send_from_ms):
             # Routes and the hot path hold what they worked out for each topic.
             self.topics.touch()
+
+    def purge(self) -> None:
+        """Make a temporary broker as good as new, for the next test; connections stay.
+
+        Topics, groups, offsets, messages and settings that were changed are gone on return.
+
+        Raises:
+            RuntimeError: the broker is not temporary, or is not running.
+        """
+        if self._settings_at_start is None:
+            raise RuntimeError(
+                "purge() forgets everything that a broker holds, so it is for Broker.temporary() "
+                "alone; `rockhopper topic purge` empties one topic"
+            )
+        if not self._is_ready:
+            raise RuntimeError("this broker is not running: start it before purge()")
+        self.change_config(self._settings_at_start)
+        if self.name_service is not None:
+            self.name_service.values.clear()
+            self.name_service.routes.set_write_wiped(self.config.broker_name, wiped=False)
+        purge(self)
 
     def why_not_healthy(self) -> str | None:
         """What should make somebody restart this process; None when it is well."""

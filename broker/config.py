@@ -43,11 +43,11 @@ class Role(Enum):
     NAMESERVER = "nameserver"
 
 
-class NewGroupStart(Enum):
+class InitialOffset(Enum):
     """Where a new consumer group starts in a queue that still has its first message."""
 
-    FIRST = "first"
-    CLIENT = "client"
+    COMPAT = "compat"
+    STRICT = "strict"
 
 
 class BrokerRole(Enum):
@@ -335,6 +335,16 @@ class BrokerConfig:
     trace_on: bool = setting("traceOn", True)
     """Tell producers that traces are wanted."""
 
+    sink_staged_bytes_max: int = setting("sinkStagedBytesMax", 4 << 30, least=1 << 20, most=1 << 50)
+    """Ours.  Bytes that jobs may stage for sinks (exactly-once batches) and not publish; beyond, a
+    stage request is refused like a send to a full disk."""
+
+    sink_staged_expire_ms: int = setting(
+        "sinkStagedExpireMs", 3_600_000, least=1000, most=30 * 86_400_000
+    )
+    """Ours.  Staged parts that nobody added to or published for so long are deleted: what a job
+    leaves that was killed."""
+
     region_id: str = setting("regionId", "DefaultRegion")
     """The region that send answers name."""
 
@@ -350,6 +360,14 @@ class BrokerConfig:
     lite_pull: bool = setting("litePullMessageEnable", True, live=True)
     """Serve request code 361."""
 
+    property_filter: bool = setting("enablePropertyFilter", True, live=True)
+    """Evaluate SQL92 expressions over the properties of messages.  A pull with one reads records
+    that it does not hand out, for at most 8 ms of 20."""
+
+    filter_support_retry: bool = setting("filterSupportRetry", False, live=True)
+    """Ask what a group wants of a topic again when a message of it is redelivered: an expression
+    that was changed since counts then, too."""
+
     notify_consumers_changed: bool = setting("notifyConsumerIdsChangedEnable", True, live=True)
     """Tell a group's members at once when one comes or goes."""
 
@@ -359,13 +377,65 @@ class BrokerConfig:
     mixed_message_type: bool = setting("enableMixedMessageType", False, live=True)
     """Allow the topic attribute message.type=MIXED."""
 
-    new_group_start: NewGroupStart = setting("newGroupYoungQueue", NewGroupStart.FIRST, live=True)
-    """Ours.  Where a new group starts in a queue that still has its first message: ``first`` at 0
-    as RocketMQ does, ``client`` where the client asks (CONSUME_FROM_LAST_OFFSET means last)."""
+    initial_offset: InitialOffset = setting("initialOffset", InitialOffset.COMPAT, live=True)
+    """Ours.  Where a new group starts in a queue that still has its first message: ``compat`` at 0
+    as RocketMQ does, ``strict`` where the client asks (CONSUME_FROM_LAST_OFFSET means last)."""
+
+    server_side_reset: bool = setting("useServerSideResetOffset", True, live=True)
+    """Whether a reset (222) waits in the broker for the next pull; else it is pushed (220) to the
+    clients that are online."""
+
+    store_reply_messages: bool = setting("storeReplyMessageEnable", True, live=True)
+    """Keep replies to requests in <cluster>_REPLY_TOPIC as well as pushing them."""
 
     delay_levels: str = setting("messageDelayLevel", DEFAULT_DELAY_LEVELS)
     """How long each delay level waits.  Changing it delays what is waiting already by the new
     times."""
+
+    timer_wheel_enable: bool = setting("timerWheelEnable", True)
+    """Whether producers may name a time of delivery.  What is pending is delivered either way."""
+
+    timer_max_delay_s: int = setting("timerMaxDelaySec", 259_200, least=1, most=100 * 31_557_600)
+    """The longest delay that a producer may ask for.  What waits longer than two thirds of
+    fileReservedTime is appended to the commit log again, once in each such time."""
+
+    timer_precision_ms: int = setting("timerPrecisionMs", 1000, least=100, most=1000)
+    """The precision with which RocketMQ wrote the timer messages that it left pending: 100, 200,
+    500 or 1000.  Messages taken by this broker are delivered to the millisecond."""
+
+    recall_message_enable: bool = setting("recallMessageEnable", True, live=True)
+    """Whether producers may recall pending timer messages; off by default in RocketMQ.  Whoever
+    holds the handle, which only the answer to the send carries, may use it."""
+
+    pop_from_retry_percent: int = setting(
+        "popFromRetryProbability", 20, least=0, most=100, live=True
+    )
+    """Percent of pops that look at messages to be redelivered before they look at new ones."""
+
+    pop_in_flight_max: int = setting(
+        "popInflightMessageThreshold", 10_000, least=1, most=1_000_000, live=True
+    )
+    """Messages that a group may have popped from one queue and not settled; always enforced."""
+
+    reject_transaction_message: bool = setting("rejectTransactionMessage", False, live=True)
+    """Refuse half messages; transactions that are open can still end."""
+
+    transaction_timeout_ms: int = setting(
+        "transactionTimeOut", 6000, least=1, most=86_400_000, live=True
+    )
+    """How long a producer may be silent about a transaction before it is asked first."""
+
+    transaction_check_interval_ms: int = setting(
+        "transactionCheckInterval", 30_000, least=1, most=86_400_000, live=True
+    )
+    """How often it is asked again.  RocketMQ looks at all of them at this interval; here each has
+    its own time, so a short interval costs nothing but the questions."""
+
+    transaction_check_max: int = setting(
+        "transactionCheckMax", 15, least=1, most=1_000_000, live=True
+    )
+    """Unanswered questions after which a transaction is held in TRANS_CHECK_MAX_TIME_TOPIC.  While
+    no producer of its group is online none is asked, and none is counted."""
 
     accept_send_from_ms: int = setting("startAcceptSendRequestTimeStamp", 0, least=0, live=True)
     """Refuse sends before this Unix time in ms."""

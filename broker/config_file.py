@@ -27,13 +27,16 @@ from protocol.errors import MalformedBodyError
 
 ENVIRONMENT_PREFIX = "ROCKHOPPER_"
 _AUTO_CREATE_ENABLE = "autoCreateTopicEnable"
+# An earlier spelling of initialOffset, and its values.
+_YOUNG_QUEUE = "newGroupYoungQueue"
+_INITIAL_OFFSETS = {"first": "compat", "client": "strict"}
 _OUR_KEYS = frozenset(
     known.key
     for part in (BrokerConfig, StoreConfig, NameServiceConfig)
     for _, known in settings_of(part)
 )
 _LIVE_KEYS = frozenset(known.key for _, known in settings_of(BrokerConfig) if known.live)
-_KNOWN_KEYS = _OUR_KEYS | {_AUTO_CREATE_ENABLE} | WITHOUT_EFFECT | REFUSED.keys()
+_KNOWN_KEYS = _OUR_KEYS | {_AUTO_CREATE_ENABLE, _YOUNG_QUEUE} | WITHOUT_EFFECT | REFUSED.keys()
 
 
 class LoadedConfig(NamedTuple):
@@ -141,8 +144,14 @@ def properties_of(config: BrokerConfig) -> dict[str, str]:
 
 
 def _without_shorthand(texts: Mapping[str, str]) -> dict[str, str]:
-    """*texts* with autoCreateTopicEnable written as autoCreateTopic, which has more values."""
+    """*texts* with autoCreateTopicEnable written as autoCreateTopic, which has more values.
+
+    And newGroupYoungQueue as initialOffset.
+    """
     full = dict(texts)
+    young = full.pop(_YOUNG_QUEUE, None)
+    if young is not None:
+        full.setdefault("initialOffset", _INITIAL_OFFSETS.get(young.strip().lower(), young))
     enabled = full.pop(_AUTO_CREATE_ENABLE, None)
     if enabled is not None and "autoCreateTopic" not in full:
         full["autoCreateTopic"] = "on-send" if parse_bool(_AUTO_CREATE_ENABLE, enabled) else "off"

@@ -25,7 +25,9 @@ from broker.dispatcher import (
     RequestError,
 )
 from broker.pull_path import Pull, PullPath
-from broker.send_path import INNER_BATCH_FLAGS, PERM_WRITE, waits_for_disk
+from broker.send_checks import PERM_WRITE
+from broker.send_path import INNER_BATCH_FLAGS
+from broker.send_request import waits_for_disk
 from broker.server import Connection
 from broker.stats import BrokerStats, Traffic
 from broker.store.errors import StoreError
@@ -123,6 +125,15 @@ def _frame(header: bytes) -> bytes:
     return _LENGTHS.pack(size + 4, size) + header
 
 
+def broker_properties(config: BrokerConfig) -> bytes:
+    """The properties that the broker adds to every message, as they are stored."""
+    trace = "true" if config.trace_on else "false"
+    return (
+        f"MSG_REGION\x01{config.region_id}\x02TRACE_ON\x01{trace}\x02"
+        f"CLUSTER\x01{config.cluster_name}\x02"
+    ).encode()
+
+
 class HotPass:
     """The frame handler of the broker's port."""
 
@@ -148,9 +159,7 @@ class HotPass:
         self._body_bytes_max = config.store.message_size_max_bytes
         trace = "true" if config.trace_on else "false"
         region = config.region_id
-        self._suffix = (
-            f"MSG_REGION\x01{region}\x02TRACE_ON\x01{trace}\x02CLUSTER\x01{config.cluster_name}\x02"
-        ).encode()
+        self._suffix = broker_properties(config)
         tail = (
             f'"flag":1,"language":"JAVA","opaque":%d,"serializeTypeCurrentRPC":"JSON",'
             f'"version":{int(MQ_VERSION)}}}'

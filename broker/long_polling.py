@@ -13,10 +13,11 @@ import asyncio
 import heapq
 import time
 from collections.abc import Callable, Set
+from typing import cast
 
 from broker.server import Connection
+from broker.store.property_stage import MessageFilter
 from broker.store.queue_tail import QueueTail
-from protocol.subscription import Subscription
 
 FILTERED_RECHECK_S = 5.0
 SUSPEND_S_MAX = 300.0
@@ -27,17 +28,39 @@ SLOT_S = 0.01
 TURN_BUDGET_S = 0.005
 
 
+class _Nobody:
+    """What stands for a connection where the broker itself waits for messages."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self.on_close: list[Callable[[Connection], None]] = []
+
+
+def nobody() -> Connection:
+    """A connection that never closes, for parking on nobody's behalf."""
+    return cast(Connection, _Nobody())
+
+
 class ParkedPull:
     """One pull that waits: *rerun* executes it again, with no further waiting, and answers it."""
 
-    __slots__ = ("connection", "done", "offset", "rerun", "slot", "subscription", "tail")
+    __slots__ = (
+        "connection",
+        "done",
+        "is_counted",
+        "offset",
+        "rerun",
+        "slot",
+        "subscription",
+        "tail",
+    )
 
     def __init__(
         self,
         connection: Connection,
         tail: QueueTail,
         offset: int,
-        subscription: Subscription | None,
+        subscription: MessageFilter | None,
         rerun: Callable[[], None],
     ) -> None:
         self.connection = connection
@@ -47,6 +70,8 @@ class ParkedPull:
         self.rerun = rerun
         self.done = False
         self.slot = 0
+        self.is_counted = True
+        """Set it to False before parking for what waits on the broker's own behalf."""
 
 
 class LongPolling:
@@ -71,6 +96,7 @@ class LongPolling:
         self.is_closed = False
 
     def __len__(self) -> int:
+        """How many clients wait."""
         return self._count
 
     def park(self, parked: ParkedPull, suspend_s: float) -> bool:
@@ -85,7 +111,7 @@ class LongPolling:
         if len(mine) >= PARKED_PER_CONNECTION_MAX or self._count >= PARKED_MAX or self.is_closed:
             return False
         mine.add(parked)
-        self._count += 1
+        self._count += parked.is_counted
         tail = parked.tail
         if tail.waiters is None:
             tail.waiters = {}
@@ -146,6 +172,18 @@ class LongPolling:
         if self._next_turn is None:
             self._look()
 
+    def wake_all(self, tail: QueueTail) -> None:
+        """Answer every pull that waits on a queue, for a rare reason that is not a message."""
+        for parked in list(tail.waiters or ()):
+            if isinstance(parked, ParkedPull):
+                self._wake(parked)
+
+    def wake_everyone(self) -> None:
+        """Answer every pull that waits, whatever its queue: all of them may be gone."""
+        for mine in list(self._by_connection.values()):
+            for parked in list(mine):
+                self._wake(parked)
+
     def _look(self) -> None:
         """Look at the waiters of queues with arrivals, for as long as the budget lasts."""
         self._next_turn = None
@@ -186,7 +224,7 @@ class LongPolling:
 
     def _forget(self, parked: ParkedPull) -> None:
         parked.done = True
-        self._count -= 1
+        self._count -= parked.is_counted
         self._clear_deadline(parked)
         waiters = parked.tail.waiters
         if waiters is not None:

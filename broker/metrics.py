@@ -90,7 +90,9 @@ def _families(broker: "Broker") -> Iterator[Family | None]:
     yield from _traffic_out(broker)
     yield None
     yield from _storage(broker)
+    yield from _transactions(broker)
     yield from _clients(broker)
+    yield from _pop(broker)
     yield None
     yield from _lag(broker)
 
@@ -116,7 +118,17 @@ def _state(broker: "Broker") -> Iterator[Family]:
         stalls.count
     )
     yield _gauge("rockhopper_stall_longest_seconds", "The longest of them").add(stalls.longest_s)
-    yield _gauge("rockhopper_parked_pulls", "Pulls and delay levels that wait").add(parked)
+    timers = broker.timers
+    yield _gauge("rockhopper_timers_pending", "Messages that wait for their time").add(
+        timers.pending_count
+    )
+    yield _counter("rockhopper_timers_delivered_total", "Messages brought to their topics").add(
+        timers.delivery.delivered_count
+    )
+    yield _counter("rockhopper_timers_late_total", "Of them, more than a second late").add(
+        timers.delivery.late_count
+    )
+    yield _gauge("rockhopper_parked_pulls", "Pulls that wait").add(parked)
 
 
 def _traffic_in(broker: "Broker") -> Iterator[Family | None]:
@@ -173,7 +185,36 @@ def _storage(broker: "Broker") -> Iterator[Family]:
     yield _gauge("rocketmq_storage_dispatch_behind_bytes", "Bytes not in queues yet").add(
         end - store.dispatched_offset
     )
+    yield _counter("rockhopper_filter_tests_total", "Messages that SQL92 filters looked into").add(
+        store.tested_count
+    )
     yield _gauge("rockhopper_store_writable", "1 when messages are taken").add(store.is_writable)
+
+
+def _transactions(broker: "Broker") -> Iterator[Family]:
+    transactions, ends = broker.transactions, broker.transactions.ends
+    halves = transactions.halves
+    yield _gauge("rocketmq_half_messages", "Transactions that are open").add(len(halves))
+    yield _gauge(
+        "rockhopper_half_messages_without_producer", "Those whose producers are all away"
+    ).add(halves.waiting_count())
+    first = halves.first()
+    age_ms = 0 if first is None else max(broker.now_ms() - first.stored_ms, 0)
+    yield _gauge("rockhopper_half_message_oldest_seconds", "Age of the oldest").add(age_ms / 1000)
+    for name, help_text, counts in (
+        ("rocketmq_commit_messages_total", "Transactions committed", ends.committed),
+        ("rocketmq_rollback_messages_total", "Transactions rolled back", ends.rolled_back),
+    ):
+        family = _counter(name, help_text, "topic")
+        for topic, count in counts.items():
+            family.add(count, topic)
+        yield family
+    yield _counter("rockhopper_transaction_checks_total", "Questions to producers").add(
+        transactions.check_back.check_count
+    )
+    yield _counter("rockhopper_transactions_held_total", "Transactions given to operators").add(
+        transactions.held_count
+    )
 
 
 def _clients(broker: "Broker") -> Iterator[Family]:
@@ -189,6 +230,18 @@ def _clients(broker: "Broker") -> Iterator[Family]:
     for name, clients in broker.producers.groups().items():
         producers.add(len(clients), name)
     yield producers
+
+
+def _pop(broker: "Broker") -> Iterator[Family]:
+    pop = broker.pop
+    yield _gauge("rockhopper_pop_in_flight", "Messages popped and not settled").add(
+        pop.lanes.in_flight
+    )
+    yield _gauge("rockhopper_pop_waiting", "Pops and notifications that wait").add(len(pop.polling))
+    yield _counter("rockhopper_pop_revived_total", "Popped messages delivered again").add(
+        pop.reviving.revived
+    )
+    yield _counter("rockhopper_pop_dead_total", "Popped messages given up").add(pop.reviving.buried)
 
 
 def _lag(broker: "Broker") -> Iterator[Family | None]:

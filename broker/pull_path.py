@@ -5,22 +5,23 @@ dispatcher, which decodes any serialisation, run the same code.  The order of th
 codes are RocketMQ's (PullMessageProcessor).
 """
 
-import time
+import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker.config import BrokerConfig
 from broker.consumer_groups import BROADCASTING, ConsumerGroups
 from broker.consumer_offsets import ConsumerOffsetTable
 from broker.dispatcher import Request, RequestError, Response
-from broker.long_polling import LongPolling, ParkedPull
+from broker.long_polling import FILTERED_RECHECK_S, LongPolling, ParkedPull
+from broker.pull_filters import PullFilters
 from broker.stats import BrokerStats
 from broker.store.get_result import GetResult, GetStatus
 from broker.store.message_store import MessageStore
+from broker.store.property_stage import MessageFilter
 from broker.subscription_groups import SubscriptionGroupTable
 from broker.topics import TopicTable
 from protocol.codes import RequestCode, ResponseCode
-from protocol.errors import ProtocolError
 from protocol.names import group_error
 from protocol.requests import PullMessageRequest
 from protocol.subscription import Subscription
@@ -39,10 +40,6 @@ FORBIDDEN_BROADCASTING = 4
 FORBIDDEN_SUBSCRIPTION = 5
 
 PERM_READ = 4
-SUBSCRIPTIONS_CACHED_MAX = 4096
-# Some 8,000 tags: parsing more would hold up all others.
-EXPRESSION_LENGTH_MAX = 65_536
-HEARTBEAT_GRACE_S = 0.5
 
 _CODES = {
     GetStatus.FOUND: ResponseCode.SUCCESS,
@@ -104,14 +101,14 @@ class PullPath:
         self._offsets = offsets
         self._long_polling = long_polling
         self._stats = stats
-        self._subscriptions: dict[tuple[str, str, str], Subscription | None] = {}
+        self.filters = PullFilters(config)
 
     def process(self, request: Request) -> Response | None:
         """Serve a pull that came in any serialisation."""
         fields = request.fields(PullMessageRequest)
 
         def answer(code: int, result: GetResult) -> None:
-            request.answer(_response(code, result))
+            request.answer(pull_response(code, result))
 
         pull = Pull(
             request.connection,
@@ -130,7 +127,7 @@ class PullPath:
             answer,
         )
         served = self.pull(pull)
-        return None if served is None else _response(*served)
+        return None if served is None else pull_response(*served)
 
     def pull(self, pull: Pull) -> tuple[int, GetResult] | None:
         """Execute a pull; None when it was parked.
@@ -138,23 +135,20 @@ class PullPath:
         Raises:
             RequestError: it is refused.
         """
-        subscription = self._check(pull)
+        chosen = self.check(pull)
         if pull.sys_flag & FLAG_COMMIT_OFFSET and pull.commit_offset >= 0:
             self._offsets.commit(pull.topic, pull.group, pull.queue_id, pull.commit_offset)
-        reset = self._offsets.take_reset(pull.topic, pull.group, pull.queue_id)
-        if reset is not None:
-            low, high = self._store.queue_range(pull.topic, pull.queue_id)
-            return ResponseCode.PULL_OFFSET_MOVED, GetResult(
-                GetStatus.OFFSET_RESET, reset, low, high
-            )
-        code, result = self._read(pull, subscription)
+        moved = self._reset_of(pull)
+        if moved is not None:
+            return moved
+        code, result = self._read(pull, chosen)
         if code == ResponseCode.PULL_NOT_FOUND and pull.sys_flag & FLAG_SUSPEND:
-            return self._park(pull, subscription, code, result)
+            return self._park(pull, chosen, code, result)
         return code, result
 
-    def _read(self, pull: Pull, subscription: Subscription | None) -> tuple[int, GetResult]:
+    def _read(self, pull: Pull, chosen: MessageFilter | None) -> tuple[int, GetResult]:
         result = self._store.get_message(
-            pull.topic, pull.queue_id, pull.offset, max(pull.count_max, 1), subscription
+            pull.topic, pull.queue_id, pull.offset, max(pull.count_max, 1), chosen
         )
         stats = self._stats
         if result.status is GetStatus.FOUND:
@@ -165,21 +159,11 @@ class PullPath:
         return response_code(result.status, pull.offset), result
 
     def _park(
-        self, pull: Pull, subscription: Subscription | None, code: int, result: GetResult
+        self, pull: Pull, chosen: MessageFilter | None, code: int, result: GetResult
     ) -> tuple[int, GetResult] | None:
-        def rerun() -> None:
-            pull.answer(*self._read(pull, subscription))
-
         config = self._config
         suspend_ms = pull.suspend_ms if config.long_polling else config.short_polling_ms
-        parked = ParkedPull(
-            pull.connection,
-            self._store.tail(pull.topic, pull.queue_id),
-            result.next_offset,
-            subscription,
-            rerun,
-        )
-        if self._long_polling.park(parked, suspend_ms / 1000):
+        if self._wait(pull, chosen, result.next_offset, suspend_ms / 1000):
             return None
         if self._long_polling.is_closed:
             return code, result
@@ -189,7 +173,56 @@ class PullPath:
             "too many pulls wait on this connection",
         )
 
-    def _check(self, pull: Pull) -> Subscription | None:
+    def _reset_of(self, pull: Pull) -> tuple[int, GetResult] | None:
+        """The answer that tells a consumer where an operator has moved it; None if nowhere."""
+        reset = self._offsets.take_reset(pull.topic, pull.group, pull.queue_id)
+        if reset is None:
+            return None
+        low, high = self._store.queue_range(pull.topic, pull.queue_id)
+        result = GetResult(GetStatus.OFFSET_RESET, reset, low, high)
+        return ResponseCode.PULL_OFFSET_MOVED, result
+
+    def look_at_resets(self, topic: str, queue_id: int) -> None:
+        """Let the pulls that wait on a queue learn of a reset now."""
+        self._long_polling.wake_all(self._store.tail(topic, queue_id))
+
+    def _wait(self, pull: Pull, chosen: MessageFilter | None, offset: int, wait_s: float) -> bool:
+        """Park *pull* until something comes behind *offset*; False when too many wait already."""
+        until_s = asyncio.get_running_loop().time() + wait_s
+
+        def rerun() -> None:
+            moved = self._reset_of(pull)
+            if moved is not None:
+                pull.answer(*moved)
+                return
+            # What lies between the two was looked at, and was not wanted.
+            from_there = pull if offset <= pull.offset else pull._replace(offset=offset)
+            code, result = self._read(from_there, chosen)
+            if not self._waits_on(from_there, chosen, result, until_s):
+                pull.answer(code, result)
+
+        tail = self._store.tail(pull.topic, pull.queue_id)
+        parked = ParkedPull(pull.connection, tail, offset, chosen, rerun)
+        return self._long_polling.park(parked, wait_s)
+
+    def _waits_on(
+        self, pull: Pull, chosen: MessageFilter | None, result: GetResult, until_s: float
+    ) -> bool:
+        """Park a pull again that was woken by messages whose properties it does not want.
+
+        A tag would not have woken it.  As there, the client learns within 5 s how far it is now.
+        """
+        if (
+            result.status is not GetStatus.NO_MATCHED_MESSAGE
+            or chosen is None
+            or chosen.matches_properties is None
+            or not pull.offset < result.next_offset == result.max_offset
+        ):
+            return False
+        wait_s = min(until_s - asyncio.get_running_loop().time(), FILTERED_RECHECK_S)
+        return wait_s > 0 and self._wait(pull, chosen, result.next_offset, wait_s)
+
+    def check(self, pull: Pull) -> MessageFilter | None:
         """RocketMQ's checks in RocketMQ's order; the filter to read with, None for no filter."""
         config = self._config
         if not config.broker_permission & PERM_READ:
@@ -223,42 +256,30 @@ class PullPath:
                 f"consumer:[{pull.connection.peer}]",
             )
         if pull.sys_flag & FLAG_SUBSCRIPTION:
-            return self._parsed(pull.topic, pull.expression or "*", pull.expression_type or "TAG")
-        return self._registered(pull, broadcast_allowed=group.consume_broadcast_enable)
-
-    def _parsed(self, topic: str, expression: str, expression_type: str) -> Subscription | None:
-        key = (topic, expression, expression_type)
-        try:
-            return self._subscriptions[key]
-        except KeyError:
-            pass
-        if len(expression) > EXPRESSION_LENGTH_MAX:
-            raise RequestError(
-                ResponseCode.SUBSCRIPTION_PARSE_FAILED,
-                f"parse the consumer's subscription failed: it has {len(expression)} characters, "
-                f"and {EXPRESSION_LENGTH_MAX} is the most",
+            chosen = self.filters.named(
+                pull.group, pull.topic, pull.expression or "*", pull.expression_type or "TAG"
             )
-        try:
-            parsed = Subscription(topic, expression, expression_type)
-        except ProtocolError as error:
-            raise RequestError(
-                ResponseCode.SUBSCRIPTION_PARSE_FAILED,
-                f"parse the consumer's subscription failed: {error}",
-            ) from None
-        subscription = _filter_of(parsed)
-        if len(self._subscriptions) >= SUBSCRIPTIONS_CACHED_MAX:
-            self._subscriptions.clear()
-        self._subscriptions[key] = subscription
-        return subscription
+        else:
+            chosen = self._registered(pull, broadcast_allowed=group.consume_broadcast_enable)
+        if config.filter_support_retry:
+            return self._on_retry_topic(pull, chosen)
+        return chosen
+
+    def _on_retry_topic(self, pull: Pull, chosen: Subscription | None) -> MessageFilter | None:
+        def find(topic: str) -> Subscription | None:
+            return self._consumers.subscription(pull.group, topic, pull.connection)
+
+        return self.filters.on_retry_topic(chosen, pull.topic, find)
 
     def _registered(self, pull: Pull, *, broadcast_allowed: bool) -> Subscription | None:
         online = self._consumers.get(pull.group)
-        if online is None:
+        if online is None and not self._consumers.is_remembered(pull.group):
             raise RequestError(
                 ResponseCode.SUBSCRIPTION_NOT_EXIST,
                 f"the consumer's group info not exist, group: {pull.group}",
             )
-        if not broadcast_allowed and online.settings.message_model == BROADCASTING:
+        model = online.settings.message_model if online is not None else ""
+        if not broadcast_allowed and model == BROADCASTING:
             raise _forbidden(
                 f"the consumer group[{pull.group}] can not consume by broadcast way",
                 FORBIDDEN_BROADCASTING,
@@ -274,41 +295,11 @@ class PullPath:
                 ResponseCode.SUBSCRIPTION_NOT_EXIST,
                 f"the consumer's subscription not exist, group: {pull.group}, topic: {pull.topic}",
             )
-        chosen = _filter_of(subscription)
         if subscription.version < pull.version:
-            _refuse_for_a_while(pull)
-            return None
-        return chosen
-
-
-def _refuse_for_a_while(pull: Pull) -> None:
-    """Refuse a consumer that is ahead of its own heartbeat, but not for long.
-
-    The Java client raises its version after a rebalance and says so in a heartbeat, but drops that
-    heartbeat while another is under way: about one start in eight, and RocketMQ then refuses it for
-    half a minute.  A heartbeat that is on its way needs no second; after that the consumer gets
-    every message.  Clients compare the tags themselves, since brokers compare hashes.
-    """
-    ahead = f"ahead of its heartbeat: {pull.group} {pull.topic}"
-    now_s = time.monotonic()
-    version, since_s = cast("tuple[int, float]", pull.connection.attributes.get(ahead, (-1, 0.0)))
-    if version != pull.version:
-        since_s = now_s
-        pull.connection.attributes[ahead] = (pull.version, since_s)
-    if now_s - since_s <= HEARTBEAT_GRACE_S:
-        raise RequestError(
-            ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest"
-        )
-
-
-def _filter_of(subscription: Subscription) -> Subscription | None:
-    if subscription.expression_type not in ("", "TAG"):
-        raise RequestError(
-            ResponseCode.SYSTEM_ERROR,
-            "The broker does not support consumer to filter message by "
-            f"{subscription.expression_type}",
-        )
-    return None if subscription.matches_all else subscription
+            return self.filters.ahead(
+                pull.group, subscription, pull.connection, pull.version, pull.expression_type
+            )
+        return self.filters.registered(pull.group, subscription)
 
 
 def _forbidden(remark: str, forbidden_type: int) -> RequestError:
@@ -322,7 +313,8 @@ def _unknown_group(group: str) -> str:
     return f"subscription group [{group}] does not exist, and groups are not created on first use"
 
 
-def _response(code: int, result: GetResult) -> Response:
+def pull_response(code: int, result: GetResult) -> Response:
+    """The answer to a pull, in any serialisation."""
     return Response(
         code,
         result.status.value,

@@ -1,8 +1,8 @@
 """RocketMQ's keys that mean nothing here, so that an existing broker.conf brings no warnings.
 
 Some tune thread pools and locks that one event loop does not have, or let a flush wait for pages,
-which none does here; some belong to what is not served (replication, RocksDB, for now SQL filters
-and transactions); some are spellings of old releases that RocketMQ itself ignores.
+which none does here; some belong to what is not served (replication, RocksDB); some are spellings
+of old releases that RocketMQ itself ignores.
 """
 
 _WITHOUT_EFFECT_TEXT = """
@@ -33,13 +33,13 @@ _WITHOUT_EFFECT_TEXT = """
     enableCompaction enableConsumeQueueExt enableControllerInNamesrv enableCreateSysGroup
     enableDetailStat enableLmq enableMultiDispatch enableNetWorkFlowControl
     enableNotifyAfterPopOrderLockRelease enablePopBatchAck enablePopBufferMerge enablePopLog
-    enablePopMessageThreshold enablePropertyFilter enableRemoteEscape enableRetryTopicV2
+    enablePopMessageThreshold enableRemoteEscape enableRetryTopicV2
     enableRunningFlagsInFlush enableScheduleAsyncDeliver enableScheduleMessageStats
     enableShutdownGracefully enableSingleTopicRegister enableSlaveActingMaster
     enableSplitRegistration enabledAppendPropCRC endTransactionPoolQueueCapacity
     endTransactionThreadPoolNums estimateAccumulation expectConsumerNumUseFilter
     fastFailIfNoBufferInStorePool fetchNamesrvAddrByAddressServer filterDataCleanTimeSpan
-    filterSupportRetry flushCommitLogLeastPages flushCommitLogThoroughInterval
+    flushCommitLogLeastPages flushCommitLogThoroughInterval
     flushCommitLogTimed flushConsumeQueueLeastPages flushConsumerOffsetHistoryInterval
     flushDelayOffsetInterval flushLeastPagesWhenWarmMapedFile forceRegister forceVerifyPropCRC
     haFlowControlEnable haHousekeepingInterval haListenPort haMasterAddress haMaxGapNotInSync
@@ -58,14 +58,14 @@ _WITHOUT_EFFECT_TEXT = """
     metricsLoggingExporterIntervalInMills metricsPromExporterHost metricsPromExporterPort
     minInSyncReplicas needWaitForService notifyMinBrokerIdChanged offsetCheckInSlave
     osPageCacheBusyTimeOutMills popConsumerKVServiceEnable popConsumerKVServiceInit
-    popFromRetryProbability popInflightMessageThreshold popPollingMapSize popPollingSize
+    popPollingMapSize popPollingSize
     popResponseReturnActualRetryTopic processReplyMessageThreadPoolNums productEnvName
     pullBatchMaxMessageCount pullMessageThreadPoolNums pullThreadPoolQueueCapacity
     putConsumeQueueDataByFileChannel putMessageTimeout putMsgIndexHightWater
     queryMessageThreadPoolNums queryThreadPoolQueueCapacity readOnlyCommitLogStorePaths
-    readUnCommitted realTimeNotifyConsumerChange recallMessageEnable recheckReputOffsetFromCq
+    readUnCommitted realTimeNotifyConsumerChange recheckReputOffsetFromCq
     recoverConcurrently recoverThreadPoolNums redeleteHangedFileInterval rejectCheckGroup
-    rejectTransactionMessage replicasPerDiskPartition replyThreadPoolQueueCapacity
+    replicasPerDiskPartition replyThreadPoolQueueCapacity
     retrieveMessageFromPopRetryTopicV1 returnOrderTopicConfigToBroker reviveInterval
     reviveQueueNum rocketmqHome sampleCountThreshold sampleSteps
     scheduleAsyncDeliverMaxPendingLimit scheduleAsyncDeliverMaxResendNum2Blocked
@@ -76,18 +76,18 @@ _WITHOUT_EFFECT_TEXT = """
     serverSocketRcvBufSize serverSocketSndBufSize serverWorkerThreads shutdownWaitTimeSeconds
     skipPreOnline slaveReadEnable slaveTimeout spinLockCollisionRetreatOptimalDegree
     splitRegistrationSize storeCheckpoint storePathBrokerIdentity storePathCheckpoint
-    storePathConsumeQueue storePathEpochFile storePathIndex storeReplyMessageEnable
+    storePathConsumeQueue storePathEpochFile storePathIndex
     subscriptionExpiredTimeout supportActingMaster syncBrokerMemberGroupPeriod syncFromLastFile
     syncMasterFlushOffsetWhenStartup timerCheckMetricsWhen timerCongestNumEachSlot
     timerEnableCheckMetrics timerEnableDisruptor timerEnableRetryUntilSuccess
-    timerFlushIntervalMs timerGetMessageThreadNum timerMaxDelaySec timerMetricSmallThreshold
-    timerPrecisionMs timerPutMessageThreadNum timerRollWindowSlot timerSkipUnknownError
-    timerStopDequeue timerStopEnqueue timerWarmEnable timerWheelEnable topicQueueLockNum
-    totalReplicas transactionCheckInterval transactionCheckMax transactionMetricFlushInterval
-    transactionOpBatchInterval transactionOpMsgMaxSize transactionTimeOut transferMsgByHeap
+    timerFlushIntervalMs timerGetMessageThreadNum timerMetricSmallThreshold
+    timerPutMessageThreadNum timerRollWindowSlot timerSkipUnknownError
+    timerStopDequeue timerStopEnqueue timerWarmEnable topicQueueLockNum
+    totalReplicas transactionMetricFlushInterval
+    transactionOpBatchInterval transactionOpMsgMaxSize transferMsgByHeap
     transientStorePoolEnable transientStorePoolSize travelCqFileNumWhenGetMessage
     unRegisterBrokerQueueCapacity useABSLock useEpollNativeSelector
-    useReentrantLockWhenPutMessage useServerSideResetOffset useTLS waitSecondsForService
+    useReentrantLockWhenPutMessage useTLS waitSecondsForService
     waitTimeMillsInAckQueue waitTimeMillsInAdminBrokerQueue waitTimeMillsInHeartbeatQueue
     waitTimeMillsInLitePullQueue waitTimeMillsInPullQueue waitTimeMillsInSendQueue
     waitTimeMillsInTransactionQueue wakeCommitWhenPutMessage wakeFlushWhenPutMessage

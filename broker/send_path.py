@@ -1,18 +1,15 @@
-"""SEND_MESSAGE (10), SEND_MESSAGE_V2 (310) and SEND_BATCH_MESSAGE (320), checks and all.
+"""SEND_MESSAGE (10), SEND_MESSAGE_V2 (310) and SEND_BATCH_MESSAGE (320).
 
 ``process`` serves every kind of message in any serialisation.  Plain messages to a known topic,
 which are nearly all, normally take the short way through hot_pass.py, which ends up in the same
 ``store.stage``; whatever that does not recognise comes here.
 
-The order of the checks, the codes and the remarks are RocketMQ's (SendMessageProcessor).  Where it
-is careless we are not: the write permission of topic and broker is always checked, producer groups
-must have valid names, and properties that the broker sets are never taken from a client.
+Who may send where is checked in send_checks.py.  Properties that the broker sets are never taken
+from a client.
 """
 
-import random
-import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker.config import BrokerConfig
 from broker.delay_levels import DelayLevels
@@ -25,40 +22,40 @@ from broker.dispatcher import (
     unconfirmed_code,
 )
 from broker.message_ids import UniqueIds
+from broker.send_checks import SendChecks
+from broker.send_request import Send, send_of, waits_for_disk
 from broker.stats import BrokerStats
 from broker.store.encoding import DELAYING_PROPERTIES
 from broker.store.errors import RecordTooLargeError, StoreError
 from broker.store.fast_encoding import message_ids
 from broker.store.message_store import MessageStore
 from broker.subscription_groups import SubscriptionGroupTable
+from broker.timers.timers import Timers
+from broker.timers.times import REQUEST_PROPERTIES as TIMER_PROPERTIES
 from broker.topics import TopicConfig, TopicTable
-from protocol.codes import RequestCode, ResponseCode
+from broker.transactions.half_messages import HALF_QUEUE_ID, is_half, make_half
+from protocol.codes import ResponseCode
 from protocol.errors import FieldError, MalformedBatchError
 from protocol.message_codec import decode_batch
 from protocol.message_ids import offset_message_id
 from protocol.names import (
     DLQ_PREFIX,
-    NOT_SENDABLE_TOPICS,
     RETRY_PREFIX,
-    group_error,
-    topic_error,
+    TRANSACTION_HALF_TOPIC,
 )
-from protocol.properties import (
-    PROPERTY_TRANSACTION_PREPARED,
-    PROPERTY_WAIT,
-    decode_properties,
-)
-from protocol.requests import SendMessageRequest, SendMessageRequestV2
+from protocol.properties import PROPERTY_REPLY_TO_CLIENT, decode_properties
 from protocol.sys_flags import (
     SYS_FLAG_INNER_BATCH,
     SYS_FLAG_NEED_UNWRAP,
     SYS_FLAG_TRANSACTION_MASK,
+    SYS_FLAG_TRANSACTION_ROLLBACK,
 )
 
-PERM_WRITE = 2
+if TYPE_CHECKING:
+    from broker.server import Connection
+
 # Which records hold a batch is for the broker to say.
 INNER_BATCH_FLAGS = SYS_FLAG_INNER_BATCH | SYS_FLAG_NEED_UNWRAP
-VERSION_WITH_MAX_RECONSUME_TIMES = 121
 # Set by the broker, whatever a client claims.
 BROKER_PROPERTIES = (
     "REAL_TOPIC",
@@ -72,26 +69,9 @@ BROKER_PROPERTIES = (
     "TIMER_ENQUEUE_MS",
     "TIMER_DEQUEUE_MS",
     "TIMER_ROLL_TIMES",
+    "TIMER_ORIGIN",
 )
-TIMER_PROPERTIES = ("TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC", "__STARTDELIVERTIME")
-TOPIC_FAQ = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
-
-
-class Send(NamedTuple):
-    """The header of a send request, whichever names its fields had."""
-
-    group: str
-    topic: str
-    default_topic: str
-    default_queue_nums: int
-    queue_id: int
-    sys_flag: int
-    born_time_ms: int
-    flag: int
-    properties: str
-    reconsume_times: int
-    reconsume_times_max: int | None
-    is_batch: bool
+HAS_TIMER = frozenset(TIMER_PROPERTIES)
 
 
 class Placed(NamedTuple):
@@ -101,6 +81,16 @@ class Placed(NamedTuple):
     queue_offset: int
     transaction_id: str | None
     batch_unique_id: str | None = None
+    half: "Half | None" = None
+    recall_handle: str | None = None
+
+
+class Half(NamedTuple):
+    """A half message of a transaction that is in the log."""
+
+    queue_offset: int
+    commit_log_offset: int
+    properties: dict[str, str]
 
 
 class SendPath:
@@ -117,40 +107,30 @@ class SendPath:
         store_host: bytes,
         now_ms: Callable[[], int],
         delay_levels: DelayLevels,
+        timers: Timers,
+        consumes_in_order: "Callable[[str, Connection], bool]" = lambda _group, _connection: False,
     ) -> None:
         self._config = config
         self._store = store
         self._topics = topics
-        self._groups = groups
         self._stats = stats
         self._store_address = store_host[:-4], int.from_bytes(store_host[-4:], "big")
         self._now_ms = now_ms
         self._delay_levels = delay_levels
+        self._timers = timers
+        self.check = SendChecks(
+            config, store, topics, groups, now_ms=now_ms, consumes_in_order=consumes_in_order
+        ).check
         self._unique_ids = UniqueIds(store_host[:-4], now_ms)
+        self.on_half: Callable[[int, int, dict[str, str]], None] = _ignore_half
+        """Called with the queue offset, log offset and properties of each half message stored."""
+        self.on_asked: Callable[[Request, Send], None] = _ignore_asked
+        """Called with each message stored that names a client to reply to."""
 
     def process(self, request: Request) -> Response | None:
         """Serve one send; None when the answer waits for the disk."""
-        try:
-            send = _send_of(request)
-        except FieldError as error:
-            raise RequestError(field_error_code(error), str(error), self.answer_ext()) from None
-        try:
-            topic, queue_id = self.check(send, request.version)
-            if send.is_batch:
-                placed = self._put_batch(request, send, topic, queue_id)
-            else:
-                placed = self._put(request, send, topic, queue_id)
-            end = self._store.commit()
-        except RequestError as error:
-            self._stats.put_failed += 1
-            raise RequestError(error.code, error.remark, self.answer_ext()) from None
-        except StoreError as error:
-            self._stats.put_failed += 1
-            response = self._refused(error)
-            response.ext = self.answer_ext()
-            return response
-        response = self._answer(placed, queue_id)
-        if not self._store.is_sync or not waits_for_disk(send.properties):
+        response, end = self.put(request)
+        if not end:
             return response
 
         def release(error: StoreError | None) -> None:
@@ -161,6 +141,38 @@ class SendPath:
 
         self._store.park(end, release)
         return None
+
+    def put(self, request: Request) -> tuple[Response, int]:
+        """Store one message.
+
+        Returns the answer, and how far the log must be on the disk before it may leave; 0 means at
+        once.  Raises RequestError.
+        """
+        try:
+            send = send_of(request)
+        except FieldError as error:
+            raise RequestError(field_error_code(error), str(error), self.answer_ext()) from None
+        try:
+            topic, queue_id = self.check(send, request.version, request.connection)
+            if send.is_batch:
+                placed = self._put_batch(request, send, topic, queue_id)
+            else:
+                placed = self._put(request, send, topic, queue_id)
+            end = self._store.commit()
+            if placed.half is not None:
+                self.on_half(*placed.half)
+            if PROPERTY_REPLY_TO_CLIENT in send.properties:
+                self.on_asked(request, send)
+        except RequestError as error:
+            self._stats.put_failed += 1
+            raise RequestError(error.code, error.remark, self.answer_ext()) from None
+        except StoreError as error:
+            self._stats.put_failed += 1
+            response = self._refused(error)
+            response.ext = self.answer_ext()
+            return response, 0
+        waits = self._store.is_sync and waits_for_disk(send.properties)
+        return self._answer(placed, queue_id), end if waits else 0
 
     def _message_id(self, commit_log_offset: int) -> str:
         return offset_message_id(*self._store_address, commit_log_offset)
@@ -179,6 +191,8 @@ class SendPath:
         ext["queueOffset"] = str(placed.queue_offset)
         if placed.transaction_id:
             ext["transactionId"] = placed.transaction_id
+        if placed.recall_handle:
+            ext["recallHandle"] = placed.recall_handle
         if placed.batch_unique_id:
             ext["batchUniqId"] = placed.batch_unique_id
         return Response(ResponseCode.SUCCESS, ext=ext)
@@ -193,128 +207,63 @@ class SendPath:
             )
         return store_error_response(error)
 
-    # -- checks --------------------------------------------------------------------------------
-
-    def check(self, send: Send, version: int) -> tuple[TopicConfig, int]:
-        """Find or create the topic and the queue.  Raises RequestError, StoreError."""
-        self._store.check_writable()
-        self._check_open()
-        self._check_names(send)
-        topic = self._topic(send)
-        if not topic.perm & PERM_WRITE:
-            raise RequestError(
-                ResponseCode.NO_PERMISSION, f"the topic[{send.topic}] sending message is forbidden"
-            )
-        queue_nums = max(topic.write_queue_nums, topic.read_queue_nums)
-        if send.queue_id >= queue_nums:
-            raise RequestError(
-                ResponseCode.INVALID_PARAMETER,
-                f"request queueId[{send.queue_id}] is illegal, topic [{send.topic}] has "
-                f"{queue_nums} queues",
-            )
-        queue_id = send.queue_id
-        if queue_id < 0:
-            queue_id = random.randrange(max(topic.write_queue_nums, 1))
-        if send.topic.startswith(RETRY_PREFIX):
-            return self._retry_target(send, version, topic, queue_id)
-        return topic, queue_id
-
-    def _check_open(self) -> None:
-        config = self._config
-        if config.accept_send_from_ms > self._now_ms():
-            opens = time.strftime(
-                "%Y-%m-%d %H:%M:%S", time.localtime(config.accept_send_from_ms / 1e3)
-            )
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {opens}"
-            )
-        if not config.broker_permission & PERM_WRITE:
-            raise RequestError(
-                ResponseCode.NO_PERMISSION,
-                f"the broker[{config.broker_name}] sending message is forbidden",
-            )
-
-    def _check_names(self, send: Send) -> None:
-        problem = topic_error(send.topic)
-        if problem is not None:
-            raise RequestError(ResponseCode.INVALID_PARAMETER, problem)
-        problem = group_error(send.group)
-        if problem is not None:
-            raise RequestError(ResponseCode.SYSTEM_ERROR, f"producer group: {problem}")
-        if send.topic in NOT_SENDABLE_TOPICS:
-            raise RequestError(
-                ResponseCode.NO_PERMISSION, f"Sending message to topic[{send.topic}] is forbidden."
-            )
-
-    def _topic(self, send: Send) -> TopicConfig:
-        topic = self._topics.get(send.topic)
-        if topic is None and send.topic.startswith(RETRY_PREFIX):
-            topic = self._topics.ensure_retry_topic(send.topic[len(RETRY_PREFIX) :])
-        if topic is None:
-            topic = self._topics.create_on_send(
-                send.topic, send.default_topic, send.default_queue_nums
-            )
-        if topic is None:
-            raise RequestError(
-                ResponseCode.TOPIC_NOT_EXIST,
-                f"topic[{send.topic}] not exist, apply first please!{TOPIC_FAQ}",
-            )
-        return topic
-
-    def _retry_target(
-        self, send: Send, version: int, topic: TopicConfig, queue_id: int
-    ) -> tuple[TopicConfig, int]:
-        """A message that a consumer sends back itself: to the dead letters when it gave up."""
-        name = send.topic[len(RETRY_PREFIX) :]
-        group = self._groups.find_or_create(name)
-        if group is None:
-            raise RequestError(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"subscription group not exist, {name}",
-            )
-        most = group.retry_max_times
-        if version >= VERSION_WITH_MAX_RECONSUME_TIMES and send.reconsume_times_max is not None:
-            most = send.reconsume_times_max
-        if send.reconsume_times > most:
-            return self._topics.ensure_dlq_topic(name), 0
-        return topic, queue_id
-
     # -- one message ---------------------------------------------------------------------------
 
     def _put(self, request: Request, send: Send, topic: TopicConfig, queue_id: int) -> Placed:
         self._check_body(request.body)
         properties = self._broker_properties(send)
-        if (
-            send.sys_flag & SYS_FLAG_TRANSACTION_MASK
-            or properties.get(PROPERTY_TRANSACTION_PREPARED, "").lower() == "true"
-        ):
+        if send.sys_flag & SYS_FLAG_TRANSACTION_MASK == SYS_FLAG_TRANSACTION_ROLLBACK:
             raise RequestError(
-                ResponseCode.NO_PERMISSION,
-                "transactional messages are not served by this release: send it as a plain message",
+                ResponseCode.MESSAGE_ILLEGAL, "the sysFlag says that the message is rolled back"
             )
         if topic.attributes.get("cleanup.policy") == "COMPACTION" and not properties.get("KEYS"):
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "Required message key is missing")
         self._store.begin()
         name, stored_queue_id = topic.name, queue_id
         level = self._delay_level(properties)
-        if name.startswith(DLQ_PREFIX):
+        is_dead = name.startswith(DLQ_PREFIX)
+        due_ms = None
+        if level == 0 and not HAS_TIMER.isdisjoint(properties) and not is_dead:
+            due_ms = self._timers.due_ms(properties, self._now_ms())
+        recall_handle = None
+        opens_transaction = is_half(send.sys_flag, properties, send.reconsume_times)
+        if opens_transaction:
+            # What delays it is looked at again when it is committed.
+            self._check_transactions_allowed()
+            make_half(properties, name, queue_id, send.group)
+            name, stored_queue_id = TRANSACTION_HALF_TOPIC, HALF_QUEUE_ID
+        elif is_dead:
             properties["DELAY"] = "-1"
         elif level > 0:
             name, stored_queue_id = self._delay_levels.redirect(name, queue_id, properties, level)
+        elif due_ms is not None:
+            name, stored_queue_id = self._timers.redirect(name, queue_id, properties, due_ms)
+            recall_handle = self._timers.recall_handle(properties)
         tail = self._store.tail(name, stored_queue_id)
         position = self._store.stage(
             tail,
             request.body,
             properties,
             send.flag,
-            send.sys_flag & ~INNER_BATCH_FLAGS,
+            send.sys_flag & ~INNER_BATCH_FLAGS & ~SYS_FLAG_TRANSACTION_MASK,
             send.born_time_ms,
             request.connection.born_host,
             send.reconsume_times,
         )
         unique_key = properties["UNIQ_KEY"]
-        self._stats.put(topic.name).add(1, len(request.body))
-        return Placed(self._message_id(position), tail.next_offset - 1, unique_key)
+        self._stats.put(name if opens_transaction else topic.name).add(1, len(request.body))
+        offset = tail.next_offset - 1
+        half = Half(offset, position, properties) if opens_transaction else None
+        return Placed(
+            self._message_id(position), offset, unique_key, half=half, recall_handle=recall_handle
+        )
+
+    def _check_transactions_allowed(self) -> None:
+        if self._config.reject_transaction_message:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{self._config.broker_name}] sending transaction message is forbidden",
+            )
 
     def _check_body(self, body: bytes) -> None:
         most = self._config.store.message_size_max_bytes
@@ -346,15 +295,9 @@ class SendPath:
                     ResponseCode.SYSTEM_ERROR, f"the property DELAY is {text!r}, not a delay level"
                 ) from None
             if level > 0:
-                for name in TIMER_PROPERTIES:
+                for name in HAS_TIMER:
                     properties.pop(name, None)
                 return min(level, self._delay_levels.level_max)
-        if any(name in properties for name in TIMER_PROPERTIES):
-            raise RequestError(
-                ResponseCode.MESSAGE_ILLEGAL,
-                "timer message illegal: delivery at a given time is not served by this release, "
-                "use a delay level",
-            )
         return 0
 
     # -- batches -------------------------------------------------------------------------------
@@ -384,7 +327,8 @@ class SendPath:
         for _, _, properties in messages:
             if not DELAYING_PROPERTIES.isdisjoint(decode_properties(properties)):
                 raise RequestError(
-                    ResponseCode.MESSAGE_ILLEGAL, "a message in a batch cannot be delayed"
+                    ResponseCode.MESSAGE_ILLEGAL,
+                    "a message in a batch cannot be delayed: send it by itself",
                 )
         self._store.begin()
         tail = self._store.tail(topic.name, queue_id)
@@ -428,27 +372,9 @@ class SendPath:
         return Placed(self._message_id(position), first_offset, unique_key, unique_key)
 
 
-def waits_for_disk(properties: str) -> bool:
-    """Whether a producer wants its answer only when the message is safe; nearly all do."""
-    return "false" not in properties or decode_properties(properties).get(PROPERTY_WAIT) != "false"
+def _ignore_half(queue_offset: int, position: int, properties: dict[str, str]) -> None:
+    """Nobody keeps transactions."""
 
 
-def _send_of(request: Request) -> Send:
-    wire: type[SendMessageRequest] | type[SendMessageRequestV2] = SendMessageRequestV2
-    if request.code == RequestCode.SEND_MESSAGE:
-        wire = SendMessageRequest
-    fields = request.fields(wire)
-    return Send(
-        fields.producer_group,
-        fields.topic,
-        fields.default_topic,
-        fields.default_topic_queue_nums,
-        fields.queue_id,
-        fields.sys_flag,
-        fields.born_timestamp,
-        fields.flag,
-        fields.properties or "",
-        fields.reconsume_times or 0,
-        fields.max_reconsume_times,
-        fields.batch or request.code == RequestCode.SEND_BATCH_MESSAGE,
-    )
+def _ignore_asked(request: Request, send: Send) -> None:
+    """Nobody pushes replies."""

@@ -2,13 +2,21 @@
 
 from collections.abc import Callable
 
+import structlog
+
 from broker.config import BrokerConfig
 from broker.consumer_offsets import ConsumerOffsetTable
 from broker.delayed import DelayOffsetTable
 from broker.json_table import JsonTable
+from broker.offset_journal import OffsetJournal
+from broker.remembered_subscriptions import RememberedSubscriptions
+from broker.store.errors import CorruptFileError
+from broker.store.layout import StoreLayout
 from broker.store.message_store import MessageStore
 from broker.subscription_groups import SubscriptionGroupTable
 from broker.topics import TopicTable, queue_directories
+
+log = structlog.get_logger("broker.tables")
 
 
 class Tables:
@@ -17,6 +25,7 @@ class Tables:
     def __init__(self, config: BrokerConfig, *, now_ms: Callable[[], int]) -> None:
         self._root = config.store.root
         directory = self._root / "config"
+        layout = StoreLayout(self._root)
         self.topics = TopicTable(directory / "topics.json", config, now_ms=now_ms)
         self.groups = SubscriptionGroupTable(
             directory / "subscriptionGroup.json", config, now_ms=now_ms
@@ -25,7 +34,9 @@ class Tables:
             directory / "consumerOffset.json",
             version_step=config.offsets_version_step,
             now_ms=now_ms,
+            journal=OffsetJournal(layout.offset_journal),
         )
+        self.subscriptions = RememberedSubscriptions(layout.remembered_subscriptions, now_ms=now_ms)
         self.delay_offsets = DelayOffsetTable(directory / "delayOffset.json", now_ms=now_ms)
 
     @property
@@ -43,6 +54,11 @@ class Tables:
         """
         for table in self._all:
             table.load()
+        try:
+            self.subscriptions.load()
+        except CorruptFileError as error:
+            # Nothing is lost that the next heartbeats do not bring.
+            log.warning("what groups subscribed to is forgotten", reason=str(error))
         self.topics.restore_from_queue_directories(queue_directories(self._root))
 
     def agree_with(self, store: MessageStore) -> None:
@@ -54,16 +70,20 @@ class Tables:
 
     def start_saving(self) -> None:
         """From now on write changes: the store is locked."""
-        for table in self._all:
+        for table in (*self._all, self.subscriptions):
             table.start_saving()
 
     async def saved(self) -> None:
         """Return when everything is on disk.  Raises OSError, after having tried every table."""
         failure: OSError | None = None
-        for table in self._all:
+        for table in (*self._all, self.subscriptions):
             try:
                 await table.saved()
             except OSError as error:
                 failure = failure or error
         if failure is not None:
             raise failure
+
+    def close(self) -> None:
+        """Note no more commits; call it when everything was saved, or could not be."""
+        self.offsets.close_journal()

@@ -9,21 +9,13 @@ from pathlib import Path
 
 from broker.config import BrokerConfig
 from broker.config_file import apply_live, build_config
-from broker.consumer_groups import ConsumerGroups, ProducerTable
-from broker.consumer_offsets import ConsumerOffsetTable
 from broker.delay_levels import DelayLevels
-from broker.delayed import DelayedDelivery, DelayOffsetTable
 from broker.dispatcher import Dispatcher
-from broker.long_polling import LongPolling
 from broker.processors.table import build_table
-from broker.pull_path import PullPath
-from broker.queue_locks import QueueLocks
-from broker.send_path import SendPath
+from broker.serving import ServingParts
 from broker.stats import BrokerStats
-from broker.store.message_store import MessageStore
 from broker.store.put import MessageToStore, PutResult
-from broker.subscription_groups import SubscriptionGroupTable
-from broker.topics import TopicConfig, TopicTable
+from broker.topics import TopicConfig
 from protocol.addresses import host_bytes
 from protocol.codes import RequestCode
 from protocol.command import Command, decode_header
@@ -41,7 +33,7 @@ SETTINGS = {
 }
 
 
-class ServedBroker:
+class ServedBroker(ServingParts):
     """The parts of a broker by the names they have in Broker, and how to ask it."""
 
     def __init__(self, root: Path, clock: Clock, settings: dict[str, str]) -> None:
@@ -49,59 +41,14 @@ class ServedBroker:
             SETTINGS | settings | {"storePathRootDir": str(root)}
         )
         self.now_ms = clock
-        config, tables = self.config, root / "config"
-        levels = DelayLevels()
         self.stats = BrokerStats(now_ms=clock)
-        self.topics = TopicTable(tables / "topics.json", config, now_ms=clock)
-        self.groups = SubscriptionGroupTable(
-            tables / "subscriptionGroup.json", config, now_ms=clock
-        )
-        self.offsets = ConsumerOffsetTable(tables / "consumerOffset.json", now_ms=clock)
-        self.consumers = ConsumerGroups(now_ms=clock)
-        self.producers = ProducerTable(now_ms=clock)
-        self.locks = QueueLocks(now_ms=clock)
-        self.long_polling = LongPolling()
-        self.store = MessageStore.open(
-            config.store,
-            now_ms=clock,
-            batch_topic=self.topics.is_batch,
-            delay_ms=levels.delay_ms,
-            store_host=STORE_HOST,
-        )
-        self.store.wake_with(self.long_polling.arrived)
-        self.delayed = DelayedDelivery(
-            self.store,
-            self.topics,
-            self.long_polling,
-            self.stats,
-            DelayOffsetTable(tables / "delayOffset.json", now_ms=clock),
-            levels,
-            now_ms=clock,
-        )
-        self.send_path = SendPath(
-            config,
-            self.store,
-            self.topics,
-            self.groups,
-            self.stats,
-            store_host=STORE_HOST,
-            now_ms=clock,
-            delay_levels=levels,
-        )
-        self.pull_path = PullPath(
-            config,
-            self.store,
-            self.topics,
-            self.groups,
-            self.consumers,
-            self.offsets,
-            self.long_polling,
-            self.stats,
-        )
         self.announced = 0
         self.administrators_allowed = True
-        self.topics.seed_system_topics()
-        self.groups.seed_system_groups()
+        levels = DelayLevels()
+        self.load_tables()
+        self.open_store(STORE_HOST, levels)
+        self.build(STORE_HOST, levels)
+        self.pop.load()
         self._dispatcher = Dispatcher(
             build_table(self), may_administer=lambda _connection: self.administrators_allowed
         )
@@ -168,4 +115,7 @@ class ServedBroker:
     async def close(self) -> None:
         """Close the store."""
         self.delayed.stop()
+        self.pop.stop()
+        await self.pop.close()
+        self.transactions.stop()
         await self.store.close()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import AutoCreateTopic, BrokerConfig, Role
+from broker.config import AutoCreateTopic, BrokerConfig, InitialOffset, Role
 from broker.config_file import apply_live, change_live, load_config
 from broker.settings import SettingError
 
@@ -128,3 +128,12 @@ def test_live_settings_change_in_place_and_others_need_a_restart() -> None:
     with pytest.raises(SettingError, match="brokerPermission"):
         change_live(config, {"brokerPermission": "8"})
     assert change_live(config, {"noSuchKey": "1"}) == config
+
+
+@pytest.mark.parametrize(("young", "offset"), [("first", "compat"), ("client", "strict")])
+def test_an_earlier_spelling_of_the_initial_offset_works(young: str, offset: str) -> None:
+    loaded = load_config(flags={"newGroupYoungQueue": young})
+    assert loaded.config.initial_offset is InitialOffset(offset)
+    assert loaded.warnings == []
+    both = load_config(flags={"newGroupYoungQueue": young, "initialOffset": "compat"})
+    assert both.config.initial_offset is InitialOffset.COMPAT

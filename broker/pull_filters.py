@@ -1,0 +1,223 @@
+"""Which filter a read of a topic uses: what the request names, or the group's heartbeats.
+
+Tags are compared by the store; SQL92 expressions are compiled once and evaluated there, unless
+``enablePropertyFilter`` is off.  A retry topic holds only what its group was given before, so what
+the group wants of the original topic is not asked there again, unless ``filterSupportRetry`` is on.
+
+Clients compare tags once more, but cannot evaluate SQL92.  So who is ahead of its heartbeats may be
+served without a filter if it wants tags, but never if it wants SQL92.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, cast
+
+import structlog
+
+from broker.config import BrokerConfig
+from broker.dispatcher import RequestError
+from broker.store.property_stage import MessageFilter, PropertyTest
+from protocol.codes import ResponseCode
+from protocol.errors import ProtocolError, SqlSyntaxError
+from protocol.names import is_retry_topic
+from protocol.properties import PROPERTY_RETRY_TOPIC
+from protocol.subscription import TYPE_SQL92, Subscription
+
+if TYPE_CHECKING:
+    from broker.server import Connection
+
+log = structlog.get_logger("broker.pull_filters")
+
+CACHED_MAX = 4096
+WARNED_MAX = 1000
+# Some 8,000 tags: parsing more would hold up all others.
+EXPRESSION_LENGTH_MAX = 65_536
+HEARTBEAT_GRACE_S = 0.5
+
+
+class PullFilters:
+    """Makes filters out of subscriptions; None is no filter."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+        self._named: dict[tuple[str, str, str], Subscription | None] = {}
+        self._warned: set[tuple[str, str]] = set()
+
+    def named(
+        self, group: str, topic: str, expression: str, expression_type: str
+    ) -> Subscription | None:
+        """The filter that a request of a group names.
+
+        Raises:
+            RequestError: it cannot be parsed (23), or SQL92 is switched off (1).
+        """
+        key = (topic, expression, expression_type)
+        try:
+            chosen = self._named[key]
+        except KeyError:
+            parsed = self._parse(topic, expression, expression_type)
+            chosen = None if parsed.matches_all else parsed
+            if len(self._named) >= CACHED_MAX:
+                self._named.clear()
+            self._named[key] = chosen
+        if chosen is not None and chosen.is_sql:
+            self.check_enabled(chosen)
+            self.warn(group, chosen)
+        return chosen
+
+    def _parse(self, topic: str, expression: str, expression_type: str) -> Subscription:
+        failed = "parse the consumer's subscription failed"
+        if len(expression) > EXPRESSION_LENGTH_MAX:
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+                f"{failed}: it has {len(expression)} characters, "
+                f"and {EXPRESSION_LENGTH_MAX} is the most",
+            )
+        try:
+            subscription = Subscription(topic, expression, expression_type)
+            if subscription.is_sql:
+                self.check_enabled(subscription)
+                _ = subscription.sql
+        except ProtocolError as error:
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"{failed}: {error}"
+            ) from None
+        return subscription
+
+    def check_enabled(self, subscription: Subscription) -> None:
+        """Raise RequestError if expressions over properties are switched off."""
+        if subscription.is_sql and not self._config.property_filter:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                "The broker does not support consumer to filter message by "
+                f"{subscription.expression_type}: its setting enablePropertyFilter is false",
+            )
+
+    def registered(self, group: str, subscription: Subscription) -> Subscription | None:
+        """The filter that a heartbeat of a group named.
+
+        Raises:
+            RequestError: it does not compile (27), or SQL92 is switched off (1).
+        """
+        if subscription.is_sql:
+            self.check_enabled(subscription)
+            self.warn(group, subscription)
+            try:
+                _ = subscription.sql
+            except SqlSyntaxError as error:
+                raise RequestError(
+                    ResponseCode.FILTER_DATA_NOT_EXIST,
+                    "The broker's consumer filter data is not exist!Your expression may be wrong! "
+                    f"{error}",
+                ) from None
+        return None if subscription.matches_all else subscription
+
+    def ahead(
+        self,
+        group: str,
+        subscription: Subscription,
+        connection: "Connection",
+        version: int,
+        wanted_type: str | None,
+    ) -> Subscription | None:
+        """The filter for who names a newer *version* than its heartbeats did.
+
+        The Java client raises its version after a rebalance and says so in a heartbeat, but drops
+        that heartbeat while another is under way: about one start in eight, and RocketMQ then
+        refuses it for half a minute.  A heartbeat that is on its way needs no second; after that,
+        who wants tags gets every message and compares the tags itself, and who wants SQL92 gets
+        what its newest known expression lets through.
+
+        Raises:
+            RequestError: a heartbeat may still come, or must, because no expression is known (25).
+        """
+        chosen = self.registered(group, subscription)
+        ahead = f"ahead of its heartbeat: {group} {subscription.topic}"
+        now_s = time.monotonic()
+        known, since_s = cast("tuple[int, float]", connection.attributes.get(ahead, (-1, 0.0)))
+        if known != version:
+            since_s = now_s
+            connection.attributes[ahead] = (version, since_s)
+        wants_sql = (wanted_type or subscription.expression_type) == TYPE_SQL92
+        if now_s - since_s <= HEARTBEAT_GRACE_S or (wants_sql and not subscription.is_sql):
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest"
+            )
+        return chosen if wants_sql else None
+
+    def on_retry_topic(
+        self,
+        chosen: Subscription | None,
+        topic: str,
+        find: Callable[[str], Subscription | None],
+    ) -> MessageFilter | None:
+        """*chosen*, and with filterSupportRetry also what the group wants of the original topic.
+
+        *find* gives the group's subscription to a topic.
+        """
+        if not self._config.filter_support_retry or not is_retry_topic(topic):
+            return chosen
+        return RetryFilter(chosen, find)
+
+    def warn(self, group: str, subscription: Subscription) -> None:
+        """Log, once, what a consumer's owner should know of an SQL92 expression."""
+        if (group, subscription.expression) in self._warned:
+            return
+        try:
+            sql = subscription.sql
+            assert sql is not None
+        except SqlSyntaxError as error:
+            event, reason = "a consumer's expression does not compile: its pulls fail", str(error)
+        else:
+            rest = sql.ignored_from
+            if rest is not None:
+                event = "the end of a consumer's expression is ignored, as RocketMQ does"
+                reason = sql.expression[rest : rest + 100]
+            elif sql.first_error is not None:
+                event = "a consumer skips messages for which its expression cannot be evaluated"
+                reason = sql.first_error
+            else:
+                return
+        if len(self._warned) >= WARNED_MAX:
+            self._warned.clear()
+        self._warned.add((group, subscription.expression))
+        log.warning(
+            event,
+            group=group,
+            topic=subscription.topic,
+            expression=subscription.expression[:500],
+            reason=reason,
+        )
+
+
+class RetryFilter:
+    """A filter for a retry topic that also asks what the group wants of the original topic."""
+
+    def __init__(
+        self, chosen: Subscription | None, find: Callable[[str], Subscription | None]
+    ) -> None:
+        self._chosen = chosen
+        self._find = find
+        self.tag_hashes: frozenset[int] = frozenset()
+
+    def matches_hash(self, tags_code: int) -> bool:
+        """Whether a message with this entry may be wanted."""
+        return self._chosen is None or self._chosen.matches_hash(tags_code)
+
+    @property
+    def matches_properties(self) -> PropertyTest:
+        """What decides by the properties."""
+        own = None if self._chosen is None else self._chosen.matches_properties
+
+        def matches(properties: Mapping[str, str]) -> bool:
+            original = self._find(properties.get(PROPERTY_RETRY_TOPIC, ""))
+            if original is not None and original.is_sql:
+                try:
+                    test = original.matches_properties
+                except SqlSyntaxError:
+                    test = None
+                if test is not None and not test(properties):
+                    return False
+            return own is None or own(properties)
+
+        return matches

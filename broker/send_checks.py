@@ -1,0 +1,161 @@
+"""The checks of a send: may it, where to, and which queue.
+
+The order of the checks, the codes and the remarks are RocketMQ's (SendMessageProcessor).  Where it
+is careless we are not: the write permission of topic and broker is always checked, and producer
+groups must have valid names.
+"""
+
+import random
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from broker.config import BrokerConfig
+from broker.dispatcher import RequestError
+from broker.send_request import Send
+from broker.store.message_store import MessageStore
+from broker.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
+from broker.topics import TopicConfig, TopicTable
+from protocol.codes import ResponseCode
+from protocol.names import NOT_SENDABLE_TOPICS, RETRY_PREFIX, group_error, topic_error
+from protocol.properties import decode_properties
+
+if TYPE_CHECKING:
+    from broker.server import Connection
+
+PERM_WRITE = 2
+VERSION_WITH_MAX_RECONSUME_TIMES = 121
+FIRST_RETRY_LEVEL = 3
+TOPIC_FAQ = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
+
+
+class SendChecks:
+    """Admits sends to topics and queues of one broker."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        topics: TopicTable,
+        groups: SubscriptionGroupTable,
+        *,
+        now_ms: Callable[[], int],
+        consumes_in_order: "Callable[[str, Connection], bool]",
+    ) -> None:
+        """*consumes_in_order* says whether a connection's client holds order locks of a group."""
+        self._config = config
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._now_ms = now_ms
+        self._consumes_in_order = consumes_in_order
+
+    def check(
+        self, send: Send, version: int, connection: "Connection | None" = None
+    ) -> tuple[TopicConfig, int]:
+        """Find or create the topic and the queue.  Raises RequestError, StoreError."""
+        self._store.check_writable()
+        self._check_open()
+        self._check_names(send)
+        topic = self._topic(send)
+        if not topic.perm & PERM_WRITE:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION, f"the topic[{send.topic}] sending message is forbidden"
+            )
+        queue_nums = max(topic.write_queue_nums, topic.read_queue_nums)
+        if send.queue_id >= queue_nums:
+            raise RequestError(
+                ResponseCode.INVALID_PARAMETER,
+                f"request queueId[{send.queue_id}] is illegal, topic [{send.topic}] has "
+                f"{queue_nums} queues",
+            )
+        queue_id = send.queue_id
+        if queue_id < 0:
+            queue_id = random.randrange(max(topic.write_queue_nums, 1))
+        if send.topic.startswith(RETRY_PREFIX):
+            return self._retry_target(send, version, connection, topic, queue_id)
+        return topic, queue_id
+
+    def _check_open(self) -> None:
+        config = self._config
+        if config.accept_send_from_ms > self._now_ms():
+            opens = time.strftime(
+                "%Y-%m-%d %H:%M:%S", time.localtime(config.accept_send_from_ms / 1e3)
+            )
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {opens}"
+            )
+        if not config.broker_permission & PERM_WRITE:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{config.broker_name}] sending message is forbidden",
+            )
+
+    def _check_names(self, send: Send) -> None:
+        problem = topic_error(send.topic)
+        if problem is not None:
+            raise RequestError(ResponseCode.INVALID_PARAMETER, problem)
+        problem = group_error(send.group)
+        if problem is not None:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"producer group: {problem}")
+        if send.topic in NOT_SENDABLE_TOPICS:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION, f"Sending message to topic[{send.topic}] is forbidden."
+            )
+
+    def _topic(self, send: Send) -> TopicConfig:
+        topic = self._topics.get(send.topic)
+        if topic is None and send.topic.startswith(RETRY_PREFIX):
+            group = self._retry_group(send.topic)
+            return self._topics.ensure_retry_topic(group.name, group.retry_queue_nums)
+        if topic is None:
+            topic = self._topics.create_on_send(
+                send.topic, send.default_topic, send.default_queue_nums
+            )
+        if topic is None:
+            raise RequestError(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"topic[{send.topic}] not exist, apply first please!{TOPIC_FAQ}",
+            )
+        return topic
+
+    def _retry_group(self, topic: str) -> SubscriptionGroup:
+        name = topic[len(RETRY_PREFIX) :]
+        group = self._groups.find_or_create(name)
+        if group is None:
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"subscription group not exist, {name}",
+            )
+        return group
+
+    def _retry_target(
+        self,
+        send: Send,
+        version: int,
+        connection: "Connection | None",
+        topic: TopicConfig,
+        queue_id: int,
+    ) -> tuple[TopicConfig, int]:
+        """A message that a consumer sends back itself: to the dead letters when it gave up.
+
+        A concurrent consumer whose request 36 failed has counted the try (so ``>`` here is the
+        ``>=`` of 36); an orderly one, which sends back only what it gave up on, has not.  RocketMQ
+        buries whatever is sent while anybody in the group holds an order lock; here only the sender
+        that holds one itself, or asks for an orderly consumer's delay, counts as orderly.
+        """
+        group = self._retry_group(send.topic)
+        most = group.retry_max_times
+        if (
+            version >= VERSION_WITH_MAX_RECONSUME_TIMES
+            and send.reconsume_times_max is not None
+            and send.reconsume_times_max >= 0
+        ):
+            most = send.reconsume_times_max
+        gave_up = send.reconsume_times > most
+        if send.reconsume_times == most:
+            delay = decode_properties(send.properties).get("DELAY")
+            gave_up = delay == str(FIRST_RETRY_LEVEL + most) or (
+                connection is not None and self._consumes_in_order(group.name, connection)
+            )
+        return (self._topics.ensure_dlq_topic(group.name), 0) if gave_up else (topic, queue_id)

@@ -1,0 +1,221 @@
+"""ServingParts: what serves requests, built over an open store, and the order of its life.
+
+Broker adds what is around it: ports, connections, name service, registration, the process.
+"""
+
+from collections.abc import Callable
+
+from broker.change_notices import CallLater
+from broker.config import BrokerConfig
+from broker.consumer_groups import ConsumerGroups, ProducerTable
+from broker.consumer_offsets import ConsumerOffsetTable
+from broker.delay_levels import DelayLevels
+from broker.delayed import DelayedDelivery
+from broker.hot_pass import broker_properties
+from broker.long_polling import LongPolling
+from broker.message_ids import UniqueIds
+from broker.nameserver.service import NameService
+from broker.pop.service import PopService
+from broker.pull_path import PullPath
+from broker.queue_locks import QueueLocks
+from broker.send_path import SendPath
+from broker.sinks import SinkPublisher
+from broker.sinks.appender import BatchAppender
+from broker.stats import BrokerStats
+from broker.store.layout import StoreLayout
+from broker.store.message_store import MessageStore
+from broker.subscription_groups import SubscriptionGroupTable
+from broker.tables import Tables
+from broker.timers.timers import Timers
+from broker.topics import TopicTable
+from broker.transactions.delays import by_delay
+from broker.transactions.transactions import Transactions
+
+
+class ServingParts:
+    """The parts by the names under which processors and tests reach them."""
+
+    config: BrokerConfig
+    now_ms: Callable[[], int]
+    stats: BrokerStats
+    store: MessageStore
+    topics: TopicTable
+    groups: SubscriptionGroupTable
+    offsets: ConsumerOffsetTable
+    consumers: ConsumerGroups
+    producers: ProducerTable
+    locks: QueueLocks
+    long_polling: LongPolling
+    delayed: DelayedDelivery
+    timers: Timers
+    transactions: Transactions
+    pop: PopService
+    sinks: SinkPublisher
+    send_path: SendPath
+    pull_path: PullPath
+    tables: Tables
+
+    def load_tables(self) -> None:
+        """Read the tables; the store needs some of them to recover.  Raises StoreError, OSError."""
+        self.tables = Tables(self.config, now_ms=self.now_ms)
+        self.topics = self.tables.topics
+        self.groups = self.tables.groups
+        self.offsets = self.tables.offsets
+        self.tables.load()
+
+    def open_store(self, store_host: bytes, levels: DelayLevels) -> None:
+        """Lock and recover the store, and correct the tables by it.  Raises StoreError, OSError."""
+        self.store = MessageStore.open(
+            self.config.store,
+            now_ms=self.now_ms,
+            batch_topic=self.topics.is_batch,
+            delay_ms=levels.delay_ms,
+            store_host=store_host,
+        )
+        self.tables.agree_with(self.store)
+
+    def build(
+        self,
+        store_host: bytes,
+        levels: DelayLevels,
+        *,
+        name_service: NameService | None = None,
+        call_later: CallLater | None = None,
+    ) -> None:
+        """Make everything over tables and store; no I/O."""
+        config, now_ms, store, topics, stats = (
+            self.config,
+            self.now_ms,
+            self.store,
+            self.topics,
+            self.stats,
+        )
+        self.long_polling = LongPolling()
+        self.store.wake_with(self.long_polling.arrived)
+        self.consumers = ConsumerGroups(
+            now_ms=now_ms,
+            may_notify=self._may_notify,
+            call_later=call_later,
+            remembered=self.tables.subscriptions,
+        )
+        self.producers = ProducerTable(now_ms=now_ms)
+        self.locks = QueueLocks(now_ms=now_ms, other_connection=self.consumers.connection_of)
+        self.delayed = DelayedDelivery(
+            store,
+            topics,
+            self.long_polling,
+            stats,
+            self.tables.delay_offsets,
+            levels,
+            now_ms=now_ms,
+        )
+        self.timers = Timers(config, store, topics, self.long_polling, stats, now_ms=now_ms)
+        self.send_path = SendPath(
+            config,
+            store,
+            topics,
+            self.groups,
+            stats,
+            store_host=store_host,
+            now_ms=now_ms,
+            delay_levels=levels,
+            timers=self.timers,
+            consumes_in_order=self.locks.is_held_by,
+        )
+        redirect = by_delay(levels, self.timers, now_ms)
+        self.transactions = Transactions(
+            config, store, topics, self.offsets, self.producers, stats, redirect, now_ms=now_ms
+        )
+        self.send_path.on_half = self.transactions.opened
+        self.producers.on_joined = self.transactions.check_back.producer_came
+        self.pull_path = PullPath(
+            config,
+            store,
+            topics,
+            self.groups,
+            self.consumers,
+            self.offsets,
+            self.long_polling,
+            stats,
+        )
+        self.pop = PopService(
+            config,
+            store,
+            topics,
+            self.groups,
+            self.offsets,
+            self.long_polling,
+            stats,
+            name_service,
+            now_ms=now_ms,
+        )
+        self.sinks = SinkPublisher(
+            StoreLayout(config.store.root).own / "sinks",
+            store,
+            BatchAppender(
+                store,
+                topics,
+                stats,
+                redirect,
+                UniqueIds(store_host[:-4], now_ms),
+                store_host=store_host,
+                suffix=broker_properties(config),
+            ),
+            staged_bytes_max=config.sink_staged_bytes_max,
+            expire_ms=config.sink_staged_expire_ms,
+            now_ms=now_ms,
+        )
+
+    async def open_parts(self) -> None:
+        """Read what the parts keep on disk, and finish what was cut off; nobody is served yet.
+
+        Raises:
+            StoreError, OSError: something cannot be read.
+        """
+        self.pop.load()
+        await self.sinks.start()
+        self.delayed.open()
+        self.timers.open()
+
+    def start_parts(self) -> None:
+        """Begin to deliver, revive and ask back; needs a running event loop."""
+        self.delayed.start()
+        self.pop.start()
+        self.timers.start()
+        self.transactions.start()
+
+    def stop_parts(self) -> None:
+        """Deliver nothing more, and answer the pulls that wait."""
+        self.delayed.stop()
+        self.pop.stop()
+        self.timers.stop()
+        self.transactions.stop()
+        self.long_polling.close()
+
+    async def close_parts(self) -> None:
+        """Save everything and close the store, last.  Raises OSError after having tried all."""
+        try:
+            await self.sinks.close()
+            await self.timers.close()
+            await self.delayed.close()
+            await self.pop.close()
+            await self.transactions.close()
+            await self.tables.saved()
+        finally:
+            self.tables.close()
+            await self.store.close()
+
+    def expire(self) -> None:
+        """Forget who has gone silent, and what nobody came back for."""
+        self.stats.sample()
+        self.consumers.expire()
+        self.pop.expire()
+        self.producers.expire()
+        self.locks.expire()
+        self.sinks.expire()
+
+    def _may_notify(self, group: str) -> bool:
+        settings = self.groups.get(group)
+        return self.config.notify_consumers_changed and (
+            settings is None or settings.notify_consumer_ids_changed_enable
+        )

@@ -1,0 +1,125 @@
+"""ThreadedBroker: a temporary broker in a thread of its own, for programs without an event loop.
+
+Tests use it through the pytest plugin: synchronous ones and those of any event loop alike.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from broker.broker import Broker
+
+_Result = TypeVar("_Result")
+
+CALL_TIMEOUT_S = 30.0
+
+
+class ThreadedBroker:
+    """A temporary broker that runs from ``start`` to ``stop``, or in a ``with`` block.
+
+    Its methods may be called from any thread, but not from the broker's own loop.
+    """
+
+    nameserver: str
+    """host:port of the name service."""
+    address: str
+    """host:port of the broker."""
+    http_address: str
+    """host:port of /healthz, /readyz and /metrics."""
+
+    def __init__(self, settings: Mapping[str, object] | None = None) -> None:
+        """*settings* are by RocketMQ's keys: ``{"autoCreateTopic": "off"}``."""
+        self._settings = dict(settings or {})
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._broker: Broker | None = None
+        self._stopping: asyncio.Event | None = None
+        self._started = threading.Event()
+        self._failure: BaseException | None = None
+
+    def __enter__(self) -> "ThreadedBroker":
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def start(self) -> "ThreadedBroker":
+        """Return when requests are served.  Raises what the broker's start raises."""
+        if self._thread is not None:
+            raise RuntimeError("this broker was started before: make a new one")
+        self._thread = threading.Thread(target=self._run, name="rockhopper-broker", daemon=True)
+        self._thread.start()
+        self._started.wait()
+        if self._broker is None:
+            self._thread.join()
+            assert self._failure is not None
+            raise self._failure
+        return self
+
+    def stop(self) -> None:
+        """Stop the broker and remove its store; a second call does nothing.
+
+        Raises what went wrong while it stopped.
+        """
+        thread, loop, stopping = self._thread, self._loop, self._stopping
+        if thread is None or loop is None or stopping is None:
+            return
+        if thread.is_alive():
+            loop.call_soon_threadsafe(stopping.set)
+        thread.join()
+        self._stopping = None
+        if self._failure is not None:
+            raise self._failure
+
+    def purge(self) -> None:
+        """Make the broker as good as new: ``Broker.purge``, from here."""
+        self.call(lambda broker: broker.purge())
+
+    def call(self, function: "Callable[[Broker], _Result]") -> _Result:
+        """Call *function* with the Broker in its event loop, and return what it returns."""
+        loop, broker = self._loop, self._broker
+        if loop is None or broker is None or self._stopping is None:
+            raise RuntimeError("this broker is not running")
+
+        async def called() -> _Result:
+            return function(broker)
+
+        return asyncio.run_coroutine_threadsafe(called(), loop).result(CALL_TIMEOUT_S)
+
+    def _run(self) -> None:
+        try:
+            with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+                runner.run(self._serve())
+        except BaseException as error:
+            # It is raised where somebody waits: by start, or by stop.
+            self._failure = error
+        finally:
+            self._started.set()
+
+    async def _serve(self) -> None:
+        from broker.broker import Broker
+
+        async with Broker.temporary(self._settings) as broker:
+            self.nameserver, self.address = broker.nameserver, broker.address
+            self.http_address = broker.http_address
+            self._loop = asyncio.get_running_loop()
+            self._stopping = asyncio.Event()
+            self._broker = broker
+            self._started.set()
+            await self._stopping.wait()
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop

@@ -1,0 +1,54 @@
+"""PullFilters: what is logged of expressions, once for each group."""
+
+import pytest
+from structlog.testing import capture_logs
+
+from broker.config import BrokerConfig
+from broker.dispatcher import RequestError
+from broker.pull_filters import PullFilters
+from protocol.subscription import TYPE_SQL92, Subscription
+
+
+def logged(filters: PullFilters, expression: str, group: str = "g") -> list[tuple[str, str]]:
+    """Events and reasons that using an expression logs."""
+    with capture_logs() as logs:
+        try:
+            chosen = filters.named(group, "T", expression, TYPE_SQL92)
+        except RequestError:
+            filters.warn(group, Subscription("T", expression, TYPE_SQL92))
+        else:
+            assert chosen is not None
+            assert chosen.matches_properties is not None
+            chosen.matches_properties({"price": "cheap"})
+            filters.named(group, "T", expression, TYPE_SQL92)
+    return [(entry["event"], entry["reason"]) for entry in logs]
+
+
+@pytest.mark.parametrize(
+    ("expression", "event", "reason"),
+    [
+        ("price > ", "does not compile", "the expression ends"),
+        ("price > 5 ADN x = 1", "is ignored", "ADN x = 1"),
+        ("price > 8", "cannot be evaluated", "'cheap' is no whole number"),
+    ],
+)
+def test_what_is_wrong_with_an_expression_is_logged_once_for_each_group(
+    expression: str, event: str, reason: str
+) -> None:
+    filters = PullFilters(BrokerConfig())
+    ((said, why),) = logged(filters, expression)
+    assert event in said
+    assert reason in why
+    assert logged(filters, expression) == []
+    assert len(logged(filters, expression, "other")) == 1
+
+
+def test_nothing_is_logged_of_a_good_expression() -> None:
+    assert logged(PullFilters(BrokerConfig()), "price = 'cheap'") == []
+
+
+def test_no_filter_is_made_of_what_wants_everything() -> None:
+    filters = PullFilters(BrokerConfig())
+    assert filters.named("g", "T", "*", "TAG") is None
+    assert filters.named("g", "T", "a", "TAG") == Subscription("T", "a")
+    assert filters.named("g", "T", "a", "TAG") is filters.named("h", "T", "a", "TAG")
