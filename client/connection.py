@@ -34,8 +34,9 @@ from protocol.frame import FrameDecoder
 
 log = logging.getLogger(__name__)
 
-# A request that the broker starts: the answer to send, or None for none.
-RequestHandler = Callable[["Connection", Command], Command | None]
+# A request that the broker starts: the answer to send, now or later, or None for none.
+RequestAnswer = Command | None
+RequestHandler = Callable[["Connection", Command], RequestAnswer | asyncio.Future[RequestAnswer]]
 
 ANSWER_HEADER_SIZE_BYTES_MAX = 4 << 20
 _NEGOTIATION_FIELD = "rh"
@@ -239,6 +240,22 @@ class Connection(asyncio.Protocol):
 
     def _take_request(self, command: Command) -> None:
         answer = self._handle_request(self, command) if self._handle_request else None
+        if isinstance(answer, asyncio.Future):
+            answer.add_done_callback(lambda done: self._answer_later(command, done))
+        else:
+            self._send_answer(command, answer)
+
+    def _answer_later(self, command: Command, done: asyncio.Future[RequestAnswer]) -> None:
+        if done.cancelled() or self.closed.done():
+            return
+        if (error := done.exception()) is not None:
+            log.error("answering request %d failed", command.code, exc_info=error)
+            failure = f"{type(error).__name__}: {error}"
+            self._send_answer(command, Command(int(ResponseCode.SYSTEM_ERROR), remark=failure))
+        else:
+            self._send_answer(command, done.result())
+
+    def _send_answer(self, command: Command, answer: RequestAnswer) -> None:
         if command.flag & FLAG_ONEWAY:
             return
         if answer is None:
@@ -286,12 +303,16 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         reason = f" ({exc})" if exc else ""
-        self._end(
-            lambda: BrokerUnreachableError(
+
+        def broken() -> ClientError:
+            error = BrokerUnreachableError(
                 f"the connection to {self.address} broke{reason} before the answer came",
                 address=self.address,
             )
-        )
+            error.was_sent = True
+            return error
+
+        self._end(broken)
 
     def _end(self, make_error: Callable[[], ClientError]) -> None:
         if self._timer is not None:

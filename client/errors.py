@@ -8,6 +8,8 @@
     came
     ├── RequestTimeoutError          no answer within the time given; the connection stays usable
     ├── MalformedAnswerError         an answer came that cannot be read
+    ├── ReplyTimeoutError            a request message got no reply in time
+    ├── EarlierSendFailedError       an earlier message of its sharding key failed: nothing sent
     ├── RouteNotFoundError           no broker serves the topic
     ├── MessageRejectedError         the message breaks a rule of the protocol: nothing was sent
     ├── MessageNotFoundError         no message has this id
@@ -102,6 +104,9 @@ class RequestRefusedError(ClientError):
 class BrokerUnreachableError(ClientError):
     """No connection could be made, or it broke before the answer came."""
 
+    was_sent = False
+    """Whether the request may have reached the other side."""
+
 
 class RequestTimeoutError(ClientError):
     """No answer came in time; whether the request was carried out is not known."""
@@ -113,6 +118,14 @@ class RequestTimeoutError(ClientError):
             address=address,
         )
         self.timeout_s = timeout_s
+
+
+class EarlierSendFailedError(ClientError):
+    """Not sent: a message of the same sharding key, sent earlier, failed while this one waited."""
+
+
+class ReplyTimeoutError(ClientError, TimeoutError):
+    """The request message was stored, but no reply to it came in time."""
 
 
 class MalformedAnswerError(ClientError):

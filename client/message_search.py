@@ -82,6 +82,13 @@ class MessageSearch:
             remedy="it may have expired, or not be indexed yet",
         )
 
+    async def by_unique_key(
+        self, topic: str, key: str, begin_time_ms: int
+    ) -> list[ReceivedMessage]:
+        """Return the messages of a topic with this producer's id: several if it was sent again."""
+        found = await self._query(topic, key, 32, begin_time_ms, _TIME_MAX, unique=True)
+        return [message for message in found if message.message_id == key]
+
     async def _by_offset_id(self, message_id: str) -> ReceivedMessage | None:
         if not _MESSAGE_ID.fullmatch(message_id):
             return None

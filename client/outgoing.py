@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -52,25 +52,34 @@ class OutgoingPolicy:
         self._now_ms = now_ms
         self._good_topics: set[str] = set()
 
-    def prepare(self, message: Message, *, in_batch: bool = False) -> OutgoingMessage:
-        """Check a message and make it ready; the bodies of a batch stay uncompressed."""
+    def prepare(
+        self,
+        message: Message,
+        *,
+        in_batch: bool = False,
+        system: Mapping[str, str] | None = None,
+        sys_flag: int = 0,
+    ) -> OutgoingMessage:
+        """Check a message and make it ready; the bodies of a batch stay uncompressed.
+
+        `system` are properties with names of RocketMQ's own, `sys_flag` bits beside compression.
+        """
         topic = message.topic
         if topic not in self._good_topics:
             self._check_topic(topic)
         body = message.body
         self._check_size("body", len(body), topic)
-        sys_flag = 0
         limit = self._compress_above_bytes
         if not in_batch and limit is not None and len(body) > limit:
             compressed = compress_zlib(body)
             if len(compressed) < len(body):
                 body = compressed
-                sys_flag = SYS_FLAG_COMPRESSED_ZLIB
+                sys_flag |= SYS_FLAG_COMPRESSED_ZLIB
         message_id = self._ids.next()
         return OutgoingMessage(
             topic,
             body,
-            _properties_text(message, message_id),
+            _properties_text(message, message_id, system),
             message_id,
             self._now_ms(),
             message.flag,
@@ -121,9 +130,14 @@ class OutgoingPolicy:
             )
 
 
-def _properties_text(message: Message, message_id: str) -> str:
+def _properties_text(
+    message: Message, message_id: str, system: Mapping[str, str] | None = None
+) -> str:
+    properties = message.wire_properties(message_id)
+    if system is not None:
+        properties.update(system)
     try:
-        text = encode_properties(message.wire_properties(message_id))
+        text = encode_properties(properties)
     except ValueError as error:
         raise MessageRejectedError(str(error)) from error
     size_bytes = len(text) if text.isascii() else len(text.encode())
@@ -141,7 +155,7 @@ def _check_batchable(message: Message, first: Message) -> None:
         raise MessageRejectedError(
             f"a batch goes to one topic, and this one has {first.topic!r} and {message.topic!r}"
         )
-    if message.delay_level is not None or message.deliver_at_ms is not None:
+    if message.is_delayed:
         raise MessageRejectedError("a batch cannot hold delayed messages: send them one by one")
     if is_retry_topic(message.topic):
         raise MessageRejectedError("a batch cannot go to a retry topic: send one by one")

@@ -1,31 +1,29 @@
-"""Producer: sends messages."""
+"""Producer: sends messages, and request messages that are replied to."""
 
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from client.errors import (
-    BrokerUnreachableError,
-    ClientError,
-    MessageRejectedError,
-    RequestRefusedError,
-    RequestTimeoutError,
-    RouteNotFoundError,
-)
+from client.connection import Connection
+from client.delivery import Delivery, send_fields
+from client.errors import MalformedAnswerError, MessageRejectedError, RouteNotFoundError
 from client.outgoing import OutgoingMessage, OutgoingPolicy
-from client.queue_choice import QueueChoice, chosen_queue, queue_for_key
 from client.queues import MessageQueue
-from client.receipts import SENT_CODES, SendReceipt, read_receipts
-from client.routing import TopicRoute
+from client.recall import broker_of_handle, topic_and_handle
+from client.receipts import SENT_CODES, SendReceipt
+from client.received import ReceivedMessage
+from client.request_reply import PendingRequests, reply_address
 from client.session import Session
+from client.trace import MessageTrace
 from client.unique_id import UniqueIds
-from protocol.codes import RequestCode, ResponseCode
+from protocol.codes import RequestCode
 from protocol.command import Command
 from protocol.message import Message
+from protocol.names import TRACE_TOPIC, group_error
+from protocol.requests import RecallMessageRequest, encode_fields
 
 DEFAULT_GROUP = "DEFAULT_PRODUCER"
 
@@ -36,6 +34,9 @@ class Producer:
     Use it with `async with`. A send that fails is tried again on another broker of the topic,
     `retries` times within its timeout, so a message may in rare cases be stored twice (with the
     same message id). A cancelled send may or may not have been stored.
+
+    Messages of one `sharding_key` are stored in one queue in the order of the calls: each waits for
+    the one before, and when that one fails, those that were waiting raise EarlierSendFailedError.
     """
 
     def __init__(
@@ -47,23 +48,35 @@ class Producer:
         retries: int = 2,
         compress_above_bytes: int | None = 4096,
         message_size_bytes_max: int = 4 * 1024 * 1024,
+        trace: bool | str = False,
     ) -> None:
         """`nameserver` is "host:port;host:port"; without it NAMESRV_ADDR, else 127.0.0.1:9876.
 
         `timeout` is in seconds, for a whole send with its retries. `compress_above_bytes=None`
         turns compression off. `message_size_bytes_max` should be the brokers' maxMessageSize.
+        `trace` records every send in the brokers' trace topic, or in the topic that it names.
+        Raises ValueError.
         """
+        reason = group_error(group)
+        if reason is not None:
+            raise ValueError(reason)
         self._group = group
         self._timeout_s = timeout
-        self._retries = retries
         self._policy = OutgoingPolicy(
             UniqueIds(),
             compress_above_bytes=compress_above_bytes,
             message_size_bytes_max=message_size_bytes_max,
         )
-        self._session = Session(nameserver, request_timeout_s=timeout)
+        self._session = Session(
+            nameserver, request_timeout_s=timeout, handle_request=self._take_request
+        )
         self._session.producer_groups.add(group)
-        self._choice = QueueChoice(time.monotonic)
+        self._delivery = Delivery(self._session, group, timeout_s=timeout, retries=retries)
+        self._requests = PendingRequests(self._session)
+        self._trace: MessageTrace | None = None
+        if trace:
+            trace_topic = trace if isinstance(trace, str) else TRACE_TOPIC
+            self._trace = MessageTrace(self._session, topic=trace_topic)
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -79,11 +92,18 @@ class Producer:
     async def start(self) -> Self:
         """Open the producer; connections are made when they are needed."""
         await self._session.start()
+        if self._trace is not None:
+            self._trace.start()
+            self._delivery.on_sent = self._trace_sent
         return self
 
     async def close(self) -> None:
         """Hand everything that was sent to the network, then close."""
-        await self._session.close()
+        try:
+            if self._trace is not None and not self._session.is_inherited:
+                await self._trace.close()
+        finally:
+            await self._session.close()
 
     async def send(
         self,
@@ -103,7 +123,7 @@ class Producer:
         BrokerUnreachableError, RequestTimeoutError.
         """
         prepared = self._policy.prepare(_as_message(message, body, tags, keys, properties))
-        return (await self._send(prepared, [prepared], queue, timeout))[0]
+        return (await self._delivery.send(prepared, [prepared], queue, timeout))[0]
 
     async def send_batch(
         self,
@@ -121,7 +141,7 @@ class Producer:
         if not batch:
             return []
         whole, parts = self._policy.prepare_batch(batch)
-        return await self._send(whole, parts, queue, timeout)
+        return await self._delivery.send(whole, parts, queue, timeout)
 
     async def send_oneway(
         self,
@@ -135,123 +155,126 @@ class Producer:
     ) -> None:
         """Send one message without learning whether it was stored: the broker does not answer."""
         prepared = self._policy.prepare(_as_message(message, body, tags, keys, properties))
-        route = await self._route(prepared.topic)
-        target = self._target(route, prepared, queue) or self._choice.next(route)
-        ext = self._header(prepared, target)
-        address = _master(route, target)
-        await self._session.send_oneway(address, RequestCode.SEND_MESSAGE_V2, ext, prepared.body)
+        await self._delivery.send_oneway(prepared, queue)
+
+    async def request(
+        self,
+        message: Message,
+        *,
+        timeout_s: float | None = None,
+        queue: MessageQueue | int | None = None,
+    ) -> ReceivedMessage:
+        """Send a message, wait until a consumer has replied to it, and return the reply.
+
+        `timeout_s` is for both together. Raises ReplyTimeoutError when there is no reply in time,
+        else as `send` does. Cancelling it only gives up waiting.
+        """
+        allowed_s = self._timeout_s if timeout_s is None else timeout_s
+        deadline_s = asyncio.get_running_loop().time() + allowed_s
+        correlation_id, properties = self._requests.begin(allowed_s)
+        try:
+            prepared = self._policy.prepare(message, system=properties)
+            route = await self._delivery.route(message.topic)
+            try:
+                async with asyncio.timeout_at(deadline_s):
+                    await self._requests.introduce(route)
+            except TimeoutError:
+                pass  # the send says which broker does not answer
+            left_s = max(deadline_s - asyncio.get_running_loop().time(), 0.001)
+            await self._delivery.send(prepared, [prepared], queue, left_s)
+            return await self._requests.reply(correlation_id, route, deadline_s)
+        finally:
+            self._requests.end(correlation_id)
+
+    async def reply(
+        self,
+        request: ReceivedMessage,
+        body: bytes | str = b"",
+        *,
+        tags: str | None = None,
+        keys: Iterable[str] = (),
+        properties: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Reply to a request message that was consumed.
+
+        Raises MessageRejectedError when it is no request, RequestRefusedError when the one who
+        asked is not there any more, else as `send` does.
+        """
+        topic, addressing = reply_address(request)
+        message = _as_message(topic, body, tags, keys, properties)
+        prepared = self._policy.prepare(message, system=addressing)
+        queue = MessageQueue(topic, request.broker_name, 0)
+        await self._session.request(
+            await self._broker_address(request.broker_name, request.queue.topic, topic),
+            RequestCode.SEND_REPLY_MESSAGE_V2,
+            send_fields(self._group, prepared, queue),
+            prepared.body,
+            timeout_s=self._timeout_s if timeout is None else timeout,
+            accept=SENT_CODES,
+        )
+
+    async def recall(self, recalled: SendReceipt | tuple[str, str]) -> str:
+        """Take back a message that is to be delivered later by time; return its message id.
+
+        `recalled` is its receipt, or its topic and recall handle. Raises MessageRejectedError when
+        there is no handle, RequestRefusedError when it is too late or brokers are not set to allow
+        it (recallMessageEnable).
+        """
+        topic, handle = topic_and_handle(recalled)
+        address = await self._broker_address(broker_of_handle(handle), topic)
+        fields = RecallMessageRequest(producer_group=self._group, topic=topic, recall_handle=handle)
+        answer = await self._session.request(
+            address, RequestCode.RECALL_MESSAGE, encode_fields(fields)
+        )
+        message_id = (answer.ext or {}).get("msgId")
+        if message_id is None:
+            raise MalformedAnswerError(
+                f"{address} recalled a message of {topic!r} and does not say which",
+                address=address,
+            )
+        if self._trace is not None:
+            self._trace.recalled(self._group, topic, message_id)
+        return message_id
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """Return the queues of a topic that can be written, in the order of sharding."""
-        return list((await self._route(topic)).write_queues)
+        return list((await self._delivery.route(topic)).write_queues)
 
-    async def _send(
-        self,
-        outgoing: OutgoingMessage,
-        messages: list[OutgoingMessage],
-        choice: MessageQueue | int | None,
-        timeout: float | None,
-    ) -> list[SendReceipt]:
-        now_s = asyncio.get_running_loop().time
-        timeout_s = self._timeout_s if timeout is None else timeout
-        deadline_s = now_s() + timeout_s
-        route = await self._route(outgoing.topic)
-        fixed = self._target(route, outgoing, choice)
-        failures: list[ClientError] = []
-        failed_on: set[str] = set()
-        while True:
-            target = fixed or self._choice.next(route, frozenset(failed_on))
-            has_others = (
-                fixed is None
-                and len(route.brokers) > 1
-                and bool(route.masters.keys() - failed_on - {target.broker_name})
-            )
-            left_s = deadline_s - now_s()
-            # With another broker to fall back on, one that hangs must not use up all the time.
-            allowed_s = left_s / 2 if has_others and len(failures) < self._retries else left_s
-            try:
-                answer, address = await self._deliver(route, target, outgoing, allowed_s)
-                return read_receipts(answer, messages, target, address)
-            except ClientError as error:
-                failures.append(error)
-                failed_on.add(target.broker_name)
-                if not isinstance(error, RequestRefusedError):
-                    self._choice.avoid(target.broker_name)
-                may_retry = self._may_retry(error, has_others, fixed is not None)
-            if not may_retry or len(failures) > self._retries or now_s() >= deadline_s:
-                raise _with_history(failures)
-            route = await self._route_after(failures[-1], outgoing.topic, route)
-
-    async def _deliver(
-        self, route: TopicRoute, target: MessageQueue, outgoing: OutgoingMessage, timeout_s: float
-    ) -> tuple[Command, str]:
-        address = _master(route, target)
-        is_batch = outgoing.is_batch
-        answer = await self._session.request(
-            address,
-            RequestCode.SEND_BATCH_MESSAGE if is_batch else RequestCode.SEND_MESSAGE_V2,
-            self._header(outgoing, target),
-            outgoing.body,
-            timeout_s=timeout_s,
-            accept=SENT_CODES,
-        )
-        return answer, address
-
-    def _header(self, outgoing: OutgoingMessage, target: MessageQueue) -> dict[str, str]:
-        """The fields of SendMessageRequestV2 (protocol/requests), by their wire letters."""
-        return {
-            "a": self._group,
-            "b": outgoing.topic,
-            "c": "TBW102",
-            "d": "4",
-            "e": str(target.queue_id),
-            "f": str(outgoing.sys_flag),
-            "g": str(outgoing.born_time_ms),
-            "h": str(outgoing.flag),
-            "i": outgoing.properties,
-            "j": "0",
-            "k": "false",
-            "m": "true" if outgoing.is_batch else "false",
-            "n": target.broker_name,
-        }
-
-    async def _route(self, topic: str) -> TopicRoute:
+    async def _broker_address(self, broker_name: str, *topics: str) -> str:
+        """Return the master of a broker, by the route of the first topic that it serves."""
         self._session.check_open()
-        route = self._session.routes.known(topic)
-        if route is None:
-            route = await self._session.routes.route(topic, for_sending=True)
-        if not route.write_queues:
-            raise RouteNotFoundError(
-                f"the topic {topic!r} has no queue that can be written now",
-                address=str(self._session.name_services),
-                remedy="its brokers are down, slaves only, or its permissions are read-only",
-            )
-        return route
+        for topic in topics:
+            try:
+                route = await self._session.routes.route(topic)
+            except RouteNotFoundError:
+                continue
+            address = route.master(broker_name)
+            if address is not None:
+                return address
+        raise RouteNotFoundError(
+            f"no route of {' or '.join(topics)} names a master of the broker {broker_name!r}",
+            address=str(self._session.name_services),
+            remedy="check that this broker runs and is known to the name service",
+        )
 
-    async def _route_after(self, error: ClientError, topic: str, route: TopicRoute) -> TopicRoute:
-        """Return the route to try again with: a fresh one if the broker does not have the topic."""
-        if error.code == ResponseCode.TOPIC_NOT_EXIST:
-            self._session.routes.forget(topic)
-            return await self._route(topic)
-        return route
-
-    def _target(
-        self, route: TopicRoute, outgoing: OutgoingMessage, choice: MessageQueue | int | None
-    ) -> MessageQueue | None:
-        if choice is not None:
-            return chosen_queue(route, choice)
-        if outgoing.sharding_key is not None:
-            return queue_for_key(route, outgoing.sharding_key)
+    def _take_request(self, connection: Connection, command: Command) -> Command | None:
+        """Serve what brokers ask of producers."""
+        if command.code == RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT:
+            return self._requests.take_reply(command)
         return None
 
-    def _may_retry(self, error: ClientError, has_others: bool, is_fixed: bool) -> bool:
-        if isinstance(error, RequestRefusedError):
-            if error.code == ResponseCode.GO_AWAY:
-                return True  # nothing was stored, and the next try connects anew
-            return error.is_retriable and has_others
-        if is_fixed:
-            return False  # it may be stored already, and the order of its queue matters
-        return isinstance(error, BrokerUnreachableError | RequestTimeoutError)
+    def _trace_sent(
+        self,
+        messages: Sequence[OutgoingMessage],
+        receipts: Sequence[SendReceipt],
+        answer: Command,
+        address: str,
+        started_s: float,
+    ) -> None:
+        assert self._trace is not None
+        cost_s = asyncio.get_running_loop().time() - started_s
+        self._trace.sent(self._group, messages, receipts, answer, address, cost_s)
 
 
 def _as_message(
@@ -270,16 +293,3 @@ def _as_message(
     if isinstance(body, str):
         body = body.encode()
     return Message(message, body, tags=tags, keys=list(keys), properties=dict(properties or {}))
-
-
-def _master(route: TopicRoute, queue: MessageQueue) -> str:
-    address = route.master(queue.broker_name)
-    assert address is not None  # queues of brokers without a master are not in write_queues
-    return address
-
-
-def _with_history(failures: list[ClientError]) -> ClientError:
-    last = failures[-1]
-    for earlier in failures[:-1]:
-        last.add_note(f"tried before: {earlier}")
-    return last

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Literal, Self
 
 from client.errors import ClientStateError
+from client.filters import Sql, subscription_to
 from client.pulling import Puller, PullResult
 from client.queue_offsets import QueueOffsets
 from client.queue_reader import QueueReader
@@ -45,25 +46,31 @@ class PullConsumer:
         nameserver: str | None = None,
         group: str | None = None,
         tags: str = "*",
+        filter: Sql | None = None,
         start_from: Position = "earliest",
         batch_size: int = 32,
         poll_s: float = 15.0,
         request_timeout: float = 3.0,
     ) -> None:
-        """`tags` is an expression such as "new || paid".
+        """`tags` is an expression such as "new || paid", `filter` one over properties instead.
 
         `poll_s` is how long a broker may hold a request when there is nothing new.
         """
         self._topic = topic
         self._group = group
-        self._tags = tags
+        if filter is not None and tags != "*":
+            raise ValueError(
+                f"tags={tags!r} and a filter cannot be used together: TAGS is a property that the "
+                "filter may name"
+            )
+        self._wanted: str | Sql = tags if filter is None else filter
         self._start_from = start_from
         self._batch_size = batch_size
         self._poll_s = poll_s
         self._session = Session(nameserver, request_timeout_s=request_timeout)
         self._session.routes.on_change.append(self._route_changed)
         self._offsets = QueueOffsets(self._session)
-        self._puller = Puller(self._session, group, tags)
+        self._puller = Puller(self._session, group, self._wanted)
         self._readers: dict[MessageQueue, QueueReader] = {}
         self._ready: deque[QueueReader] = deque()
         self._progress = asyncio.Event()
@@ -100,10 +107,11 @@ class PullConsumer:
 
     async def close(self) -> None:
         """Stop reading and close the connections; commits nothing."""
-        for task in list(self._adoptions):
-            task.cancel()
-        await asyncio.gather(*self._adoptions, return_exceptions=True)
-        await asyncio.gather(*(reader.stop() for reader in self._readers.values()))
+        if not self._session.is_inherited:  # else the tasks belong to the parent process
+            for task in list(self._adoptions):
+                task.cancel()
+            await asyncio.gather(*self._adoptions, return_exceptions=True)
+            await asyncio.gather(*(reader.stop() for reader in self._readers.values()))
         await self._session.close()
 
     async def queues(self, topic: str | None = None) -> list[MessageQueue]:
@@ -280,7 +288,10 @@ class PullConsumer:
             consume_type="CONSUME_ACTIVELY",
             message_model="CLUSTERING",
             consume_from_where="CONSUME_FROM_LAST_OFFSET",
-            subscription_data_set=[SubscriptionData(topic, self._tags) for topic in sorted(topics)],
+            subscription_data_set=[
+                SubscriptionData.of(subscription_to(topic, self._wanted))
+                for topic in sorted(topics)
+            ],
         )
         routes = [await self._session.routes.route(topic) for topic in sorted(topics)]
         addresses = {address for route in routes for address in route.masters.values()}

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from client.errors import MalformedAnswerError
+from client.filters import Sql, subscription_to
 from client.queue_offsets import QueueOffsets
 from client.queues import MessageQueue
 from client.received import ReceivedMessage
@@ -56,14 +58,23 @@ class PullResult:
 
 
 class Puller:
-    """Sends pull requests for one group and one tag expression."""
+    """Sends pull requests for one group.
 
-    def __init__(self, session: Session, group: str | None, tags: str) -> None:
+    What is wanted of a topic is in `subscriptions`, else it is `wanted`: tags, or an expression.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        group: str | None,
+        wanted: str | Sql = "*",
+        subscriptions: Mapping[str, Subscription] | None = None,
+    ) -> None:
         self.group = group or TOOLS_GROUP
         self._session = session
         self._offsets = QueueOffsets(session)
-        self._tags = tags
-        self._subscriptions: dict[str, Subscription] = {}
+        self._wanted = wanted
+        self._subscriptions = dict(subscriptions or {})
         self._preferred_broker_ids: dict[MessageQueue, int] = {}
 
     async def pull(
@@ -85,7 +96,7 @@ class Puller:
             suspend_timeout_millis=round(wait_s * 1000),
             subscription=subscription.expression,
             sub_version=subscription.version,
-            expression_type="TAG",
+            expression_type=subscription.expression_type,
             broker_name=queue.broker_name,
         )
         address = await self._address(queue)
@@ -102,7 +113,7 @@ class Puller:
     def _subscription(self, topic: str) -> Subscription:
         subscription = self._subscriptions.get(topic)
         if subscription is None:
-            subscription = Subscription(topic, self._tags)
+            subscription = subscription_to(topic, self._wanted)
             self._subscriptions[topic] = subscription
         return subscription
 

@@ -56,8 +56,13 @@ class QueueChoice:
 
 
 def queue_for_key(route: TopicRoute, sharding_key: str) -> MessageQueue:
-    """Return the queue of a sharding key, the one that Java's SelectMessageQueueByHash takes."""
+    """Return the queue of a sharding key, the one that Java's SelectMessageQueueByHash takes.
+
+    The queues of a broker without a master keep their share of the keys.
+    """
     queues = route.write_queues
+    if route.masterless_queues:
+        queues = tuple(sorted(queues + route.masterless_queues))
     return queues[abs(java_string_hash(sharding_key)) % len(queues)]
 
 

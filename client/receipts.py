@@ -38,6 +38,8 @@ class SendReceipt(msgspec.Struct, frozen=True):
     queue_offset: int
     status: SendStatus = SendStatus.OK
     transaction_id: str | None = None
+    recall_handle: str | None = None
+    """What takes a message back that is to be delivered later by time; see Producer.recall."""
 
 
 def read_receipts(
@@ -61,9 +63,16 @@ def read_receipts(
     stored_in = MessageQueue(queue.topic, queue.broker_name, queue_id)
     status = SendStatus(answer.code)
     transaction_id = ext.get("transactionId")
+    recall_handle = ext.get("recallHandle")
     return [
         SendReceipt(
-            message.message_id, offset_id, stored_in, first_offset + index, status, transaction_id
+            message.message_id,
+            offset_id,
+            stored_in,
+            first_offset + index,
+            status,
+            transaction_id,
+            recall_handle,
         )
         for index, (message, offset_id) in enumerate(zip(messages, offset_ids, strict=True))
     ]

@@ -33,7 +33,7 @@ class ReceivedMessage:
 
     @property
     def topic(self) -> str:
-        """The topic it was read from."""
+        """Its topic; of a message that is delivered again, the one it was first sent to."""
         return self.stored.topic
 
     @property
@@ -75,6 +75,11 @@ class ReceivedMessage:
     def properties(self) -> Mapping[str, str]:
         """All properties: the producer's and those that the broker added."""
         return self.stored.properties
+
+    @property
+    def reconsume_times(self) -> int:
+        """How often it was delivered before, to a group that asked for it again."""
+        return self.stored.reconsume_times
 
     @property
     def born_time_ms(self) -> int:

@@ -54,6 +54,8 @@ class TopicRoute:
     """Broker name -> broker id -> address; id 0 is the master."""
     is_guess: bool = False
     """The topic does not exist; these queues will, once a broker has created it."""
+    masterless_queues: tuple[MessageQueue, ...] = ()
+    """Queues that could be written if their broker had a master now."""
 
     def master(self, broker_name: str) -> str | None:
         """Return the address that takes writes for `broker_name`."""
@@ -87,6 +89,7 @@ def route_from_data(topic: str, data: TopicRouteData, *, guess_queue_count: int 
     }
     write_queues: list[MessageQueue] = []
     read_queues: list[MessageQueue] = []
+    masterless: list[MessageQueue] = []
     for queue_data in sorted(data.queue_datas, key=lambda each: each.broker_name):
         name = queue_data.broker_name
         reads, writes = queue_data.read_queue_nums, queue_data.write_queue_nums
@@ -94,22 +97,30 @@ def route_from_data(topic: str, data: TopicRouteData, *, guess_queue_count: int 
             reads = writes = min(guess_queue_count, reads)
         if queue_data.perm & _PERM_READ and name in brokers:
             read_queues += [MessageQueue(topic, name, number) for number in range(reads)]
-        if queue_data.perm & _PERM_WRITE and MASTER_ID in brokers.get(name, {}):
-            write_queues += [MessageQueue(topic, name, number) for number in range(writes)]
+        if queue_data.perm & _PERM_WRITE:
+            has_master = MASTER_ID in brokers.get(name, {})
+            queues = write_queues if has_master else masterless
+            queues += [MessageQueue(topic, name, number) for number in range(writes)]
     if data.order_topic_conf:
-        write_queues = _ordered_queues(topic, data.order_topic_conf, brokers)
+        ordered = _ordered_queues(topic, data.order_topic_conf)
+        write_queues = [each for each in ordered if MASTER_ID in brokers.get(each.broker_name, {})]
+        masterless = [each for each in ordered if each not in write_queues]
     return TopicRoute(
-        topic, tuple(write_queues), tuple(read_queues), brokers, is_guess=bool(guess_queue_count)
+        topic,
+        tuple(write_queues),
+        tuple(read_queues),
+        brokers,
+        is_guess=bool(guess_queue_count),
+        masterless_queues=tuple(masterless),
     )
 
 
-def _ordered_queues(
-    topic: str, order_topic_conf: str, brokers: Mapping[str, Mapping[int, str]]
-) -> list[MessageQueue]:
+def _ordered_queues(topic: str, order_topic_conf: str) -> list[MessageQueue]:
+    """Expand "broker-a:4;broker-b:4", which does not change when a broker goes away."""
     queues: list[MessageQueue] = []
     for part in order_topic_conf.split(";"):
         name, _, count = part.partition(":")
-        if count.isdigit() and MASTER_ID in brokers.get(name, {}):
+        if count.isdigit():
             queues += [MessageQueue(topic, name, number) for number in range(int(count))]
     return queues
 
@@ -193,6 +204,7 @@ class RouteTable:
         self._pool = pool
         self._routes: dict[str, TopicRoute] = {}
         self._broker_addresses: set[str] = set()
+        self._is_stale = False
         self._lookups: dict[str, asyncio.Task[TopicRoute | None]] = {}
 
     def known(self, topic: str) -> TopicRoute | None:
@@ -235,8 +247,13 @@ class RouteTable:
                 if route is None and known.is_guess:
                     await self._once(_guess_key(topic), partial(self._guess, topic))
             except ClientError as error:
-                log.warning("the route of %s could not be refreshed: %s", topic, error)
+                level = logging.DEBUG if self._is_stale else logging.WARNING
+                self._is_stale = True
+                log.log(level, "the route of %s could not be refreshed: %s", topic, error)
                 return  # the next topic would only wait for the same name services again
+        if self._is_stale:
+            self._is_stale = False
+            log.warning("routes are refreshed again")
 
     async def close(self) -> None:
         """Give up the look-ups under way."""

@@ -10,7 +10,9 @@ import asyncio
 import logging
 import os
 import time
+from collections.abc import Callable, Iterable
 from typing import Self
+from weakref import WeakSet
 
 from client.addresses import own_host, parse_nameservers
 from client.connection import Connection, RequestHandler, fork_count
@@ -43,11 +45,13 @@ class Session:
         self.request_timeout_s = request_timeout_s
         self.producer_groups: set[str] = set()
         self.consumers: dict[str, ConsumerData] = {}
+        self.on_connect: list[Callable[[Connection], None]] = []
+        self._greeted: WeakSet[Connection] = WeakSet()
         self._refresh_interval_s = refresh_interval_s
         self._pool = ConnectionPool(
             connect_timeout_s=request_timeout_s,
             handle_request=handle_request,
-            on_connect=self._greet,
+            on_connect=self._connected,
         )
         self.name_services = NameServices(addresses, self._pool, request_timeout_s)
         self.routes = RouteTable(self.name_services, self._pool)
@@ -65,8 +69,7 @@ class Session:
 
     async def close(self) -> None:
         """Say goodbye to the brokers and close the connections; a second call does nothing."""
-        is_inherited = self._forks != fork_count()
-        if self._state == "closed" or is_inherited:
+        if self._state == "closed" or self.is_inherited:
             self._state = "closed"
             return
         self._state = "closed"
@@ -109,11 +112,25 @@ class Session:
         self.check_open()
         await self._pool.send_oneway(address, Command(int(code), ext=ext, body=body))
 
+    @property
+    def is_inherited(self) -> bool:
+        """Whether this process is a fork of the one that made the client."""
+        return self._forks != fork_count()
+
     def check_open(self) -> None:
-        """Raise ClientStateError unless between `start` and `close`."""
+        """Raise ClientStateError unless between `start` and `close`, and in the same process."""
+        if self._forks != fork_count():
+            raise ClientStateError(
+                "this client was opened before the process forked, and its connections belong to "
+                "the parent; make a new client in the child process"
+            )
         if self._state != "open":
             what = "not started; use `async with`" if self._state == "new" else "closed"
             raise ClientStateError(f"this client is {what}")
+
+    def connection(self, address: str) -> Connection | None:
+        """Return the open connection to `address`, or None; never dials."""
+        return self._pool.existing(address)
 
     async def heartbeat(self, address: str) -> None:
         """Tell a broker which groups live here, and wait until it knows."""
@@ -121,6 +138,29 @@ class Session:
         answer = await self._pool.request(address, command, self.request_timeout_s)
         if answer.code != ResponseCode.SUCCESS:
             raise RequestRefusedError(command.code, answer.code, answer.remark, address)
+        if (connection := self._pool.existing(address)) is not None:
+            self._greeted.add(connection)
+
+    async def introduce(self, addresses: Iterable[str]) -> list[ClientError]:
+        """Make the groups that live here known to those brokers that have not heard of them.
+
+        Returns what went wrong with those that could not be told.
+        """
+        strangers = [
+            address
+            for address in addresses
+            if (known := self._pool.existing(address)) is None or known not in self._greeted
+        ]
+        outcomes = await asyncio.gather(
+            *(self.heartbeat(address) for address in strangers), return_exceptions=True
+        )
+        failures: list[ClientError] = []
+        for outcome in outcomes:
+            if isinstance(outcome, ClientError):
+                failures.append(outcome)
+            elif isinstance(outcome, BaseException):
+                raise outcome
+        return failures
 
     def _heartbeat_command(self) -> Command:
         data = HeartbeatData(
@@ -135,6 +175,12 @@ class Session:
         if has_groups and self.routes.has_broker(connection.address):
             greeting = connection.request(self._heartbeat_command(), self.request_timeout_s)
             greeting.add_done_callback(_ignore_outcome)
+            self._greeted.add(connection)
+
+    def _connected(self, connection: Connection) -> None:
+        self._greet(connection)
+        for listener in self.on_connect:
+            listener(connection)
 
     async def _keep_up(self) -> None:
         while True:

@@ -298,6 +298,12 @@ async def test_the_group_is_announced_on_connecting_and_taken_back_on_closing(
     assert first.requests[0] is heartbeat
 
 
+@pytest.mark.parametrize("group", ["", "my producers", "x" * 300])
+def test_a_name_that_cannot_be_a_group_is_refused(group: str) -> None:
+    with pytest.raises(ValueError, match="the group "):
+        Producer(group=group)
+
+
 async def test_a_producer_used_before_start_or_after_close_says_so(
     name_service: FakeServer,
 ) -> None:

@@ -1,0 +1,375 @@
+"""Consumer: takes part in a consumer group and hands out its messages.
+
+When a message counts as consumed in `async for`:
+
+    asking for the next message            acknowledges the last one
+    leaving `async with` (break, return)   acknowledges the last one
+    an exception or a cancellation that
+    leaves `async with`                    asks for the last one again
+    a new loop over an unfinished message  asks for it again
+
+With a handler, returning acknowledges and raising asks for the message again. Messages that were
+fetched ahead and not handed out go back uncounted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from client.callbacks import check_coroutine_function
+from client.consuming.allocation import Allocation, allocation_of
+from client.consuming.delivery import Delivered
+from client.consuming.engine import Engine
+from client.consuming.redelivery import BY_THE_LADDER, RetryLater
+from client.consuming.settings import ConsumerSettings, StartFrom
+from client.consuming.subscriptions import Topics, subscriptions_of
+from client.errors import ClientStateError
+from client.queues import MessageQueue
+from client.received import ReceivedMessage
+from client.trace import MessageTrace
+from protocol.names import TRACE_TOPIC
+
+log = logging.getLogger(__name__)
+
+Handler = Callable[[ReceivedMessage], Awaitable[object]]
+
+
+class Consumer:
+    """A member of a consumer group; the group's members share the queues of its topics.
+
+        async with Consumer("billing", {"orders": "new || paid"}) as consumer:
+            async for message in consumer:
+                print(message.body)
+
+    or with several messages in work at once:
+
+        async with Consumer("billing", "orders") as consumer:
+            await consumer.run(handle, concurrency=16)
+
+    A broker that goes away is waited for; nothing is raised for it.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        topics: Topics,
+        *,
+        nameserver: str | None = None,
+        start_from: StartFrom = "earliest",
+        broadcast: bool = False,
+        orderly: bool = False,
+        allocation: str | Allocation = "average",
+        max_reconsume_times: int | None = None,
+        handler: Handler | None = None,
+        concurrency: int = 16,
+        batch_size: int = 32,
+        poll: float = 15.0,
+        queue_count_max: int = 1000,
+        queue_bytes_max: int = 16 << 20,
+        consumer_count_max: int = 10_000,
+        consumer_bytes_max: int = 128 << 20,
+        commit_interval: float = 1.0,
+        suspend: float = 1.0,
+        request_timeout: float = 3.0,
+        close_timeout: float = 30.0,
+        offsets_directory: Path | str | None = None,
+        trace: bool | str = False,
+    ) -> None:
+        """`topics` is a topic, several, or a mapping of topics to filters.
+
+        A filter is "*", tags such as "new || paid", or Sql("price > 5"). `start_from` ("earliest",
+        "latest", a datetime, milliseconds since 1970) counts only where the group has never
+        committed.
+
+        `broadcast` gives every member every message and keeps offsets in a file here
+        (`offsets_directory`, else ~/.rocketmq_offsets). `orderly` hands out each queue's messages
+        one after the other; one that fails is tried again, first of its queue, `suspend` seconds
+        later. `allocation` is the group's rule, the same for all members: "average", "by-circle",
+        "consistent-hash" or an object. After `max_reconsume_times` a message goes to the dead
+        letters (the group's own setting where it is None; in order None is never).
+
+        With `handler` the messages go to it from the start, `concurrency` at once, as with `run`.
+        `poll` is how long a broker may hold a request when there is nothing new; the four maxima
+        bound what is fetched ahead. `close_timeout` is how long closing waits for handlers. `trace`
+        records every delivery in the brokers' trace topic, or in the topic that it names.
+        Raises ValueError, TypeError, protocol.errors.SubscriptionError.
+        """
+        self._engine = Engine(
+            nameserver,
+            ConsumerSettings(
+                group=group,
+                subscriptions=subscriptions_of(topics, time.time_ns() // 1_000_000),
+                start_from=start_from,
+                broadcast=broadcast,
+                orderly=orderly,
+                allocation=allocation_of(allocation),
+                max_reconsume_times=max_reconsume_times,
+                batch_size=batch_size,
+                poll_s=poll,
+                queue_count_max=queue_count_max,
+                queue_bytes_max=queue_bytes_max,
+                consumer_count_max=consumer_count_max,
+                consumer_bytes_max=consumer_bytes_max,
+                commit_interval_s=commit_interval,
+                suspend_s=suspend,
+                close_timeout_s=close_timeout,
+                offsets_directory=Path(offsets_directory) if offsets_directory else None,
+                request_timeout_s=request_timeout,
+            ),
+        )
+        self._delivery = self._engine.delivery
+        if trace:
+            topic = trace if isinstance(trace, str) else TRACE_TOPIC
+            self._delivery.trace = MessageTrace(self._engine.session, topic=topic)
+        self._handler = handler
+        self._concurrency = concurrency
+        self._running: asyncio.Task[None] | None = None
+        self._workers: set[asyncio.Task[None]] = set()
+        self._loop: _Messages | None = None
+        self._current: Delivered | None = None
+        self._is_closed = False
+        if handler is not None:
+            _check_handler(handler, concurrency)
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if exc is None:
+            await self.close()
+        else:
+            level = exc.delay_level if isinstance(exc, RetryLater) else BY_THE_LADDER
+            await self._abandon(level)
+
+    async def start(self) -> Self:
+        """Join the group, and find out where to start.
+
+        A topic that does not exist is waited for. Raises ClientError when no name service answers,
+        or when a broker refuses a filter.
+        """
+        await self._engine.start()
+        if self._delivery.trace is not None:
+            self._delivery.trace.start()
+        if self._handler is not None:
+            running = self.run(self._handler, concurrency=self._concurrency)
+            self._running = asyncio.get_running_loop().create_task(running)
+            self._running.add_done_callback(_log_failure)
+        return self
+
+    async def close(self) -> None:
+        """Leave the group, with everything committed that is finished.
+
+        The last message of a loop counts as finished; handlers get `close_timeout` to end. A second
+        call does nothing.
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._engine.session.is_inherited:
+            await self._engine.session.close()
+            return
+        self._delivery.stop()
+        timeout_s = self._engine.settings.close_timeout_s
+        self._engine.assignment.stop_fetching()
+        try:
+            await self._end_workers(timeout_s)
+        finally:
+            current, self._current = self._current, None
+            if current is not None:
+                self._delivery.acknowledge(*current)
+            try:
+                await self._close_trace()
+            finally:
+                await self._engine.close(timeout_s)
+
+    async def _abandon(self, delay_level: int) -> None:
+        """Leave the group, asking for everything again that is unfinished."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._engine.session.is_inherited:
+            await self._engine.session.close()
+            return
+        self._delivery.stop()
+        try:
+            await self._end_workers(0.0)
+        finally:
+            current, self._current = self._current, None
+            if current is not None:
+                self._delivery.redeliver(*current, delay_level)
+            try:
+                await self._close_trace()
+            finally:
+                await self._engine.close(self._engine.settings.close_timeout_s)
+
+    async def _close_trace(self) -> None:
+        if self._delivery.trace is not None:
+            await self._delivery.trace.close()
+
+    def stop(self) -> None:
+        """Let loops and `run` end after the messages that are in work; may be called anywhere."""
+        self._delivery.stop()
+
+    @property
+    def group(self) -> str:
+        """The consumer group."""
+        return self._engine.settings.group
+
+    @property
+    def client_id(self) -> str:
+        """The name of this member."""
+        return self._engine.session.client_id
+
+    @property
+    def assigned(self) -> list[MessageQueue]:
+        """The queues that this member holds now, those of the group's retry topic among them."""
+        return sorted(self._engine.assignment.held)
+
+    async def commit(self) -> None:
+        """Store now how far the group has come; that happens every few seconds anyway."""
+        self._engine.session.check_open()
+        for failure in await self._engine.assignment.commit():
+            raise failure
+
+    async def retry_later(self, message: ReceivedMessage, delay_level: int = BY_THE_LADDER) -> None:
+        """Ask for the message that a loop has in work again, and go on with the next one.
+
+        See RetryLater for `delay_level`.
+        """
+        self._engine.session.check_open()
+        current = self._current
+        if current is None or current[1] is not message:
+            raise ClientStateError(
+                "only the message that the loop handed out last can be asked for again"
+            )
+        self._current = None
+        await asyncio.shield(self._delivery.redeliver(*current, delay_level))
+
+    def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
+        """Hand out one message after the other, until `stop` or `close`."""
+        self._engine.session.check_open()
+        current, self._current = self._current, None
+        if current is not None:
+            self._delivery.redeliver(*current)
+        self._loop = _Messages(self)
+        return self._loop
+
+    async def _next(self, loop: _Messages) -> ReceivedMessage:
+        if self._is_closed and loop is self._loop:
+            raise StopAsyncIteration  # what the loop had in work was finished by closing
+        self._engine.session.check_open()
+        if loop is not self._loop:
+            raise ClientStateError("another loop over this consumer has begun since")
+        current = self._current
+        if current is not None:
+            self._current = None
+            self._delivery.acknowledge(*current)
+        delivered = self._delivery.take() or await self._delivery.next()
+        if delivered is None:
+            raise StopAsyncIteration
+        self._current = delivered
+        return delivered[1]
+
+    async def run(self, handler: Handler, *, concurrency: int = 16) -> None:
+        """Give each message to `handler`, up to `concurrency` at once, until `stop` or `close`.
+
+        Returning acknowledges a message; raising asks for it again: RetryLater says when.
+        Cancelling `run` cancels the handlers, and asks for their messages again. In order, messages
+        of one queue are never in work at the same time. Raises what a broker refuses for good.
+        """
+        _check_handler(handler, concurrency)
+        self._engine.session.check_open()
+        self._engine.notifications.handler = handler
+        create_task = asyncio.get_running_loop().create_task
+        workers = [create_task(self._work(handler)) for _ in range(concurrency)]
+        self._workers.update(workers)
+        try:
+            await asyncio.wait(workers, return_when=asyncio.FIRST_EXCEPTION)
+        finally:
+            for worker in workers:
+                worker.cancel()
+            outcomes = await asyncio.gather(*workers, return_exceptions=True)
+            self._workers.difference_update(workers)
+            self._engine.notifications.handler = None
+        for outcome in outcomes:
+            if isinstance(outcome, Exception):
+                raise outcome
+
+    async def _work(self, handler: Handler) -> None:
+        delivery = self._delivery
+        while True:
+            delivered = delivery.take() or await delivery.next()
+            if delivered is None:
+                return
+            held, message = delivered
+            try:
+                await handler(message)
+            except RetryLater as later:
+                log.debug("%r is asked for again: %s", message, later)
+                await asyncio.shield(delivery.redeliver(held, message, later.delay_level))
+            except asyncio.CancelledError:
+                delivery.redeliver(held, message)
+                raise
+            except Exception as error:
+                log.warning(
+                    "the handler failed on %r, delivered %d times before: it is asked for again",
+                    message,
+                    message.reconsume_times,
+                    exc_info=error,
+                )
+                await asyncio.shield(delivery.redeliver(held, message))
+            else:
+                delivery.acknowledge(held, message)
+
+    async def _end_workers(self, timeout_s: float) -> None:
+        """Let handlers finish, then cancel those that do not; never waits for its own caller."""
+        own = asyncio.current_task()
+        tasks = [task for task in self._workers if task is not own]
+        if self._running is not None and own not in self._workers:
+            tasks.append(self._running)
+        try:
+            if tasks and timeout_s > 0:
+                _, unfinished = await asyncio.wait(tasks, timeout=timeout_s)
+                if unfinished:
+                    log.warning("handlers did not finish within %g s and are cancelled", timeout_s)
+        finally:
+            for task in tasks:
+                task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class _Messages:
+    """One `async for` over a consumer."""
+
+    __slots__ = ("_consumer",)
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+
+    def __aiter__(self) -> _Messages:
+        return self
+
+    async def __anext__(self) -> ReceivedMessage:
+        return await self._consumer._next(self)
+
+
+def _check_handler(handler: object, concurrency: int) -> None:
+    check_coroutine_function("handler", handler)
+    if concurrency < 1:
+        raise ValueError(f"concurrency is {concurrency}: it must be at least 1")
+
+
+def _log_failure(running: asyncio.Task[None]) -> None:
+    if not running.cancelled() and (error := running.exception()) is not None:
+        log.error("consuming has ended: %s", error, exc_info=error)

@@ -1,0 +1,254 @@
+"""The queues that this consumer holds now: taken over, read, given up, reset.
+
+A queue is taken over where its group stands. Another member may hold it until it has heard of the
+change, so unless this member is alone the offset is read once more after a moment. A queue that is
+given up is committed at once, once more when what was in flight is finished, and in order only then
+unlocked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from datetime import datetime
+from typing import Any
+
+from client.consuming.delivery import Delivery
+from client.consuming.fetching import Fetcher
+from client.consuming.locks import QueueLocks
+from client.consuming.process_queue import ProcessQueue, Room
+from client.consuming.progress import Progress
+from client.consuming.settings import ConsumerSettings, StartFrom
+from client.errors import ClientError
+from client.queue_offsets import QueueOffsets
+from client.queues import MessageQueue
+
+log = logging.getLogger(__name__)
+
+# A member that takes over waits hand_over_s: less than that is left to finish what is in flight.
+_FINISH_SHARE = 0.6
+_IDLE_COMMIT_S = 0.2
+_RELEASE_AT_CLOSE_S = 1.0
+
+
+class Assignment:
+    """The process queues of one consumer and the tasks that fill them."""
+
+    def __init__(
+        self,
+        settings: ConsumerSettings,
+        progress: Progress,
+        offsets: QueueOffsets,
+        fetcher: Fetcher,
+        delivery: Delivery,
+        shared_room: Room,
+        locks: QueueLocks | None,
+        on_released: Callable[[], None],
+    ) -> None:
+        self.held: dict[MessageQueue, ProcessQueue] = {}
+        self._settings = settings
+        self._progress = progress
+        self._offsets = offsets
+        self._fetcher = fetcher
+        self._delivery = delivery
+        self._shared_room = shared_room
+        self._locks = locks
+        self._on_released = on_released
+        self._fetching: dict[MessageQueue, asyncio.Task[None]] = {}
+        self._releasing: dict[MessageQueue, asyncio.Task[None]] = {}
+        self._commits: set[asyncio.Task[None]] = set()
+        self._idle_commit: asyncio.TimerHandle | None = None
+
+    @property
+    def to_lock(self) -> set[MessageQueue]:
+        """The queues whose locks must be kept: held, or still being finished."""
+        return set(self.held) | set(self._releasing)
+
+    def is_releasing(self, queue: MessageQueue) -> bool:
+        """Whether the queue was given up, but not everything in it is finished."""
+        return queue in self._releasing
+
+    async def take_over(self, queue: MessageQueue, start: StartFrom, *, is_alone: bool) -> None:
+        """Read a queue from where its group stands, else from `start`. Raises ClientError."""
+        offset = await self._progress.load(queue)
+        is_new = offset is None
+        if offset is None:
+            offset = await self._resolve(queue, start)
+            # At once: whoever comes next must start here too, were there no message until then.
+            await self._progress.store(queue, offset)
+        held = ProcessQueue(
+            queue,
+            offset,
+            room=Room(self._settings.queue_count_max, self._settings.queue_bytes_max),
+            shared_room=self._shared_room,
+        )
+        self.held[queue] = held
+        waits = not (is_new or is_alone or self._settings.orderly or self._settings.broadcast)
+        self._fetch(held, self._settings.hand_over_s if waits else 0.0)
+        log.debug("%s is ours now, from offset %d", queue, offset)
+
+    def give_up(self, queue: MessageQueue) -> None:
+        """Stop reading a queue; the rest happens by itself."""
+        held = self.held.pop(queue)
+        self._stop_fetching(queue)
+        held.drop_waiting()
+        held.is_dropped = True
+        task = asyncio.get_running_loop().create_task(self._release(held))
+        self._releasing[queue] = task
+        task.add_done_callback(lambda _: self._released(queue))
+
+    def lose(self, queue: MessageQueue) -> None:
+        """Stop reading a queue that another member has already; commits nothing."""
+        held = self.held.pop(queue, None)
+        if held is not None:
+            self._stop_fetching(queue)
+            held.drop_waiting()
+            held.is_dropped = held.is_lost = True
+
+    def reset(self, queue: MessageQueue, offset: int) -> None:
+        """Go on at another offset, forgetting what was fetched and handed out."""
+        held = self.held.get(queue)
+        if held is not None:
+            held.reset(offset)
+            self._fetch(held, 0.0)
+            self.commit_soon(held)
+
+    def offer_all(self) -> None:
+        """Let every queue stand in line again that has something to hand out."""
+        for held in self.held.values():
+            self._delivery.offer(held)
+
+    def commit_soon(self, held: ProcessQueue) -> None:
+        """Commit one queue in the background."""
+        self._spawn(self._commit(held))
+
+    def commit_all_soon(self) -> None:
+        """Commit every queue in the background: a member comes or goes."""
+        for held in self.held.values():
+            if held.position != held.committed:
+                self.commit_soon(held)
+
+    def idle(self, _held: ProcessQueue) -> None:
+        """Commit soon: everything that had come is finished."""
+        if self._idle_commit is None:
+            loop = asyncio.get_running_loop()
+            self._idle_commit = loop.call_later(_IDLE_COMMIT_S, self._commit_idle)
+
+    async def commit(self) -> list[ClientError]:
+        """Commit every queue; return what failed."""
+        outcomes = await asyncio.gather(
+            *(self._commit(held) for held in list(self.held.values())), return_exceptions=True
+        )
+        failures: list[ClientError] = []
+        for outcome in outcomes:
+            if isinstance(outcome, ClientError):
+                failures.append(outcome)
+            elif isinstance(outcome, BaseException):
+                raise outcome
+        return failures
+
+    def stop_fetching(self) -> None:
+        """Fetch nothing more, and let go of what was not handed out."""
+        for queue in list(self._fetching):
+            self._stop_fetching(queue)
+        for held in self.held.values():
+            held.drop_waiting()
+
+    async def close(self) -> None:
+        """Commit and unlock everything; what is in flight now stays unfinished."""
+        if self._idle_commit is not None:
+            self._idle_commit.cancel()
+        releasing = list(self._releasing.values())
+        if releasing:
+            # Whatever was in flight is finished by now: only commits are still to come.
+            await asyncio.wait(releasing, timeout=_RELEASE_AT_CLOSE_S)
+        for task in releasing:
+            task.cancel()
+        pending = [*releasing, *self._commits]
+        await asyncio.gather(*pending, return_exceptions=True)
+        for failure in await self.commit():
+            log.warning("the last offsets could not be committed: %s", failure)
+        if self._locks is not None:
+            await self._locks.unlock(self.to_lock)
+        for held in self.held.values():
+            held.is_dropped = True
+        self.held.clear()
+
+    def _fetch(self, held: ProcessQueue, delay_s: float) -> None:
+        self._stop_fetching(held.queue)
+        fetching = self._fetch_after(held, delay_s)
+        self._fetching[held.queue] = asyncio.get_running_loop().create_task(fetching)
+
+    async def _fetch_after(self, held: ProcessQueue, delay_s: float) -> None:
+        if delay_s > 0:
+            await asyncio.sleep(delay_s)
+            try:
+                committed = await self._progress.load(held.queue)
+            except ClientError:
+                committed = None  # the offset read before is good enough: nothing gets lost
+            if committed is not None and held.fetch_offset == held.committed:
+                held.fetch_offset = held.committed = committed
+        await self._fetcher.run(held)
+
+    def _stop_fetching(self, queue: MessageQueue) -> None:
+        task = self._fetching.pop(queue, None)
+        if task is not None:
+            task.cancel()
+
+    async def _release(self, held: ProcessQueue) -> None:
+        try:
+            await self._commit_or_remember(held)
+            if held.in_flight:
+                # In order the lock is kept until all is finished; else a successor does not wait.
+                patience_s = self._settings.hand_over_s * _FINISH_SHARE
+                timeout_s = None if self._settings.orderly else patience_s
+                await asyncio.wait([held.drained()], timeout=timeout_s)
+            held.is_lost = True
+            if held.position > held.committed:
+                await self._commit_or_remember(held)
+        finally:
+            if self._locks is not None:
+                await self._locks.unlock([held.queue])
+
+    def _released(self, queue: MessageQueue) -> None:
+        self._releasing.pop(queue, None)
+        self._on_released()
+
+    async def _commit_or_remember(self, held: ProcessQueue) -> None:
+        try:
+            await self._commit(held)
+        except ClientError as error:
+            log.debug("%s could not be committed when it was given up: %s", held.queue, error)
+            self._progress.remember(held.queue, held.position)
+
+    async def _commit(self, held: ProcessQueue) -> None:
+        offset = held.position
+        if offset != held.committed:
+            await self._progress.store(held.queue, offset)
+            held.committed = offset
+
+    def _commit_idle(self) -> None:
+        self._idle_commit = None
+        self.commit_all_soon()
+
+    def _spawn(self, commit: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(_quietly(commit))
+        self._commits.add(task)
+        task.add_done_callback(self._commits.discard)
+
+    async def _resolve(self, queue: MessageQueue, start: StartFrom) -> int:
+        if start == "earliest":
+            return await self._offsets.min_offset(queue)
+        if start == "latest":
+            return await self._offsets.max_offset(queue)
+        time_ms = round(start.timestamp() * 1000) if isinstance(start, datetime) else start
+        assert isinstance(time_ms, int)
+        return await self._offsets.offset_at(queue, time_ms)
+
+
+async def _quietly(commit: Coroutine[Any, Any, None]) -> None:
+    try:
+        await commit
+    except (ClientError, OSError) as error:
+        log.debug("offsets could not be committed, and will be again: %s", error)

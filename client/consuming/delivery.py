@@ -1,0 +1,229 @@
+"""Hands out messages one after the other, queue by queue in turn, and takes their outcomes.
+
+A message that was handed out is acknowledged, or asked for again:
+
+    clustering   it is sent back to the broker; when that fails it is handed out again here
+    orderly      it stays the first of its queue, which rests for a while
+    broadcast    it is given up: nobody else could take it
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+
+from client.consuming.process_queue import ProcessQueue
+from client.consuming.redelivery import BY_THE_LADDER, DEAD_LETTER, Redelivery
+from client.consuming.settings import ConsumerSettings
+from client.errors import ClientError
+from client.received import ReceivedMessage
+from client.trace import ConsumeResult, Consumption, MessageTrace
+
+log = logging.getLogger(__name__)
+
+Delivered = tuple[ProcessQueue, ReceivedMessage]
+
+
+class Delivery:
+    """The line of messages that wait for the application."""
+
+    def __init__(
+        self,
+        settings: ConsumerSettings,
+        redelivery: Redelivery,
+        *,
+        may_hand_out: Callable[[ProcessQueue], bool] = lambda _held: True,
+        on_idle: Callable[[ProcessQueue], None] = lambda _held: None,
+    ) -> None:
+        """`on_idle` hears of queues whose messages are all finished."""
+        self.finished = 0
+        self.failed = 0
+        self.trace: MessageTrace | None = None
+        self._traced: dict[int, Consumption] = {}
+        self._settings = settings
+        self._redelivery = redelivery
+        self._may_hand_out = may_hand_out
+        self._on_idle = on_idle
+        self._ready: deque[ProcessQueue] = deque()
+        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._failure: ClientError | None = None
+        self._outcomes: set[asyncio.Task[None]] = set()
+        self._timers: set[asyncio.TimerHandle] = set()
+        self._is_stopped = False
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether nothing more is handed out."""
+        return self._is_stopped
+
+    def offer(self, held: ProcessQueue) -> None:
+        """Let a queue stand in line, if it has something to hand out now."""
+        if held.is_ready or held.is_dropped or held.is_suspended or not held.waiting:
+            return
+        if self._settings.orderly and held.in_flight:
+            return
+        held.is_ready = True
+        self._ready.append(held)
+        self._wake(1 if self._settings.orderly else len(held.waiting))
+
+    def fail(self, error: ClientError) -> None:
+        """Let whoever asks for the next message hear of an error."""
+        self._failure = error
+        self._wake(1)
+
+    def stop(self) -> None:
+        """Hand out nothing more; whoever waits gets None."""
+        self._is_stopped = True
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+        self._wake(len(self._waiters))
+
+    def take(self) -> Delivered | None:
+        """Return the next message, None when nothing waits."""
+        ready = self._ready
+        orderly = self._settings.orderly
+        while ready and not self._is_stopped:
+            held = ready.popleft()
+            if (
+                held.is_dropped
+                or held.is_suspended
+                or not held.waiting
+                or (orderly and not self._may_hand_out(held))
+            ):
+                held.is_ready = False
+                continue
+            message = held.take()
+            if orderly or not held.waiting:
+                held.is_ready = False
+            else:
+                ready.append(held)
+            if self.trace is not None:
+                self._traced[id(message)] = self.trace.consuming(self._settings.group, [message])
+            return held, message
+        return None
+
+    async def next(self) -> Delivered | None:
+        """Return the next message when there is one, None after `stop`.
+
+        Raises what the brokers refuse for reasons that do not pass.
+        """
+        while True:
+            if self._failure is not None:
+                failure, self._failure = self._failure, None
+                raise failure
+            delivered = self.take()
+            if delivered is not None or self._is_stopped:
+                return delivered
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            try:
+                await waiter
+            except asyncio.CancelledError:
+                if waiter.done() and not waiter.cancelled():
+                    self._wake(1)  # the call was for somebody who does not come any more
+                else:
+                    with contextlib.suppress(ValueError):
+                        self._waiters.remove(waiter)
+                raise
+
+    def acknowledge(self, held: ProcessQueue, message: ReceivedMessage) -> None:
+        """Count a message as consumed."""
+        self.finished += 1
+        if self._traced:
+            self._trace_end(message, ConsumeResult.SUCCESS)
+        self._finish(held, message)
+
+    def redeliver(
+        self, held: ProcessQueue, message: ReceivedMessage, delay_level: int = BY_THE_LADDER
+    ) -> asyncio.Task[None]:
+        """Ask for a message again; goes on by itself, also when the caller is cancelled."""
+        self.failed += 1
+        if self._traced:
+            self._trace_end(message, ConsumeResult.FAILED)
+        outcome = self._redeliver(held, message, delay_level)
+        task = asyncio.get_running_loop().create_task(outcome)
+        self._outcomes.add(task)
+        task.add_done_callback(self._outcomes.discard)
+        return task
+
+    async def settle(self, timeout_s: float) -> None:
+        """Wait for the outcomes under way."""
+        if self._outcomes:
+            await asyncio.wait(list(self._outcomes), timeout=timeout_s)
+
+    def _trace_end(self, message: ReceivedMessage, result: ConsumeResult) -> None:
+        consumption = self._traced.pop(id(message), None)
+        if consumption is not None:
+            consumption.done(result)
+
+    def _finish(self, held: ProcessQueue, message: ReceivedMessage) -> None:
+        if not held.finish(message):
+            return
+        if held.waiting:
+            if self._settings.orderly:
+                held.attempts = 0
+                self.offer(held)
+        elif not held.in_flight:
+            held.attempts = 0
+            held.last_finish_ms = time.time_ns() // 1_000_000
+            self._on_idle(held)
+
+    async def _redeliver(
+        self, held: ProcessQueue, message: ReceivedMessage, delay_level: int
+    ) -> None:
+        if held.is_lost or (held.is_dropped and self._settings.orderly):
+            held.put_back(message)  # whoever has the queue now gets it again anyway
+        elif self._settings.broadcast:
+            log.warning("%r is given up: in broadcast nothing is delivered again", message)
+            self._finish(held, message)
+        elif self._settings.orderly:
+            await self._keep_in_order(held, message, delay_level)
+        elif await self._redelivery.send_back(message, delay_level):
+            self._finish(held, message)
+        else:
+            self._later(self._settings.local_retry_s, held, message)
+
+    async def _keep_in_order(
+        self, held: ProcessQueue, message: ReceivedMessage, delay_level: int
+    ) -> None:
+        held.attempts += 1
+        message.stored.reconsume_times += 1
+        times_max = self._settings.max_reconsume_times
+        if delay_level == DEAD_LETTER or (times_max is not None and held.attempts > times_max):
+            log.warning("%r goes to the dead letters after %d times", message, held.attempts)
+            if await self._redelivery.send_back(message, DEAD_LETTER):
+                self._finish(held, message)
+                return
+        held.is_suspended = True
+        held.put_back(message)
+        self._later(self._settings.suspend_s, held, None)
+
+    def _later(self, delay_s: float, held: ProcessQueue, message: ReceivedMessage | None) -> None:
+        """Hand out again after a while: a message that was sent back in vain, or a whole queue."""
+        if self._is_stopped:
+            if message is not None:
+                held.put_back(message)
+            return
+
+        def resume() -> None:
+            self._timers.discard(timer)
+            held.is_suspended = False
+            if message is not None:
+                message.stored.reconsume_times += 1
+                held.put_back(message)
+            self.offer(held)
+
+        timer = asyncio.get_running_loop().call_later(delay_s, resume)
+        self._timers.add(timer)
+
+    def _wake(self, count: int) -> None:
+        while count > 0 and self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                count -= 1

@@ -1,0 +1,200 @@
+"""One consumer put together: its parts, in the order in which they start and stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from client.connection import Connection
+from client.consuming.assignment import Assignment
+from client.consuming.delivery import Delivery
+from client.consuming.fetching import Fetcher
+from client.consuming.locks import QueueLocks
+from client.consuming.notifications import Answer, Notifications
+from client.consuming.process_queue import ProcessQueue, Room
+from client.consuming.progress import BrokerProgress, LocalProgress, Progress
+from client.consuming.rebalancing import Rebalancer
+from client.consuming.redelivery import Redelivery
+from client.consuming.settings import ConsumerSettings
+from client.errors import ClientError, RequestRefusedError
+from client.pulling import Puller
+from client.queue_offsets import QueueOffsets
+from client.routing import TopicRoute
+from client.session import Session
+from protocol.bodies import CheckClientRequestBody, ConsumerData, SubscriptionData
+from protocol.codes import RequestCode
+from protocol.command import Command
+from protocol.subscription import TYPE_TAG, Subscription
+
+log = logging.getLogger(__name__)
+
+# Heartbeats and routes: a topic that gets more queues is noticed in this time.
+_REFRESH_INTERVAL_S = 10.0
+
+
+class Engine:
+    """Everything of a consumer but the face that the application sees."""
+
+    def __init__(self, nameserver: str | None, settings: ConsumerSettings) -> None:
+        self.settings = settings
+        self.session = Session(
+            nameserver,
+            request_timeout_s=settings.request_timeout_s,
+            refresh_interval_s=_REFRESH_INTERVAL_S,
+            handle_request=self._handle_request,
+        )
+        group = settings.group
+        subscriptions = dict(settings.subscriptions)
+        if settings.retry_topic is not None:
+            version = max(each.version for each in subscriptions.values())
+            subscriptions[settings.retry_topic] = Subscription(
+                settings.retry_topic, version=version
+            )
+        self.session.consumers[group] = ConsumerData(
+            group_name=group,
+            consume_type="CONSUME_PASSIVELY",
+            message_model=settings.model,
+            consume_from_where=settings.consume_from_where,
+            subscription_data_set=[SubscriptionData.of(each) for each in subscriptions.values()],
+        )
+        offsets = QueueOffsets(self.session)
+        self.progress: Progress = (
+            LocalProgress(group, settings.offsets_directory)
+            if settings.broadcast
+            else BrokerProgress(offsets, group)
+        )
+        self.locks = QueueLocks(self.session, group, _now_s) if settings.orderly else None
+        room = Room(settings.consumer_count_max, settings.consumer_bytes_max)
+        self.delivery = Delivery(
+            settings,
+            Redelivery(self.session, settings),
+            may_hand_out=self._may_hand_out,
+            on_idle=self._queue_idle,
+        )
+        self._puller = Puller(self.session, group, subscriptions=subscriptions)
+        self.assignment = Assignment(
+            settings,
+            self.progress,
+            offsets,
+            Fetcher(self._puller, settings, room, self),
+            self.delivery,
+            room,
+            self.locks,
+            on_released=self._released,
+        )
+        self.rebalancer = Rebalancer(
+            self.session, settings, self.assignment, self.locks, _now_s, self._ask_why
+        )
+        self.notifications = Notifications(
+            self.session,
+            settings,
+            self.assignment,
+            self.delivery,
+            self.locks,
+            self.rebalancer.soon,
+        )
+        self.session.on_connect.append(self.rebalancer.connected)
+        self._has_asked_why = False
+        self._committing: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Join the group and begin to read. Raises ClientError, OSError."""
+        await self.session.start()
+        try:
+            await self.progress.open()
+            await self._check_filters()
+            await self.rebalancer.start()
+        except BaseException:
+            await self.close(0.0)
+            raise
+        self._committing = asyncio.get_running_loop().create_task(self._commit_regularly())
+
+    async def close(self, timeout_s: float) -> None:
+        """Leave the group: commit, unlock, say goodbye.
+
+        What is in flight has been dealt with before; outcomes under way get `timeout_s`.
+        """
+        self.delivery.stop()
+        try:
+            await self.rebalancer.stop()
+            self.assignment.stop_fetching()
+            await self.delivery.settle(timeout_s)
+            if self._committing is not None:
+                self._committing.cancel()
+                await asyncio.gather(self._committing, return_exceptions=True)
+            await self.assignment.close()
+        finally:
+            await self.progress.close()
+            await self.session.close()
+
+    def fetched(self, held: ProcessQueue) -> None:
+        """See fetching.Listener."""
+        self.delivery.offer(held)
+
+    def moved(self, held: ProcessQueue) -> None:
+        """See fetching.Listener."""
+        self.assignment.commit_soon(held)
+
+    def refused(self, held: ProcessQueue, error: RequestRefusedError) -> None:
+        """See fetching.Listener."""
+        if held.queue.topic != self.settings.retry_topic:
+            self.delivery.fail(error)
+
+    def unknown(self, held: ProcessQueue) -> None:
+        """See fetching.Listener."""
+        self.session.routes.forget(held.queue.topic)
+        self.rebalancer.soon()
+
+    async def _ask_why(self, route: TopicRoute) -> None:
+        """Learn from a pull, once, why a broker does not count us in: heartbeats do not say."""
+        if self._has_asked_why or not route.read_queues:
+            return
+        try:
+            await self._puller.pull(route.read_queues[0], 0, 1)
+        except RequestRefusedError as error:
+            self._has_asked_why = True
+            self.delivery.fail(error)
+        except ClientError as error:
+            log.debug("a pull that asks why failed: %s", error)
+
+    def _may_hand_out(self, held: ProcessQueue) -> bool:
+        return self.locks is None or self.locks.holds(held.queue)
+
+    def _queue_idle(self, held: ProcessQueue) -> None:
+        self.assignment.idle(held)
+
+    def _released(self) -> None:
+        self.rebalancer.soon()
+
+    def _handle_request(self, connection: Connection, command: Command) -> Answer:
+        return self.notifications.handle(connection, command)
+
+    async def _check_filters(self) -> None:
+        """Have the brokers look at expressions other than tags. Raises RequestRefusedError."""
+        for subscription in self.settings.subscriptions.values():
+            if subscription.expression_type == TYPE_TAG:
+                continue
+            try:
+                route = await self.session.routes.route(subscription.topic)
+            except ClientError as error:
+                log.debug("the filter of %s is not checked yet: %s", subscription.topic, error)
+                continue
+            body = CheckClientRequestBody(
+                client_id=self.session.client_id,
+                group=self.settings.group,
+                subscription_data=SubscriptionData.of(subscription),
+            )
+            for address in route.masters.values():
+                await self.session.request(
+                    address, RequestCode.CHECK_CLIENT_CONFIG, body=body.encode()
+                )
+
+    async def _commit_regularly(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.commit_interval_s)
+            for failure in await self.assignment.commit():
+                log.debug("offsets could not be committed, and will be again: %s", failure)
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,175 @@
+"""Fills a process queue by long polling; no error ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from client.consuming.process_queue import ProcessQueue, Room
+from client.consuming.settings import ConsumerSettings
+from client.errors import ClientError, RequestRefusedError
+from client.pulling import PullResult
+from client.queues import MessageQueue
+from client.received import ReceivedMessage
+from protocol.codes import ResponseCode
+from protocol.properties import PROPERTY_RETRY_TOPIC
+
+log = logging.getLogger(__name__)
+
+_HOLD_MIN_S = 0.1
+_OUTAGE_PAUSE_MAX_S = 0.5
+_REFUSED_PAUSE_S = 1.0
+# What no waiting will mend: the application must hear of it.
+_LASTING_CODES = frozenset(
+    {
+        int(ResponseCode.NO_PERMISSION),
+        int(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
+        int(ResponseCode.SUBSCRIPTION_PARSE_FAILED),
+    }
+)
+# The broker does not know this member, or the topic: it was restarted, or the route is old.
+_STRANGER_CODES = frozenset(
+    {
+        int(ResponseCode.SUBSCRIPTION_NOT_EXIST),
+        int(ResponseCode.SUBSCRIPTION_NOT_LATEST),
+        int(ResponseCode.TOPIC_NOT_EXIST),
+    }
+)
+
+
+class Source(Protocol):
+    """Where messages come from: client.pulling.Puller, or what a test puts in its place."""
+
+    async def pull(
+        self, queue: MessageQueue, offset: int, max_count: int, wait_s: float
+    ) -> PullResult:
+        """Read from `offset` on, waiting up to `wait_s` for a first message."""
+
+
+class Listener(Protocol):
+    """Who hears of what the fetching meets."""
+
+    def fetched(self, held: ProcessQueue) -> None:
+        """Messages have come."""
+
+    def moved(self, held: ProcessQueue) -> None:
+        """The broker sent the reader elsewhere, and there it goes on."""
+
+    def refused(self, held: ProcessQueue, error: RequestRefusedError) -> None:
+        """The broker refuses, for reasons that do not pass."""
+
+    def unknown(self, held: ProcessQueue) -> None:
+        """The broker does not know this consumer or the topic."""
+
+
+class Fetcher:
+    """Reads the queues of one consumer ahead of the application."""
+
+    def __init__(
+        self,
+        source: Source,
+        settings: ConsumerSettings,
+        shared_room: Room,
+        listener: Listener,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._source = source
+        self._settings = settings
+        self._shared_room = shared_room
+        self._listener = listener
+        self._pause = pause
+        self._interrupted: dict[str, set[MessageQueue]] = {}
+
+    async def run(self, held: ProcessQueue) -> None:
+        """Fetch until cancelled."""
+        loop = asyncio.get_running_loop()
+        failures = 0
+        try:
+            while not held.is_dropped:
+                await held.room.free.wait()
+                await self._shared_room.free.wait()
+                await held.span_free.wait()
+                offset = held.fetch_offset
+                asked_at = loop.time()
+                # Not held after an outage: an answer at once says that it is over.
+                wait_s = 0.0 if failures else self._settings.poll_s
+                try:
+                    result = await self._source.pull(
+                        held.queue, offset, self._settings.batch_size, wait_s
+                    )
+                except ClientError as error:
+                    failures += 1
+                    await self._pause(self._failed(held, error, failures))
+                    continue
+                if failures:
+                    failures = 0
+                    self._recovered(held.queue)
+                self._accept(held, offset, result)
+                if held.fetch_offset == offset and loop.time() - asked_at < _HOLD_MIN_S:
+                    # A broker that does not hold the request must not be asked in a tight loop.
+                    await self._pause(_HOLD_MIN_S)
+        finally:
+            self._forget(held.queue)
+
+    def _accept(self, held: ProcessQueue, offset: int, result: PullResult) -> None:
+        if held.is_dropped or held.fetch_offset != offset:
+            return
+        held.last_fetch_ms = time.time_ns() // 1_000_000
+        if result.has_moved:
+            log.log(
+                logging.DEBUG if offset == result.next_offset else logging.WARNING,
+                "%s: the broker moved this group from offset %d to %d (the queue holds %d to %d)",
+                held.queue,
+                offset,
+                result.next_offset,
+                result.min_offset,
+                result.max_offset,
+            )
+            held.reset(result.next_offset)
+            self._listener.moved(held)
+            return
+        if held.queue.topic == self._settings.retry_topic:
+            _restore_topics(result.messages)
+        held.add(result.messages, result.next_offset)
+        if result.messages:
+            self._listener.fetched(held)
+
+    def _failed(self, held: ProcessQueue, error: ClientError, failures: int) -> float:
+        """Note a failure; return how long to wait before the next try."""
+        interrupted = self._interrupted.setdefault(held.queue.broker_name, set())
+        if not interrupted:
+            log.warning("reading from %s is interrupted: %s", held.queue.broker_name, error)
+        interrupted.add(held.queue)
+        if isinstance(error, RequestRefusedError):
+            if error.code in _LASTING_CODES and held.last_fetch_ms == 0:
+                self._listener.refused(held, error)
+                return _REFUSED_PAUSE_S
+            if error.code in _STRANGER_CODES:
+                self._listener.unknown(held)
+        return float(min(0.025 * 2 ** min(failures, 8), _OUTAGE_PAUSE_MAX_S))
+
+    def _recovered(self, queue: MessageQueue) -> None:
+        interrupted = self._interrupted.get(queue.broker_name)
+        if interrupted is not None:
+            interrupted.discard(queue)
+            if not interrupted:
+                del self._interrupted[queue.broker_name]
+                log.warning("reading from %s goes on", queue.broker_name)
+
+    def _forget(self, queue: MessageQueue) -> None:
+        interrupted = self._interrupted.get(queue.broker_name)
+        if interrupted is not None:
+            interrupted.discard(queue)
+            if not interrupted:
+                del self._interrupted[queue.broker_name]
+
+
+def _restore_topics(messages: list[ReceivedMessage]) -> None:
+    """Let messages that come again have the topic that they were sent to."""
+    for message in messages:
+        origin = message.stored.properties.get(PROPERTY_RETRY_TOPIC)
+        if origin:
+            message.stored.topic = origin

@@ -1,0 +1,105 @@
+"""Queues that one consumer of a group holds alone, so that their order is kept (orderly).
+
+The broker lends a queue for 60 s. It is asked again every 20 s; a lock that could not be renewed
+for 30 s counts as lost here, well before another client may have it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+
+from client.errors import ClientError, MalformedAnswerError
+from client.queues import MessageQueue
+from client.session import Session
+from protocol.bodies import LockBatchRequestBody, LockBatchResponseBody, MessageQueueKey
+from protocol.codes import RequestCode
+from protocol.errors import ProtocolError
+
+log = logging.getLogger(__name__)
+
+LOCK_VALID_S = 30.0
+
+
+class QueueLocks:
+    """The locks of one consumer."""
+
+    def __init__(self, session: Session, group: str, now_s: Callable[[], float]) -> None:
+        self._session = session
+        self._group = group
+        self._now_s = now_s
+        self._renewed_s: dict[MessageQueue, float] = {}
+
+    def holds(self, queue: MessageQueue) -> bool:
+        """Whether a queue is surely ours."""
+        renewed_s = self._renewed_s.get(queue)
+        return renewed_s is not None and self._now_s() - renewed_s < LOCK_VALID_S
+
+    async def lock(self, queues: Iterable[MessageQueue]) -> tuple[set[MessageQueue], bool]:
+        """Lock or renew; return what brokers refuse because others hold it, and if all answered.
+
+        A queue of a broker that does not answer stays as it is.
+        """
+        asked = await asyncio.gather(
+            *(self._lock_on(address, own) for address, own in self._by_broker(queues).items())
+        )
+        refused: set[MessageQueue] = set()
+        for own, granted in asked:
+            if granted is not None:
+                refused |= own - granted
+        return refused, all(granted is not None for _, granted in asked)
+
+    async def unlock(self, queues: Iterable[MessageQueue]) -> None:
+        """Give queues up, for others to take at once."""
+        wanted = [queue for queue in queues if self._renewed_s.pop(queue, None) is not None]
+        for address, own in self._by_broker(wanted).items():
+            try:
+                await self._session.request(
+                    address, RequestCode.UNLOCK_BATCH_MQ, body=self._body(own)
+                )
+            except ClientError as error:
+                log.debug("%d queues could not be unlocked: %s", len(own), error)
+
+    async def _lock_on(
+        self, address: str, queues: set[MessageQueue]
+    ) -> tuple[set[MessageQueue], set[MessageQueue] | None]:
+        asked_s = self._now_s()
+        try:
+            answer = await self._session.request(
+                address, RequestCode.LOCK_BATCH_MQ, body=self._body(queues)
+            )
+            granted = LockBatchResponseBody.decode(answer.body).lock_ok_mq_set
+        except ProtocolError as error:
+            raise MalformedAnswerError(
+                f"{address} answered LOCK_BATCH_MQ with a body that cannot be read ({error})",
+                address=address,
+            ) from error
+        except ClientError as error:
+            log.debug("%d queues could not be locked: %s", len(queues), error)
+            return queues, None
+        owned = {MessageQueue(key.topic, key.broker_name, key.queue_id) for key in granted}
+        for queue in queues & owned:
+            self._renewed_s[queue] = asked_s
+        for queue in queues - owned:
+            self._renewed_s.pop(queue, None)
+        return queues, owned
+
+    def _by_broker(self, queues: Iterable[MessageQueue]) -> dict[str, set[MessageQueue]]:
+        grouped: dict[str, set[MessageQueue]] = {}
+        for queue in queues:
+            route = self._session.routes.known(queue.topic)
+            address = route.master(queue.broker_name) if route else None
+            if address is not None:
+                grouped.setdefault(address, set()).add(queue)
+        return grouped
+
+    def _body(self, queues: set[MessageQueue]) -> bytes:
+        keys = [
+            MessageQueueKey(queue.topic, queue.broker_name, queue.queue_id)
+            for queue in sorted(queues)
+        ]
+        body = LockBatchRequestBody(
+            consumer_group=self._group, client_id=self._session.client_id, mq_set=keys
+        )
+        return body.encode()

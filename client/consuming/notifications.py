@@ -1,0 +1,244 @@
+"""What brokers ask of a consumer, on its own connections.
+
+40   a member came or went         220  go on at other offsets     221  where are you?
+307  tell how you are              309  handle this message now, and say how it went
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from client.connection import Connection, RequestAnswer
+from client.consuming.assignment import Assignment
+from client.consuming.delivery import Delivery
+from client.consuming.locks import QueueLocks
+from client.consuming.process_queue import ProcessQueue
+from client.consuming.settings import ConsumerSettings
+from client.queues import MessageQueue
+from client.received import ReceivedMessage
+from client.session import Session
+from protocol import fastjson
+from protocol.bodies import (
+    GetConsumerStatusBody,
+    MessageQueueKey,
+    ResetOffsetBody,
+    SubscriptionData,
+)
+from protocol.codes import MQ_VERSION, RequestCode, ResponseCode
+from protocol.command import Command
+from protocol.errors import ProtocolError
+from protocol.message_codec import decode_message
+
+log = logging.getLogger(__name__)
+
+Handler = Callable[[ReceivedMessage], Awaitable[object]]
+Answer = RequestAnswer | asyncio.Future[RequestAnswer]
+
+
+class Notifications:
+    """Answers the requests of brokers for one consumer."""
+
+    def __init__(
+        self,
+        session: Session,
+        settings: ConsumerSettings,
+        assignment: Assignment,
+        delivery: Delivery,
+        locks: QueueLocks | None,
+        members_changed: Callable[[], None],
+    ) -> None:
+        self.handler: Handler | None = None
+        """What a message of 309 is given to."""
+        self._session = session
+        self._settings = settings
+        self._assignment = assignment
+        self._delivery = delivery
+        self._locks = locks
+        self._members_changed = members_changed
+        self._started_ms = _now_ms()
+        self._counted = (time.monotonic(), 0, 0)
+        self._answers: dict[int, Callable[[Command], Answer]] = {
+            int(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED): self._notify,
+            int(RequestCode.RESET_CONSUMER_CLIENT_OFFSET): self._reset,
+            int(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT): self._status,
+            int(RequestCode.GET_CONSUMER_RUNNING_INFO): self._running_info,
+            int(RequestCode.CONSUME_MESSAGE_DIRECTLY): self._consume_directly,
+        }
+
+    def handle(self, connection: Connection, command: Command) -> Answer:
+        """Do what a broker asks; None for codes that a consumer does not know."""
+        answer = self._answers.get(command.code)
+        if answer is None:
+            return None
+        ext = command.ext or {}
+        group = ext.get("consumerGroup") or ext.get("group")
+        if group != self._settings.group:
+            return Command(
+                int(ResponseCode.SYSTEM_ERROR),
+                remark=f"The Consumer Group <{group}> not exist in this consumer",
+            )
+        try:
+            return answer(command)
+        except ProtocolError as error:
+            log.warning(
+                "request %d of %s cannot be read: %s", command.code, connection.address, error
+            )
+            return Command(int(ResponseCode.SYSTEM_ERROR), remark=str(error))
+
+    def _notify(self, _command: Command) -> Answer:
+        # Before anything else: a member that joins reads soon where the group stands.
+        self._assignment.commit_all_soon()
+        self._members_changed()
+        return Command(int(ResponseCode.SUCCESS))
+
+    def _reset(self, command: Command) -> Answer:
+        offsets = _reset_offsets(command.body)
+        for queue, offset in offsets.items():
+            if queue in self._assignment.held:
+                log.warning("%s: reset to offset %d by an operator", queue, offset)
+                self._assignment.reset(queue, offset)
+        return Command(int(ResponseCode.SUCCESS))
+
+    def _status(self, command: Command) -> Answer:
+        topic = (command.ext or {}).get("topic")
+        body = GetConsumerStatusBody(
+            message_queue_table={
+                _key(queue): held.position
+                for queue, held in self._assignment.held.items()
+                if not topic or queue.topic == topic
+            }
+        )
+        return Command(int(ResponseCode.SUCCESS), body=body.encode())
+
+    def _running_info(self, command: Command) -> Answer:
+        info = {
+            "mqPopTable": {},
+            "mqTable": {
+                _key(queue): self._queue_info(queue, held)
+                for queue, held in self._assignment.held.items()
+            },
+            "properties": {
+                "PROP_CLIENT_VERSION": f"V{MQ_VERSION}",
+                "PROP_CONSUMEORDERLY": str(self._settings.orderly).lower(),
+                "PROP_CONSUMER_START_TIMESTAMP": str(self._started_ms),
+                "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
+                "PROP_NAMESERVER_ADDR": str(self._session.name_services),
+                "PROP_THREADPOOL_CORE_SIZE": "1",
+            },
+            "statusTable": self._status_table(),
+            "subscriptionSet": [
+                SubscriptionData.of(subscription)
+                for subscription in self._settings.subscriptions.values()
+            ],
+            "userConsumerInfo": {},
+        }
+        if (command.ext or {}).get("jstackEnable") == "true":
+            info["jstack"] = _tasks_text()
+        text = fastjson.dumps(info)
+        body = text if isinstance(text, bytes) else text.encode()
+        return Command(int(ResponseCode.SUCCESS), body=body)
+
+    def _queue_info(self, queue: MessageQueue, held: ProcessQueue) -> dict[str, Any]:
+        return {
+            "cachedMsgCount": held.room.count,
+            "cachedMsgMaxOffset": max(held.fetch_offset - 1, 0) if held.room.count else 0,
+            "cachedMsgMinOffset": held.position if held.room.count else 0,
+            "cachedMsgSizeInMiB": held.room.bytes >> 20,
+            "commitOffset": held.committed,
+            "droped": held.is_dropped,
+            "lastConsumeTimestamp": held.last_finish_ms,
+            "lastLockTimestamp": 0,
+            "lastPullTimestamp": held.last_fetch_ms,
+            "locked": self._locks is not None and self._locks.holds(queue),
+            "transactionMsgCount": 0,
+            "transactionMsgMaxOffset": 0,
+            "transactionMsgMinOffset": 0,
+            "tryUnlockTimes": 0,
+        }
+
+    def _status_table(self) -> dict[str, dict[str, Any]]:
+        """Rates since somebody last asked; all under the first topic, topics are not told apart."""
+        at_s, finished, failed = self._counted
+        now_s = time.monotonic()
+        passed_s = max(now_s - at_s, 0.001)
+        self._counted = (now_s, self._delivery.finished, self._delivery.failed)
+        topic = next(iter(self._settings.subscriptions))
+        rate = round((self._delivery.finished - finished) / passed_s, 3)
+        return {
+            topic: {
+                "consumeFailedMsgs": self._delivery.failed,
+                "consumeFailedTPS": round((self._delivery.failed - failed) / passed_s, 3),
+                "consumeOKTPS": rate,
+                "consumeRT": 0.0,
+                "pullRT": 0.0,
+                "pullTPS": rate,
+            }
+        }
+
+    def _consume_directly(self, command: Command) -> Answer:
+        stored = decode_message(command.body)
+        broker_name = (command.ext or {}).get("brokerName", "")
+        queue = MessageQueue(stored.topic, broker_name, stored.queue_id)
+        message = ReceivedMessage(queue, stored)
+        return asyncio.get_running_loop().create_task(self._handle_directly(message))
+
+    async def _handle_directly(self, message: ReceivedMessage) -> RequestAnswer:
+        started_s = time.monotonic()
+        result: dict[str, Any] = {
+            "autoCommit": True,
+            "consumeResult": "CR_SUCCESS",
+            "order": self._settings.orderly,
+        }
+        if self.handler is None:
+            result["consumeResult"] = "CR_LATER"
+            result["remark"] = "this consumer has no handler: it reads its messages in a loop"
+        else:
+            try:
+                await self.handler(message)
+            except Exception as error:
+                log.warning("%r, sent by an operator, failed", message, exc_info=error)
+                result["consumeResult"] = "CR_THROW_EXCEPTION"
+                result["remark"] = f"{type(error).__name__}: {error}"
+        result["spentTimeMills"] = round((time.monotonic() - started_s) * 1000)
+        text = fastjson.dumps(result)
+        body = text if isinstance(text, bytes) else text.encode()
+        return Command(int(ResponseCode.SUCCESS), body=body)
+
+
+def _reset_offsets(body: bytes) -> dict[MessageQueue, int]:
+    """Read both forms: a map with queues as keys, and the list that C++ clients get."""
+    value = fastjson.loads(body)
+    table = value.get("offsetTable") if isinstance(value, dict) else None
+    if isinstance(table, list):
+        return {
+            _queue(MessageQueueKey.parse(item)): int(item["offset"])
+            for item in table
+            if isinstance(item, dict) and "offset" in item
+        }
+    return {_queue(key): at for key, at in ResetOffsetBody.decode(body).offset_table.items()}
+
+
+def _queue(key: MessageQueueKey) -> MessageQueue:
+    return MessageQueue(key.topic, key.broker_name, key.queue_id)
+
+
+def _key(queue: MessageQueue) -> MessageQueueKey:
+    return MessageQueueKey(queue.topic, queue.broker_name, queue.queue_id)
+
+
+def _tasks_text() -> str:
+    """Where the tasks of this event loop stand: what jstack is for Java."""
+    lines = []
+    for task in asyncio.all_tasks():
+        frames = task.get_stack(limit=1)
+        where = f"{frames[-1].f_code.co_filename}:{frames[-1].f_lineno}" if frames else "done"
+        lines.append(f"{task.get_name()} at {where}")
+    return "\n".join(sorted(lines))
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,184 @@
+"""Where a group stands in its queues: kept by the brokers, or in a file here (broadcast).
+
+The file of a broadcast group is RocketMQ's, one for each group and instance:
+
+    ~/.rocketmq_offsets/<host>@<instance>/<group>/offsets.json
+    {"offsetTable":{{"brokerName":"a","queueId":0,"topic":"T"}:5}}
+
+The instance is DEFAULT, or DEFAULT-2 and so on while other consumers of the group run on this
+machine: each of them gets every message, so each has its own place. A lock file beside it tells.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import tempfile
+from pathlib import Path
+from typing import IO, Protocol
+
+from client.addresses import own_host
+from client.queue_offsets import QueueOffsets
+from client.queues import MessageQueue
+from protocol import fastjson
+from protocol.bodies import MessageQueueKey, ResetOffsetBody
+from protocol.errors import ProtocolError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+log = logging.getLogger(__name__)
+
+_INSTANCES_MAX = 1000
+
+
+class Progress(Protocol):
+    """Stores the offsets at which a group goes on."""
+
+    async def load(self, queue: MessageQueue) -> int | None:
+        """Return the offset to go on at; None when there is none yet."""
+
+    async def store(self, queue: MessageQueue, offset: int) -> None:
+        """Keep the offset to go on at. Raises ClientError or OSError."""
+
+    def remember(self, queue: MessageQueue, offset: int) -> None:
+        """Note what could not be stored: `load` counts it as if it had been."""
+
+    async def open(self) -> None:
+        """Make ready. Raises OSError."""
+
+    async def close(self) -> None:
+        """Let go of what is open."""
+
+
+class BrokerProgress:
+    """Offsets of a clustering group, at the broker of each queue."""
+
+    def __init__(self, offsets: QueueOffsets, group: str) -> None:
+        self._offsets = offsets
+        self._group = group
+        self._not_stored: dict[MessageQueue, int] = {}
+
+    async def load(self, queue: MessageQueue) -> int | None:
+        """See Progress."""
+        committed = await self._offsets.committed(self._group, queue)
+        ours = self._not_stored.get(queue)
+        if ours is None:
+            return committed
+        if committed is None or committed < ours:
+            await self.store(queue, ours)
+            return ours
+        del self._not_stored[queue]
+        return committed
+
+    async def store(self, queue: MessageQueue, offset: int) -> None:
+        """See Progress."""
+        await self._offsets.commit(self._group, queue, offset)
+        self._not_stored.pop(queue, None)
+
+    def remember(self, queue: MessageQueue, offset: int) -> None:
+        """See Progress."""
+        self._not_stored[queue] = offset
+
+    async def open(self) -> None:
+        """See Progress."""
+
+    async def close(self) -> None:
+        """See Progress."""
+
+
+class LocalProgress:
+    """Offsets of a broadcast group, in a file that is replaced as a whole."""
+
+    def __init__(self, group: str, directory: Path | None = None) -> None:
+        self._group = group
+        self._root = directory or Path.home() / ".rocketmq_offsets"
+        self._offsets: dict[MessageQueue, int] = {}
+        self._lock: IO[bytes] | None = None
+        self._writing = asyncio.Lock()
+        self.path: Path | None = None
+        """The file, once it is open."""
+
+    async def open(self) -> None:
+        """See Progress."""
+        self.path = await asyncio.to_thread(self._claim)
+        self._offsets = await asyncio.to_thread(self._read, self.path)
+
+    async def load(self, queue: MessageQueue) -> int | None:
+        """See Progress."""
+        return self._offsets.get(queue)
+
+    async def store(self, queue: MessageQueue, offset: int) -> None:
+        """See Progress."""
+        self._offsets[queue] = offset
+        async with self._writing:
+            text = _text(self._offsets)
+            assert self.path is not None
+            await asyncio.to_thread(_replace, self.path, text)
+
+    def remember(self, queue: MessageQueue, offset: int) -> None:
+        """See Progress."""
+        self._offsets[queue] = offset
+
+    async def close(self) -> None:
+        """See Progress."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def _claim(self) -> Path:
+        host = own_host()
+        for number in range(1, _INSTANCES_MAX):
+            instance = "DEFAULT" if number == 1 else f"DEFAULT-{number}"
+            directory = self._root / f"{host}@{instance}" / self._group.replace("/", "_")
+            directory.mkdir(parents=True, exist_ok=True)
+            lock = (directory / "lock").open("ab")
+            if fcntl is None:
+                self._lock = lock
+                return directory / "offsets.json"
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                lock.close()
+                continue
+            self._lock = lock
+            return directory / "offsets.json"
+        raise OSError(f"{_INSTANCES_MAX} consumers of {self._group!r} run on this machine already")
+
+    def _read(self, path: Path) -> dict[MessageQueue, int]:
+        try:
+            table = ResetOffsetBody.decode(path.read_bytes()).offset_table
+        except FileNotFoundError:
+            return {}
+        except ProtocolError as error:
+            log.error("%s cannot be read (%s): starting as a new group does", path, error)
+            return {}
+        return {
+            MessageQueue(key.topic, key.broker_name, key.queue_id): offset
+            for key, offset in table.items()
+        }
+
+
+def _text(offsets: dict[MessageQueue, int]) -> bytes:
+    table = {
+        MessageQueueKey(queue.topic, queue.broker_name, queue.queue_id): offset
+        for queue, offset in sorted(offsets.items())
+    }
+    text = fastjson.dumps({"offsetTable": table})
+    return text if isinstance(text, bytes) else text.encode()
+
+
+def _replace(path: Path, text: bytes) -> None:
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix="offsets.", suffix=".tmp")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,349 @@
+"""Finds out which queues this consumer should hold, and makes it so.
+
+That is done when a broker says that a member came or went, when a route changes, when a connection
+to a broker ends or begins, and every 20 s; again within a second while something is missing.
+
+After a broker came back, its members make themselves known to it one by one. What the first of them
+see is not the group: rounds wait a moment for the others, while every queue goes on being read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Iterable
+
+from client.connection import Connection
+from client.consuming.allocation import sorted_clients
+from client.consuming.assignment import Assignment
+from client.consuming.locks import QueueLocks
+from client.consuming.settings import ConsumerSettings, StartFrom
+from client.errors import ClientError, MalformedAnswerError, RouteNotFoundError
+from client.queues import MessageQueue
+from client.routing import TopicRoute
+from client.session import Session
+from protocol.bodies import GetConsumerListByGroupBody
+from protocol.codes import RequestCode, ResponseCode
+from protocol.errors import ProtocolError
+from protocol.requests import GetConsumerListByGroupRequest, encode_fields
+
+log = logging.getLogger(__name__)
+
+_RETRY_FIRST_S = 0.1
+_RETRY_MAX_S = 0.5
+# How long a broker that has left a route is looked for more often than routes are refreshed.
+_ABSENT_PATIENCE_S = 600.0
+_SETTLE_S = 0.6
+# 1 is what brokers answer when they know no member of the group.
+_ANSWERS = frozenset({int(ResponseCode.SUCCESS), int(ResponseCode.SYSTEM_ERROR)})
+
+
+class Rebalancer:
+    """Keeps the assignment of one consumer what the group's rule says."""
+
+    def __init__(
+        self,
+        session: Session,
+        settings: ConsumerSettings,
+        assignment: Assignment,
+        locks: QueueLocks | None,
+        now_s: Callable[[], float],
+        on_stranger: Callable[[TopicRoute], Awaitable[None]],
+    ) -> None:
+        """`on_stranger` hears of a broker that does not count us in, though we told it of us."""
+        self._session = session
+        self._settings = settings
+        self._assignment = assignment
+        self._locks = locks
+        self._now_s = now_s
+        self._on_stranger = on_stranger
+        self._topics = list(settings.subscriptions)
+        if settings.retry_topic is not None:
+            self._topics.append(settings.retry_topic)
+        self._due = asyncio.Event()
+        self._not_before_s = 0.0
+        self._task: asyncio.Task[None] | None = None
+        self._known: set[MessageQueue] | None = None
+        self._missing: set[str] = set()
+        self._was_connected: set[str] = set()
+        self._present: dict[str, set[str]] = {}
+        self._absent_since_s: dict[tuple[str, str], float] = {}
+        self._members: dict[str, list[str]] = {}
+        self._problems: set[str] = set()
+
+    async def start(self) -> None:
+        """Do the first round, and begin those that follow.
+
+        Raises ClientError when no name service answers.
+        """
+        for topic in self._settings.subscriptions:
+            try:
+                await self._session.routes.route(topic)
+            except RouteNotFoundError:
+                self._warn_missing(topic)
+        is_complete = await self._round()
+        self._known = {
+            queue
+            for topic in self._topics
+            if (route := self._session.routes.known(topic)) is not None
+            for queue in route.read_queues
+        }
+        self._session.routes.on_change.append(lambda _route: self.soon())
+        self._task = asyncio.get_running_loop().create_task(self._run(is_complete))
+
+    async def stop(self) -> None:
+        """End the rounds."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    def soon(self) -> None:
+        """Ask for a round now."""
+        self._due.set()
+
+    def connected(self, connection: Connection) -> None:
+        """Hear of a new connection, to a broker perhaps."""
+        address = connection.address
+        if not self._session.routes.has_broker(address):
+            return
+        if address in self._was_connected:
+            self._not_before_s = self._now_s() + _SETTLE_S
+            if self._locks is not None:
+                asyncio.get_running_loop().call_soon(self.soon)
+        self._was_connected.add(address)
+        connection.closed.add_done_callback(lambda _: self.soon())
+
+    def members(self, topic: str) -> list[str]:
+        """Return the client ids of the group, as last heard."""
+        return self._members.get(topic, [])
+
+    async def _run(self, is_complete: bool) -> None:
+        failures = 0 if is_complete else 1
+        while True:
+            pause_s = self._settings.rebalance_interval_s
+            if failures:
+                pause_s = min(_RETRY_FIRST_S * 2 ** min(failures - 1, 10), _RETRY_MAX_S)
+            try:
+                async with asyncio.timeout(pause_s):
+                    await self._due.wait()
+            except TimeoutError:
+                pass
+            self._due.clear()
+            try:
+                await self._settle()
+                is_complete = await self._round()
+            except ClientError as error:
+                self._problem(str(error))
+                is_complete = False
+            except Exception:
+                log.exception("a rebalance failed; the queues stay as they are until the next one")
+                is_complete = False
+            failures = 0 if is_complete else failures + 1
+
+    async def _settle(self) -> None:
+        """Introduce ourselves to brokers that came back, and give the others time to do so."""
+        await self._session.introduce(self._masters(self._topics))
+        if self._locks is not None:
+            await self._renew(self._locks)
+        await asyncio.sleep(max(self._not_before_s - self._now_s(), 0.0))
+
+    async def _round(self) -> bool:
+        """Compare what we should hold with what we hold; False if something is missing yet."""
+        if self._absent_since_s:
+            await self._session.routes.refresh()
+        routes, undecided, is_complete = await self._routes()
+        failures = await self._session.introduce(self._masters(routes))
+        if self._settings.retry_topic not in (None, *routes):
+            # The first heartbeat has created it.
+            routes, undecided, is_complete = await self._routes()
+        is_complete = self._nobody_is_absent(routes.values()) and is_complete
+        for failure in failures:
+            self._problem(str(failure))
+        is_complete = is_complete and not failures
+        wanted: set[MessageQueue] = set()
+        lonely: set[str] = set()
+        for topic, route in routes.items():
+            members = await self._ask_members(route)
+            queues = self._share(route, members)
+            if queues is None:
+                undecided.add(topic)
+                is_complete = False
+                continue
+            wanted |= queues
+            if members is not None and len(set(members)) <= 1:
+                lonely.add(topic)
+        if self._now_s() < self._not_before_s:
+            return False  # a broker came back meanwhile: what it knows of the group is not all
+        for queue in list(self._assignment.held):
+            if queue not in wanted and queue.topic not in undecided:
+                self._assignment.give_up(queue)
+        is_taken = await self._take_over(wanted - set(self._assignment.held), lonely)
+        if not (is_taken and is_complete):
+            return False
+        self._problems.clear()
+        return True
+
+    async def _routes(self) -> tuple[dict[str, TopicRoute], set[str], bool]:
+        """Return the routes, the topics of which nothing can be learnt now, and if none is missing.
+
+        A topic that is in neither of the two does not exist.
+        """
+        routes: dict[str, TopicRoute] = {}
+        undecided: set[str] = set()
+        is_complete = True
+        for topic in self._topics:
+            try:
+                route = await self._session.routes.route(topic)
+            except RouteNotFoundError:
+                is_complete = False
+                if topic != self._settings.retry_topic:
+                    self._warn_missing(topic)
+                continue
+            except ClientError as error:
+                self._problem(str(error))
+                is_complete = False
+                undecided.add(topic)
+                continue
+            if topic in self._missing:
+                self._missing.discard(topic)
+                log.warning("the topic %s is there now and will be consumed", topic)
+            routes[topic] = route
+        return routes, undecided, is_complete
+
+    def _nobody_is_absent(self, routes: Iterable[TopicRoute]) -> bool:
+        """Whether every broker is there that was: one that left the route may be restarting."""
+        now_s = self._now_s()
+        for route in routes:
+            present = self._present.setdefault(route.topic, set())
+            present |= set(route.brokers)
+            for name in list(present):
+                if name in route.brokers:
+                    self._absent_since_s.pop((route.topic, name), None)
+                elif now_s - self._absent_since_s.setdefault((route.topic, name), now_s) > (
+                    _ABSENT_PATIENCE_S
+                ):
+                    present.discard(name)
+                    del self._absent_since_s[route.topic, name]
+        return not self._absent_since_s
+
+    def _warn_missing(self, topic: str) -> None:
+        if topic not in self._missing:
+            self._missing.add(topic)
+            log.warning(
+                "the topic %s does not exist yet: the group %s waits for it; create it with "
+                "`rockhopper topic create %s`, or send to it where the broker creates topics",
+                topic,
+                self._settings.group,
+                topic,
+            )
+
+    def _masters(self, topics: Iterable[str]) -> set[str]:
+        return {
+            address
+            for topic in topics
+            if (route := self._session.routes.known(topic)) is not None
+            for address in route.masters.values()
+        }
+
+    def _share(self, route: TopicRoute, members: list[str] | None) -> set[MessageQueue] | None:
+        """Return our queues of a topic; None when that cannot be said now."""
+        if not route.read_queues:
+            return None
+        if self._settings.broadcast:
+            return set(route.read_queues)
+        if members is None:
+            return None
+        self._members[route.topic] = members
+        shared = self._settings.allocation.allocate(
+            self._session.client_id, sorted(route.read_queues), sorted_clients(members)
+        )
+        return set(shared)
+
+    async def _ask_members(self, route: TopicRoute) -> list[str] | None:
+        """Return the group's client ids, ours among them; None when no broker can say."""
+        if self._settings.broadcast:
+            return None
+        addresses = list(route.masters.values())
+        random.shuffle(addresses)
+        for address in addresses:
+            try:
+                members = await self._members_at(address)
+                if self._session.client_id not in members:
+                    await self._session.heartbeat(address)
+                    members = await self._members_at(address)
+            except ClientError as error:
+                self._problem(str(error))
+                continue
+            if self._session.client_id in members:
+                return members
+            await self._on_stranger(route)
+            self._problem(
+                f"{address} does not count this consumer among the members of "
+                f"{self._settings.group!r}; the group may not exist: create it, or allow "
+                "autoCreateSubscriptionGroup on the broker"
+            )
+        return None
+
+    async def _members_at(self, address: str) -> list[str]:
+        fields = GetConsumerListByGroupRequest(consumer_group=self._settings.group)
+        code = RequestCode.GET_CONSUMER_LIST_BY_GROUP
+        answer = await self._session.request(address, code, encode_fields(fields), accept=_ANSWERS)
+        if answer.code != ResponseCode.SUCCESS:
+            return []
+        try:
+            return GetConsumerListByGroupBody.decode(answer.body).consumer_id_list
+        except ProtocolError as error:
+            raise MalformedAnswerError(
+                f"{address} sent a list of consumers that cannot be read ({error})",
+                address=address,
+            ) from error
+
+    async def _take_over(self, added: set[MessageQueue], lonely: set[str]) -> bool:
+        free = {queue for queue in added if not self._assignment.is_releasing(queue)}
+        is_complete = free == added
+        if self._locks is not None and free:
+            refused, all_answered = await self._locks.lock(free)
+            free = {queue for queue in free if self._locks.holds(queue)}
+            is_complete = is_complete and all_answered and not refused
+        ordered = sorted(free)
+        outcomes = await asyncio.gather(
+            *(
+                self._assignment.take_over(
+                    queue, self._start_of(queue), is_alone=queue.topic in lonely
+                )
+                for queue in ordered
+            ),
+            return_exceptions=True,
+        )
+        for queue, outcome in zip(ordered, outcomes, strict=True):
+            if isinstance(outcome, ClientError | OSError):
+                is_complete = False
+                self._problem(f"{queue} cannot be taken over yet: {outcome}")
+            elif isinstance(outcome, BaseException):
+                raise outcome
+        return is_complete
+
+    async def _renew(self, locks: QueueLocks) -> None:
+        refused, _ = await locks.lock(self._assignment.to_lock)
+        for queue in refused:
+            log.warning("%s is locked by another member of the group now", queue)
+            self._assignment.lose(queue)
+        self._assignment.offer_all()
+
+    def _start_of(self, queue: MessageQueue) -> StartFrom:
+        """Return where a group without an offset starts: a queue that is new, at its beginning."""
+        if queue.topic == self._settings.retry_topic:
+            return "earliest"
+        if queue.topic in self._missing:
+            return "earliest"
+        if self._known is not None and queue not in self._known:
+            return "earliest"
+        return self._settings.start_from
+
+    def _problem(self, text: str) -> None:
+        """Log a problem once, not in every round that it lasts."""
+        if text not in self._problems:
+            self._problems.add(text)
+            log.warning("the queues of group %s: %s", self._settings.group, text)

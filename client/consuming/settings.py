@@ -1,0 +1,92 @@
+"""What a consumer was asked to do, checked; the defaults are here and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Literal
+
+from client.consuming.allocation import Allocation, Average
+from protocol.names import group_error, retry_topic
+from protocol.subscription import Subscription
+
+StartFrom = Literal["earliest", "latest"] | datetime | int
+
+MODEL_BROADCAST = "BROADCASTING"
+MODEL_CLUSTER = "CLUSTERING"
+
+
+@dataclass(frozen=True)
+class ConsumerSettings:
+    """How one consumer reads; times in seconds."""
+
+    group: str
+    subscriptions: Mapping[str, Subscription]
+    start_from: StartFrom = "earliest"
+    broadcast: bool = False
+    orderly: bool = False
+    allocation: Allocation = field(default_factory=Average)
+    max_reconsume_times: int | None = None
+    batch_size: int = 32
+    poll_s: float = 15.0
+    queue_count_max: int = 1000
+    queue_bytes_max: int = 16 << 20
+    consumer_count_max: int = 10_000
+    consumer_bytes_max: int = 128 << 20
+    commit_interval_s: float = 1.0
+    rebalance_interval_s: float = 20.0
+    suspend_s: float = 1.0
+    local_retry_s: float = 5.0
+    hand_over_s: float = 0.5
+    """How long a queue is left to the member that may still hold it before it is read."""
+    close_timeout_s: float = 30.0
+    offsets_directory: Path | None = None
+    request_timeout_s: float = 3.0
+
+    def __post_init__(self) -> None:
+        reason = group_error(self.group)
+        if reason is not None:
+            raise ValueError(reason)
+        check_start(self.start_from)
+        for name in ("batch_size", "queue_count_max", "queue_bytes_max", "consumer_count_max"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}: it must be at least 1")
+        for name in ("commit_interval", "request_timeout"):
+            if (seconds := getattr(self, f"{name}_s")) <= 0:
+                raise ValueError(f"{name} is {seconds} s: it must be above 0")
+        for name in ("poll", "suspend", "close_timeout"):
+            if (seconds := getattr(self, f"{name}_s")) < 0:
+                raise ValueError(f"{name} is {seconds} s: it must be 0 or above")
+
+    @property
+    def retry_topic(self) -> str | None:
+        """Where messages come from that the group asked for again; none in broadcast."""
+        return None if self.broadcast else retry_topic(self.group)
+
+    @property
+    def model(self) -> str:
+        """RocketMQ's name of the way the group consumes."""
+        return MODEL_BROADCAST if self.broadcast else MODEL_CLUSTER
+
+    @property
+    def consume_from_where(self) -> str:
+        """RocketMQ's name of where a new group starts."""
+        if self.start_from == "earliest":
+            return "CONSUME_FROM_FIRST_OFFSET"
+        if self.start_from == "latest":
+            return "CONSUME_FROM_LAST_OFFSET"
+        return "CONSUME_FROM_TIMESTAMP"
+
+
+def check_start(start_from: StartFrom) -> None:
+    """Raise ValueError unless it names a place to start."""
+    if start_from in ("earliest", "latest") or isinstance(start_from, datetime):
+        return
+    if isinstance(start_from, int) and not isinstance(start_from, bool) and start_from >= 0:
+        return
+    raise ValueError(
+        f'start_from is {start_from!r}: use "earliest", "latest", a datetime, or milliseconds '
+        "since 1970"
+    )

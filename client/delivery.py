@@ -1,0 +1,248 @@
+"""The way of messages to the brokers: which queue, one or more tries, the receipts.
+
+A plain message is tried again on another broker. One with a sharding key is tried again on its own
+queue only, and holds up the later ones of its key until it is settled (see key_lanes). A half
+message of a transaction is tried again only while it is certain that no broker has it: its copy
+would be checked, and delivered, on its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+
+from client.errors import (
+    BrokerUnreachableError,
+    ClientError,
+    RequestRefusedError,
+    RequestTimeoutError,
+    RouteNotFoundError,
+)
+from client.key_lanes import KeyLanes
+from client.outgoing import OutgoingMessage
+from client.queue_choice import QueueChoice, chosen_queue, queue_for_key
+from client.queues import MessageQueue
+from client.receipts import SENT_CODES, SendReceipt, read_receipts
+from client.routing import TopicRoute
+from client.session import Session
+from protocol.codes import RequestCode, ResponseCode
+from protocol.command import Command
+from protocol.sys_flags import SYS_FLAG_TRANSACTION_PREPARED
+
+# Answers that the same broker may not give a moment later, after which nothing was stored.
+_PASSING_CODES = frozenset({int(ResponseCode.SYSTEM_BUSY), int(ResponseCode.SERVICE_NOT_AVAILABLE)})
+_PAUSE_S = 0.05
+_PAUSE_MAX_S = 0.5
+
+# Called after a send that was stored: the messages, their receipts, the broker's answer and
+# address, and when the send began (the loop's clock).
+SentObserver = Callable[
+    [Sequence[OutgoingMessage], Sequence[SendReceipt], Command, str, float], None
+]
+
+
+class Delivery:
+    """Sends the prepared messages of one producer group."""
+
+    def __init__(self, session: Session, group: str, *, timeout_s: float, retries: int) -> None:
+        self.group = group
+        self.on_sent: SentObserver | None = None
+        self._session = session
+        self._timeout_s = timeout_s
+        self._retries = retries
+        self._choice = QueueChoice(time.monotonic)
+        self._lanes = KeyLanes()
+
+    async def send(
+        self,
+        outgoing: OutgoingMessage,
+        messages: Sequence[OutgoingMessage],
+        choice: MessageQueue | int | None = None,
+        timeout_s: float | None = None,
+    ) -> list[SendReceipt]:
+        """Send `outgoing`, alone or the batch of `messages`, and return a receipt for each."""
+        started_s = asyncio.get_running_loop().time()
+        deadline_s = started_s + (self._timeout_s if timeout_s is None else timeout_s)
+        key = outgoing.sharding_key
+        if key is None:
+            return await self._send(outgoing, messages, choice, started_s, deadline_s)
+        async with self._lanes.turn((outgoing.topic, key), deadline_s):
+            return await self._send(outgoing, messages, choice, started_s, deadline_s)
+
+    async def send_oneway(
+        self, outgoing: OutgoingMessage, choice: MessageQueue | int | None = None
+    ) -> None:
+        """Send a message that the broker does not answer, behind those of its sharding key."""
+        key = outgoing.sharding_key
+        if key is None:
+            await self._send_oneway(outgoing, choice)
+            return
+        deadline_s = asyncio.get_running_loop().time() + self._timeout_s
+        async with self._lanes.turn((outgoing.topic, key), deadline_s):
+            await self._send_oneway(outgoing, choice)
+
+    async def route(self, topic: str) -> TopicRoute:
+        """Return a route with queues to write to. Raises RouteNotFoundError."""
+        self._session.check_open()
+        route = self._session.routes.known(topic)
+        if route is None:
+            route = await self._session.routes.route(topic, for_sending=True)
+        if not route.write_queues:
+            raise RouteNotFoundError(
+                f"the topic {topic!r} has no queue that can be written now",
+                address=str(self._session.name_services),
+                remedy="its brokers are down, slaves only, or its permissions are read-only",
+            )
+        return route
+
+    async def _send_oneway(
+        self, outgoing: OutgoingMessage, choice: MessageQueue | int | None
+    ) -> None:
+        route = await self.route(outgoing.topic)
+        target = _target(route, outgoing, choice) or self._choice.next(route)
+        await self._session.send_oneway(
+            _master(route, target),
+            RequestCode.SEND_MESSAGE_V2,
+            send_fields(self.group, outgoing, target),
+            outgoing.body,
+        )
+
+    async def _send(
+        self,
+        outgoing: OutgoingMessage,
+        messages: Sequence[OutgoingMessage],
+        choice: MessageQueue | int | None,
+        started_s: float,
+        deadline_s: float,
+    ) -> list[SendReceipt]:
+        now_s = asyncio.get_running_loop().time
+        route = await self.route(outgoing.topic)
+        failures: list[ClientError] = []
+        failed_on: set[str] = set()
+        while True:
+            fixed = _target(route, outgoing, choice)
+            target = fixed or self._choice.next(route, frozenset(failed_on))
+            has_others = (
+                fixed is None
+                and len(route.brokers) > 1
+                and bool(route.masters.keys() - failed_on - {target.broker_name})
+            )
+            left_s = deadline_s - now_s()
+            # With another broker to fall back on, one that hangs must not use up all the time.
+            allowed_s = left_s / 2 if has_others and len(failures) < self._retries else left_s
+            try:
+                answer, address = await self._deliver(route, target, outgoing, allowed_s)
+                receipts = read_receipts(answer, messages, target, address)
+                if self.on_sent is not None:
+                    self.on_sent(messages, receipts, answer, address, started_s)
+                return receipts
+            except ClientError as error:
+                failures.append(error)
+                failed_on.add(target.broker_name)
+                if not isinstance(error, RequestRefusedError):
+                    self._choice.avoid(target.broker_name)
+            pause_s = self._pause(failures, outgoing, has_others, choice)
+            if pause_s is None or now_s() + pause_s >= deadline_s:
+                raise _with_history(failures)
+            if pause_s:
+                await asyncio.sleep(pause_s)
+            route = await self._route_after(failures[-1], outgoing.topic, route)
+
+    async def _deliver(
+        self, route: TopicRoute, target: MessageQueue, outgoing: OutgoingMessage, timeout_s: float
+    ) -> tuple[Command, str]:
+        address = _master(route, target)
+        is_batch = outgoing.is_batch
+        answer = await self._session.request(
+            address,
+            RequestCode.SEND_BATCH_MESSAGE if is_batch else RequestCode.SEND_MESSAGE_V2,
+            send_fields(self.group, outgoing, target),
+            outgoing.body,
+            timeout_s=timeout_s,
+            accept=SENT_CODES,
+        )
+        return answer, address
+
+    async def _route_after(self, error: ClientError, topic: str, route: TopicRoute) -> TopicRoute:
+        """Return the route to try again with: a fresh one if the broker does not have the topic."""
+        if error.code == ResponseCode.TOPIC_NOT_EXIST:
+            self._session.routes.forget(topic)
+            return await self.route(topic)
+        return self._session.routes.known(topic) or route
+
+    def _pause(
+        self,
+        failures: list[ClientError],
+        outgoing: OutgoingMessage,
+        has_others: bool,
+        choice: MessageQueue | int | None,
+    ) -> float | None:
+        """Return how long to wait before the next try; None when there is to be none."""
+        error = failures[-1]
+        is_keyed = outgoing.sharding_key is not None
+        is_half = bool(outgoing.sys_flag & SYS_FLAG_TRANSACTION_PREPARED)
+        is_unsent = isinstance(error, BrokerUnreachableError) and not error.was_sent
+        if is_unsent and (is_keyed or (is_half and not has_others)):
+            # Nothing but this broker will do, and nothing is lost by waiting for it.
+            return min(_PAUSE_S * len(failures), _PAUSE_MAX_S)
+        if len(failures) > self._retries:
+            return None
+        if isinstance(error, RequestRefusedError):
+            if error.code == ResponseCode.GO_AWAY:
+                return 0.0  # nothing was stored, and the next try connects anew
+            if is_keyed and error.code in _PASSING_CODES:
+                return _PAUSE_S
+            return 0.0 if error.is_retriable and has_others else None
+        if not isinstance(error, BrokerUnreachableError | RequestTimeoutError):
+            return None
+        if is_half and not is_unsent:
+            return None
+        if is_keyed:
+            return _PAUSE_S
+        return 0.0 if choice is None else None
+
+
+def send_fields(group: str, outgoing: OutgoingMessage, target: MessageQueue) -> dict[str, str]:
+    """The fields of SendMessageRequestV2 (protocol/requests), by their wire letters."""
+    return {
+        "a": group,
+        "b": outgoing.topic,
+        "c": "TBW102",
+        "d": "4",
+        "e": str(target.queue_id),
+        "f": str(outgoing.sys_flag),
+        "g": str(outgoing.born_time_ms),
+        "h": str(outgoing.flag),
+        "i": outgoing.properties,
+        "j": "0",
+        "k": "false",
+        "m": "true" if outgoing.is_batch else "false",
+        "n": target.broker_name,
+    }
+
+
+def _target(
+    route: TopicRoute, outgoing: OutgoingMessage, choice: MessageQueue | int | None
+) -> MessageQueue | None:
+    if choice is not None:
+        return chosen_queue(route, choice)
+    if outgoing.sharding_key is not None:
+        return queue_for_key(route, outgoing.sharding_key)
+    return None
+
+
+def _master(route: TopicRoute, queue: MessageQueue) -> str:
+    address = route.master(queue.broker_name)
+    if address is None:
+        raise BrokerUnreachableError(
+            f"{queue} belongs to a sharding key, and its broker has no master now"
+        )
+    return address
+
+
+def _with_history(failures: list[ClientError]) -> ClientError:
+    last = failures[-1]
+    for earlier in failures[-4:-1]:
+        last.add_note(f"tried before: {earlier}")
+    return last

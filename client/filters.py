@@ -1,0 +1,33 @@
+"""Filters that a consumer may name for a topic: tags, or an SQL92 expression."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protocol.sql92 import compile_filter
+from protocol.subscription import TYPE_SQL92, Subscription
+
+
+@dataclass(frozen=True, slots=True)
+class Sql:
+    """An SQL92 expression over the properties of a message, such as "price > 5 AND region = 'eu'".
+
+    The broker evaluates it; TAGS and KEYS are properties too. What does not compile is refused here
+    already, and so is a part at the end that brokers would ignore: SqlSyntaxError names the place.
+    """
+
+    expression: str
+
+    def __post_init__(self) -> None:
+        compile_filter(self.expression).check_whole()
+
+
+def subscription_to(topic: str, wanted: str | Sql | None, version: int = 0) -> Subscription:
+    """Return the subscription to a topic by tags, by an expression, or to all of it.
+
+    Raises:
+        SubscriptionError: tags that select nothing.
+    """
+    if isinstance(wanted, Sql):
+        return Subscription(topic, wanted.expression, TYPE_SQL92, version)
+    return Subscription(topic, wanted, version=version)

@@ -1,0 +1,83 @@
+"""Staying connected to all brokers of the clusters, for clients that brokers must be able to ask.
+
+A broker knows a client by the heartbeats on a connection that is open now. So the masters that the
+name service knows get a heartbeat every 30 s, and a second after their connection has broken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from client.errors import ClientError
+from client.session import Session
+from protocol.bodies import ClusterInfo
+from protocol.codes import RequestCode, ResponseCode
+from protocol.errors import ProtocolError
+
+log = logging.getLogger(__name__)
+
+_LOOK_INTERVAL_S = 1.0
+_HEARTBEAT_INTERVAL_S = 30.0
+_MASTER_ID = 0
+
+
+class Reachability:
+    """Keeps one client known to the brokers, from `start` to `close`."""
+
+    def __init__(
+        self,
+        session: Session,
+        *,
+        look_interval_s: float = _LOOK_INTERVAL_S,
+        heartbeat_interval_s: float = _HEARTBEAT_INTERVAL_S,
+    ) -> None:
+        self._session = session
+        self._look_interval_s = look_interval_s
+        self._heartbeat_interval_s = heartbeat_interval_s
+        self._masters: set[str] = set()
+        self._upkeep: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to connect."""
+        self._upkeep = asyncio.get_running_loop().create_task(self._keep_up())
+
+    async def close(self) -> None:
+        """End the upkeep."""
+        upkeep, self._upkeep = self._upkeep, None
+        if upkeep is not None:
+            upkeep.cancel()
+            await asyncio.gather(upkeep, return_exceptions=True)
+
+    async def _keep_up(self) -> None:
+        now_s = asyncio.get_running_loop().time
+        due_s = now_s()
+        while True:
+            is_due = now_s() >= due_s
+            if is_due and await self._look_up():
+                due_s = now_s() + self._heartbeat_interval_s
+            lost = [each for each in self._masters if self._session.connection(each) is None]
+            await asyncio.gather(*map(self._greet, self._masters if is_due else lost))
+            await asyncio.sleep(self._look_interval_s)
+
+    async def _look_up(self) -> bool:
+        try:
+            answer = await self._session.name_services.ask(RequestCode.GET_BROKER_CLUSTER_INFO)
+            if answer.code != ResponseCode.SUCCESS:
+                return False
+            info = ClusterInfo.decode(answer.body)
+        except (ClientError, ProtocolError) as error:
+            log.debug("the brokers are not known yet: %s", error)
+            return False
+        self._masters = {
+            broker.broker_addrs[_MASTER_ID]
+            for broker in info.broker_addr_table.values()
+            if _MASTER_ID in broker.broker_addrs
+        }
+        return True
+
+    async def _greet(self, address: str) -> None:
+        try:
+            await self._session.heartbeat(address)
+        except ClientError as error:
+            log.debug("%s cannot ask this client about transactions now: %s", address, error)

@@ -1,0 +1,35 @@
+"""Taking back a message that is to be delivered later, by the handle that its receipt holds.
+
+A handle is URL-safe base64 of "v1 <topic> <broker name> <delivery time, ms> <message id>".
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+
+from client.errors import MessageRejectedError
+from client.receipts import SendReceipt
+
+
+def topic_and_handle(recalled: SendReceipt | tuple[str, str]) -> tuple[str, str]:
+    """Return the topic and the handle of what is to be recalled. Raises MessageRejectedError."""
+    if not isinstance(recalled, SendReceipt):
+        return recalled
+    if recalled.recall_handle is None:
+        raise MessageRejectedError(
+            f"message {recalled.message_id} cannot be recalled: only messages with delay_ms, "
+            "deliver_at_ms or deliver_at can, at brokers that support it"
+        )
+    return recalled.queue.topic, recalled.recall_handle
+
+
+def broker_of_handle(handle: str) -> str:
+    """Return the name of the broker that keeps the message. Raises MessageRejectedError."""
+    try:
+        fields = base64.urlsafe_b64decode(handle.encode()).decode().split(" ")
+    except (binascii.Error, ValueError):
+        fields = []
+    if len(fields) != 5 or fields[0] != "v1":
+        raise MessageRejectedError(f"{handle[:80]!r} is not a recall handle of this version")
+    return fields[2]

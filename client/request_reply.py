@@ -1,0 +1,178 @@
+"""Request messages and their replies.
+
+A request is an ordinary message that names its sender (REPLY_TO_CLIENT) and itself
+(CORRELATION_ID). Whoever consumes it sends the reply to the broker that the request came from; that
+broker hands it (PUSH_REPLY_MESSAGE_TO_CLIENT) to the client of that name, if one has told it by a
+heartbeat on a connection that is still open that it lives there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from weakref import WeakSet
+
+from client.connection import Connection
+from client.errors import MessageRejectedError, ReplyTimeoutError
+from client.queues import MessageQueue
+from client.received import ReceivedMessage
+from client.routing import TopicRoute
+from client.session import Session
+from protocol.codes import ResponseCode
+from protocol.command import Command
+from protocol.errors import ProtocolError
+from protocol.message import StoredMessage
+from protocol.names import reply_topic
+from protocol.properties import (
+    PROPERTY_CLUSTER,
+    PROPERTY_CORRELATION_ID,
+    PROPERTY_MESSAGE_TYPE,
+    PROPERTY_REPLY_TO_CLIENT,
+    PROPERTY_TTL,
+    decode_properties,
+)
+from protocol.requests import ReplyMessageRequest, decode_fields
+
+log = logging.getLogger(__name__)
+
+REPLY_MESSAGE_TYPE = "reply"
+_LOOK_INTERVAL_S = 1.0
+_SUCCESS = int(ResponseCode.SUCCESS)
+
+
+class PendingRequests:
+    """The requests of one client that wait for their replies."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._waiting: dict[str, asyncio.Future[ReceivedMessage]] = {}
+        self._introduced: WeakSet[Connection] = WeakSet()
+        self._introduction = asyncio.Lock()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def begin(self, timeout_s: float) -> tuple[str, dict[str, str]]:
+        """Expect a reply; return the id to wait for, and the properties that ask for it."""
+        correlation_id = str(uuid.uuid4())
+        self._waiting[correlation_id] = asyncio.get_running_loop().create_future()
+        return correlation_id, {
+            PROPERTY_CORRELATION_ID: correlation_id,
+            PROPERTY_REPLY_TO_CLIENT: self._session.client_id,
+            PROPERTY_TTL: str(max(1, round(timeout_s * 1000))),
+        }
+
+    def end(self, correlation_id: str) -> None:
+        """Expect no reply any more."""
+        self._waiting.pop(correlation_id, None)
+
+    async def reply(
+        self, correlation_id: str, route: TopicRoute, deadline_s: float
+    ) -> ReceivedMessage:
+        """Wait for a reply. Raises ReplyTimeoutError.
+
+        A connection that breaks meanwhile is made again: without one the broker cannot deliver.
+        """
+        waiting = self._waiting[correlation_id]
+        try:
+            async with asyncio.timeout_at(deadline_s):
+                while not waiting.done():
+                    await asyncio.wait([waiting], timeout=_LOOK_INTERVAL_S)
+                    if not waiting.done():
+                        await self.introduce(route)
+        except TimeoutError:
+            if not waiting.done():
+                raise ReplyTimeoutError(
+                    f"the request was stored in {route.topic!r}, but nobody replied in time",
+                    remedy="check that a consumer of the topic runs and replies",
+                ) from None
+        return waiting.result()
+
+    async def introduce(self, route: TopicRoute) -> None:
+        """Make this client known to the topic's brokers on the connections that are open now."""
+        missing = [each for each in route.masters.values() if not self._is_introduced(each)]
+        if not missing:
+            return
+        async with self._introduction:
+            missing = [each for each in missing if not self._is_introduced(each)]
+            # One that is down cannot take the request either: the send says what is wrong.
+            await asyncio.gather(*map(self._introduce, missing), return_exceptions=True)
+
+    def take_reply(self, command: Command) -> Command:
+        """Serve PUSH_REPLY_MESSAGE_TO_CLIENT."""
+        try:
+            message = reply_message(command)
+        except ProtocolError as error:
+            log.warning("a reply that a broker sent cannot be read: %s", error)
+            return Command(int(ResponseCode.SYSTEM_ERROR), remark=str(error))
+        correlation_id = message.properties.get(PROPERTY_CORRELATION_ID, "")
+        waiting = self._waiting.get(correlation_id)
+        if waiting is None or waiting.done():
+            log.debug("a reply to request %s came too late", correlation_id)
+        else:
+            waiting.set_result(message)
+        return Command(_SUCCESS)
+
+    def _is_introduced(self, address: str) -> bool:
+        return self._session.connection(address) in self._introduced
+
+    async def _introduce(self, address: str) -> None:
+        await self._session.heartbeat(address)
+        connection = self._session.connection(address)
+        if connection is not None:
+            self._introduced.add(connection)
+
+
+def reply_message(command: Command) -> ReceivedMessage:
+    """Return the message that PUSH_REPLY_MESSAGE_TO_CLIENT carries. Raises ProtocolError."""
+    fields = decode_fields(ReplyMessageRequest, command.ext)
+    born_host, born_port = _host_and_port(fields.born_host)
+    store_host, store_port = _host_and_port(fields.store_host)
+    stored = StoredMessage(
+        topic=fields.topic,
+        queue_id=fields.queue_id,
+        queue_offset=0,
+        commit_log_offset=0,
+        body=command.body,
+        flag=fields.flag,
+        sys_flag=fields.sys_flag,
+        born_time_ms=fields.born_timestamp,
+        born_host=born_host,
+        born_port=born_port,
+        store_time_ms=fields.store_timestamp,
+        store_host=store_host,
+        store_port=store_port,
+        reconsume_times=fields.reconsume_times or 0,
+        properties=decode_properties(fields.properties or ""),
+    )
+    queue = MessageQueue(fields.topic, fields.broker_name or "", fields.queue_id)
+    return ReceivedMessage(queue, stored)
+
+
+def reply_address(request: ReceivedMessage) -> tuple[str, dict[str, str]]:
+    """Return the topic of a reply to `request`, and the properties that bring it to its sender.
+
+    Raises MessageRejectedError when `request` asks for no reply.
+    """
+    given = request.properties
+    names = (PROPERTY_CLUSTER, PROPERTY_CORRELATION_ID, PROPERTY_REPLY_TO_CLIENT)
+    missing = [name for name in names if not given.get(name)]
+    if missing:
+        raise MessageRejectedError(
+            f"message {request.message_id} asks for no reply: it has no {' and no '.join(missing)}"
+        )
+    properties = {
+        PROPERTY_MESSAGE_TYPE: REPLY_MESSAGE_TYPE,
+        PROPERTY_CORRELATION_ID: given[PROPERTY_CORRELATION_ID],
+        PROPERTY_REPLY_TO_CLIENT: given[PROPERTY_REPLY_TO_CLIENT],
+    }
+    if PROPERTY_TTL in given:
+        properties[PROPERTY_TTL] = given[PROPERTY_TTL]
+    return reply_topic(given[PROPERTY_CLUSTER]), properties
+
+
+def _host_and_port(text: str) -> tuple[str, int]:
+    """Read "host:port", with Java's leading slash or without."""
+    host, _, port = text.rpartition("/")[2].rpartition(":")
+    return (host, int(port)) if port.isdigit() else (text, 0)

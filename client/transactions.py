@@ -1,0 +1,398 @@
+"""TransactionProducer: a message and a local transaction that succeed or fail together.
+
+A half message is stored first, which no consumer sees; then the local transaction runs; then the
+broker is told to commit or to roll back. What was not told, because the producer died or the
+network failed, the broker asks later: it checks with any producer of the group that is connected.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from enum import StrEnum
+from typing import Any, Self
+
+import msgspec
+
+from client.callbacks import check_coroutine_function
+from client.connection import Connection
+from client.errors import (
+    BrokerUnreachableError,
+    ClientError,
+    MalformedAnswerError,
+    MessageRejectedError,
+    RequestRefusedError,
+)
+from client.producer import Producer
+from client.queues import MessageQueue
+from client.reachability import Reachability
+from client.receipts import SendReceipt, SendStatus
+from client.received import ReceivedMessage
+from protocol.codes import RequestCode, ResponseCode
+from protocol.command import Command
+from protocol.errors import ProtocolError
+from protocol.message import Message
+from protocol.message_codec import decode_message
+from protocol.message_ids import decode_offset_message_id
+from protocol.properties import PROPERTY_PRODUCER_GROUP, PROPERTY_TRANSACTION_PREPARED
+from protocol.requests import (
+    CheckTransactionStateRequest,
+    EndTransactionRequest,
+    decode_fields,
+    encode_fields,
+)
+from protocol.sys_flags import (
+    SYS_FLAG_TRANSACTION_COMMIT,
+    SYS_FLAG_TRANSACTION_NONE,
+    SYS_FLAG_TRANSACTION_PREPARED,
+    SYS_FLAG_TRANSACTION_ROLLBACK,
+)
+
+log = logging.getLogger(__name__)
+
+_CHECKS_AT_ONCE_MAX = 32
+_RETRY_PAUSE_S = 0.1
+
+
+class TransactionState(StrEnum):
+    """What has become of a local transaction."""
+
+    COMMIT = "commit"
+    ROLLBACK = "rollback"
+    UNKNOWN = "unknown"
+    """Not settled yet: the broker asks again later."""
+
+
+_FLAGS = {
+    TransactionState.COMMIT: SYS_FLAG_TRANSACTION_COMMIT,
+    TransactionState.ROLLBACK: SYS_FLAG_TRANSACTION_ROLLBACK,
+    TransactionState.UNKNOWN: SYS_FLAG_TRANSACTION_NONE,
+}
+_TRACED_AS = {
+    TransactionState.COMMIT: "COMMIT_MESSAGE",
+    TransactionState.ROLLBACK: "ROLLBACK_MESSAGE",
+    TransactionState.UNKNOWN: "UNKNOW",
+}
+
+Check = Callable[[ReceivedMessage], Awaitable[TransactionState | str | None]]
+"""Finds out what has become of the local transaction of a message."""
+
+
+class HalfMessage(msgspec.Struct, frozen=True):
+    """Where a half message is, as END_TRANSACTION names it."""
+
+    topic: str
+    address: str
+    """The broker that asked; empty when none did."""
+    broker_name: str
+    queue_offset: int
+    commit_log_offset: int
+    message_id: str
+    transaction_id: str
+
+
+class Transaction:
+    """A half message that is stored, and what is to become of it."""
+
+    def __init__(self, message: Message, receipt: SendReceipt) -> None:
+        self.message = message
+        self.receipt = receipt
+        self.state = TransactionState.COMMIT
+        """What a clean end of the block will tell the broker."""
+        self.is_confirmed = False
+        """Whether the broker has answered to that; if not, it will check."""
+
+    @property
+    def message_id(self) -> str:
+        """The id that consumers and `check` will see."""
+        return self.receipt.message_id
+
+    def roll_back(self) -> None:
+        """Let a clean end of the block drop the message."""
+        self.state = TransactionState.ROLLBACK
+
+    def leave_unknown(self) -> None:
+        """Let the broker ask `check` later."""
+        self.state = TransactionState.UNKNOWN
+
+
+class TransactionProducer(Producer):
+    """A Producer that can also send messages in transactions.
+
+    It connects to every broker that the name service knows, and keeps connected, so that they can
+    ask `check` about transactions whose end they were not told, those of other producers of the
+    group too. `check` gets the message and returns a TransactionState or its text; it must look at
+    what is recorded, not at what this process remembers. If it raises, the error is logged and the
+    broker asks again later.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        check: Check,
+        nameserver: str | None = None,
+        timeout: float = 3.0,
+        retries: int = 2,
+        compress_above_bytes: int | None = 4096,
+        message_size_bytes_max: int = 4 * 1024 * 1024,
+        trace: bool | str = False,
+    ) -> None:
+        """`group` names all producers that can check each other's transactions.
+
+        Raises TypeError when `check` is no coroutine function.
+        """
+        check_coroutine_function("check", check)
+        super().__init__(
+            nameserver,
+            group=group,
+            timeout=timeout,
+            retries=retries,
+            compress_above_bytes=compress_above_bytes,
+            message_size_bytes_max=message_size_bytes_max,
+            trace=trace,
+        )
+        self._check = check
+        self._reachability = Reachability(self._session)
+        self._checks_at_once = asyncio.Semaphore(_CHECKS_AT_ONCE_MAX)
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def start(self) -> Self:
+        """Open the producer, and begin to connect to the brokers."""
+        await super().start()
+        self._reachability.start()
+        return self
+
+    async def close(self) -> None:
+        """Tell the brokers the outcomes that are known, give up checks under way, then close."""
+        if not self._session.is_inherited:
+            await self._reachability.close()
+            if self._tasks:
+                await asyncio.wait(self._tasks, timeout=self._timeout_s)
+            tasks = list(self._tasks)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        await super().close()
+
+    @asynccontextmanager
+    async def transaction(
+        self, message: Message, *, timeout: float | None = None
+    ) -> AsyncGenerator[Transaction]:
+        """Store a half message, run the block, then commit, or roll back if the block raised.
+
+        Raises as `send` does when the half message could not be stored for certain; then the block
+        does not run. That a broker could not be told the outcome is logged and does not raise: it
+        will ask `check`.
+        """
+        transaction = await self._prepare(message, timeout)
+        half = self._half_message(transaction)
+        try:
+            yield transaction
+        except BaseException as error:
+            transaction.state = TransactionState.ROLLBACK
+            ending = self._spawn(self._finish(transaction, half))
+            if isinstance(error, Exception):
+                await asyncio.shield(ending)
+            raise
+        # A cancellation must not keep the outcome from the broker.
+        await asyncio.shield(self._spawn(self._finish(transaction, half)))
+
+    async def send_in_transaction(
+        self,
+        message: Message,
+        local: Callable[[Transaction], Awaitable[TransactionState | str]],
+        *,
+        timeout: float | None = None,
+    ) -> Transaction:
+        """Store a half message, run `local`, and do with the message what `local` returns.
+
+        The message is rolled back when `local` raises, and left to `check` when it returns
+        something else than a state.
+        """
+        if not callable(local):
+            raise TypeError(
+                f"the local transaction {local!r} cannot be called: hand over the coroutine "
+                "function without calling it; it gets the Transaction"
+            )
+        async with self.transaction(message, timeout=timeout) as transaction:
+            transaction.state = _state(await local(transaction), "the local transaction")
+        return transaction
+
+    async def _prepare(self, message: Message, timeout: float | None) -> Transaction:
+        if message.is_delayed:
+            raise MessageRejectedError("a message in a transaction cannot be delayed as well")
+        prepared = self._policy.prepare(
+            message,
+            system={
+                PROPERTY_TRANSACTION_PREPARED: "true",
+                PROPERTY_PRODUCER_GROUP: self._group,
+            },
+            sys_flag=SYS_FLAG_TRANSACTION_PREPARED,
+        )
+        (receipt,) = await self._delivery.send(prepared, [prepared], None, timeout)
+        transaction = Transaction(message, receipt)
+        if receipt.status is not SendStatus.OK:
+            transaction.state = TransactionState.ROLLBACK
+            half = self._half_message(transaction)
+            self._spawn(self._finish(transaction, half))
+            raise RequestRefusedError(
+                RequestCode.SEND_MESSAGE_V2,
+                int(receipt.status),
+                "the half message is not safe, and the transaction was not begun",
+                self._address(half),
+            )
+        return transaction
+
+    def _half_message(self, transaction: Transaction) -> HalfMessage:
+        receipt = transaction.receipt
+        queue = receipt.queue
+        try:
+            _, _, commit_log_offset = decode_offset_message_id(receipt.offset_message_id)
+        except ProtocolError as error:
+            raise MalformedAnswerError(
+                f"the broker {queue.broker_name} stored the half message, but did not say where "
+                f"({error})"
+            ) from error
+        return HalfMessage(
+            queue.topic,
+            "",
+            queue.broker_name,
+            receipt.queue_offset,
+            commit_log_offset,
+            receipt.message_id,
+            receipt.transaction_id or receipt.message_id,
+        )
+
+    async def _finish(self, transaction: Transaction, half: HalfMessage) -> None:
+        transaction.is_confirmed = await self._end(half, transaction.state, from_check=False)
+        if self._trace is not None:
+            self._trace_end(transaction.message, half, transaction.state, from_check=False)
+
+    async def _end(self, half: HalfMessage, state: TransactionState, *, from_check: bool) -> bool:
+        """Tell the broker what to do with a half message; return whether it has done it.
+
+        It is told again only while it cannot have heard: Apache's broker delivers a message twice
+        that is committed twice.
+        """
+        fields = EndTransactionRequest(
+            topic=half.topic,
+            producer_group=self._group,
+            tran_state_table_offset=half.queue_offset,
+            commit_log_offset=half.commit_log_offset,
+            commit_or_rollback=_FLAGS[state],
+            from_transaction_check=from_check,
+            msg_id=half.message_id,
+            transaction_id=half.transaction_id,
+            broker_name=half.broker_name or None,
+        )
+        code = RequestCode.END_TRANSACTION
+        now_s = asyncio.get_running_loop().time
+        deadline_s = now_s() + self._timeout_s
+        while True:
+            address = half.address or self._address(half)
+            try:
+                if state is TransactionState.UNKNOWN:  # gets no answer
+                    await self._session.send_oneway(address, code, encode_fields(fields))
+                    return False
+                await self._session.request(address, code, encode_fields(fields))
+                return True
+            except ClientError as error:
+                is_unheard = isinstance(error, BrokerUnreachableError) and not error.was_sent
+                if not is_unheard or now_s() + _RETRY_PAUSE_S >= deadline_s:
+                    log.warning(
+                        "the broker was not told to %s message %s and will check it: %s",
+                        state,
+                        half.message_id,
+                        error,
+                    )
+                    return False
+            await asyncio.sleep(_RETRY_PAUSE_S)
+
+    def _address(self, half: HalfMessage) -> str:
+        """Return where the broker of a half message is now: it may have come back elsewhere."""
+        route = self._session.routes.known(half.topic)
+        return (route.master(half.broker_name) if route is not None else None) or ""
+
+    def _take_request(self, connection: Connection, command: Command) -> Command | None:
+        if command.code == RequestCode.CHECK_TRANSACTION_STATE:
+            self._spawn(self._answer_check(connection.address, command))
+            return Command(int(ResponseCode.SUCCESS))
+        return super()._take_request(connection, command)
+
+    async def _answer_check(self, address: str, command: Command) -> None:
+        try:
+            fields = decode_fields(CheckTransactionStateRequest, command.ext)
+            stored = decode_message(command.body)
+        except ProtocolError as error:
+            log.warning("a transaction check of %s cannot be read: %s", address, error)
+            return
+        broker_name = fields.broker_name or ""
+        message = ReceivedMessage(MessageQueue(stored.topic, broker_name, stored.queue_id), stored)
+        group = message.properties.get(PROPERTY_PRODUCER_GROUP)
+        if group != self._group:
+            log.warning("%s asked %r about a transaction of %r", address, self._group, group)
+            return
+        half = HalfMessage(
+            stored.topic,
+            address,
+            broker_name,
+            fields.tran_state_table_offset,
+            fields.commit_log_offset,
+            message.message_id,
+            fields.transaction_id or message.message_id,
+        )
+        async with self._checks_at_once:
+            state = await self._ask_check(message)
+            await self._end(half, state, from_check=True)
+        if self._trace is not None:
+            self._trace_end(message, half, state, from_check=True)
+
+    async def _ask_check(self, message: ReceivedMessage) -> TransactionState:
+        try:
+            return _state(await self._check(message), "the check")
+        except Exception:
+            log.exception(
+                "the check of message %s raised; the broker will ask again", message.message_id
+            )
+            return TransactionState.UNKNOWN
+
+    def _trace_end(
+        self,
+        message: Message | ReceivedMessage,
+        half: HalfMessage,
+        state: TransactionState,
+        *,
+        from_check: bool,
+    ) -> None:
+        assert self._trace is not None
+        self._trace.ended_transaction(
+            self._group,
+            message,
+            half.message_id,
+            half.transaction_id,
+            _TRACED_AS[state],
+            half.address or self._address(half),
+            from_check=from_check,
+        )
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+
+def _state(answer: object, who: str) -> TransactionState:
+    try:
+        return TransactionState(answer)  # type: ignore[arg-type]
+    except ValueError:
+        if answer is not None:
+            log.error(
+                "%s returned %r; it counts as unknown: return a TransactionState or its text",
+                who,
+                answer,
+            )
+        return TransactionState.UNKNOWN

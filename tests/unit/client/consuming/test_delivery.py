@@ -1,0 +1,225 @@
+"""Delivery: who gets the next message, and what becomes of it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from client import ClientError
+from client.consuming.delivery import Delivery
+from client.consuming.process_queue import ProcessQueue, Room
+from client.consuming.redelivery import BY_THE_LADDER, DEAD_LETTER
+from client.consuming.settings import ConsumerSettings
+from client.queues import MessageQueue
+from client.received import ReceivedMessage
+from protocol.message import StoredMessage
+from protocol.subscription import Subscription
+
+SETTINGS = ConsumerSettings(
+    "billing", {"orders": Subscription("orders")}, suspend_s=0.0, local_retry_s=0.0
+)
+
+
+class Backs:
+    """In place of Redelivery: writes down what is sent back."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[int, int]] = []
+        self.works = True
+
+    async def send_back(self, message: ReceivedMessage, delay_level: int = BY_THE_LADDER) -> bool:
+        self.sent.append((message.queue_offset, delay_level))
+        return self.works
+
+
+def delivery(backs: Backs | None = None, **changes: object) -> Delivery:
+    settings = replace(SETTINGS, **changes)  # type: ignore[arg-type]
+    return Delivery(settings, backs or Backs())  # type: ignore[arg-type]
+
+
+def queue_of(count: int, queue_id: int = 0) -> ProcessQueue:
+    queue = MessageQueue("orders", "a", queue_id)
+    held = ProcessQueue(queue, 0, room=Room(1000, 1 << 20), shared_room=Room(1000, 1 << 20))
+    stored = [StoredMessage("orders", queue_id, n, n * 100, b"x") for n in range(count)]
+    held.add([ReceivedMessage(queue, each) for each in stored], count)
+    return held
+
+
+async def test_queues_take_turns() -> None:
+    line = delivery()
+    for held in (queue_of(3, 0), queue_of(2, 1)):
+        line.offer(held)
+        line.offer(held)
+    order = []
+    while (delivered := line.take()) is not None:
+        order.append((delivered[1].queue_id, delivered[1].queue_offset))
+    assert order == [(0, 0), (1, 0), (0, 1), (1, 1), (0, 2)]
+
+
+async def test_whoever_waits_gets_what_comes_each_one_message() -> None:
+    line = delivery()
+    waiting = [asyncio.create_task(line.next()) for _ in range(3)]
+    await asyncio.sleep(0)
+    line.offer(queue_of(3))
+    delivered = await asyncio.gather(*waiting)
+    assert sorted(each[1].queue_offset for each in delivered if each) == [0, 1, 2]
+
+
+async def test_a_cancelled_wait_passes_its_turn_on() -> None:
+    line = delivery()
+    first, second = asyncio.create_task(line.next()), asyncio.create_task(line.next())
+    await asyncio.sleep(0)
+    line.offer(queue_of(1))
+    first.cancel()
+    delivered = await second
+    assert delivered is not None
+    with pytest.raises(asyncio.CancelledError):
+        await first
+
+
+async def test_stop_ends_every_wait_and_hands_out_nothing_more() -> None:
+    line = delivery()
+    waiting = [asyncio.create_task(line.next()) for _ in range(2)]
+    await asyncio.sleep(0)
+    line.stop()
+    assert await asyncio.gather(*waiting) == [None, None]
+    line.offer(queue_of(1))
+    assert line.take() is None
+
+
+async def test_an_error_is_raised_once() -> None:
+    line = delivery()
+    waiting = asyncio.create_task(line.next())
+    await asyncio.sleep(0)
+    line.fail(ClientError("refused"))
+    with pytest.raises(ClientError, match="refused"):
+        await waiting
+    line.offer(queue_of(1))
+    assert await line.next() is not None
+
+
+async def test_a_message_that_was_sent_back_is_finished() -> None:
+    backs = Backs()
+    line = delivery(backs)
+    held = queue_of(2)
+    line.offer(held)
+    delivered = line.take()
+    assert delivered is not None
+    await line.redeliver(*delivered, 5)
+    assert backs.sent == [(0, 5)]
+    assert held.position == 1
+
+
+async def test_a_message_that_could_not_be_sent_back_is_handed_out_again_here() -> None:
+    backs = Backs()
+    backs.works = False
+    line = delivery(backs)
+    held = queue_of(1)
+    line.offer(held)
+    delivered = line.take()
+    assert delivered is not None
+    await line.redeliver(*delivered)
+    assert held.position == 0
+    again = await line.next()
+    assert again is not None
+    assert again[1].reconsume_times == 1
+    line.acknowledge(*again)
+    assert held.position == 1
+
+
+async def test_a_message_that_fails_after_its_queue_was_handed_over_is_not_sent_back() -> None:
+    backs = Backs()
+    line = delivery(backs)
+    held = queue_of(1)
+    line.offer(held)
+    delivered = line.take()
+    assert delivered is not None
+    held.is_dropped = held.is_lost = True
+    await line.redeliver(*delivered)
+    assert backs.sent == []
+    assert held.position == 0
+
+
+async def test_a_message_that_fails_while_its_queue_is_handed_over_is_sent_back() -> None:
+    backs = Backs()
+    line = delivery(backs)
+    held = queue_of(1)
+    line.offer(held)
+    delivered = line.take()
+    assert delivered is not None
+    held.is_dropped = True
+    await line.redeliver(*delivered)
+    assert backs.sent == [(0, BY_THE_LADDER)]
+    assert held.position == 1
+
+
+async def test_in_broadcast_a_failed_message_is_given_up() -> None:
+    backs = Backs()
+    line = delivery(backs, broadcast=True)
+    held = queue_of(1)
+    line.offer(held)
+    delivered = line.take()
+    assert delivered is not None
+    await line.redeliver(*delivered)
+    assert (backs.sent, held.position) == ([], 1)
+
+
+async def test_in_order_a_queue_hands_out_one_message_at_a_time() -> None:
+    line = delivery(orderly=True)
+    one, two = queue_of(2, 0), queue_of(2, 1)
+    line.offer(one)
+    line.offer(two)
+    first, second = line.take(), line.take()
+    assert first is not None
+    assert second is not None
+    assert line.take() is None
+    line.acknowledge(*second)
+    third = line.take()
+    assert third is not None
+    assert (third[1].queue_id, third[1].queue_offset) == (1, 1)
+
+
+async def test_in_order_a_failed_message_comes_again_before_the_next() -> None:
+    backs = Backs()
+    line = delivery(backs, orderly=True, max_reconsume_times=1)
+    line.offer(queue_of(2))
+    seen = []
+    for _ in range(3):
+        delivered = await line.next()
+        assert delivered is not None
+        seen.append((delivered[1].queue_offset, delivered[1].reconsume_times))
+        if delivered[1].queue_offset == 0:
+            await line.redeliver(*delivered)
+    assert seen == [(0, 0), (0, 1), (1, 0)]
+    assert backs.sent == [(0, DEAD_LETTER)]
+
+
+async def test_in_order_nothing_is_handed_out_of_a_queue_that_may_be_another_s() -> None:
+    may = False
+    line = Delivery(
+        replace(SETTINGS, orderly=True),
+        Backs(),  # type: ignore[arg-type]
+        may_hand_out=lambda _held: may,
+    )
+    held = queue_of(1)
+    line.offer(held)
+    assert line.take() is None
+    may = True
+    line.offer(held)
+    assert line.take() is not None
+
+
+async def test_idle_queues_are_told_of() -> None:
+    idle: list[ProcessQueue] = []
+    line = Delivery(SETTINGS, Backs(), on_idle=idle.append)  # type: ignore[arg-type]
+    held = queue_of(2)
+    line.offer(held)
+    first, second = line.take(), line.take()
+    assert first is not None
+    assert second is not None
+    line.acknowledge(*first)
+    assert idle == []
+    line.acknowledge(*second)
+    assert idle == [held]

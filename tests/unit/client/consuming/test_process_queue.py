@@ -1,0 +1,132 @@
+"""ProcessQueue: what waits, what is in flight, and what may be committed."""
+
+from __future__ import annotations
+
+import pytest
+
+from client.consuming.process_queue import ProcessQueue, Room
+from client.queues import MessageQueue
+from client.received import ReceivedMessage
+from protocol.message import StoredMessage
+
+QUEUE = MessageQueue("orders", "a", 0)
+
+
+def message(offset: int, size_bytes: int = 100) -> ReceivedMessage:
+    stored = StoredMessage("orders", 0, offset, offset * 100, b"x", size_bytes=size_bytes)
+    return ReceivedMessage(QUEUE, stored)
+
+
+def holding(*offsets: int, start: int = 0, room: Room | None = None) -> ProcessQueue:
+    held = ProcessQueue(
+        QUEUE, start, room=room or Room(1000, 1 << 20), shared_room=Room(1000, 1 << 20), span_max=50
+    )
+    if offsets:
+        held.add([message(offset) for offset in offsets], offsets[-1] + 1)
+    return held
+
+
+async def test_nothing_to_do_stands_where_the_next_fetch_begins() -> None:
+    held = holding(start=7)
+    assert held.position == 7
+    held.add([], 12)
+    assert held.position == 12
+
+
+async def test_the_position_is_the_first_message_that_is_not_finished() -> None:
+    held = holding(3, 4, 6, 7)
+    taken = [held.take() for _ in range(4)]
+    assert held.position == 3
+    held.finish(taken[1])
+    held.finish(taken[3])
+    assert held.position == 3
+    held.finish(taken[0])
+    assert held.position == 6
+    held.finish(taken[2])
+    assert held.position == 8
+
+
+async def test_waiting_messages_hold_the_position() -> None:
+    held = holding(3, 4, 6)
+    held.finish(held.take())
+    assert held.position == 4
+
+
+async def test_messages_put_back_wait_in_their_place_and_hold_the_position() -> None:
+    held = holding(1, 2, 3, 9)
+    one, two, three = held.take(), held.take(), held.take()
+    held.put_back(one)
+    held.put_back(three)
+    assert [each.queue_offset for each in held.waiting] == [1, 3, 9]
+    assert held.position == 1
+    again = held.take()
+    held.finish(two)
+    assert held.position == 1
+    last = held.take()
+    held.take()
+    held.finish(again)
+    assert held.position == 3
+    held.finish(last)
+    assert held.position == 9
+
+
+async def test_what_was_dropped_is_fetched_again() -> None:
+    held = holding(1, 2, 3)
+    first = held.take()
+    held.drop_waiting()
+    assert (held.position, held.fetch_offset) == (1, 2)
+    held.finish(first)
+    assert held.position == 2
+
+
+async def test_a_reset_forgets_what_is_in_flight() -> None:
+    held = holding(1, 2, 3)
+    first = held.take()
+    held.reset(40)
+    assert held.position == 40
+    assert not held.finish(first)
+    assert not held.put_back(first)
+    assert (held.position, held.room.count, held.room.bytes) == (40, 0, 0)
+
+
+async def test_a_queue_that_was_given_up_keeps_the_position_of_a_failed_message() -> None:
+    held = holding(1, 2)
+    first = held.take()
+    held.drop_waiting()
+    held.is_dropped = True
+    held.put_back(first)
+    assert held.position == 1
+    assert held.room.count == 0
+
+
+@pytest.mark.parametrize("room", [Room(3, 1 << 20), Room(1000, 250)])
+async def test_room_is_counted_in_messages_and_bytes(room: Room) -> None:
+    held = holding(0, 1, room=room)
+    assert room.free.is_set()
+    held.add([message(2)], 3)
+    assert not room.free.is_set()
+    taken = held.take()
+    assert not room.free.is_set()
+    held.finish(taken)
+    assert room.free.is_set()
+    assert (room.count, room.bytes) == (2, 200)
+
+
+async def test_an_old_unfinished_message_stops_the_fetching() -> None:
+    held = holding(0)
+    stuck = held.take()
+    held.add([message(49)], 50)
+    assert not held.span_free.is_set()
+    held.finish(stuck)
+    assert held.span_free.is_set()
+
+
+async def test_drained_waits_for_what_is_in_flight() -> None:
+    held = holding(0, 1)
+    one, two = held.take(), held.take()
+    waiting = held.drained()
+    held.finish(two)
+    assert not waiting.done()
+    held.finish(one)
+    assert waiting.done()
+    assert held.drained().done()

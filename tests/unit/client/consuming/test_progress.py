@@ -1,0 +1,110 @@
+"""Progress: offsets at the brokers, and in a file for broadcast."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from client import BrokerUnreachableError
+from client.consuming.progress import BrokerProgress, LocalProgress
+from client.queues import MessageQueue
+
+ZERO = MessageQueue("orders", "a", 0)
+ONE = MessageQueue("orders", "a", 1)
+
+
+class Offsets:
+    """In place of QueueOffsets: what a broker has stored."""
+
+    def __init__(self) -> None:
+        self.stored: dict[MessageQueue, int] = {}
+        self.is_up = True
+
+    async def committed(self, group: str, queue: MessageQueue) -> int | None:
+        self._check(group)
+        return self.stored.get(queue)
+
+    async def commit(self, group: str, queue: MessageQueue, offset: int) -> None:
+        self._check(group)
+        self.stored[queue] = offset
+
+    def _check(self, group: str) -> None:
+        assert group == "billing"
+        if not self.is_up:
+            raise BrokerUnreachableError("away")
+
+
+async def test_what_could_not_be_committed_counts_as_if_it_had_been() -> None:
+    offsets = Offsets()
+    progress = BrokerProgress(offsets, "billing")  # type: ignore[arg-type]
+    await progress.store(ZERO, 5)
+    offsets.is_up = False
+    progress.remember(ZERO, 9)
+    with pytest.raises(BrokerUnreachableError):
+        await progress.load(ZERO)
+    offsets.is_up = True
+    assert await progress.load(ZERO) == 9
+    assert await progress.load(ZERO) == 9
+    assert offsets.stored == {ZERO: 9}
+
+
+async def test_what_others_have_committed_since_counts_more() -> None:
+    offsets = Offsets()
+    progress = BrokerProgress(offsets, "billing")  # type: ignore[arg-type]
+    progress.remember(ZERO, 9)
+    offsets.stored[ZERO] = 12
+    assert await progress.load(ZERO) == 12
+    offsets.stored[ZERO] = 3
+    assert await progress.load(ZERO) == 3
+    assert await progress.load(ONE) is None
+
+
+async def test_broadcast_offsets_are_in_a_file_that_java_can_read(tmp_path: Path) -> None:
+    progress = LocalProgress("billing", tmp_path)
+    await progress.open()
+    await progress.store(ONE, 7)
+    await progress.store(ZERO, 5)
+    await progress.close()
+    (path,) = tmp_path.glob("*@DEFAULT/billing/offsets.json")
+    assert path == progress.path
+    assert path.read_bytes() == (
+        b'{"offsetTable":{{"brokerName":"a","queueId":0,"topic":"orders"}:5,'
+        b'{"brokerName":"a","queueId":1,"topic":"orders"}:7}}'
+    )
+    again = LocalProgress("billing", tmp_path)
+    await again.open()
+    assert await again.load(ONE) == 7
+    await again.close()
+    assert sorted(each.name for each in path.parent.iterdir()) == ["lock", "offsets.json"]
+
+
+async def test_each_broadcast_consumer_of_a_machine_has_its_own_file(tmp_path: Path) -> None:
+    one, two = LocalProgress("billing", tmp_path), LocalProgress("billing", tmp_path)
+    await one.open()
+    await two.open()
+    await one.store(ZERO, 1)
+    await two.store(ZERO, 2)
+    await one.close()
+    three = LocalProgress("billing", tmp_path)
+    await three.open()
+    assert (three.path, await three.load(ZERO)) == (one.path, 1)
+    assert two.path != one.path
+    await two.close()
+    await three.close()
+
+
+async def test_a_damaged_file_is_reported_and_replaced(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    progress = LocalProgress("billing", tmp_path)
+    await progress.open()
+    assert progress.path is not None
+    progress.path.write_bytes(b"{")
+    await progress.close()
+    again = LocalProgress("billing", tmp_path)
+    await again.open()
+    assert await again.load(ZERO) is None
+    assert "cannot be read" in caplog.text
+    await again.store(ZERO, 3)
+    await again.close()

@@ -1,0 +1,160 @@
+"""Turns for sends of one sharding key."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from client.errors import BrokerUnreachableError, EarlierSendFailedError
+from client.key_lanes import KeyLanes
+from tests.support.stepped_loop import SETTLING_TURNS, SteppedLoop
+from tests.support.turns import until
+
+ALICE = ("orders", "alice")
+BOB = ("orders", "bob")
+NEVER_S = 1e9
+
+
+class Sends:
+    """Sends that take turns and end when told so."""
+
+    def __init__(self) -> None:
+        self.lanes = KeyLanes()
+        self.order: list[str] = []
+        self._endings: dict[str, asyncio.Future[None]] = {}
+
+    async def send(
+        self, name: str, lane: tuple[str, str] = ALICE, deadline_s: float = NEVER_S
+    ) -> None:
+        async with self.lanes.turn(lane, deadline_s):
+            self.order.append(name)
+            self._endings[name] = asyncio.get_running_loop().create_future()
+            await self._endings[name]
+
+    def begin(self, name: str, **options: object) -> asyncio.Task[None]:
+        return asyncio.create_task(self.send(name, **options))  # type: ignore[arg-type]
+
+    async def end(self, name: str, error: Exception | None = None) -> None:
+        if error is None:
+            self._endings[name].set_result(None)
+        else:
+            self._endings[name].set_exception(error)
+        await settle()
+
+
+async def settle() -> None:
+    for _ in range(SETTLING_TURNS):
+        await asyncio.sleep(0)
+
+
+async def test_one_at_a_time_in_the_order_of_the_calls() -> None:
+    sends = Sends()
+    tasks = [sends.begin(name) for name in ("1", "2", "3")]
+    await settle()
+    for name in ("1", "2", "3"):
+        assert sends.order[-1] == name
+        await sends.end(name)
+    await asyncio.gather(*tasks)
+    assert sends.order == ["1", "2", "3"]
+    assert len(sends.lanes) == 0
+
+
+async def test_keys_do_not_wait_for_each_other() -> None:
+    sends = Sends()
+    tasks = [sends.begin("a1"), sends.begin("a2"), sends.begin("b1", lane=BOB)]
+    await settle()
+    assert sends.order == ["a1", "b1"]
+    for name in ("a1", "a2", "b1"):
+        await sends.end(name)
+    await asyncio.gather(*tasks)
+
+
+async def test_those_behind_a_failed_send_fail_with_it_and_later_ones_go_on() -> None:
+    sends = Sends()
+    tasks = [sends.begin(name) for name in ("1", "2", "3")]
+    await settle()
+    await sends.end("1", BrokerUnreachableError("gone"))
+    with pytest.raises(BrokerUnreachableError):
+        await tasks[0]
+    for task in tasks[1:]:
+        with pytest.raises(EarlierSendFailedError, match=r"must not overtake it \(gone\)"):
+            await task
+    later = sends.begin("4")
+    await settle()
+    await sends.end("4")
+    await later
+    assert sends.order == ["1", "4"]
+    assert len(sends.lanes) == 0
+
+
+async def test_a_cancelled_send_gives_its_turn_to_the_next() -> None:
+    sends = Sends()
+    tasks = [sends.begin(name) for name in ("1", "2", "3", "4")]
+    await settle()
+    tasks[1].cancel()  # waits
+    tasks[0].cancel()  # holds the turn
+    await settle()
+    assert sends.order == ["1", "3"]
+    await sends.end("3")
+    await sends.end("4")
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert sends.order == ["1", "3", "4"]
+    assert len(sends.lanes) == 0
+
+
+async def test_a_send_cancelled_just_as_its_turn_comes_passes_it_on() -> None:
+    sends = Sends()
+    tasks = [sends.begin(name) for name in ("1", "2", "3")]
+    await settle()
+    sends._endings["1"].set_result(None)
+    await until(tasks[0].done)
+    tasks[1].cancel()
+    await settle()
+    assert sends.order == ["1", "3"]
+    await sends.end("3")
+    assert len(sends.lanes) == 0
+
+
+async def test_a_refusal_that_a_cancelled_send_never_sees_is_no_loose_end() -> None:
+    problems: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
+    sends = Sends()
+    tasks = [sends.begin(name) for name in ("1", "2")]
+    await settle()
+    sends._endings["1"].set_exception(BrokerUnreachableError("gone"))
+    await until(tasks[0].done)
+    tasks[1].cancel()
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    del tasks
+    assert isinstance(results[1], asyncio.CancelledError | EarlierSendFailedError)
+    assert len(sends.lanes) == 0
+    assert problems == []
+
+
+def test_whoever_waits_too_long_fails_and_so_do_those_behind() -> None:
+    loop = SteppedLoop()
+    try:
+        sends = Sends()
+
+        async def begin() -> list[asyncio.Task[None]]:
+            soon_s = loop.time() + 3.0
+            return [
+                sends.begin("1"),
+                sends.begin("2"),
+                sends.begin("3", deadline_s=soon_s),
+                sends.begin("4"),
+            ]
+
+        tasks = loop.run(begin())
+        loop.advance(3.0)
+        assert not tasks[1].done()
+        assert isinstance(tasks[2].exception(), EarlierSendFailedError)
+        assert "time of this one was up" in str(tasks[2].exception())
+        assert isinstance(tasks[3].exception(), EarlierSendFailedError)
+        loop.run(sends.end("1"))
+        loop.run(sends.end("2"))
+        assert sends.order == ["1", "2"]
+        assert len(sends.lanes) == 0
+    finally:
+        loop.close()
