@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self, TypeVar
 
+from client.admin_groups import GroupAdmin
+from client.dead_letters import DeadLetters
 from client.errors import (
+    ClientError,
     MalformedAnswerError,
     RequestRefusedError,
     RouteNotFoundError,
@@ -79,6 +82,12 @@ class Admin:
         self.offsets = QueueOffsets(self._session)
         """Beginning, end, committed and by-time offsets of single queues."""
         self._search = MessageSearch(self._session, self.brokers, self.topics)
+        self.groups = GroupAdmin(self._session, self.offsets, self.masters, self.delete_topic)
+        """Consumer groups: who is there, how far they are, resets."""
+        self.dead_letters = DeadLetters(
+            self._session, self.offsets, self._search, self.topics, self.masters
+        )
+        """What groups gave up, and how it is sent back."""
 
     async def __aenter__(self) -> Self:
         await self._session.start()
@@ -105,6 +114,10 @@ class Admin:
         """Return the brokers and queues of a topic, fresh. Raises RouteNotFoundError."""
         self._session.routes.forget(topic)
         return await self._session.routes.route(topic)
+
+    def forget_route(self, topic: str) -> None:
+        """Ask the name service again when the route of a topic is needed next."""
+        self._session.routes.forget(topic)
 
     async def create_topic(
         self,
@@ -155,6 +168,32 @@ class Admin:
             if answer.code not in (ResponseCode.SUCCESS, ResponseCode.REQUEST_CODE_NOT_SUPPORTED):
                 raise RequestRefusedError(code, answer.code, answer.remark, address)
         self._session.routes.forget(topic)
+        return targets
+
+    async def purge_topic(self, topic: str) -> list[BrokerAddress]:
+        """Empty a topic on every broker that has it; returns where that was.
+
+        The topic keeps its settings, and groups go on with what is sent afterwards. Only Rockhopper
+        brokers can do that: ClientError for others. Raises RouteNotFoundError.
+        """
+        route = await self.route(topic)
+        targets = [each for each in await self.masters() if each.name in route.brokers]
+        for target in targets:
+            try:
+                await self._session.request(
+                    target.address, RequestCode.PURGE_TOPIC, {"topic": topic}
+                )
+            except RequestRefusedError as error:
+                if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                    raise
+                raise ClientError(
+                    f"the broker {target.name} ({target.address}) cannot purge a topic: that is "
+                    "Rockhopper's own",
+                    code=error.code,
+                    address=target.address,
+                    remedy="let each group skip what is there (`rockhopper group reset GROUP "
+                    f"--topic {topic} --to latest`), or delete the topic and create it again",
+                ) from error
         return targets
 
     async def ranges(self, topic: str) -> list[QueueRange]:
@@ -232,6 +271,24 @@ class Admin:
         escaped = {name: _escaped(value) for name, value in settings.items()}
         await self._session.request(
             address, RequestCode.UPDATE_BROKER_CONFIG, body=encode_properties_text(escaped)
+        )
+
+    async def request(
+        self,
+        address: str,
+        code: RequestCode,
+        ext: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        *,
+        accept: frozenset[int] = frozenset({0}),
+        timeout: float | None = None,
+    ) -> Command:
+        """Send any request to a broker and return its answer.
+
+        Raises RequestRefusedError for an answer whose code is not in `accept`.
+        """
+        return await self._session.request(
+            address, code, dict(ext or {}), body, timeout_s=timeout, accept=accept
         )
 
     async def _ask(self, code: RequestCode) -> Command:

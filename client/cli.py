@@ -6,13 +6,16 @@ import click
 
 from client.commands.bench import bench
 from client.commands.broker import broker, cluster
+from client.commands.consume import consume
+from client.commands.dlq import dlq
 from client.commands.find import message, query
+from client.commands.group import group
 from client.commands.pull import pull
 from client.commands.running import nameserver_option
 from client.commands.send import send
 from client.commands.topic import topic
 
-_COMMANDS = (send, pull, query, message, topic, broker, cluster, bench)
+_COMMANDS = (send, pull, consume, query, message, topic, group, dlq, broker, cluster, bench)
 
 
 class _InOrder(click.Group):

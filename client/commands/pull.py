@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-import shutil
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
@@ -13,21 +12,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from client.commands.output import (
-    body_preview,
-    cells,
-    cut,
-    flush,
-    message_json,
-    pad,
-    printable,
-    read_body,
-    time_text,
-    write_json,
-    write_line,
-)
+from client.commands.output import flush
 from client.commands.positions import PositionType, QueueType, select_queues
 from client.commands.progress import ProgressBar
+from client.commands.rows import MessageRows
 from client.commands.running import nameserver, nameserver_option, run
 
 if TYPE_CHECKING:
@@ -37,8 +25,6 @@ if TYPE_CHECKING:
     from client.received import ReceivedMessage
 
 _BATCH = 32
-# On a narrow terminal a line is wrapped rather than leave less of a body to see.
-_BODY_WIDTH_MIN = 40
 
 
 @dataclass(frozen=True)
@@ -50,6 +36,7 @@ class _Job:
     queues: Sequence[tuple[str | None, int]]
     group: str | None
     tag: str
+    expression: str | None
     as_json: bool
 
 
@@ -78,6 +65,12 @@ class _Job:
 )
 @click.option("--group", "-g", help="Consumer group: begin where it stands, and commit at the end.")
 @click.option("--tag", "-t", default="*", help='Only messages with these tags: "new || paid".')
+@click.option(
+    "--filter",
+    "expression",
+    metavar="EXPR",
+    help='Only messages whose properties match this SQL92 expression: "price > 5".',
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per message.")
 @nameserver_option
 def pull(
@@ -88,6 +81,7 @@ def pull(
     queues: tuple[tuple[str | None, int], ...],
     group: str | None,
     tag: str,
+    expression: str | None,
     as_json: bool,
 ) -> None:
     """Print the messages of TOPIC, oldest first.
@@ -97,26 +91,34 @@ def pull(
     \b
     Examples:
       rockhopper pull orders --from -1h --tag new
+      rockhopper pull orders --filter "price > 5 AND region = 'eu'"
       rockhopper pull orders --from earliest --max 10 --json | jq .body
     """  # noqa: D301  click's mark for a paragraph that stays as it is
+    from client.filters import Sql, subscription_to
     from protocol.errors import SubscriptionError
     from protocol.names import group_error
-    from protocol.subscription import Subscription
 
     if group is not None and (mistake := group_error(group)):
         raise click.UsageError(mistake)
 
+    if expression is not None and tag != "*":
+        raise click.UsageError("--tag and --filter exclude each other: TAGS is a property, too")
     try:
-        Subscription(topic, tag)
+        subscription_to(topic, tag if expression is None else Sql(expression))
     except SubscriptionError as error:
         raise click.UsageError(str(error)) from None
-    run(_pull(_Job(topic, start, max_count, follow, queues, group, tag, as_json), nameserver()))
+    job = _Job(topic, start, max_count, follow, queues, group, tag, expression, as_json)
+    run(_pull(job, nameserver()))
 
 
 async def _pull(job: _Job, nameserver: str | None) -> None:
+    from client.filters import Sql
     from client.pull_consumer import PullConsumer
 
-    async with PullConsumer(nameserver=nameserver, group=job.group, tags=job.tag) as consumer:
+    wanted = None if job.expression is None else Sql(job.expression)
+    async with PullConsumer(
+        nameserver=nameserver, group=job.group, tags=job.tag, filter=wanted
+    ) as consumer:
         queues = select_queues(await consumer.queues(job.topic), job.queues, job.topic)
         await consumer.assign(queues)
         if job.start is not None:
@@ -161,11 +163,11 @@ class _Printer:
     def __init__(self, job: _Job) -> None:
         self.next_offsets: dict[MessageQueue, int] = {}
         self._job = job
-        self._count = 0
-        is_terminal = sys.stdout.isatty()
-        self._width = shutil.get_terminal_size().columns if is_terminal else None
+        self._rows = MessageRows(as_json=job.as_json)
         self._progress = ProgressBar(
-            f"reading {job.topic}", job.max_count, is_wanted=not is_terminal and not job.follow
+            f"reading {job.topic}",
+            job.max_count,
+            is_wanted=not sys.stdout.isatty() and not job.follow,
         )
 
     def expect(self, count: int) -> None:
@@ -175,54 +177,17 @@ class _Printer:
     async def print_all(self, messages: AsyncIterator[ReceivedMessage]) -> None:
         with self._progress as progress:
             async for message in messages:
-                if self._job.as_json:
-                    write_json(message_json(message))
-                else:
-                    self._print_row(message)
+                self._rows.print(message)
                 self.next_offsets[message.queue] = message.queue_offset + 1
                 if self._job.follow:
                     flush()
                 progress.advance()
-                self._count += 1
-                if self._count == self._job.max_count:
+                if self._rows.count == self._job.max_count:
                     return
 
     def print_end(self) -> None:
-        if not self._job.as_json and self._count == 0:
+        if not self._job.as_json and self._rows.count == 0:
             print(f"no messages in {self._job.topic} from there on", file=sys.stderr)
-
-    def _print_row(self, message: ReceivedMessage) -> None:
-        if self._count == 0:
-            write_line(row("QUEUE", "OFFSET", "STORED", "TAG", "KEYS", "BODY"))
-        body, problem = read_body(message)
-        text = body_preview(body) if problem is None else f"<{problem}>"
-        line = row(
-            f"{message.queue.broker_name}:{message.queue.queue_id}",
-            str(message.queue_offset),
-            time_text(message.store_time_ms),
-            printable(message.tags or "-"),
-            printable(" ".join(message.keys) or "-"),
-            text,
-            width=self._width,
-        )
-        write_line(line)
-
-
-def row(
-    queue: str,
-    offset: str,
-    stored: str,
-    tag: str,
-    keys: str,
-    body: str,
-    *,
-    width: int | None = None,
-) -> str:
-    """Return a line of the table; with `width`, the terminal's, the body is cut to fit."""
-    start = f"{queue:<14} {offset:>8}  {stored:<23}  {pad(tag, 8)}  {pad(keys, 12)}  "
-    if width is not None:
-        body = cut(body, max(width - cells(start), _BODY_WIDTH_MIN))
-    return start + body
 
 
 async def _in_order(

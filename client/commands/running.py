@@ -83,6 +83,17 @@ def run(action: Coroutine[Any, Any, Any], *, fast: bool = False) -> None:
         sys.exit(EXIT_REFUSED)
 
 
+def may_ask() -> bool:
+    """Return whether somebody sits in front of it who can be asked."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def confirm(question: str, yes: bool) -> None:
+    """Ask, unless that was answered with --yes or nobody is there; a no ends the program."""
+    if not yes and may_ask():
+        click.confirm(question, abort=True, err=True)
+
+
 def _uvloop() -> Callable[[], asyncio.AbstractEventLoop] | None:
     try:
         import uvloop

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from client.commands.output import print_table, time_text, write_json, write_line
-from client.commands.running import Failure, nameserver, nameserver_option, run
+from client.commands.running import Failure, confirm, nameserver, nameserver_option, run
 
 if TYPE_CHECKING:
     from client.admin import BrokerAddress
@@ -20,7 +20,7 @@ _PERMISSIONS = {"r": 4, "w": 2, "rw": 6, "none": 0}
 
 @click.group()
 def topic() -> None:
-    """List, create, delete and show topics."""
+    """List, create, show, purge and delete topics."""
 
 
 @topic.command("list")
@@ -137,8 +137,7 @@ async def _create(
 @nameserver_option
 def delete(name: str, yes: bool) -> None:
     """Delete TOPIC with all its messages, on every broker."""
-    if not yes and sys.stdin.isatty() and sys.stderr.isatty():
-        click.confirm(f"Delete {name} with all its messages?", abort=True, err=True)
+    confirm(f"Delete {name} with all its messages?", yes)
     run(_delete(name, nameserver()))
 
 
@@ -153,6 +152,38 @@ async def _delete(name: str, nameserver: str | None) -> None:
             raise Failure(f"there is no topic {name!r} to delete") from None
     for target in targets:
         write_line(f"deleted {name} on {target.name} ({target.address})")
+
+
+@topic.command()
+@click.argument("name", metavar="TOPIC")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@nameserver_option
+def purge(name: str, yes: bool) -> None:
+    """Empty TOPIC on every broker; the topic, its settings and its groups stay.
+
+    Groups go on with what is sent afterwards, also those that are online. Queues keep counting:
+    offsets do not begin at 0 again. Delayed messages, and those that groups have failed on, are not
+    in the topic and still come.
+    """
+    confirm(f"Throw away all messages of {name}?", yes)
+    run(_purge(name, nameserver()))
+
+
+async def _purge(name: str, nameserver: str | None) -> None:
+    from client.admin import Admin
+
+    async with Admin(nameserver) as admin:
+        before = {each.queue: each for each in await admin.ranges(name)}
+        targets = await admin.purge_topic(name)
+        after = {each.queue: each for each in await admin.ranges(name)}
+    for target in targets:
+        gone = sum(
+            each.min_offset - before[queue].min_offset
+            for queue, each in after.items()
+            if queue.broker_name == target.name and queue in before
+        )
+        noun = "message" if gone == 1 else "messages"
+        write_line(f"purged {name} on {target.name} ({target.address}): {gone:,} {noun}")
 
 
 @topic.command()

@@ -1,0 +1,214 @@
+"""What an operator does to consumer groups, and sees of them: `Admin.groups`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Literal
+
+from client.errors import MalformedAnswerError, RequestRefusedError, RouteNotFoundError
+from client.group_states import GroupReader, GroupState, QueueLag
+from client.queue_offsets import QueueOffsets
+from client.queues import MessageQueue
+from client.session import Session
+from protocol.bodies import ResetOffsetBody
+from protocol.codes import RequestCode, ResponseCode
+from protocol.errors import ProtocolError
+from protocol.names import dlq_topic, retry_topic
+from protocol.requests import (
+    DeleteSubscriptionGroupRequest,
+    ResetOffsetRequest,
+    encode_fields,
+)
+
+if TYPE_CHECKING:
+    from client.admin import BrokerAddress
+
+Target = Literal["earliest", "latest"] | datetime | int
+"""Where to reset a group to; a number is an offset."""
+
+# Brokers that only pass a reset on to members (RocketMQ before 5) refuse it when nobody is online.
+_NOBODY_ONLINE = frozenset({int(ResponseCode.CONSUMER_NOT_ONLINE), int(ResponseCode.SYSTEM_ERROR)})
+_LATEST = -1
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetMove:
+    """A reset of one queue."""
+
+    queue: MessageQueue
+    before: int | None
+    """None where the group had never committed."""
+    after: int
+
+
+class GroupAdmin:
+    """Groups on all brokers; nothing is repeated when it fails."""
+
+    def __init__(
+        self,
+        session: Session,
+        offsets: QueueOffsets,
+        masters: Callable[[], Awaitable[list[BrokerAddress]]],
+        delete_topic: Callable[[str], Awaitable[list[BrokerAddress]]],
+    ) -> None:
+        self._session = session
+        self._offsets = offsets
+        self._masters = masters
+        self._delete_topic = delete_topic
+        self._reader = GroupReader(session, masters)
+
+    async def names(self, *, with_system: bool = False) -> list[str]:
+        """Return the groups that there are; those of tools and brokers only if asked for."""
+        return await self._reader.names(with_system=with_system)
+
+    async def states(self, *, with_system: bool = False) -> list[GroupState]:
+        """Return every group with its members and lag, but without settings and owners."""
+        return await self._reader.states(with_system=with_system)
+
+    async def state(self, group: str) -> GroupState:
+        """Return everything about a group. Raises RouteNotFoundError if no broker knows it."""
+        return await self._reader.state(group)
+
+    async def lag(self, group: str) -> list[QueueLag]:
+        """Return how far a group is in each queue. Raises RouteNotFoundError if it is unknown."""
+        return await self._reader.lag(group)
+
+    async def plan_reset(
+        self, group: str, topic: str, to: Target, *, queues: Sequence[MessageQueue] | None = None
+    ) -> list[OffsetMove]:
+        """Return what `reset_offsets` would do; offsets outside of a queue mean its nearer end.
+
+        Raises RouteNotFoundError when there is no such topic.
+        """
+        if queues is None:
+            queues = (await self._session.routes.route(topic)).read_queues
+        return list(await asyncio.gather(*(self._plan(group, queue, to) for queue in queues)))
+
+    async def _plan(self, group: str, queue: MessageQueue, to: Target) -> OffsetMove:
+        before = await self._offsets.committed(group, queue)
+        low, high = await asyncio.gather(
+            self._offsets.min_offset(queue), self._offsets.max_offset(queue)
+        )
+        if isinstance(to, datetime):
+            to = await self._offsets.offset_at(queue, _milliseconds(to))
+        elif isinstance(to, str):
+            to = low if to == "earliest" else high
+        return OffsetMove(queue, before, min(max(to, low), high))
+
+    async def reset_offsets(
+        self, group: str, topic: str, to: Target, *, queues: Sequence[MessageQueue] | None = None
+    ) -> list[OffsetMove]:
+        """Move a group to another place in a topic, or in some of its queues; return the moves.
+
+        The group may be online: its members go on from there at once. A single queue, or an offset,
+        takes Rockhopper or RocketMQ 5. Raises RouteNotFoundError, RequestRefusedError.
+        """
+        plan = await self.plan_reset(group, topic, to, queues=queues)
+        by_broker: dict[str, list[OffsetMove]] = {}
+        for move in plan:
+            by_broker.setdefault(move.queue.broker_name, []).append(move)
+        moved: list[OffsetMove] = []
+        route = await self._session.routes.route(topic)
+        for broker_name, moves in by_broker.items():
+            address = route.master(broker_name)
+            if address is None:
+                raise RouteNotFoundError(
+                    f"the broker {broker_name!r} of the topic {topic!r} has no master now",
+                    remedy="offsets can be moved when it is back",
+                )
+            whole = queues is None and not isinstance(to, int)
+            moved += await self._move(address, group, moves, to if whole else None)
+        return sorted(moved, key=lambda move: move.queue)
+
+    async def _move(
+        self, address: str, group: str, moves: list[OffsetMove], to: Target | None
+    ) -> list[OffsetMove]:
+        """Move a group on one broker: in all queues with `to`, else in those of `moves`."""
+        topic = moves[0].queue.topic
+        try:
+            if to is not None:
+                request = ResetOffsetRequest(
+                    group=group, topic=topic, timestamp=_timestamp(to), is_force=True
+                )
+                return await self._reset(address, request, moves)
+            moved: list[OffsetMove] = []
+            for move in moves:
+                request = ResetOffsetRequest(
+                    group=group,
+                    topic=topic,
+                    queue_id=move.queue.queue_id,
+                    offset=move.after,
+                    timestamp=0,
+                    is_force=True,
+                )
+                moved += await self._reset(address, request, [move])
+            return moved
+        except RequestRefusedError as error:
+            if error.code not in _NOBODY_ONLINE or await self._reader.members(group):
+                raise
+        for move in moves:
+            await self._offsets.commit(group, move.queue, move.after)
+        return moves
+
+    async def _reset(
+        self, address: str, request: ResetOffsetRequest, moves: list[OffsetMove]
+    ) -> list[OffsetMove]:
+        code = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
+        answer = await self._session.request(address, code, encode_fields(request))
+        try:
+            table = ResetOffsetBody.decode(answer.body).offset_table if answer.body else {}
+        except ProtocolError as error:
+            raise MalformedAnswerError(
+                f"{address} answered {code.name} with a body that cannot be read ({error})",
+                address=address,
+            ) from error
+        after = {
+            MessageQueue(key.topic, key.broker_name, key.queue_id): offset
+            for key, offset in table.items()
+        }
+        return [
+            OffsetMove(move.queue, move.before, after.get(move.queue, move.after)) for move in moves
+        ]
+
+    async def delete(
+        self,
+        group: str,
+        *,
+        with_offsets: bool = False,
+        with_retry_topic: bool = False,
+        with_dead_letters: bool = False,
+    ) -> list[BrokerAddress]:
+        """Delete a group's settings on every broker, and what else is asked for.
+
+        A member that is online brings the group back where brokers create groups on first use.
+        Raises RequestRefusedError.
+        """
+        masters = await self._masters()
+        request = DeleteSubscriptionGroupRequest(group_name=group, clean_offset=with_offsets)
+        for master in masters:
+            await self._session.request(
+                master.address, RequestCode.DELETE_SUBSCRIPTIONGROUP, encode_fields(request)
+            )
+        for topic, is_wanted in (
+            (retry_topic(group), with_retry_topic),
+            (dlq_topic(group), with_dead_letters),
+        ):
+            if is_wanted:
+                try:
+                    await self._delete_topic(topic)
+                except RouteNotFoundError:
+                    continue  # nothing of the group ever failed
+        return masters
+
+
+def _timestamp(to: Target) -> int:
+    if isinstance(to, datetime):
+        return _milliseconds(to)
+    return _LATEST if to == "latest" else 0
+
+
+def _milliseconds(time: datetime) -> int:
+    return round(time.timestamp() * 1000)

@@ -1,0 +1,252 @@
+"""`rockhopper dlq`: messages that groups gave up, and sending them back."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from client.commands.output import (
+    body_preview,
+    flush,
+    message_json,
+    print_table,
+    printable,
+    read_body,
+    time_text,
+    write_json,
+    write_line,
+)
+from client.commands.running import confirm, may_ask, nameserver, nameserver_option, report, run
+
+if TYPE_CHECKING:
+    from client.dead_letters import DeadLetter, Requeued
+
+
+@click.group()
+def dlq() -> None:
+    """List and show dead letters, and send them back.
+
+    A message that a group has failed on too often ends in the topic %DLQ%GROUP.
+    """
+
+
+# -- list -----------------------------------------------------------------------------------------
+
+
+@dlq.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per group.")
+@nameserver_option
+def list_groups(as_json: bool) -> None:
+    """List the groups that have dead letters."""
+    run(_list(as_json, nameserver()))
+
+
+async def _list(as_json: bool, nameserver: str | None) -> None:
+    from client.admin import Admin
+
+    async with Admin(nameserver) as admin:
+        counts = await admin.dead_letters.counts()
+    if as_json:
+        for each in counts:
+            write_json(
+                {
+                    "group": each.group,
+                    "count": each.count,
+                    "waiting": each.waiting,
+                    "oldestStoreTime": each.oldest_time_ms,
+                }
+            )
+    elif counts:
+        rows = [
+            (each.group, each.count, each.count - each.waiting, time_text(each.oldest_time_ms))
+            for each in counts
+        ]
+        print_table(("GROUP", "DEAD LETTERS", "REQUEUED", "OLDEST"), rows)
+    else:
+        click.echo("no group has dead letters", err=True)
+
+
+# -- show -----------------------------------------------------------------------------------------
+
+
+@dlq.command()
+@click.argument("group")
+@click.option(
+    "--max", "max_count", type=click.IntRange(min=1), metavar="N", help="Stop after N messages."
+)
+@click.option("--waiting", "only_waiting", is_flag=True, help="Only those that were not requeued.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per message.")
+@nameserver_option
+def show(group: str, max_count: int | None, only_waiting: bool, as_json: bool) -> None:
+    """Show the dead letters of GROUP, oldest first."""
+    run(_show(group, max_count, only_waiting, as_json, nameserver()))
+
+
+async def _show(
+    group: str, max_count: int | None, only_waiting: bool, as_json: bool, nameserver: str | None
+) -> None:
+    from client.admin import Admin
+
+    rows: list[tuple[object, ...]] = []
+    count = 0
+    async with Admin(nameserver) as admin:
+        async with aclosing(admin.dead_letters.read(group, only_waiting=only_waiting)) as letters:
+            async for letter in letters:
+                count += 1
+                if as_json:
+                    write_json(_letter_json(letter))
+                else:
+                    rows.append(_row(letter))
+                if count == max_count:
+                    break
+    if rows:
+        print_table(
+            ("ID", "TOPIC", "DELIVERED", "SENT", "GIVEN UP", "REQUEUED", "BODY"),
+            rows,
+        )
+    elif not count and not as_json:
+        click.echo(f"the group {group} has no such dead letters", err=True)
+
+
+def _row(letter: DeadLetter) -> tuple[object, ...]:
+    message = letter.message
+    body, problem = read_body(message)
+    return (
+        message.message_id,
+        letter.topic or "-",
+        _tries(letter),
+        time_text(message.born_time_ms),
+        time_text(message.store_time_ms),
+        "yes" if letter.is_requeued else "no",
+        body_preview(body) if problem is None else f"<{problem}>",
+    )
+
+
+def _tries(letter: DeadLetter) -> str:
+    """Return how often it was delivered, in words: that is all that is known of why it is here."""
+    tries = max(letter.message.reconsume_times, 1)
+    return "once" if tries == 1 else f"{tries:,} times"
+
+
+def _letter_json(letter: DeadLetter) -> dict[str, Any]:
+    return {
+        **message_json(letter.message),
+        "originTopic": letter.topic,
+        "delivered": max(letter.message.reconsume_times, 1),
+        "requeued": letter.is_requeued,
+    }
+
+
+# -- requeue --------------------------------------------------------------------------------------
+
+
+@dlq.command()
+@click.argument("group")
+@click.option(
+    "--max", "max_count", type=click.IntRange(min=1), metavar="N", help="Stop after N messages."
+)
+@click.option(
+    "--to",
+    metavar="TOPIC",
+    help="Send them there instead; %RETRY%GROUP brings them to GROUP alone.",
+)
+@click.option("--message-id", metavar="ID", help="Only this one, as `dlq show` names it.")
+@click.option("--dry-run", is_flag=True, help="Show what would be sent.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per message.")
+@nameserver_option
+def requeue(
+    group: str,
+    max_count: int | None,
+    to: str | None,
+    message_id: str | None,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Send the dead letters of GROUP back to the topics that they came from.
+
+    They begin anew, as if they had never failed, and reach every group that reads the topic. What
+    was sent back before is left out; nothing counts as sent before a broker has stored it.
+    """
+    from protocol.names import topic_error
+
+    if to is not None and (mistake := topic_error(to)):
+        raise click.UsageError(mistake)
+    run(_requeue(group, max_count, to, message_id, dry_run, yes, as_json, nameserver()))
+
+
+async def _requeue(
+    group: str,
+    max_count: int | None,
+    to: str | None,
+    message_id: str | None,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+    nameserver: str | None,
+) -> None:
+    from client.admin import Admin
+
+    sent: dict[str, int] = {}
+    repeated = 0
+    async with Admin(nameserver) as admin:
+        if not dry_run and not yes and may_ask():
+            waiting = (await admin.dead_letters.count(group)).waiting
+            how_many = 1 if message_id is not None else min(waiting, max_count or waiting)
+            if how_many:
+                noun = "dead letter" if how_many == 1 else "dead letters"
+                where = to or "where they came from"
+                confirm(f"Send {how_many:,} {noun} of {group} to {where}?", yes)
+        requeues = admin.dead_letters.requeue(
+            group, max_count=max_count, to=to, message_id=message_id, dry_run=dry_run
+        )
+        try:
+            async with aclosing(requeues):
+                async for requeued in requeues:
+                    if requeued.receipt is None and not dry_run:
+                        repeated += 1
+                    else:
+                        sent[requeued.target] = sent.get(requeued.target, 0) + 1
+                    if as_json:
+                        write_json(_requeued_json(requeued, dry_run=dry_run))
+                        flush()
+        except BaseException:
+            if sent and not dry_run:
+                report(f"{_counted(sum(sent.values()))} sent back before that")
+            raise
+    if as_json:
+        return
+    for topic, count in sorted(sent.items()):
+        verb = "would be" if dry_run else "were" if count > 1 else "was"
+        noun = "dead letter" if count == 1 else "dead letters"
+        write_line(f"{count:,} {noun} of {printable(group)} {verb} sent to {printable(topic)}")
+    if repeated:
+        write_line(f"{repeated:,} had been sent by a requeue that was cut off, or alone")
+    if not sent and not repeated:
+        print(f"no dead letters of {group} are left to send back", file=sys.stderr)
+
+
+def _counted(count: int) -> str:
+    return "1 dead letter was" if count == 1 else f"{count:,} dead letters were"
+
+
+def _requeued_json(requeued: Requeued, *, dry_run: bool) -> dict[str, Any]:
+    message = requeued.letter.message
+    receipt = requeued.receipt
+    value: dict[str, Any] = {
+        "messageId": message.message_id,
+        "fromQueue": message.queue.queue_id,
+        "fromOffset": message.queue_offset,
+        "topic": requeued.target,
+        "sent": receipt is not None,
+        "dryRun": dry_run,
+    }
+    if receipt is not None:
+        value["broker"] = receipt.queue.broker_name
+        value["queue"] = receipt.queue.queue_id
+        value["offset"] = receipt.queue_offset
+    return value

@@ -1,0 +1,376 @@
+"""`rockhopper group`: consumer groups, and how far they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from client.commands.output import print_table, time_text, write_json, write_line
+from client.commands.positions import PositionType, QueueType, select_queues
+from client.commands.running import confirm, may_ask, nameserver, nameserver_option, run
+
+if TYPE_CHECKING:
+    from client.admin_groups import OffsetMove, Target
+    from client.group_states import GroupState, QueueLag
+
+_MODELS = {"CLUSTERING": "shared", "BROADCASTING": "broadcast"}
+_LAG_COLUMNS = ("TOPIC", "BROKER", "QUEUE", "END", "CONSUMED", "LAG", "LAST CONSUMED")
+
+
+@click.group()
+def group() -> None:
+    """List, show, reset and delete consumer groups."""
+
+
+# -- list -----------------------------------------------------------------------------------------
+
+
+@group.command("list")
+@click.option("--all", "-a", "is_all", is_flag=True, help="Those of tools and brokers, too.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per group.")
+@nameserver_option
+def list_groups(is_all: bool, as_json: bool) -> None:
+    """List the consumer groups with their members and their lag."""
+    run(_list(is_all, as_json, nameserver()))
+
+
+async def _list(is_all: bool, as_json: bool, nameserver: str | None) -> None:
+    from client.admin import Admin
+
+    async with Admin(nameserver) as admin:
+        states = await admin.groups.states(with_system=is_all)
+    if as_json:
+        for state in states:
+            write_json(
+                {
+                    "group": state.name,
+                    "members": len(state.members),
+                    "model": state.model,
+                    "topics": _topics(state),
+                    "lag": _lag(state),
+                }
+            )
+        return
+    rows = [
+        (
+            state.name,
+            len(state.members),
+            _model(state),
+            "-" if _lag(state) is None else _lag(state),
+            ", ".join(_topics(state)) or "-",
+        )
+        for state in states
+    ]
+    if rows:
+        print_table(("GROUP", "MEMBERS", "MODEL", "LAG", "TOPICS"), rows)
+    else:
+        click.echo("no groups yet (those of tools and brokers: --all)", err=True)
+
+
+def _topics(state: GroupState) -> list[str]:
+    from protocol.names import is_retry_topic
+
+    topics = {*state.subscriptions, *(each.queue.topic for each in state.queues)}
+    return sorted(topic for topic in topics if not is_retry_topic(topic))
+
+
+def _model(state: GroupState) -> str:
+    return "-" if state.model is None else _MODELS.get(state.model, state.model)
+
+
+def _lag(state: GroupState) -> int | None:
+    """Return the lag; None in broadcast, where members keep their offsets themselves."""
+    return None if state.model == "BROADCASTING" else state.lag
+
+
+# -- show -----------------------------------------------------------------------------------------
+
+
+@group.command()
+@click.argument("name", metavar="GROUP")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@nameserver_option
+def show(name: str, as_json: bool) -> None:
+    """Show the settings, members, subscriptions and queues of GROUP."""
+    run(_show(name, as_json, nameserver()))
+
+
+async def _show(name: str, as_json: bool, nameserver: str | None) -> None:
+    from client.admin import Admin
+
+    async with Admin(nameserver) as admin:
+        state = await admin.groups.state(name)
+    if as_json:
+        write_json(_state_json(state))
+        return
+    _print_head(state)
+    if state.members:
+        write_line("")
+        rows = [
+            (each.client_id, each.address, each.language, each.version) for each in state.members
+        ]
+        print_table(
+            ("MEMBER", "ADDRESS", "LANGUAGE", "VERSION"), [(*r[:3], str(r[3])) for r in rows]
+        )
+    if state.subscriptions:
+        write_line("")
+        print_table(("SUBSCRIBES TO", "FILTER"), list(state.subscriptions.items()))
+    if state.queues:
+        write_line("")
+        _print_lag(state.queues, state.owners)
+
+
+def _print_head(state: GroupState) -> None:
+    count = len(state.members)
+    who = f"{count} {'member' if count == 1 else 'members'}" if count else "nobody is online"
+    write_line(f"group      {state.name}")
+    write_line(f"online     {who}")
+    if state.model is not None:
+        begins = (state.start_from or "-").removeprefix("CONSUME_FROM_").lower().replace("_", " ")
+        write_line(f"model      {_model(state)}, begins at: {begins}")
+    for broker, settings in sorted(state.settings.items()):
+        write_line(f"settings   {broker}: {_settings_text(settings)}")
+
+
+def _settings_text(settings: Mapping[str, Any]) -> str:
+    """Return the settings that say something: what tries and switches there are."""
+    texts = [
+        f"{settings.get('retryMaxTimes', 16)} retries",
+        "consuming " + ("allowed" if settings.get("consumeEnable", True) else "FORBIDDEN"),
+    ]
+    if not settings.get("consumeBroadcastEnable", True):
+        texts.append("broadcast forbidden")
+    if settings.get("consumeMessageOrderly"):
+        texts.append("in order")
+    if settings.get("retryQueueNums", 1) != 1:
+        texts.append(f"{settings['retryQueueNums']} retry queues")
+    return ", ".join(texts)
+
+
+def _state_json(state: GroupState) -> dict[str, Any]:
+    return {
+        "group": state.name,
+        "model": state.model,
+        "consumeType": state.consume_type,
+        "startFrom": state.start_from,
+        "settings": {broker: dict(settings) for broker, settings in state.settings.items()},
+        "members": [
+            {
+                "clientId": each.client_id,
+                "address": each.address,
+                "language": each.language,
+                "version": each.version,
+            }
+            for each in state.members
+        ],
+        "subscriptions": dict(state.subscriptions),
+        "queues": [
+            {**_lag_json(each), "owner": state.owners.get(each.queue)} for each in state.queues
+        ],
+        "lag": _lag(state),
+    }
+
+
+# -- lag ------------------------------------------------------------------------------------------
+
+
+@group.command()
+@click.argument("name", metavar="GROUP")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per queue.")
+@nameserver_option
+def lag(name: str, as_json: bool) -> None:
+    """Show how far GROUP is in each queue of its topics."""
+    run(_show_lag(name, as_json, nameserver()))
+
+
+async def _show_lag(name: str, as_json: bool, nameserver: str | None) -> None:
+    from client.admin import Admin
+
+    async with Admin(nameserver) as admin:
+        queues = await admin.groups.lag(name)
+    if as_json:
+        for each in queues:
+            write_json(_lag_json(each))
+    elif queues:
+        _print_lag(queues, {})
+    else:
+        click.echo(f"the group {name} has consumed nothing yet", err=True)
+
+
+def _lag_json(each: QueueLag) -> dict[str, Any]:
+    return {
+        "topic": each.queue.topic,
+        "broker": each.queue.broker_name,
+        "queue": each.queue.queue_id,
+        "brokerOffset": each.broker_offset,
+        "consumerOffset": each.consumer_offset,
+        "lag": each.lag,
+        "lastTimestamp": each.consumed_time_ms,
+    }
+
+
+def _print_lag(queues: Sequence[QueueLag], owners: Mapping[Any, str]) -> None:
+    columns = (*_LAG_COLUMNS, "OWNER") if owners else _LAG_COLUMNS
+    rows: list[tuple[object, ...]] = []
+    for each in queues:
+        cells: tuple[object, ...] = (
+            each.queue.topic,
+            each.queue.broker_name,
+            each.queue.queue_id,
+            each.broker_offset,
+            each.consumer_offset,
+            each.lag,
+            time_text(each.consumed_time_ms),
+        )
+        rows.append((*cells, owners.get(each.queue, "-")) if owners else cells)
+    print_table(columns, rows)
+    total = sum(each.lag for each in queues)
+    noun = "message" if total == 1 else "messages"
+    write_line(f"{total:,} {noun} behind in {len(queues)} queues")
+
+
+# -- reset ----------------------------------------------------------------------------------------
+
+
+@group.command()
+@click.argument("name", metavar="GROUP")
+@click.option("--topic", "-t", required=True, help="In this topic.")
+@click.option(
+    "--to",
+    "target",
+    type=PositionType(),
+    required=True,
+    metavar="earliest|latest|OFFSET|TIME",
+    help="Where the group goes on; TIME is 2024-05-01T12:00, 12:30, @MILLISECONDS or -30m (ago).",
+)
+@click.option(
+    "--queue",
+    "-q",
+    "queues",
+    type=QueueType(),
+    metavar="[BROKER:]ID",
+    multiple=True,
+    help="Only in this queue; repeatable.",
+)
+@click.option("--dry-run", is_flag=True, help="Show what would be done.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per queue.")
+@nameserver_option
+def reset(
+    name: str,
+    topic: str,
+    target: Target,
+    queues: tuple[tuple[str | None, int], ...],
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Move GROUP to another place in a topic; it may be online.
+
+    \b
+    Examples:
+      rockhopper group reset billing --topic orders --to -1h
+      rockhopper group reset billing --topic orders --to 42 --queue broker-a:0 --dry-run
+    """  # noqa: D301  click's mark for a paragraph that stays as it is
+    run(_reset(name, topic, target, queues, dry_run, yes, as_json, nameserver()))
+
+
+async def _reset(
+    name: str,
+    topic: str,
+    target: Target,
+    wanted: Sequence[tuple[str | None, int]],
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+    nameserver: str | None,
+) -> None:
+    from client.admin import Admin
+
+    async with Admin(nameserver) as admin:
+        queues = None
+        if wanted:
+            queues = select_queues((await admin.route(topic)).read_queues, wanted, topic)
+        moves = await admin.groups.plan_reset(name, topic, target, queues=queues)
+        if not dry_run:
+            moving = sum(move.before != move.after for move in moves)
+            question = f"Move {name} in {moving} of {len(moves)} queues of {topic}?"
+            if not yes and may_ask():
+                _print_moves(moves, as_json=False, title="WOULD BE")
+            confirm(question, yes)
+            moves = await admin.groups.reset_offsets(name, topic, target, queues=queues)
+    _print_moves(moves, as_json=as_json, title="WOULD BE" if dry_run else "AFTER")
+
+
+def _print_moves(moves: Sequence[OffsetMove], *, as_json: bool, title: str) -> None:
+    rows = []
+    for move in moves:
+        queue = move.queue
+        if as_json:
+            write_json(
+                {
+                    "topic": queue.topic,
+                    "broker": queue.broker_name,
+                    "queue": queue.queue_id,
+                    "before": move.before,
+                    "after": move.after,
+                }
+            )
+        change = "-" if move.before is None else f"{move.after - move.before:+,}"
+        before = "-" if move.before is None else move.before
+        rows.append((queue.topic, queue.broker_name, queue.queue_id, before, move.after, change))
+    if not as_json:
+        print_table(("TOPIC", "BROKER", "QUEUE", "BEFORE", title, "MOVED"), rows)
+
+
+# -- delete ---------------------------------------------------------------------------------------
+
+
+@group.command()
+@click.argument("name", metavar="GROUP")
+@click.option("--offsets", "with_offsets", is_flag=True, help="Forget how far it is, too.")
+@click.option("--retry-topic", "with_retry", is_flag=True, help="Delete %RETRY%GROUP, too.")
+@click.option("--dead-letters", "with_dead", is_flag=True, help="Delete %DLQ%GROUP, too.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@nameserver_option
+def delete(name: str, with_offsets: bool, with_retry: bool, with_dead: bool, yes: bool) -> None:
+    """Delete the settings of GROUP on every broker, and what the options name."""
+    run(_delete(name, with_offsets, with_retry, with_dead, yes, nameserver()))
+
+
+async def _delete(
+    name: str,
+    with_offsets: bool,
+    with_retry: bool,
+    with_dead: bool,
+    yes: bool,
+    nameserver: str | None,
+) -> None:
+    from client.admin import Admin
+
+    async with Admin(nameserver) as admin:
+        state = await admin.groups.state(name)
+        doomed = [
+            name,
+            *["its offsets"] * with_offsets,
+            *["its retry topic"] * with_retry,
+            *["its dead letters"] * with_dead,
+        ]
+        what = ", ".join(doomed)
+        if state.members:
+            click.echo(
+                f"rockhopper: {len(state.members)} of its members are online: where brokers create "
+                "groups on first use, they bring it back",
+                err=True,
+            )
+        confirm(f"Delete {what}?", yes)
+        targets = await admin.groups.delete(
+            name,
+            with_offsets=with_offsets,
+            with_retry_topic=with_retry,
+            with_dead_letters=with_dead,
+        )
+    for target in targets:
+        write_line(f"deleted {what} on {target.name} ({target.address})")

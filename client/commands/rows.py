@@ -1,0 +1,76 @@
+"""Messages as they come: a table for people, a line of JSON each for programs."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from typing import TYPE_CHECKING
+
+from client.commands.output import (
+    body_preview,
+    cells,
+    cut,
+    message_json,
+    pad,
+    printable,
+    read_body,
+    time_text,
+    write_json,
+    write_line,
+)
+
+if TYPE_CHECKING:
+    from client.received import ReceivedMessage
+
+# On a narrow terminal a line is wrapped rather than leave less of a body to see.
+_BODY_WIDTH_MIN = 40
+
+
+class MessageRows:
+    """Prints one message after the other, the table's head in front of the first."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self.count = 0
+        """How many were printed."""
+        self._as_json = as_json
+        self._width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+    def print(self, message: ReceivedMessage) -> None:
+        """Print a message; flushing is left to the caller."""
+        if self._as_json:
+            write_json(message_json(message))
+        else:
+            if self.count == 0:
+                write_line(row("QUEUE", "OFFSET", "STORED", "TAG", "KEYS", "BODY"))
+            write_line(self._row(message))
+        self.count += 1
+
+    def _row(self, message: ReceivedMessage) -> str:
+        body, problem = read_body(message)
+        text = body_preview(body) if problem is None else f"<{problem}>"
+        return row(
+            f"{message.queue.broker_name}:{message.queue.queue_id}",
+            str(message.queue_offset),
+            time_text(message.store_time_ms),
+            printable(message.tags or "-"),
+            printable(" ".join(message.keys) or "-"),
+            text,
+            width=self._width,
+        )
+
+
+def row(
+    queue: str,
+    offset: str,
+    stored: str,
+    tag: str,
+    keys: str,
+    body: str,
+    *,
+    width: int | None = None,
+) -> str:
+    """Return a line of the table; with `width`, the terminal's, the body is cut to fit."""
+    start = f"{queue:<14} {offset:>8}  {stored:<23}  {pad(tag, 8)}  {pad(keys, 12)}  "
+    if width is not None:
+        body = cut(body, max(width - cells(start), _BODY_WIDTH_MIN))
+    return start + body

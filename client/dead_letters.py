@@ -1,0 +1,389 @@
+"""Dead letters, `Admin.dead_letters`: messages that a group failed on until it was given up.
+
+They are the messages of the topic `%DLQ%<group>`. Sending them back ("requeue") keeps a mark in
+front of the first one that was not sent yet: the offset that the group REQUEUE_GROUP has committed
+there. A dead letter is behind the mark only once a broker has stored its copy, so none is lost;
+each copy says in the property RH_REQUEUED which dead letter it is of, and one whose copy is found
+in its topic is not sent again, so a requeue that was killed repeats none, or where the broker's
+index lags at most those since the last mark.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from client.delivery import Delivery
+from client.errors import (
+    ClientError,
+    ClientStateError,
+    MalformedAnswerError,
+    MessageNotFoundError,
+    RequestRefusedError,
+    RouteNotFoundError,
+)
+from client.group_states import REQUEUE_GROUP
+from client.message_search import MessageSearch
+from client.outgoing import OutgoingMessage
+from client.pulling import Puller
+from client.queue_offsets import QueueOffsets
+from client.queues import MessageQueue
+from client.receipts import SendReceipt
+from client.received import ReceivedMessage
+from client.session import Session
+from protocol.bodies import LockBatchRequestBody, LockBatchResponseBody
+from protocol.codes import RequestCode, ResponseCode
+from protocol.errors import ProtocolError
+from protocol.fastjson import MessageQueueKey, dumps
+from protocol.names import DLQ_PREFIX, dlq_topic, is_retry_topic
+from protocol.properties import (
+    PROPERTY_CORRELATION_ID,
+    PROPERTY_DLQ_ORIGIN_TOPIC,
+    PROPERTY_INSTANCE_ID,
+    PROPERTY_KEYS,
+    PROPERTY_REPLY_TO_CLIENT,
+    PROPERTY_RETRY_TOPIC,
+    PROPERTY_SHARDING_KEY,
+    PROPERTY_TAGS,
+    PROPERTY_TRACE_CONTEXT,
+    PROPERTY_TTL,
+    PROPERTY_UNIQUE_KEY,
+    SYSTEM_PROPERTIES,
+    encode_properties,
+)
+from protocol.sys_flags import (
+    SYS_FLAG_COMPRESSED,
+    SYS_FLAG_COMPRESSION_MASK,
+    SYS_FLAG_MULTI_TAGS,
+)
+
+if TYPE_CHECKING:
+    from client.admin import BrokerAddress
+
+PROPERTY_REQUEUED = "RH_REQUEUED"
+"""Of a copy: `<topic>/<broker>/<queue>:<offset>` of its dead letter."""
+
+_BATCH = 32
+_SEND_TIMEOUT_S = 10.0
+_KEPT_FLAGS = SYS_FLAG_COMPRESSED | SYS_FLAG_COMPRESSION_MASK | SYS_FLAG_MULTI_TAGS
+# What of RocketMQ's own properties belongs to the message, rather than to what became of it.
+_OWN = frozenset(
+    {
+        PROPERTY_CORRELATION_ID,
+        PROPERTY_INSTANCE_ID,
+        PROPERTY_KEYS,
+        PROPERTY_REPLY_TO_CLIENT,
+        PROPERTY_SHARDING_KEY,
+        PROPERTY_TAGS,
+        PROPERTY_TRACE_CONTEXT,
+        PROPERTY_TTL,
+        PROPERTY_UNIQUE_KEY,
+    }
+)
+_DROPPED = (SYSTEM_PROPERTIES - _OWN) | {"__STARTDELIVERTIME", "TIMER_ORIGIN", PROPERTY_REQUEUED}
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterCount:
+    """How many dead letters a group has, and how many of them were not sent back yet."""
+
+    group: str
+    count: int
+    waiting: int
+    oldest_time_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A message that a group gave up."""
+
+    message: ReceivedMessage
+    topic: str | None
+    """Where it was sent first; None if it does not tell."""
+    is_requeued: bool
+    """Whether it stands in front of the mark, and so was sent back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requeued:
+    """A dead letter that was sent back."""
+
+    letter: DeadLetter
+    target: str
+    receipt: SendReceipt | None
+    """None if it was not sent now: a copy was there already, or it was a dry run."""
+
+
+class DeadLetters:
+    """The dead letters of all groups."""
+
+    def __init__(
+        self,
+        session: Session,
+        offsets: QueueOffsets,
+        search: MessageSearch,
+        topics: Callable[[], Awaitable[list[str]]],
+        masters: Callable[[], Awaitable[list[BrokerAddress]]],
+    ) -> None:
+        self._session = session
+        self._offsets = offsets
+        self._search = search
+        self._topics = topics
+        self._masters = masters
+        self._puller = Puller(session, None)
+        # A send without an answer is not repeated: the next requeue finds out what became of it.
+        self._delivery = Delivery(session, REQUEUE_GROUP, timeout_s=_SEND_TIMEOUT_S, retries=0)
+
+    async def counts(self) -> list[DeadLetterCount]:
+        """Return the groups that have dead letters."""
+        names = [name for name in await self._topics() if name.startswith(DLQ_PREFIX)]
+        counts = await asyncio.gather(*(self.count(name[len(DLQ_PREFIX) :]) for name in names))
+        return [each for each in counts if each.count]
+
+    async def count(self, group: str) -> DeadLetterCount:
+        """Return how many dead letters a group has; none is fine."""
+        count = waiting = 0
+        oldest: list[int] = []
+        for queue in await self._queues(group, or_none=True):
+            low, mark, high = await self._range(queue)
+            count += high - low
+            waiting += high - mark
+            if high > low and (time_ms := await self._offsets.earliest_store_time_ms(queue)):
+                oldest.append(time_ms)
+        return DeadLetterCount(group, count, waiting, min(oldest, default=None))
+
+    async def read(self, group: str, *, only_waiting: bool = False) -> AsyncGenerator[DeadLetter]:
+        """Yield a group's dead letters, oldest first. Raises RouteNotFoundError for none."""
+        for queue in await self._queues(group):
+            low, mark, high = await self._range(queue)
+            async for message in self._messages(queue, mark if only_waiting else low, high):
+                yield _letter(message, mark)
+
+    async def requeue(
+        self,
+        group: str,
+        *,
+        max_count: int | None = None,
+        to: str | None = None,
+        message_id: str | None = None,
+        dry_run: bool = False,
+    ) -> AsyncGenerator[Requeued]:
+        """Send dead letters back to the topics that they came from, and yield each that is stored.
+
+        Those that were sent back before are left out. They begin anew: as if they had never failed.
+        `to` names another topic; the group's own retry topic (`%RETRY%<group>`) brings them to this
+        group alone. With `message_id` it is that one alone.
+
+        Raises:
+            RouteNotFoundError: the group has no dead letters.
+            MessageNotFoundError: none has this id.
+            ClientStateError: another requeue of the group is under way, or a dead letter does not
+                say where it came from.
+            ClientError: a message could not be sent; what was yielded is sent.
+        """
+        queues = await self._queues(group)
+        left = max_count
+        found = False
+        for queue in queues:
+            if not dry_run:
+                await self._lock(queue)
+            try:
+                async for requeued in self._requeue(queue, to, message_id, left, dry_run=dry_run):
+                    found = True
+                    yield requeued
+                    if left is not None:
+                        left -= 1
+            finally:
+                if not dry_run:
+                    await self._unlock(queue)
+            if left == 0 or (found and message_id is not None):
+                return
+        if message_id is not None and not found:
+            raise MessageNotFoundError(
+                f"no dead letter of {group!r} has the id {message_id}",
+                remedy=f"`rockhopper dlq show {group}` lists those that there are",
+            )
+
+    async def _requeue(
+        self,
+        queue: MessageQueue,
+        to: str | None,
+        message_id: str | None,
+        left: int | None,
+        *,
+        dry_run: bool,
+    ) -> AsyncGenerator[Requeued]:
+        low, mark, high = await self._range(queue)
+        noted = mark
+        try:
+            async for message in self._messages(queue, mark if message_id is None else low, high):
+                if left == 0:
+                    return
+                if message_id is not None and message_id not in _ids(message):
+                    continue
+                requeued = await self._send_back(_letter(message, mark), to, dry_run=dry_run)
+                if message_id is None or message.queue_offset == mark:
+                    mark = message.queue_offset + 1
+                yield requeued
+                if message_id is not None:
+                    return
+                left = None if left is None else left - 1
+                if mark - noted >= _BATCH and not dry_run:
+                    await self._lock(queue)
+                    await self._note(queue, mark)
+                    noted = mark
+        finally:
+            if mark > noted and not dry_run:
+                await self._note(queue, mark)
+
+    async def _send_back(self, letter: DeadLetter, to: str | None, *, dry_run: bool) -> Requeued:
+        message = letter.message
+        target = to or letter.topic
+        if target is None:
+            raise ClientStateError(
+                f"the dead letter at {message.queue} offset {message.queue_offset} does not say "
+                "where it came from; name a topic to send it to"
+            )
+        if dry_run or await self._is_there(letter, target):
+            return Requeued(letter, target, None)
+        outgoing = _copy(letter, target)
+        (receipt,) = await self._delivery.send(outgoing, [outgoing])
+        return Requeued(letter, target, receipt)
+
+    async def _is_there(self, letter: DeadLetter, target: str) -> bool:
+        """Whether a requeue that was cut off, or one of a single message, has sent this one."""
+        message = letter.message
+        key = message.properties.get(PROPERTY_UNIQUE_KEY)
+        if key is None:
+            return False
+        try:
+            found = await self._search.by_unique_key(target, key, message.store_time_ms)
+        except RouteNotFoundError:
+            return False
+        place = _place(message)
+        return any(each.properties.get(PROPERTY_REQUEUED) == place for each in found)
+
+    # -- the dead letter topic -----------------------------------------------------------------
+
+    async def _queues(self, group: str, *, or_none: bool = False) -> list[MessageQueue]:
+        topic = dlq_topic(group)
+        self._session.routes.forget(topic)
+        try:
+            return list((await self._session.routes.route(topic)).read_queues)
+        except RouteNotFoundError:
+            if or_none:
+                return []
+            raise RouteNotFoundError(
+                f"the group {group!r} has no dead letters: there is no topic {topic}",
+                address=str(self._session.name_services),
+            ) from None
+
+    async def _range(self, queue: MessageQueue) -> tuple[int, int, int]:
+        """Return where a queue begins, where its mark is, and where it ends."""
+        low, high, mark = await asyncio.gather(
+            self._offsets.min_offset(queue),
+            self._offsets.max_offset(queue),
+            self._offsets.committed(REQUEUE_GROUP, queue),
+        )
+        # A topic that was deleted begins at 0 again, and so does its mark.
+        return low, max(mark if mark is not None and mark <= high else low, low), high
+
+    async def _messages(
+        self, queue: MessageQueue, start: int, end: int
+    ) -> AsyncGenerator[ReceivedMessage]:
+        while start < end:
+            result = await self._puller.pull(queue, start, _BATCH)
+            if result.next_offset <= start:
+                return
+            for message in result.messages:
+                if message.queue_offset >= end:
+                    return
+                yield message
+            start = result.next_offset
+
+    async def _note(self, queue: MessageQueue, mark: int) -> None:
+        try:
+            await self._offsets.commit(REQUEUE_GROUP, queue, mark)
+        except RequestRefusedError as error:
+            if error.code != ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
+                raise
+            await self._make_group()
+            await self._offsets.commit(REQUEUE_GROUP, queue, mark)
+
+    async def _make_group(self) -> None:
+        body = dumps({"groupName": REQUEUE_GROUP}).encode()
+        code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+        for master in await self._masters():
+            await self._session.request(master.address, code, body=body)
+
+    # -- one requeue at a time -----------------------------------------------------------------
+
+    async def _lock(self, queue: MessageQueue) -> None:
+        code = RequestCode.LOCK_BATCH_MQ
+        address = await self._offsets.address(queue)
+        answer = await self._session.request(address, code, body=self._lock_body(queue))
+        try:
+            granted = LockBatchResponseBody.decode(answer.body).lock_ok_mq_set
+        except ProtocolError as error:
+            raise MalformedAnswerError(
+                f"{address} answered {code.name} with a body that cannot be read ({error})",
+                address=address,
+            ) from error
+        if not granted:
+            raise ClientStateError(
+                f"another requeue from {queue.topic} is under way, or was killed within the last "
+                "minute: wait for it"
+            )
+
+    async def _unlock(self, queue: MessageQueue) -> None:
+        try:
+            address = await self._offsets.address(queue)
+            await self._session.request(
+                address, RequestCode.UNLOCK_BATCH_MQ, body=self._lock_body(queue)
+            )
+        except ClientError:
+            return  # the lock goes with the connection, or within a minute
+
+    def _lock_body(self, queue: MessageQueue) -> bytes:
+        key = MessageQueueKey(queue.topic, queue.broker_name, queue.queue_id)
+        body = LockBatchRequestBody(
+            consumer_group=REQUEUE_GROUP, client_id=self._session.client_id, mq_set=[key]
+        )
+        return body.encode()
+
+
+def _letter(message: ReceivedMessage, mark: int) -> DeadLetter:
+    properties = message.properties
+    topic = properties.get(PROPERTY_RETRY_TOPIC) or properties.get(PROPERTY_DLQ_ORIGIN_TOPIC)
+    return DeadLetter(message, topic, message.queue_offset < mark)
+
+
+def _ids(message: ReceivedMessage) -> tuple[str, str]:
+    return message.message_id, message.offset_message_id
+
+
+def _place(message: ReceivedMessage) -> str:
+    return f"{message.queue}:{message.queue_offset}"
+
+
+def _copy(letter: DeadLetter, target: str) -> OutgoingMessage:
+    """Return the message as it was first sent, but for the mark of where it comes from."""
+    message = letter.message
+    stored = message.stored
+    properties = {name: value for name, value in message.properties.items() if name not in _DROPPED}
+    properties[PROPERTY_REQUEUED] = _place(message)
+    if is_retry_topic(target) and letter.topic is not None:
+        # Consumers take a message of a retry topic for one of the topic that this names.
+        properties[PROPERTY_RETRY_TOPIC] = letter.topic
+    return OutgoingMessage(
+        target,
+        stored.body,
+        encode_properties(properties),
+        message.message_id,
+        message.born_time_ms,
+        message.stored.flag,
+        stored.sys_flag & _KEPT_FLAGS,
+        properties.get(PROPERTY_SHARDING_KEY),
+    )

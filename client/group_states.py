@@ -1,0 +1,325 @@
+"""Consumer groups as brokers and members tell of them: settings, members, offsets, lag.
+
+A group has settings on every broker, members that are online at each, and offsets in the queues of
+its topics; what is returned here is put together from all masters.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from client.errors import ClientError, MalformedAnswerError, RouteNotFoundError
+from client.queues import MessageQueue
+from client.session import Session
+from protocol import fastjson
+from protocol.bodies import Body, ConsumerConnection, ConsumeStats, TopicStatsTable
+from protocol.bodies.queues import QueueTable
+from protocol.codes import RequestCode, ResponseCode
+from protocol.errors import ProtocolError
+from protocol.fastjson import MessageQueueKey
+from protocol.names import is_system_group
+from protocol.requests import (
+    ConsumerGroupRequest,
+    GetConsumeStatsRequest,
+    TopicRequest,
+    encode_fields,
+)
+from protocol.requests.groups import GetConsumerRunningInfoRequest
+
+if TYPE_CHECKING:
+    from client.admin import BrokerAddress
+
+REQUEUE_GROUP = "rockhopper_dlq_requeue"
+"""The group that remembers which dead letters were sent back: a tool's, as some of RocketMQ's."""
+
+_Answer = TypeVar("_Answer", bound=Body)
+
+_RUNNING_INFO_TIMEOUT_S = 2.0
+_GROUPS_AT_ONCE = 16
+# What brokers answer about a group or a topic that they do not have, or that is not online.
+_THERE_OR_NOT = frozenset(
+    int(code)
+    for code in (
+        ResponseCode.SUCCESS,
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+        ResponseCode.CONSUMER_NOT_ONLINE,
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLag:
+    """How far a group is in one queue: `lag` messages behind its end."""
+
+    queue: MessageQueue
+    broker_offset: int
+    consumer_offset: int
+    """0 also where the group has never committed: brokers do not tell the one from the other."""
+    lag: int
+    consumed_time_ms: int | None
+    """When the last message that was consumed had been stored; None if that is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """A client that consumes in a group now."""
+
+    client_id: str
+    address: str
+    language: str
+    version: int
+
+
+@dataclass(frozen=True)
+class GroupState:
+    """A group: what it is, who is there, and how far it has come."""
+
+    name: str
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Broker name -> the group's settings there."""
+    members: Sequence[GroupMember] = ()
+    subscriptions: Mapping[str, str] = field(default_factory=dict)
+    """Topic -> filter, of the members that are online."""
+    consume_type: str | None = None
+    model: str | None = None
+    """CLUSTERING or BROADCASTING; None while nobody is online."""
+    start_from: str | None = None
+    queues: Sequence[QueueLag] = ()
+    owners: Mapping[MessageQueue, str] = field(default_factory=dict)
+    """Queue -> id of the member that reads it, as far as members tell."""
+
+    @property
+    def lag(self) -> int:
+        """How many messages it is behind, all in all."""
+        return sum(each.lag for each in self.queues)
+
+
+class _RunningInfo(QueueTable, rename="camel"):
+    """Of what a member tells about itself, the queues that it reads."""
+
+    mq_table: dict[MessageQueueKey, Any] = {}  # noqa: RUF012  msgspec copies it
+
+
+class GroupReader:
+    """Asks brokers about groups."""
+
+    def __init__(
+        self, session: Session, masters: Callable[[], Awaitable[list[BrokerAddress]]]
+    ) -> None:
+        self._session = session
+        self._masters = masters
+
+    async def settings(self) -> dict[str, dict[str, Mapping[str, Any]]]:
+        """Return, by group and by broker name, the settings of all groups."""
+        masters = await self._masters()
+        tables = await asyncio.gather(*(self._settings_on(master) for master in masters))
+        found: dict[str, dict[str, Mapping[str, Any]]] = {}
+        for master, table in zip(masters, tables, strict=True):
+            for group, settings in table.items():
+                found.setdefault(group, {})[master.name] = settings
+        return found
+
+    async def _settings_on(self, master: BrokerAddress) -> dict[str, Mapping[str, Any]]:
+        code = RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
+        answer = await self._session.request(master.address, code)
+        try:
+            document = fastjson.loads(answer.body)
+        except ProtocolError as error:
+            raise _unreadable(code, master.address, error) from error
+        table = document.get("subscriptionGroupTable") if isinstance(document, dict) else None
+        return dict(table) if isinstance(table, dict) else {}
+
+    async def names(self, *, with_system: bool = False) -> list[str]:
+        """Return the groups that a broker has settings of, without those of tools and brokers."""
+        settings = await self.settings()
+        return sorted(
+            name
+            for name in settings
+            if with_system or not (is_system_group(name) or name == REQUEUE_GROUP)
+        )
+
+    async def states(self, *, with_system: bool = False) -> list[GroupState]:
+        """Return all groups, each without settings and owners."""
+        masters = await self._masters()
+        names = await self.names(with_system=with_system)
+        slots = asyncio.Semaphore(_GROUPS_AT_ONCE)
+
+        async def state(name: str) -> GroupState:
+            async with slots:
+                return await self._state(name, masters)
+
+        return list(await asyncio.gather(*(state(name) for name in names)))
+
+    async def state(self, group: str) -> GroupState:
+        """Return everything about a group. Raises RouteNotFoundError if no broker knows it."""
+        masters, settings = await asyncio.gather(self._masters(), self.settings())
+        found = await self._state(group, masters)
+        own = settings.get(group, {})
+        if not own and not found.members and not found.queues:
+            raise self._unknown(group)
+        owners = await self._owners(group, found.members, masters)
+        return replace(found, settings=own, owners=owners)
+
+    async def lag(self, group: str) -> list[QueueLag]:
+        """Return how far a group is in each queue. Raises RouteNotFoundError if it is unknown."""
+        found = await self._state(group, await self._masters())
+        if not found.members and not found.queues and group not in await self.settings():
+            raise self._unknown(group)
+        return list(found.queues)
+
+    async def members(self, group: str) -> list[GroupMember]:
+        """Return who is online."""
+        return list((await self._state(group, await self._masters(), with_lag=False)).members)
+
+    async def _state(
+        self, group: str, masters: Sequence[BrokerAddress], *, with_lag: bool = True
+    ) -> GroupState:
+        connections = await asyncio.gather(
+            *(self._connections(group, master) for master in masters)
+        )
+        members: dict[str, GroupMember] = {}
+        subscriptions: dict[str, str] = {}
+        known = [connection for connection in connections if connection is not None]
+        for connection in known:
+            for each in connection.connection_set:
+                members.setdefault(
+                    each.client_id,
+                    GroupMember(each.client_id, each.client_addr, each.language, each.version),
+                )
+            for topic, data in connection.subscription_table.items():
+                subscriptions[topic] = data.sub_string or "*"
+        queues: list[QueueLag] = []
+        if with_lag:
+            lags = await asyncio.gather(
+                *(self._lag_on(group, master, sorted(subscriptions)) for master in masters)
+            )
+            queues = sorted((each for lag in lags for each in lag), key=lambda each: each.queue)
+        first = known[0] if known else None
+        return GroupState(
+            group,
+            members=sorted(members.values(), key=lambda each: each.client_id),
+            subscriptions=dict(sorted(subscriptions.items())),
+            consume_type=first.consume_type if first is not None else None,
+            model=first.message_model if first is not None else None,
+            start_from=first.consume_from_where if first is not None else None,
+            queues=queues,
+        )
+
+    async def _connections(self, group: str, master: BrokerAddress) -> ConsumerConnection | None:
+        return await self._ask(
+            master.address,
+            RequestCode.GET_CONSUMER_CONNECTION_LIST,
+            encode_fields(ConsumerGroupRequest(consumer_group=group)),
+            ConsumerConnection,
+        )
+
+    async def _lag_on(
+        self, group: str, master: BrokerAddress, subscribed: Sequence[str]
+    ) -> list[QueueLag]:
+        table = await self._stats(group, master, None)
+        known = {key.topic for key in table}
+        # Brokers name the topics in which a group has offsets; one that has just begun has none.
+        for topic in subscribed:
+            if topic not in known:
+                table |= await self._stats(group, master, topic)
+        topics = sorted({key.topic for key in table})
+        begins = await asyncio.gather(*(self._begins(topic, master) for topic in topics))
+        low = {key: offset for begin in begins for key, offset in begin.items()}
+        found = []
+        for key, at in table.items():
+            # What has expired is no lag: nobody will ever read it.
+            lag = at.broker_offset - max(at.consumer_offset, low.get(key, 0))
+            found.append(
+                QueueLag(
+                    MessageQueue(key.topic, key.broker_name, key.queue_id),
+                    at.broker_offset,
+                    at.consumer_offset,
+                    max(lag, 0),
+                    at.last_timestamp if at.last_timestamp > 0 else None,
+                )
+            )
+        return found
+
+    async def _stats(
+        self, group: str, master: BrokerAddress, topic: str | None
+    ) -> dict[MessageQueueKey, Any]:
+        stats = await self._ask(
+            master.address,
+            RequestCode.GET_CONSUME_STATS,
+            encode_fields(GetConsumeStatsRequest(consumer_group=group, topic=topic)),
+            ConsumeStats,
+        )
+        return dict(stats.offset_table) if stats is not None else {}
+
+    async def _begins(self, topic: str, master: BrokerAddress) -> dict[MessageQueueKey, int]:
+        stats = await self._ask(
+            master.address,
+            RequestCode.GET_TOPIC_STATS_INFO,
+            encode_fields(TopicRequest(topic=topic)),
+            TopicStatsTable,
+        )
+        table = stats.offset_table if stats is not None else {}
+        return {key: offsets.min_offset for key, offsets in table.items()}
+
+    async def _owners(
+        self, group: str, members: Sequence[GroupMember], masters: Sequence[BrokerAddress]
+    ) -> dict[MessageQueue, str]:
+        told = await asyncio.gather(
+            *(self._queues_of(group, member.client_id, masters) for member in members)
+        )
+        return {
+            queue: member.client_id
+            for member, queues in zip(members, told, strict=True)
+            for queue in queues
+        }
+
+    async def _queues_of(
+        self, group: str, client_id: str, masters: Sequence[BrokerAddress]
+    ) -> list[MessageQueue]:
+        """Return what a member says it reads; nothing when it does not answer."""
+        code = RequestCode.GET_CONSUMER_RUNNING_INFO
+        request = GetConsumerRunningInfoRequest(consumer_group=group, client_id=client_id)
+        for master in masters:
+            try:
+                answer = await self._session.request(
+                    master.address,
+                    code,
+                    encode_fields(request),
+                    timeout_s=_RUNNING_INFO_TIMEOUT_S,
+                )
+                info = _RunningInfo.decode(answer.body)
+            except (ClientError, ProtocolError):
+                continue  # not connected to this broker, or not a client that tells
+            return [MessageQueue(key.topic, key.broker_name, key.queue_id) for key in info.mq_table]
+        return []
+
+    async def _ask(
+        self, address: str, code: RequestCode, ext: dict[str, str], kind: type[_Answer]
+    ) -> _Answer | None:
+        """Return the body of an answer, None when there is nothing that it could tell of."""
+        answer = await self._session.request(address, code, ext, accept=_THERE_OR_NOT)
+        if answer.code != ResponseCode.SUCCESS:
+            return None
+        try:
+            return kind.decode(answer.body)
+        except ProtocolError as error:
+            raise _unreadable(code, address, error) from error
+
+    def _unknown(self, group: str) -> RouteNotFoundError:
+        address = str(self._session.name_services)
+        return RouteNotFoundError(
+            f"no broker of the name service {address} knows a group {group!r}",
+            address=address,
+            remedy="`rockhopper group list` shows those that there are",
+        )
+
+
+def _unreadable(code: RequestCode, address: str, error: Exception) -> MalformedAnswerError:
+    return MalformedAnswerError(
+        f"{address} answered {code.name} with a body that cannot be read ({error})",
+        address=address,
+    )
