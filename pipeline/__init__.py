@@ -1,1 +1,26 @@
-"""Spark reads and writes topics and store directories (not in this release)."""
+"""Spark reads and writes topics and store directories.
+
+    import pipeline
+    spark = pipeline.local_session()        # or pipeline.register(your_session)
+    spark.read.format("rocketmq-store").option("path", "data").load()
+
+``decoder`` turns records into Arrow batches, ``schema`` names the columns, ``store_source`` reads
+store directories.  Importing this package needs nothing but Python.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from pipeline.errors import PipelineError
+
+if TYPE_CHECKING:
+    from pipeline.session import local_session, register
+
+__all__ = ["PipelineError", "local_session", "register"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("local_session", "register"):
+        from pipeline import session
+
+        return getattr(session, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,28 @@
+"""Records of the commit log to Arrow batches, vectorised; knows neither Spark nor files.
+
+    found = walk(buffer, 0, len(buffer))
+    for batch in decode(buffer, found.offsets, COLUMNS, broker_name="broker-a"):
+        ...
+
+The body of an answer to a pull holds the same records as a file of the log does.
+"""
+
+from pipeline.decoder.decode import BATCH_ROWS_MAX, Decoder, decode
+from pipeline.decoder.records import Records, pick, read_records
+from pipeline.decoder.walk import Buffer, Offsets, Stop, Walk, is_record, resync, walk
+
+__all__ = [
+    "BATCH_ROWS_MAX",
+    "Buffer",
+    "Decoder",
+    "Offsets",
+    "Records",
+    "Stop",
+    "Walk",
+    "decode",
+    "is_record",
+    "pick",
+    "read_records",
+    "resync",
+    "walk",
+]

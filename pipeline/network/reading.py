@@ -1,0 +1,146 @@
+"""What a task does: read its ranges, notice what is missing, decode the rest."""
+
+from collections.abc import Iterator
+from concurrent.futures import Future
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.decoder import decode, walk
+from pipeline.errors import PipelineError
+from pipeline.network.planning import Range
+from pipeline.network.rules import Rules
+from pipeline.pulls import BulkRead
+from pipeline.remote import TOOLS_GROUP, connect, result
+from pipeline.schema import arrow_schema
+
+_FAIL = (
+    "if that is expected, set failOnDataLoss=false to go on without them; otherwise see that the "
+    "broker keeps messages for longer (fileReservedTime) than this query may fall behind"
+)
+
+
+def read_ranges(ranges: tuple[Range, ...], rules: Rules) -> Iterator[pa.RecordBatch]:
+    """The messages of *ranges*, in the order of each queue.
+
+    Raises:
+        PipelineError: a broker stays away, messages are missing, or some cannot be decoded.
+    """
+    reading = _Reading(ranges, rules)
+    for wanted, read in reading:
+        yield from _batches(wanted, read, rules)
+
+
+class _Reading:
+    """Reads ranges one after the other, with one read under way while another is decoded."""
+
+    def __init__(self, ranges: tuple[Range, ...], rules: Rules) -> None:
+        self._rules = rules
+        self._remote = connect(rules.nameserver, timeout_s=rules.timeout_s)
+        self._left = list(reversed(ranges))
+
+    def __iter__(self) -> Iterator[tuple[Range, BulkRead]]:
+        """What was read, and the rest of the range that it is the start of."""
+        wanted = self._next(None)
+        under_way = self._begin(wanted) if wanted else None
+        while wanted is not None:
+            read = self._finish(wanted, under_way)
+            if read.has_moved or read.next_offset <= wanted.begin:
+                found = None
+                behind = _skipped(wanted, read, self._rules)
+            else:
+                found = (wanted, read)
+                behind = read.next_offset
+            wanted = self._next(Range(wanted.queue, behind, wanted.end))
+            under_way = self._begin(wanted) if wanted else None
+            if found is not None:
+                yield found
+
+    def _next(self, rest: Range | None) -> Range | None:
+        if rest is not None and rest.count > 0:
+            return rest
+        return self._left.pop() if self._left else None
+
+    def _begin(self, wanted: Range) -> Future[BulkRead]:
+        rules = self._rules
+        end = wanted.end
+        if rules.pull_count is not None:
+            end = min(end, wanted.begin + rules.pull_count)
+        return self._remote.begin_read(
+            wanted.queue,
+            wanted.begin,
+            end,
+            bytes_max=rules.pull_bytes,
+            group=rules.reading_group or TOOLS_GROUP,
+            expression=rules.expression,
+            expression_type=rules.expression_type,
+        )
+
+    def _finish(self, wanted: Range, under_way: Future[BulkRead] | None) -> BulkRead:
+        first = [under_way]
+
+        def attempt() -> BulkRead:
+            return result((first.pop() if first else None) or self._begin(wanted))
+
+        what = f"{wanted.queue} could not be read from offset {wanted.begin} on"
+        return self._rules.patience(what, attempt)
+
+
+def _batches(wanted: Range, read: BulkRead, rules: Rules) -> Iterator[pa.RecordBatch]:
+    queue, offset = wanted.queue, wanted.begin
+    columns = rules.columns
+    if "queueOffset" not in columns:
+        columns = (*columns, "queueOffset")
+    rows = 0
+    if read.body:
+        found = walk(read.body, 0, len(read.body))
+        if found.problem is not None:
+            raise PipelineError(
+                f"the broker sent something for {queue} from offset {offset} on that is no "
+                f"message ({found.problem}): look at the broker's log"
+            )
+        for batch in decode(
+            read.body,
+            found.offsets,
+            columns,
+            broker_name=queue.broker_name,
+            decompress=rules.decompress,
+            crc=rules.crc,
+        ):
+            batch = _within(batch, offset, wanted.end)
+            rows += batch.num_rows
+            if len(columns) > len(rules.columns):
+                batch = batch.select(list(rules.columns))
+            if batch.num_rows:
+                yield batch
+    end = min(read.next_offset, wanted.end)
+    if not rules.is_filtered and rows < end - offset and rules.fail_on_data_loss:
+        raise PipelineError(
+            f"{queue} should have {end - offset} messages from offset {offset} on and the "
+            f"broker has only {rows} of them (damaged or deleted): {_FAIL}"
+        )
+
+
+def _within(batch: pa.RecordBatch, begin: int, end: int) -> pa.RecordBatch:
+    """Only the messages of [begin, end): batches come whole, filtered reads go further."""
+    offsets = batch.column("queueOffset").to_numpy(zero_copy_only=False)
+    if len(offsets) and offsets[0] >= begin and offsets.max() < end:
+        return batch
+    return batch.filter(pa.array(np.logical_and(offsets >= begin, offsets < end)))
+
+
+def _skipped(wanted: Range, read: BulkRead, rules: Rules) -> int:
+    """Where to go on when the queue does not hold the offset asked for."""
+    if rules.fail_on_data_loss:
+        raise PipelineError(
+            f"{wanted.queue} does not hold the messages from offset {wanted.begin} to "
+            f"{wanted.end} any more (it goes from {read.min_offset} to {read.max_offset}): {_FAIL}"
+        )
+    if read.next_offset > wanted.begin:
+        return read.next_offset
+    return wanted.end
+
+
+def empty(rules: Rules) -> Iterator[pa.RecordBatch]:
+    """No messages."""
+    yield pa.RecordBatch.from_pylist([], schema=arrow_schema(rules.columns))

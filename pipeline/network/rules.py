@@ -1,0 +1,266 @@
+"""The options of the source ``rocketmq``, checked."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pipeline.errors import PipelineError
+from pipeline.network.positions import parse_json
+from pipeline.options import Options, nearest
+from pipeline.retrying import Patience
+from pipeline.schema import COLUMN_OPTIONS, choose_columns
+from protocol.errors import ProtocolError
+from protocol.names import group_error, topic_error
+from protocol.sql92 import compile_filter
+from protocol.subscription import Subscription
+
+SOURCE = "rocketmq"
+_ALIASES = {
+    "rocketmq.nameserver.address": "nameServer",
+    "namesrvaddr": "nameServer",
+    "topic": "subscribe",
+    "group": "groupId",
+    "pulltimeout": "pullTimeoutMs",
+}
+READ_OPTIONS = (
+    "nameServer",
+    "subscribe",
+    "subscribePattern",
+    "assign",
+    "startingOffsets",
+    "endingOffsets",
+    "startingTimestamp",
+    "endingTimestamp",
+    "startingOffsetsByTimestamp",
+    "endingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "maxOffsetsPerTrigger",
+    "maxBytesPerTrigger",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "failOnDataLoss",
+    "groupId",
+    "groupIdPrefix",
+    "commitOffsets",
+    "subExpression",
+    "filterType",
+    "verifyCrc",
+    "decompress",
+    "pullBatchSize",
+    "pullMaxBytes",
+    "pullTimeoutMs",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+    *COLUMN_OPTIONS,
+)
+_NOT_SERVED = ("accessKey", "secretKey", "securityToken", "useTLS")
+PULL_BYTES = 2 << 20
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where to start or to end: a word, offsets as JSON, or times in ms."""
+
+    word: str = ""
+    offsets: Mapping[str, Any] = field(default_factory=dict)
+    time_ms: int | None = None
+    times_ms: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What to read, and how."""
+
+    nameserver: str
+    topics: tuple[str, ...]
+    pattern: str
+    assign: Mapping[str, Any]
+    starting: Position
+    ending: Position
+    latest_if_no_time: bool
+    max_offsets: int | None
+    max_bytes: int | None
+    min_partitions: int | None
+    max_records: int | None
+    fail_on_data_loss: bool
+    group: str
+    commits: bool
+    expression: str
+    expression_type: str
+    columns: tuple[str, ...]
+    crc: Any
+    decompress: bool
+    reading_group: str
+    """The group that reads are counted for; blank for RocketMQ's own one for tools."""
+    pull_count: int | None
+    pull_bytes: int
+    timeout_s: float
+    patience: Patience
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether the broker leaves messages out."""
+        return self.expression not in ("", "*")
+
+
+def read_rules(given: Mapping[str, str], *, streaming: bool) -> Rules:
+    """The rules that the options say.
+
+    Raises:
+        PipelineError: an option is unknown, wrong, missing, or contradicts another.
+    """
+    options = Options(SOURCE, _without_aliases(given), (*READ_OPTIONS, *_NOT_SERVED))
+    for name in _NOT_SERVED:
+        if name in options and options.text(name).lower() not in ("", "false"):
+            raise PipelineError(
+                f"{SOURCE} cannot use the option {name!r}: the client has no access keys and no "
+                "TLS yet; leave it out, and protect the network between Spark and the brokers"
+            )
+    topics, pattern, assign = _what_to_read(options)
+    group = options.text("groupId")
+    if group and (problem := group_error(group)) is not None:
+        raise PipelineError(f"the option groupId cannot be used: {problem}")
+    prefix = options.text("groupIdPrefix")
+    if group and prefix:
+        raise PipelineError("the options groupId and groupIdPrefix contradict each other: set one")
+    if prefix and (problem := group_error(prefix)) is not None:
+        raise PipelineError(f"the option groupIdPrefix cannot be used: {problem}")
+    commits = options.choice("commitOffsets", ("none", "onbatch")) == "onbatch"
+    if commits and not group:
+        raise PipelineError(
+            "the option commitOffsets=onBatch needs a group to commit for: set groupId as well"
+        )
+    starting = _position(options, "starting", "latest" if streaming else "earliest")
+    ending = _position(options, "ending", "latest")
+    if streaming and ending != Position("latest"):
+        raise PipelineError(
+            "a stream has no end: leave endingOffsets and endingTimestamp out, or read a batch "
+            "(spark.read) or with the trigger availableNow"
+        )
+    if starting.word == "committed" and not group:
+        raise PipelineError(
+            "startingOffsets=committed starts where a group stands: set groupId as well"
+        )
+    start_ms, end_ms = starting.time_ms, ending.time_ms
+    if start_ms is not None and end_ms is not None and start_ms > end_ms:
+        raise PipelineError(
+            "what is to be read ends before it starts: correct startingTimestamp or endingTimestamp"
+        )
+    if starting.word == "latest" and not streaming:
+        raise PipelineError(
+            "a batch that starts at latest is empty: set startingOffsets to earliest or to JSON"
+        )
+    expression, expression_type = _filter(options)
+    patience = Patience(
+        options.integer("fetchOffset.numRetries", 20) or 0,
+        (options.integer("fetchOffset.retryIntervalMs", 500) or 0) / 1000,
+    )
+    return Rules(
+        nameserver=options.required("nameServer", "host:port of the name service, several with ;"),
+        topics=topics,
+        pattern=pattern,
+        assign=assign,
+        starting=starting,
+        ending=ending,
+        latest_if_no_time=options.choice("startingOffsetsByTimestampStrategy", ("latest", "error"))
+        == "latest",
+        max_offsets=options.integer("maxOffsetsPerTrigger", None, 1),
+        max_bytes=options.size_bytes("maxBytesPerTrigger", None),
+        min_partitions=options.integer("minPartitions", None, 1),
+        max_records=options.integer("maxRecordsPerPartition", None, 1),
+        fail_on_data_loss=options.boolean("failOnDataLoss", True),
+        group=group,
+        commits=commits,
+        expression=expression,
+        expression_type=expression_type,
+        columns=choose_columns(_without_aliases(given)),
+        crc=options.choice("verifyCrc", ("off", "flag", "fail")),
+        decompress=options.boolean("decompress", True),
+        reading_group=group or prefix,
+        pull_count=options.integer("pullBatchSize", None, 1),
+        pull_bytes=options.size_bytes("pullMaxBytes", PULL_BYTES) or PULL_BYTES,
+        timeout_s=(options.integer("pullTimeoutMs", 30_000, 1) or 30_000) / 1000,
+        patience=patience,
+    )
+
+
+def _without_aliases(given: Mapping[str, str]) -> dict[str, str]:
+    named: dict[str, str] = {}
+    for name, value in given.items():
+        proper = _ALIASES.get(name.lower(), name)
+        other = next((known for known in named if known.lower() == proper.lower()), None)
+        if other is not None and named[other] != value:
+            raise PipelineError(
+                f"the option {proper} is given twice, with two values: leave one out"
+            )
+        named[proper] = value
+    return named
+
+
+def _what_to_read(options: Options) -> tuple[tuple[str, ...], str, Mapping[str, Any]]:
+    ways = [name for name in ("subscribe", "subscribePattern", "assign") if options.text(name)]
+    if len(ways) != 1:
+        said = " and ".join(ways) + " are" if ways else "none is"
+        raise PipelineError(
+            f"{SOURCE} takes exactly one of subscribe, subscribePattern and assign, and {said} "
+            "given: set subscribe to a topic, or to several with commas"
+        )
+    topics = options.names("subscribe")
+    for topic in topics:
+        if (problem := topic_error(topic)) is not None:
+            raise PipelineError(f"the option subscribe cannot be used: {problem}")
+    pattern = options.text("subscribePattern")
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise PipelineError(
+            f"the option subscribePattern is no regular expression ({error}): correct {pattern!r}"
+        ) from None
+    text = options.text("assign")
+    return topics, pattern, parse_json("assign", text) if text else {}
+
+
+def _position(options: Options, which: str, default: str) -> Position:
+    names = [f"{which}Offsets", f"{which}Timestamp", f"{which}OffsetsByTimestamp"]
+    given = [name for name in names if options.text(name)]
+    if len(given) > 1:
+        raise PipelineError(f"the options {' and '.join(given)} contradict each other: set one")
+    if not given:
+        return Position(default)
+    name = given[0]
+    text = options.text(name)
+    if name.endswith("ByTimestamp"):
+        return Position(times_ms=parse_json(name, text))
+    if name.endswith("Timestamp"):
+        return Position(time_ms=options.time_ms(name))
+    if text.startswith("{"):
+        return Position(offsets=parse_json(name, text))
+    words = ("latest",) if which == "ending" else ("earliest", "latest", "committed")
+    if text.lower() not in words:
+        raise PipelineError(
+            f"the option {name} is {text!r}{nearest(text, words)}: set it to "
+            f"{' or '.join((', '.join(words), 'to JSON'))} such as "
+            '{"orders": {"broker-a": {"0": 23}}}'
+        )
+    return Position(text.lower())
+
+
+def _filter(options: Options) -> tuple[str, str]:
+    expression = options.text("subExpression", "*") or "*"
+    kind = options.choice("filterType", ("tag", "sql92")).upper()
+    try:
+        Subscription("topic", expression, kind)
+        if kind == "SQL92":
+            compile_filter(expression)
+    except ProtocolError as error:
+        remedy = (
+            "correct it"
+            if kind == "SQL92"
+            else "set filterType=sql92 for expressions such as price > 5"
+        )
+        raise PipelineError(
+            f"the option subExpression={expression!r} is no filter of type {kind}: {error}; "
+            f"{remedy}"
+        ) from None
+    return expression, kind

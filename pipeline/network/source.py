@@ -1,0 +1,272 @@
+"""The data source ``rocketmq``: topics over the network, against Rockhopper and Apache brokers.
+
+Spark runs everything but ``read`` in Python workers on the driver's host.  There the methods of a
+stream's reader share one instance; it is made anew when the query starts again.
+
+The offset of a stream is a document (positions.py):
+
+    {"offsets": {…}, "initial": {…}, "added": {…}, "fresh": true}
+
+``initial`` are the offsets that the query began with.  Spark asks for them several times, does not
+store them, and would get others each time from "latest"; so every offset carries them, and one
+that says ``fresh`` stands for the ``initial`` of the offset that a batch ends with.  ``added`` says
+where queues begin that were not there when the query began.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from client.queues import MessageQueue
+from pipeline.errors import PipelineError
+from pipeline.network.discovery import Discovery
+from pipeline.network.planning import NetworkPartition, Range, limited, limited_by_bytes, plan
+from pipeline.network.positions import Offsets, from_document, to_document
+from pipeline.network.reading import empty, read_ranges
+from pipeline.network.rules import SOURCE, Rules, read_rules
+from pipeline.schema import spark_schema
+
+Document = dict[str, Any]
+
+
+class RocketMQSource(DataSource):
+    """See docs/spark.md."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return SOURCE
+
+    def schema(self) -> StructType:
+        """The columns that the options choose; asks no broker."""
+        from pipeline.schema import choose_columns
+
+        return spark_schema(choose_columns(self.options))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A reader of a batch.  Raises PipelineError."""
+        rules = read_rules(self.options, streaming=False)
+        _check_schema(schema, rules)
+        return NetworkReader(rules)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """A reader of a stream.  Raises PipelineError."""
+        rules = read_rules(self.options, streaming=True)
+        _check_schema(schema, rules)
+        return NetworkStreamReader(rules)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """A writer of a frame.  Raises PipelineError."""
+        from pipeline.sink.rules import read_rules as read_sink_rules
+        from pipeline.sink.writer import make_writer
+
+        return make_writer(schema, read_sink_rules(self.options, streaming=False), overwrite)
+
+    def streamWriter(  # noqa: N802
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamWriter:
+        """A writer of a stream.  Raises PipelineError."""
+        from pipeline.sink.rules import read_rules as read_sink_rules
+        from pipeline.sink.writer import make_stream_writer
+
+        return make_stream_writer(schema, read_sink_rules(self.options, streaming=True), overwrite)
+
+
+def _check_schema(schema: StructType, rules: Rules) -> None:
+    if tuple(schema.fieldNames()) != rules.columns:
+        raise PipelineError(
+            f"{SOURCE} has a schema of its own: leave .schema(...) out, and choose columns with "
+            "the option columns"
+        )
+
+
+class NetworkReader(DataSourceReader):
+    """Reads what is there between two positions."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Fix the offsets, and share them out over tasks."""
+        discovery = Discovery(self._rules)
+        held = discovery.ranges()
+        starts, ends = discovery.starts(held), discovery.ends(held)
+        ranges = []
+        for queue, (low, high) in held.items():
+            begin, end = starts[queue], ends[queue]
+            if begin > end and self._rules.ending.offsets:
+                raise PipelineError(
+                    f"{queue} is to be read from offset {begin} to {end}, which is before it: "
+                    "correct endingOffsets, or where to start"
+                )
+            if self._rules.fail_on_data_loss:
+                _check_held(queue, begin, end, low, high)
+            ranges.append(Range(queue, max(begin, low), min(end, high)))
+        planned = plan(ranges, self._rules.min_partitions, self._rules.max_records)
+        return planned or [NetworkPartition(())]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The batches of one task."""
+        return _read(partition, self._rules)
+
+
+def _check_held(queue: MessageQueue, begin: int, end: int, low: int, high: int) -> None:
+    if begin < low or begin > high or end > high:
+        raise PipelineError(
+            f"{queue} goes from offset {low} to {high}, and {begin} to {end} is asked for: correct "
+            "startingOffsets and endingOffsets, or set failOnDataLoss=false to read what is there"
+        )
+
+
+def _read(partition: InputPartition, rules: Rules) -> Iterator[Any]:
+    if not isinstance(partition, NetworkPartition) or not partition.ranges:
+        return empty(rules)
+    return read_ranges(partition.ranges, rules)
+
+
+class NetworkStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads on and on; exact over restarts from a checkpoint."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._discovery = Discovery(rules)
+        self._initial: Offsets | None = None
+        self._is_bounded = False
+        self._target: Offsets | None = None
+        self._newest: Document | None = None
+        self._committed: Offsets = {}
+
+    # -- where the stream is -------------------------------------------------------------------
+
+    def initialOffset(self) -> Document:  # noqa: N802
+        """Where a new query begins; the same as long as this instance lives."""
+        if self._initial is None:
+            held = self._discovery.ranges()
+            self._initial = self._discovery.starts(held)
+        return _document(self._initial, self._initial, {}, fresh=True)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """End the query where the queues end when its first batch is planned."""
+        self._is_bounded = True
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """What the options say; bytes if they limit both."""
+        if self._rules.max_bytes is not None:
+            return ReadMaxBytes(self._rules.max_bytes)
+        if self._rules.max_offsets is not None:
+            return ReadMaxRows(self._rules.max_offsets)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: Document, limit: ReadLimit) -> Document:  # noqa: N802
+        """Where the next batch ends; everything up to *start* is done and is committed."""
+        self._commit(start)
+        begin = from_document(start["offsets"])
+        initial = from_document(start["initial"])
+        added = from_document(start["added"])
+        held = self._discovery.ranges({queue.topic for queue in begin})
+        if self._is_bounded and self._target is None:
+            self._target = {queue: high for queue, (_, high) in held.items()}
+        for queue, (low, high) in held.items():
+            if queue not in begin and (self._target is None or queue in self._target):
+                begin[queue] = added[queue] = low
+            elif begin.get(queue, 0) > high and not self._rules.fail_on_data_loss:
+                begin[queue] = low  # made anew
+        ends = {queue: self._end(queue, begin, held) for queue in begin}
+        self._newest = _document(ends, initial, added)
+        if not isinstance(limit, ReadAllAvailable):
+            ends = self._limit(begin, ends)
+        return _document(ends, initial, added)
+
+    def _end(
+        self, queue: MessageQueue, begin: Offsets, held: dict[MessageQueue, tuple[int, int]]
+    ) -> int:
+        """Where a queue ends now, or with the query; one whose broker is away stays as it is."""
+        if queue not in held:
+            return begin[queue]
+        low, high = held[queue]
+        if self._target is not None:
+            high = max(min(high, self._target.get(queue, begin[queue])), begin[queue])
+        if self._rules.fail_on_data_loss and not low <= begin[queue] <= held[queue][1]:
+            raise PipelineError(
+                f"{queue} goes from offset {low} to {held[queue][1]}, and this query stands at "
+                f"{begin[queue]}: messages were deleted, or the topic was made anew; set "
+                "failOnDataLoss=false to go on with what is there, or start with a new checkpoint"
+            )
+        return high
+
+    def _limit(self, begin: Offsets, ends: Offsets) -> Offsets:
+        rules = self._rules
+        if rules.max_offsets is not None:
+            ends = limited(begin, ends, rules.max_offsets)
+        if rules.max_bytes is not None:
+            waiting = {queue: begin[queue] for queue in ends if ends[queue] > begin[queue]}
+            sizes = self._discovery.record_bytes(waiting)
+            ends = limited_by_bytes(begin, ends, rules.max_bytes, sizes)
+        return ends
+
+    def reportLatestOffset(self) -> Document | None:  # noqa: N802
+        """How far the queues go: progress shows it, and the lag is what is between."""
+        return self._newest
+
+    # -- batches -------------------------------------------------------------------------------
+
+    def partitions(self, start: Document, end: Document) -> Sequence[InputPartition]:
+        """Share a batch out over tasks; gives the same ranges when a batch is repeated."""
+        begin = from_document(end["initial"] if start.get("fresh") else start["offsets"])
+        added = from_document(end["added"])
+        ranges = []
+        for queue, stop in from_document(end["offsets"]).items():
+            first = begin.get(queue, added.get(queue, stop))
+            if first > stop:  # the queue was made anew: it begins where it begins now
+                first = 0
+            ranges.append(Range(queue, first, stop))
+        planned = plan(ranges, self._rules.min_partitions, self._rules.max_records)
+        return planned or [NetworkPartition(())]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The batches of one task."""
+        return _read(partition, self._rules)
+
+    def commit(self, end: Document) -> None:
+        """Spark is done with everything up to *end*; it says so a batch late, or never."""
+        self._commit(end)
+
+    def _commit(self, done: Document) -> None:
+        if not self._rules.commits or done.get("fresh"):
+            return
+        offsets = from_document(done["offsets"])
+        if offsets != self._committed:
+            self._discovery.commit(offsets)
+            self._committed = offsets
+
+    def stop(self) -> None:
+        """Connections end with the worker."""
+
+
+def _document(
+    offsets: Offsets, initial: Offsets, added: Offsets, *, fresh: bool = False
+) -> Document:
+    document: Document = {
+        "added": to_document(added),
+        "initial": to_document(initial),
+        "offsets": to_document(offsets),
+    }
+    if fresh:
+        document["fresh"] = True
+    return dict(sorted(document.items()))

@@ -1,0 +1,129 @@
+"""Reading the options of a source: Spark hands over strings, with names in lower case.
+
+Every refusal is a PipelineError that names the option as its documentation spells it.
+"""
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+
+from pipeline.errors import PipelineError
+
+_TRUE = frozenset({"true", "1", "yes", "on"})
+_FALSE = frozenset({"false", "0", "no", "off"})
+_UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_SIZE = re.compile(r"([0-9]+)\s*([bkmgt]?)(?:i?b)?")
+
+
+class Options:
+    """The options of one source, looked up by their documented names."""
+
+    def __init__(self, source: str, given: Mapping[str, str], known: Iterable[str]) -> None:
+        """*source* is its format's name; *known* are the names of its options.
+
+        Raises:
+            PipelineError: an option is given that the source does not know.
+        """
+        self.source = source
+        self._values = {name.lower(): str(value) for name, value in given.items()}
+        spelled = {name.lower(): name for name in known}
+        for name in sorted(self._values):
+            if name not in spelled:
+                raise PipelineError(
+                    f"{source} has no option {name!r}"
+                    f"{nearest(name, spelled.values())}: leave it out or correct it"
+                )
+
+    def __contains__(self, name: str) -> bool:
+        return name.lower() in self._values
+
+    def text(self, name: str, default: str = "") -> str:
+        """The option as it was given, without blanks around it."""
+        return self._values.get(name.lower(), default).strip()
+
+    def required(self, name: str, meaning: str) -> str:
+        """The option, which must be there; *meaning* says what to set it to."""
+        value = self.text(name)
+        if not value:
+            raise PipelineError(f"{self.source} needs the option {name!r}: {meaning}")
+        return value
+
+    def names(self, name: str) -> tuple[str, ...]:
+        """A list with commas."""
+        return tuple(part for part in (p.strip() for p in self.text(name).split(",")) if part)
+
+    def choice(self, name: str, choices: tuple[str, ...]) -> str:
+        """One of *choices*, the first of them if the option is not given."""
+        value = self.text(name, choices[0]).lower()
+        if value not in choices:
+            raise PipelineError(
+                f"the option {name} is {value!r}{nearest(value, choices)}: "
+                f"set it to one of {', '.join(choices)}"
+            )
+        return value
+
+    def boolean(self, name: str, default: bool) -> bool:
+        """True or false."""
+        value = self.text(name).lower()
+        if value in _TRUE:
+            return True
+        if value in _FALSE:
+            return False
+        if value:
+            raise PipelineError(f"the option {name} is {value!r}: set it to true or false")
+        return default
+
+    def integer(self, name: str, default: int | None = None, minimum: int = 0) -> int | None:
+        """A whole number of at least *minimum*."""
+        value = self.text(name)
+        if not value:
+            return default
+        try:
+            number = int(value)
+        except ValueError:
+            number = minimum - 1
+        if number < minimum:
+            raise PipelineError(
+                f"the option {name} is {value!r}: set it to a whole number of at least {minimum}"
+            )
+        return number
+
+    def size_bytes(self, name: str, default: int | None, minimum: int = 1) -> int | None:
+        """A number of bytes, with k, m, g or t for KiB and so on."""
+        value = self.text(name).lower()
+        if not value:
+            return default
+        match = _SIZE.fullmatch(value)
+        size = int(match[1]) * _UNITS[match[2]] if match else 0
+        if size < minimum:
+            raise PipelineError(
+                f"the option {name} is {value!r}: set it to a size of at least {minimum} bytes, "
+                "such as 64m"
+            )
+        return size
+
+    def time_ms(self, name: str) -> int | None:
+        """A time in ms since the epoch, given as such or as ISO 8601 (UTC unless it says else)."""
+        value = self.text(name)
+        if not value:
+            return None
+        if value.lstrip("-").isdecimal():
+            return int(value)
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            raise PipelineError(
+                f"the option {name} is {value!r}: set it to milliseconds since 1970, or to a time "
+                "such as 2026-11-20T09:00:00"
+            ) from None
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        return round(moment.timestamp() * 1000)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """``, did you mean 'x'?`` in a form that fits into a sentence; empty if nothing is near."""
+    spelled = {word.lower(): word for word in known}
+    found = difflib.get_close_matches(name.lower(), spelled, 1, 0.6)
+    return f" (did you mean {spelled[found[0]]!r}?)" if found else ""

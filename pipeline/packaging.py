@@ -1,0 +1,56 @@
+"""The pipeline as one file for Spark's executors: a zip of Python sources.
+
+The wheel of the whole project holds a compiled extension of the broker, which Python does not load
+from a zip.  The pipeline does not need the broker.  What it needs besides, numpy and pyarrow and
+the client's few, must be installed where the executors run.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PACKAGES = ("pipeline", "client", "protocol")
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+def write_zip(path: str | os.PathLike[str]) -> int:
+    """Write the zip for ``--py-files``, the same bytes for the same sources; returns its size."""
+    root = Path(__file__).resolve().parents[1]
+    target = Path(path)
+    aside = target.with_name(f".{target.name}.{os.getpid()}")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with zipfile.ZipFile(aside, "w", zipfile.ZIP_DEFLATED) as archive:
+            for package in PACKAGES:
+                for source in sorted((root / package).rglob("*.py")):
+                    name = source.relative_to(root).as_posix()
+                    info = zipfile.ZipInfo(name, _EPOCH)
+                    info.compress_type = zipfile.ZIP_DEFLATED
+                    archive.writestr(info, source.read_bytes())
+        os.replace(aside, target)
+    finally:
+        aside.unlink(missing_ok=True)
+    return target.stat().st_size
+
+
+def ship(spark: SparkSession) -> None:
+    """Give the executors of *spark* this package, unless they are on this machine anyway."""
+    context = spark.sparkContext
+    master = str(context.master)
+    if master.startswith("local") and not master.startswith("local-cluster"):
+        return
+    # Executors fetch it from the driver whenever they start: it stays as long as this process.
+    directory = tempfile.mkdtemp(prefix="rockhopper-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    file = Path(directory) / "rockhopper-pipeline.zip"
+    write_zip(file)
+    context.addPyFile(str(file))

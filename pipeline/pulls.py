@@ -1,0 +1,116 @@
+"""What a pull brings, and reading a range with PULL_MESSAGE where bulk pulls are unknown.
+
+Consumers get 32 messages at a time, so several pulls are under way at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+from client import Admin
+from client.queues import MessageQueue
+from protocol.codes import RequestCode, ResponseCode
+from protocol.command import Command
+from protocol.requests import PullMessageRequest, PullMessageResponse, decode_fields, encode_fields
+
+PULL_COUNT = 32
+PULLS_AT_A_TIME = 16
+_SUBSCRIPTION = 4
+PULLED = frozenset(
+    int(code)
+    for code in (
+        ResponseCode.SUCCESS,
+        ResponseCode.PULL_NOT_FOUND,
+        ResponseCode.PULL_RETRY_IMMEDIATELY,
+        ResponseCode.PULL_OFFSET_MOVED,
+    )
+)
+
+
+class BulkRead(NamedTuple):
+    """Stored records back to back, and where to go on; the queue's ends as they were then."""
+
+    body: bytes
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    has_moved: bool
+    """The offset asked for is not in the queue; ``next_offset`` is the nearest that is."""
+
+
+class OrdinaryPulls:
+    """Reads a range with PULL_MESSAGE, a window of 32 messages for each request."""
+
+    def __init__(
+        self,
+        admin: Admin,
+        address: str,
+        queue: MessageQueue,
+        group: str,
+        expression: str,
+        expression_type: str,
+    ) -> None:
+        self._admin = admin
+        self._address = address
+        self._queue = queue
+        self._group = group
+        self._expression = expression
+        self._expression_type = expression_type
+
+    async def read(self, offset: int, end: int, bytes_max: int, timeout_s: float) -> BulkRead:
+        """Read on until *bytes_max* are there, the range ends, or nothing more is to be had."""
+        parts: list[bytes] = []
+        size_bytes = 0
+        last = BulkRead(b"", offset, 0, 0, False)
+        while offset < end and size_bytes < bytes_max:
+            starts = range(offset, min(end, offset + PULL_COUNT * PULLS_AT_A_TIME), PULL_COUNT)
+            windows = [(start, min(start + PULL_COUNT, end)) for start in starts]
+            answers = await asyncio.gather(
+                *(self._pull(start, stop, timeout_s) for start, stop in windows)
+            )
+            for (start, stop), answer in zip(windows, answers, strict=True):
+                if start != offset:
+                    break  # a window before this one came short: ask again from there
+                last = answer
+                parts.append(answer.body)
+                size_bytes += len(answer.body)
+                if answer.has_moved or answer.next_offset <= start:
+                    return BulkRead(b"".join(parts), *answer[1:])
+                offset = answer.next_offset
+                if answer.next_offset != stop:
+                    break
+        return BulkRead(b"".join(parts), offset, *last[2:])
+
+    async def _pull(self, offset: int, end: int, timeout_s: float) -> BulkRead:
+        fields = PullMessageRequest(
+            consumer_group=self._group,
+            topic=self._queue.topic,
+            queue_id=self._queue.queue_id,
+            queue_offset=offset,
+            max_msg_nums=end - offset,
+            sys_flag=_SUBSCRIPTION,
+            subscription=self._expression,
+            expression_type=self._expression_type,
+            broker_name=self._queue.broker_name,
+        )
+        answer = await self._admin.request(
+            self._address,
+            RequestCode.PULL_MESSAGE,
+            encode_fields(fields),
+            accept=PULLED,
+            timeout=timeout_s,
+        )
+        return read_answer(answer)
+
+
+def read_answer(answer: Command) -> BulkRead:
+    """What a pull of either kind was answered with."""
+    fields = decode_fields(PullMessageResponse, answer.ext)
+    return BulkRead(
+        answer.body,
+        fields.next_begin_offset,
+        fields.min_offset,
+        fields.max_offset,
+        answer.code == ResponseCode.PULL_OFFSET_MOVED,
+    )

@@ -1,0 +1,332 @@
+"""Remote: brokers over the network, for code that is not asynchronous.
+
+Spark calls sources in plain functions, on the driver's host and in executors.  Each process has one
+background thread with an event loop, and one Remote for each name service; both are made when first
+needed and never closed, because Spark tells nobody when it is done with a worker.  A forked child
+makes its own.
+
+Reading prefers BULK_PULL (docs/request-codes.md).  A broker that does not know it, Apache's, gets
+ordinary pulls instead: 32 messages each, several under way at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine, Iterable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from client import Admin
+from client.admin import BrokerAddress
+from client.delivery import Delivery
+from client.errors import ClientError, RequestRefusedError, RouteNotFoundError
+from client.queues import MessageQueue
+from client.routing import TopicRoute
+from client.session import Session
+from pipeline.errors import PipelineError
+from pipeline.pulls import PULLED, BulkRead, OrdinaryPulls, read_answer
+from protocol.codes import RequestCode, ResponseCode
+from protocol.command import Command
+from protocol.requests import encode_fields
+from protocol.requests.extensions import BulkPullRequest
+
+TOOLS_GROUP = "TOOLS_CONSUMER"
+_NOT_SUPPORTED = int(ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
+
+_Value = TypeVar("_Value")
+
+
+class Remote:
+    """The brokers behind some name services.  Thread-safe; every method blocks.
+
+    Every failure is a PipelineError with the client's sentence.
+    """
+
+    def __init__(self, nameserver: str, *, timeout_s: float = 30.0) -> None:
+        self.nameserver = nameserver
+        self._timeout_s = timeout_s
+        self._without_bulk: set[str] = set()
+        self._masters: dict[str, str] = {}
+        self._deliveries: dict[str, Delivery] = {}
+        self._loop = _background_loop()
+        self._admin = self.run(self._start())
+
+    async def _start(self) -> Admin:
+        return await Admin(self.nameserver, request_timeout=self._timeout_s).__aenter__()
+
+    def run(self, coroutine: Coroutine[Any, Any, _Value]) -> _Value:
+        """Wait for a coroutine of the client's.  Raises PipelineError."""
+        return result(self.begin(coroutine))
+
+    def begin(self, coroutine: Coroutine[Any, Any, _Value]) -> Future[_Value]:
+        """Let a coroutine of the client's run; ``result`` waits for it."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    # -- what there is -------------------------------------------------------------------------
+
+    def topics(self) -> list[str]:
+        """All topics that the name service knows, the system's own included."""
+        return self.run(self._admin.topics())
+
+    def route(self, topic: str) -> TopicRoute | None:
+        """The route of a topic, fresh; None when there is no such topic."""
+        return self.run(self._route(topic))
+
+    async def _route(self, topic: str) -> TopicRoute | None:
+        try:
+            return await self._admin.route(topic)
+        except RouteNotFoundError:
+            return None
+
+    def queues(self, topic: str) -> list[MessageQueue]:
+        """The readable queues of a topic, fresh; none when there is no such topic."""
+        route = self.route(topic)
+        return list(route.read_queues) if route is not None else []
+
+    def brokers(self) -> list[BrokerAddress]:
+        """Every broker that the name service knows."""
+        return self.run(self._admin.brokers())
+
+    # -- offsets -------------------------------------------------------------------------------
+
+    def ranges(self, queues: list[MessageQueue]) -> dict[MessageQueue, tuple[int, int]]:
+        """What each queue holds: from (inclusive) and to (exclusive)."""
+
+        async def ask() -> dict[MessageQueue, tuple[int, int]]:
+            found = await asyncio.gather(*(self._admin.range(queue) for queue in queues))
+            return {each.queue: (each.min_offset, each.max_offset) for each in found}
+
+        return self.run(self._about(queues, ask()))
+
+    def offsets_at(self, queues: list[MessageQueue], time_ms: int) -> dict[MessageQueue, int]:
+        """The first offset of each queue that was stored at a time or later, else its end."""
+
+        async def ask() -> dict[MessageQueue, int]:
+            at = self._admin.offsets.offset_at
+            found = await asyncio.gather(*(at(queue, time_ms) for queue in queues))
+            return dict(zip(queues, found, strict=True))
+
+        return self.run(self._about(queues, ask()))
+
+    def committed(self, group: str, queues: list[MessageQueue]) -> dict[MessageQueue, int | None]:
+        """Where a group goes on in each queue; None where it has never committed."""
+
+        async def ask() -> dict[MessageQueue, int | None]:
+            committed = self._admin.offsets.committed
+            found = await asyncio.gather(*(committed(group, queue) for queue in queues))
+            return dict(zip(queues, found, strict=True))
+
+        return self.run(self._about(queues, ask()))
+
+    def commit(self, group: str, offsets: dict[MessageQueue, int]) -> None:
+        """Store where a group goes on."""
+
+        async def tell() -> None:
+            commit = self._admin.offsets.commit
+            await asyncio.gather(*(commit(group, queue, at) for queue, at in offsets.items()))
+
+        async def introduce() -> None:
+            # Brokers take commits of groups that they know, and get to know a group by its pulls.
+            queue, at = next(iter(offsets.items()))
+            address = await self._admin.offsets.address(queue)
+            pulls = OrdinaryPulls(self._admin, address, queue, group, "*", "TAG")
+            await pulls.read(at, at + 1, 1, self._timeout_s)
+
+        async def tell_or_introduce() -> None:
+            try:
+                await tell()
+            except RequestRefusedError as error:
+                if error.code != ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
+                    raise
+                await introduce()
+                await tell()
+
+        if offsets:
+            self.run(self._about(offsets, tell_or_introduce()))
+
+    async def _about(
+        self, queues: Iterable[MessageQueue], answer: Coroutine[Any, Any, _Value]
+    ) -> _Value:
+        """Wait for an answer; without one find out anew which brokers have *queues*."""
+        try:
+            return await answer
+        except RequestRefusedError:
+            raise
+        except ClientError:
+            # They may be somewhere else when they come back.
+            for topic in {queue.topic for queue in queues}:
+                self._admin.forget_route(topic)
+            raise
+
+    # -- messages ------------------------------------------------------------------------------
+
+    def read(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        end: int,
+        *,
+        bytes_max: int = 4 << 20,
+        group: str = TOOLS_GROUP,
+        expression: str = "*",
+        expression_type: str = "TAG",
+    ) -> BulkRead:
+        """Read messages of [offset, end): as many as fit into one answer, at least one if any.
+
+        With a filter the answer may hold messages from *end* on, and ``next_offset`` lie behind it.
+        """
+        return result(
+            self.begin_read(
+                queue,
+                offset,
+                end,
+                bytes_max=bytes_max,
+                group=group,
+                expression=expression,
+                expression_type=expression_type,
+            )
+        )
+
+    def begin_read(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        end: int,
+        *,
+        bytes_max: int,
+        group: str,
+        expression: str,
+        expression_type: str,
+    ) -> Future[BulkRead]:
+        """The same without waiting; ``result`` has the answer."""
+        read = self._read(queue, offset, end, bytes_max, group, expression, expression_type)
+        return self.begin(self._about([queue], read))
+
+    async def _read(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        end: int,
+        bytes_max: int,
+        group: str,
+        expression: str,
+        expression_type: str,
+    ) -> BulkRead:
+        address = await self._admin.offsets.address(queue)
+        if address not in self._without_bulk:
+            fields = BulkPullRequest(
+                topic=queue.topic,
+                queue_id=queue.queue_id,
+                offset=offset,
+                end_offset=end,
+                max_bytes=bytes_max,
+                consumer_group=group,
+                expression=expression,
+                expression_type=expression_type,
+            )
+            answer = await self._admin.request(
+                address,
+                RequestCode.BULK_PULL,
+                encode_fields(fields),
+                accept=PULLED | {_NOT_SUPPORTED},
+                timeout=self._timeout_s,
+            )
+            if answer.code != _NOT_SUPPORTED:
+                return read_answer(answer)
+            self._without_bulk.add(address)
+        pulls = OrdinaryPulls(self._admin, address, queue, group, expression, expression_type)
+        return await pulls.read(offset, end, bytes_max, self._timeout_s)
+
+    def request(
+        self,
+        broker_name: str,
+        code: RequestCode,
+        ext: dict[str, str],
+        body: bytes = b"",
+        *,
+        timeout_s: float | None = None,
+    ) -> Command:
+        """Send any request to the master of a broker and return its answer."""
+        return self.run(self._request(broker_name, code, ext, body, timeout_s))
+
+    async def _request(
+        self,
+        broker_name: str,
+        code: RequestCode,
+        ext: dict[str, str],
+        body: bytes,
+        timeout_s: float | None,
+    ) -> Command:
+        address = self._masters.get(broker_name)
+        if address is None:
+            address = (await self._admin.masters(broker_name))[0].address
+            self._masters[broker_name] = address
+        try:
+            return await self._admin.request(
+                address, code, ext, body, timeout=timeout_s or self._timeout_s
+            )
+        except RequestRefusedError:
+            raise
+        except ClientError:
+            # It may be somewhere else when it comes back.
+            self._masters.pop(broker_name, None)
+            raise
+
+    def begin_request(
+        self,
+        broker_name: str,
+        code: RequestCode,
+        ext: dict[str, str],
+        body: bytes = b"",
+        *,
+        timeout_s: float | None = None,
+    ) -> Future[Command]:
+        """``request`` without waiting; ``result`` has the answer."""
+        return self.begin(self._request(broker_name, code, ext, body, timeout_s))
+
+    def delivery(self, group: str) -> Delivery:
+        """What sends the messages of a producer group."""
+        delivery = self._deliveries.get(group)
+        if delivery is None:
+            delivery = self._deliveries[group] = self.run(self._start_delivery(group))
+        return delivery
+
+    async def _start_delivery(self, group: str) -> Delivery:
+        session = Session(self.nameserver, request_timeout_s=self._timeout_s)
+        session.producer_groups.add(group)
+        await session.start()
+        return Delivery(session, group, timeout_s=self._timeout_s, retries=2)
+
+
+def result(answer: Future[_Value]) -> _Value:
+    """Wait for what ``begin`` began.  Raises PipelineError."""
+    try:
+        return answer.result()
+    except ClientError as error:
+        raise PipelineError(str(error)) from error
+
+
+_lock = threading.Lock()
+_loops: dict[int, asyncio.AbstractEventLoop] = {}
+_remotes: dict[tuple[int, str, float], Remote] = {}
+
+
+def connect(nameserver: str, *, timeout_s: float = 30.0) -> Remote:
+    """The Remote of this process for some name services.  Raises PipelineError."""
+    key = (os.getpid(), nameserver, timeout_s)
+    remote = _remotes.get(key)
+    if remote is None:
+        remote = Remote(nameserver, timeout_s=timeout_s)
+        _remotes[key] = remote
+    return remote
+
+
+def _background_loop() -> asyncio.AbstractEventLoop:
+    with _lock:
+        loop = _loops.get(os.getpid())
+        if loop is None:
+            loop = _loops[os.getpid()] = asyncio.new_event_loop()
+            threading.Thread(target=loop.run_forever, name="pipeline-client", daemon=True).start()
+        return loop

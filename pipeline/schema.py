@@ -1,0 +1,147 @@
+"""The columns of messages: their names, their order, and their types in Arrow and in Spark.
+
+Both sources have the same columns.  A Python source gets no column pruning from Spark, so readers
+choose columns by options.  The Arrow types are what Spark demands of a batch, to the letter: the
+same order, ``binary`` rather than ``large_binary``, no dictionaries, microseconds in UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from pipeline.errors import PipelineError
+from pipeline.options import nearest
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+_TIMESTAMP = pa.timestamp("us", tz="UTC")
+_PROPERTIES = pa.map_(pa.string(), pa.string())
+
+_TYPES: dict[str, pa.DataType] = {
+    "topic": pa.string(),
+    "brokerName": pa.string(),
+    "queueId": pa.int32(),
+    "queueOffset": pa.int64(),
+    "msgId": pa.string(),
+    "offsetMsgId": pa.string(),
+    "body": pa.binary(),
+    "tags": pa.string(),
+    "keys": pa.string(),
+    "properties": _PROPERTIES,
+    "flag": pa.int32(),
+    "sysFlag": pa.int32(),
+    "bornTimestamp": _TIMESTAMP,
+    "storeTimestamp": _TIMESTAMP,
+    "bornHost": pa.string(),
+    "storeHost": pa.string(),
+    "reconsumeTimes": pa.int32(),
+    "physOffset": pa.int64(),
+    "bodyCrc": pa.int32(),
+    "preparedTransactionOffset": pa.int64(),
+    "rawProperties": pa.binary(),
+    "crcOk": pa.bool_(),
+    "corrupt": pa.string(),
+}
+
+OPTIONAL_COLUMNS = ("rawProperties", "crcOk", "corrupt")
+"""There only on demand: the properties as stored; whether the body is the one that was stored
+(null for an empty body); in the row of a damaged place of a store, what is wrong there."""
+
+COLUMNS = tuple(name for name in _TYPES if name not in OPTIONAL_COLUMNS)
+"""What a reader gets who chooses nothing, in this order."""
+
+COLUMN_OPTIONS = ("columns", "includeBody", "includeProperties", "includeRawProperties")
+"""The options that ``choose_columns`` reads; it looks at verifyCrc and corruptRecords as well."""
+
+
+def arrow_schema(columns: Iterable[str] = COLUMNS) -> pa.Schema:
+    """The schema of the batches that hold *columns*."""
+    return pa.schema([pa.field(name, _TYPES[name]) for name in columns])
+
+
+def spark_schema(columns: Iterable[str] = COLUMNS) -> StructType:
+    """The same for Spark; every column may be null."""
+    from pyspark.sql import types
+
+    spark_types: dict[pa.DataType, types.DataType] = {
+        pa.string(): types.StringType(),
+        pa.binary(): types.BinaryType(),
+        pa.int32(): types.IntegerType(),
+        pa.int64(): types.LongType(),
+        pa.bool_(): types.BooleanType(),
+        _TIMESTAMP: types.TimestampType(),
+        _PROPERTIES: types.MapType(types.StringType(), types.StringType()),
+    }
+    return types.StructType(
+        [types.StructField(name, spark_types[_TYPES[name]]) for name in columns]
+    )
+
+
+def choose_columns(options: Mapping[str, str]) -> tuple[str, ...]:
+    """The columns that a source's options ask for; names of options in any case.
+
+    Raises:
+        PipelineError: an unknown column, none at all, or options that contradict each other.
+    """
+    given = {name.lower(): str(value).strip() for name, value in options.items()}
+    has_crc = given.get("verifycrc", "").lower() == "flag"
+    has_corrupt = given.get("corruptrecords", "").lower() == "column"
+    switches = {
+        name: given[option].lower() in ("true", "1", "yes", "on")
+        for name, option in (
+            ("body", "includebody"),
+            ("properties", "includeproperties"),
+            ("rawProperties", "includerawproperties"),
+        )
+        if given.get(option)
+    }
+    named = given.get("columns", "")
+    if named and named != "*":
+        chosen = _named_columns(named)
+        _refuse_contradictions(chosen, switches, has_crc, has_corrupt)
+    else:
+        chosen = [name for name in COLUMNS if switches.get(name, True)]
+        chosen += [name for name in ("rawProperties",) if switches.get(name, False)]
+    chosen += [
+        name
+        for name, wanted in (("crcOk", has_crc), ("corrupt", has_corrupt))
+        if wanted and name not in chosen
+    ]
+    return tuple(chosen)
+
+
+def _named_columns(named: str) -> list[str]:
+    spelled = {name.lower(): name for name in _TYPES}
+    chosen: list[str] = []
+    for part in (part.strip() for part in named.split(",")):
+        name = spelled.get(part.lower())
+        if name is None:
+            raise PipelineError(
+                f"there is no column {part!r}{nearest(part, _TYPES)}: "
+                f"the option columns takes names among {', '.join(_TYPES)}"
+            )
+        if name in chosen:
+            raise PipelineError(f"the option columns names {name!r} twice: leave one out")
+        chosen.append(name)
+    return chosen
+
+
+def _refuse_contradictions(
+    chosen: list[str], switches: Mapping[str, bool], has_crc: bool, has_corrupt: bool
+) -> None:
+    for name, wanted in switches.items():
+        if wanted != (name in chosen):
+            option = f"include{name[0].upper()}{name[1:]}"
+            raise PipelineError(
+                f"the options columns and {option}={str(wanted).lower()} contradict each other: "
+                f"{'add' if wanted else 'take'} {name!r} {'to' if wanted else 'out of'} columns, "
+                f"or leave {option} out"
+            )
+    if "crcOk" in chosen and not has_crc:
+        raise PipelineError("the column 'crcOk' needs the option verifyCrc=flag: set it")
+    if "corrupt" in chosen and not has_corrupt:
+        raise PipelineError("the column 'corrupt' needs the option corruptRecords=column: set it")

@@ -1,0 +1,159 @@
+"""Spark sessions that know the sources ``rocketmq`` and ``rocketmq-store``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipeline.errors import PipelineError
+from pipeline.java import ensure_java
+from pipeline.packaging import ship
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PYSPARK_VERSION_MIN = (4, 2)
+PYARROW_VERSION_MIN = (18,)
+PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
+
+_INSTALL = "pip install 'rockhopper-mq[spark]'"
+_SOURCES = (
+    ("pipeline.store_source.source", "StoreSource"),
+    ("pipeline.network.source", "RocketMQSource"),
+)
+# For one machine: no web page, no progress bars between a notebook's lines, quick to start.
+_DEFAULTS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.driver.memory": "2g",
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:+IgnoreUnrecognizedVMOptions",
+    PUSHDOWN_CONF: "true",
+}
+_LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+
+def local_session(
+    app_name: str = "rockhopper", *, master: str = "local[*]", **conf: str
+) -> SparkSession:
+    """A session on this machine, with both sources; the running one if there is one.
+
+    Finds a Java by itself (pipeline.java).  *conf* are settings of Spark, given as
+    ``**{"spark.driver.memory": "4g"}``; they win over what is set here.  With the *master* of a
+    cluster only the driver is here, and the executors are sent this package.
+
+    Raises:
+        PipelineError: no Java, or a package that is missing or too old.
+    """
+    check_packages()
+    ensure_java()
+    from pyspark.sql import SparkSession
+
+    # Spark would take whatever python3 is on PATH for its workers.
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    if master.startswith("local"):
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        cores = os.cpu_count() or 1
+        conf = {**_LOOPBACK, "spark.sql.shuffle.partitions": str(cores), **conf}
+    else:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    settings = {**_DEFAULTS, **conf}
+    builder = SparkSession.builder.appName(app_name).master(master)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    with _packages_on_python_path():
+        spark = builder.getOrCreate()
+    ship(spark)
+    return register(spark)
+
+
+def register(spark: SparkSession) -> SparkSession:
+    """Make both sources known to *spark*, and return it.
+
+    Filters are pushed to the store source if ``spark.sql.python.filterPushdown.enabled`` is on at
+    this moment.  The session's workers must find this package: installed, or by ``--py-files``.
+
+    Raises:
+        PipelineError: a package is missing or too old.
+    """
+    check_packages()
+    pushes = str(spark.conf.get(PUSHDOWN_CONF, "false")).lower() == "true"
+    for module_name, class_name in _SOURCES:
+        try:
+            module = import_module(module_name)
+        except ModuleNotFoundError as error:
+            if error.name is None or not module_name.startswith(error.name):
+                raise
+            continue
+        source: Any = getattr(module, class_name)
+        if pushes:
+            source = getattr(module, f"Pushing{class_name}", source)
+        spark.dataSource.register(source)
+    return spark
+
+
+@contextmanager
+def naming_missing_packages() -> Iterator[None]:
+    """Let an import that fails for want of the Spark extra say so.
+
+    Raises:
+        PipelineError: names the package that is missing or too old.
+    """
+    try:
+        yield
+    except ImportError:
+        check_packages()
+        raise
+
+
+def check_packages() -> None:
+    """See that the packages of the Spark extra are there and new enough.
+
+    Raises:
+        PipelineError: names the one that is not.
+    """
+    for name, minimum in (("pyarrow", PYARROW_VERSION_MIN), ("numpy", (1, 26))):
+        _check_package(name, minimum)
+    _check_package("pyspark", PYSPARK_VERSION_MIN)
+
+
+def _check_package(name: str, minimum: tuple[int, ...]) -> None:
+    wanted = ".".join(map(str, minimum))
+    try:
+        version = str(import_module(name).__version__)
+    except ImportError:
+        raise PipelineError(
+            f"the pipeline needs {name} {wanted} or newer, and it is not installed: {_INSTALL}"
+        ) from None
+    found = tuple(int(part) for part in version.split(".")[: len(minimum)] if part.isdecimal())
+    if found < minimum:
+        raise PipelineError(
+            f"the pipeline needs {name} {wanted} or newer, and {version} is installed: {_INSTALL}"
+        )
+
+
+@contextmanager
+def _packages_on_python_path() -> Iterator[None]:
+    """Let Spark's workers find this package even where it is not installed.
+
+    They inherit the environment of the JVM, which is started here.
+    """
+    root = str(Path(__file__).resolve().parents[1])
+    before = os.environ.get("PYTHONPATH")
+    if "site-packages" in Path(root).parts:
+        yield
+        return
+    os.environ["PYTHONPATH"] = root if not before else f"{root}{os.pathsep}{before}"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before

@@ -1,0 +1,126 @@
+"""The options of ``rocketmq-store``, read and checked."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal, TypeVar, cast
+
+from pipeline.errors import PipelineError
+from pipeline.options import Options
+from pipeline.schema import COLUMN_OPTIONS, choose_columns
+
+_T = TypeVar("_T")
+
+SOURCE = "rocketmq-store"
+OPTIONS = (
+    "path",
+    "splitSize",
+    "startPhysOffset",
+    "endPhysOffset",
+    "topic",
+    "queueId",
+    "startingTimestamp",
+    "endingTimestamp",
+    "verifyCrc",
+    "corruptRecords",
+    "failOnDataLoss",
+    "includeDeletedTopics",
+    "brokerName",
+    "decompress",
+    *COLUMN_OPTIONS,
+)
+SPLIT_SIZE_BYTES_MAX = 128 << 20
+SPLIT_SIZE_BYTES_MIN = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What to read and how; travels to the workers."""
+
+    path: str
+    columns: tuple[str, ...]
+    split_size_bytes: int | None = None
+    start_offset: int | None = None
+    end_offset: int | None = None
+    topics: frozenset[str] | None = None
+    queue_ids: frozenset[int] | None = None
+    start_ms: int | None = None
+    """Inclusive."""
+    end_ms: int | None = None
+    """Exclusive."""
+    verify_crc: Literal["off", "flag", "fail"] = "off"
+    corrupt_records: Literal["fail", "skip", "column"] = "fail"
+    fail_on_data_loss: bool = True
+    include_deleted_topics: bool = False
+    broker_name: str = ""
+    decompress: bool = True
+
+    def narrowed(
+        self,
+        *,
+        topics: frozenset[str] | None = None,
+        queue_ids: frozenset[int] | None = None,
+        start_ms: int | None = None,
+        end_ms: int | None = None,
+    ) -> "Rules":
+        """The same with what a query's filters say."""
+        return replace(
+            self,
+            topics=_both(self.topics, topics),
+            queue_ids=_both(self.queue_ids, queue_ids),
+            start_ms=max((t for t in (self.start_ms, start_ms) if t is not None), default=None),
+            end_ms=min((t for t in (self.end_ms, end_ms) if t is not None), default=None),
+        )
+
+
+def _both(one: frozenset[_T] | None, other: frozenset[_T] | None) -> frozenset[_T] | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return one & other
+
+
+def read_rules(given: Mapping[str, str]) -> Rules:
+    """The rules that the options *given* make.
+
+    Raises:
+        PipelineError: an option is unknown, has no sensible value, or contradicts another one.
+    """
+    options = Options(SOURCE, given, OPTIONS)
+    queue_ids = options.names("queueId")
+    if not all(part.isdecimal() for part in queue_ids):
+        raise PipelineError(
+            f"the option queueId is {options.text('queueId')!r}: set it to numbers with commas "
+            "between them"
+        )
+    rules = Rules(
+        path=options.required("path", "the root of a store, or its commitlog directory"),
+        columns=choose_columns(given),
+        split_size_bytes=options.size_bytes("splitSize", None, 4096),
+        start_offset=options.integer("startPhysOffset"),
+        end_offset=options.integer("endPhysOffset"),
+        topics=frozenset(options.names("topic")) or None,
+        queue_ids=frozenset(map(int, queue_ids)) or None,
+        start_ms=options.time_ms("startingTimestamp"),
+        end_ms=options.time_ms("endingTimestamp"),
+        verify_crc=cast(
+            Literal["off", "flag", "fail"], options.choice("verifyCrc", ("off", "flag", "fail"))
+        ),
+        corrupt_records=cast(
+            Literal["fail", "skip", "column"],
+            options.choice("corruptRecords", ("fail", "skip", "column")),
+        ),
+        fail_on_data_loss=options.boolean("failOnDataLoss", True),
+        include_deleted_topics=options.boolean("includeDeletedTopics", False),
+        broker_name=options.text("brokerName"),
+        decompress=options.boolean("decompress", True),
+    )
+    _refuse_empty("PhysOffset", "start", "end", rules.start_offset, rules.end_offset)
+    _refuse_empty("Timestamp", "starting", "ending", rules.start_ms, rules.end_ms)
+    return rules
+
+
+def _refuse_empty(what: str, first: str, last: str, start: int | None, end: int | None) -> None:
+    if start is not None and end is not None and start > end:
+        raise PipelineError(
+            f"the options {first}{what}={start} and {last}{what}={end} contradict each other, "
+            "nothing is between them: swap them or leave one out"
+        )

@@ -1,0 +1,234 @@
+"""Reading the records of one piece of the log, and finding out about the places without any.
+
+The file is read in windows rather than mapped: a broker may cut a file off while it is read.
+
+Bytes that are no record are the end of the log if no record follows them, else damage.  Damage
+belongs to the piece whose records lead up to it; a piece that begins in the middle of something
+starts with the first record that begins in it.
+"""
+
+import os
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.decoder import Records, Stop, Walk, is_record, pick, read_records, resync, walk
+from pipeline.store_source.pieces import Piece, data_ranges
+from protocol.sys_flags import SYS_FLAG_BORN_HOST_V6
+
+WINDOW_BYTES = 8 << 20
+RECORD_SIZE_BYTES_MAX = 1 << 28
+# Records behind damage that are older than those in front of it are left over from former days:
+# RocketMQ leaves what it cuts off in its files.
+STALE_MARGIN_MS = 3_000
+_HEAD_BYTES = 96
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A range of commit log offsets that holds no record where there should be some."""
+
+    start: int
+    end: int
+    reason: str
+    path: str
+    is_torn_tail: bool = False
+    """Whether it is the rest of a write at the log's end."""
+
+
+def scan(piece: Piece, window_bytes: int = WINDOW_BYTES) -> Iterator[Records | Damage]:
+    """The records that start in *piece*, and damage, in the order of the log.
+
+    Records handed out are sound and stand where they say, and are gone at the next step: they lie
+    in a buffer that is used again.
+
+    Raises:
+        FileNotFoundError: the file has expired since.
+    """
+    if piece.is_missing:
+        yield Damage(piece.start, piece.end, "a file of the commit log is missing", piece.path)
+        return
+    scanner = _Scanner(piece, window_bytes)
+    try:
+        yield from scanner.scan()
+    finally:
+        scanner.close()
+
+
+class _Scanner:
+    def __init__(self, piece: Piece, window_bytes: int) -> None:
+        self._piece = piece
+        self._descriptor = os.open(piece.path, os.O_RDONLY | os.O_CLOEXEC)
+        self._file_end = piece.base_offset + os.fstat(self._descriptor).st_size
+        self._readable_end = min(piece.readable_end, self._file_end)
+        self._end = min(piece.end, self._readable_end)
+        self._window_bytes = window_bytes
+        self._buffer = bytearray(max(min(window_bytes, self._readable_end - piece.start), 1))
+        self._last_ms = 0
+        self._is_over = False
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+    def scan(self) -> Iterator[Records | Damage]:
+        at = self._piece.start
+        if at != self._piece.base_offset:
+            at = self._find(at, self._end)
+        while 0 <= at < self._end and not self._is_over:
+            at = yield from self._step(at)
+        if self._end <= at < self._readable_end and not self._is_over:
+            # This belongs to the next piece, unless it is damage: nobody else would notice.
+            yield from self._look_at(at)
+
+    def _step(self, at: int) -> Generator[Records | Damage, None, int]:
+        """Hand out what one window holds from *at* on; return where to go on, −1 at the end."""
+        window = self._window(at)
+        found = walk(window, 0, min(self._end - at, len(window)))
+        stopped_at = at
+        if len(found.offsets):
+            records = read_records(np.frombuffer(window, np.uint8), found.offsets)
+            is_bad = _is_bad(records, at)
+            if is_bad.any():
+                first = int(is_bad.argmax())
+                reason = _why_bad(records, first, at)
+                stopped_at = at + int(records.offsets[first])
+                yield from self._counted(pick(records, slice(first)))
+                return (yield from self._damage(stopped_at, reason))
+            stopped_at = at + int(records.ends[-1])
+            yield from self._counted(records)
+        if stopped_at >= self._end:
+            return stopped_at
+        if found.stop is Stop.BLANK and at + found.end == self._file_end:
+            return -1
+        left = at + len(window) - stopped_at
+        if at + len(window) < self._readable_end and (found.stop is Stop.CUT or left < 8):
+            if stopped_at > at or self._grow(window):
+                return stopped_at
+        elif found.stop is Stop.ZEROS and left < 8:
+            return -1
+        size = int.from_bytes(window[stopped_at - at : stopped_at - at + 4], "big")
+        return (yield from self._damage(stopped_at, self._why_stopped(found, stopped_at, size)))
+
+    def _counted(self, records: Records) -> Iterator[Records]:
+        """Those of *records* that count: on the log of a running broker, those on disk."""
+        if not len(records):
+            return
+        times = records.heads["storeTimestamp"]
+        limit = self._piece.flushed_ms
+        if limit is not None and (times > limit).any():
+            self._is_over = True
+            records = pick(records, slice(int((times > limit).argmax())))
+        if len(records):
+            self._last_ms = int(times[len(records) - 1])
+            yield records
+
+    def _damage(self, at: int, reason: str) -> Generator[Damage, None, int]:
+        found = self._find(at + 1, self._readable_end)
+        if found >= 0 and not self._piece.is_followed:
+            time_ms = self._store_time_ms(found)
+            is_unflushed = self._piece.flushed_ms is not None and time_ms > self._piece.flushed_ms
+            if is_unflushed or time_ms < self._last_ms - STALE_MARGIN_MS:
+                found = -1
+        path = self._piece.path
+        if found >= 0:
+            yield Damage(at, found, reason, path)
+            return found if found < self._end else -1
+        if self._piece.is_followed:
+            yield Damage(at, self._file_end, reason, path)
+        elif not self._piece.is_live and any(self._read(at, 8)):
+            yield Damage(at, self._file_end, reason, path, True)
+        return -1
+
+    def _look_at(self, at: int) -> Iterator[Damage]:
+        head = self._read(at, _HEAD_BYTES)
+        if len(head) < 8 or self._is_record(at):
+            return
+        found = walk(head, 0, 1)
+        if found.stop is Stop.BLANK and at + found.end == self._file_end:
+            return
+        size = int.from_bytes(head[:4], "big")
+        if found.stop is Stop.CUT and at + size <= self._readable_end:
+            found = walk(head := self._read(at, min(size, RECORD_SIZE_BYTES_MAX)), 0, 1)
+        if len(found.offsets):
+            records = read_records(np.frombuffer(head, np.uint8), found.offsets)
+            yield from self._damage(at, _why_bad(records, 0, at))
+        else:
+            yield from self._damage(at, self._why_stopped(found, at, size))
+
+    def _why_stopped(self, found: Walk, at: int, size: int) -> str:
+        if found.stop is Stop.BLANK:
+            return "a blank record that does not end with the file"
+        if found.stop is Stop.CUT:
+            return f"a record of {size} bytes where {self._readable_end - at} are left"
+        return found.problem or "zeros where a record should start"
+
+    def _find(self, start: int, end: int) -> int:
+        """The first record that starts in [start, end); −1 if there is none."""
+        base = self._piece.base_offset
+        for low, high in data_ranges(self._descriptor, start - base, end - base):
+            # The first bytes of a record may be zeros in front of what was written.
+            at, stop = max(base + low - 3, start), base + high
+            while at < stop:
+                data = self._read(at, self._window_bytes)
+                found = resync(data, 0, stop - at, at)
+                if found >= 0:
+                    # Of a record that the window cuts off only the head was looked at.
+                    if self._is_record(at + found):
+                        return at + found
+                    at += found + 1
+                elif len(data) <= _HEAD_BYTES:
+                    break
+                else:
+                    at += len(data) - _HEAD_BYTES
+        return -1
+
+    def _is_record(self, at: int) -> bool:
+        size = int.from_bytes(self._read(at, 4), "big")
+        return is_record(self._read(at, min(size, RECORD_SIZE_BYTES_MAX)), 0, at)
+
+    def _window(self, at: int) -> memoryview:
+        view = memoryview(self._buffer)[: max(self._readable_end - at, 0)]
+        count = os.preadv(self._descriptor, [view], at - self._piece.base_offset)
+        return view[:count]
+
+    def _grow(self, window: memoryview) -> bool:
+        """Make room for the record that the window is too small for; False if that is no record."""
+        size = int.from_bytes(window[:4], "big")
+        if not len(self._buffer) < size <= RECORD_SIZE_BYTES_MAX:
+            return False
+        self._buffer = bytearray(size)
+        return True
+
+    def _read(self, at: int, size: int) -> bytes:
+        size = min(size, self._readable_end - at)
+        return os.pread(self._descriptor, size, at - self._piece.base_offset) if size > 0 else b""
+
+    def _store_time_ms(self, at: int) -> int:
+        head = self._read(at, _HEAD_BYTES)
+        return store_time_ms(head, 0)
+
+
+def store_time_ms(data: bytes, at: int) -> int:
+    """The store time of the record at *at*, of which the head is there."""
+    shift = 12 if data[at + 39] & SYS_FLAG_BORN_HOST_V6 else 0
+    return int.from_bytes(data[at + 56 + shift : at + 64 + shift], "big", signed=True)
+
+
+def _is_bad(records: Records, at: int) -> npt.NDArray[np.bool_]:
+    heads = records.heads
+    makes_sense = (heads["storeTimestamp"] > 0) & (heads["queueId"] >= 0)
+    makes_sense &= heads["queueOffset"] >= 0
+    is_here = heads["physOffset"] == records.offsets + at
+    bad: npt.NDArray[np.bool_] = ~(records.sound & makes_sense & is_here)
+    return bad
+
+
+def _why_bad(records: Records, row: int, at: int) -> str:
+    if not records.sound[row]:
+        return "the sizes in a record do not add up"
+    says, is_at = int(records.heads["physOffset"][row]), at + int(records.offsets[row])
+    if says != is_at:
+        return f"the record at {is_at} says that it stands at {says}"
+    return "the store time, queue id or queue offset of a record makes no sense"

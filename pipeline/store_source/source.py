@@ -1,0 +1,147 @@
+"""The data source ``rocketmq-store``: the commit log of a store directory, in parallel.
+
+Spark runs ``schema``, ``reader`` and ``partitions`` in Python workers on the driver's host, and
+``read`` in the executors' workers.  All that can be wrong with options and directory is found out
+in the former, so that the driver's exception says it.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, NoReturn
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+)
+from pyspark.sql.types import StructType
+
+from pipeline.errors import PipelineError
+from pipeline.schema import spark_schema
+from pipeline.store_source.directory import find_commit_log, open_store
+from pipeline.store_source.pieces import Piece
+from pipeline.store_source.reading import read_batches
+from pipeline.store_source.rules import SOURCE, Rules, read_rules
+from pipeline.store_source.splits import plan
+
+
+@dataclass
+class StorePartition(InputPartition):
+    """What one task reads."""
+
+    pieces: tuple[Piece, ...]
+    deleted_topics: dict[str, int]
+
+    def __post_init__(self) -> None:
+        super().__init__(self.pieces)
+
+
+class StoreReader(DataSourceReader):
+    """Reads with one set of rules; travels to the workers."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """One partition for each task; an empty store has one without pieces."""
+        store = open_store(self._rules.path)
+        deleted = store.gone
+        tasks = plan(store, self._rules, os.cpu_count() or 1)
+        return [StorePartition(pieces, deleted) for pieces in tasks or [()]]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The batches of one task."""
+        assert isinstance(partition, StorePartition)
+        return read_batches(partition.pieces, self._rules, partition.deleted_topics)
+
+
+class PushingStoreReader(StoreReader):
+    """One that makes use of a query's filters; only where the session has them pushed."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802
+        """Narrow what is read; Spark looks at all filters again."""
+        for condition in filters:
+            self._rules = _narrowed(self._rules, condition)
+            yield condition
+
+
+class StoreSource(DataSource):
+    """See docs/spark.md."""
+
+    _reader: type[StoreReader] = StoreReader
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return SOURCE
+
+    def schema(self) -> StructType:
+        """The columns that the options choose."""
+        rules = read_rules(self.options)
+        find_commit_log(rules.path)
+        return spark_schema(rules.columns)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A reader for the schema that ``schema`` said."""
+        rules = read_rules(self.options)
+        if tuple(schema.fieldNames()) != rules.columns:
+            raise PipelineError(
+                f"{SOURCE} has a schema of its own: leave .schema(...) out, and choose columns "
+                "with the option columns"
+            )
+        return self._reader(rules)
+
+    def streamReader(self, schema: StructType) -> NoReturn:  # noqa: N802
+        """Refused in a sentence.  Raises PipelineError."""
+        raise PipelineError(
+            f"{SOURCE} has no streams: read its files as a batch with spark.read, or its broker's "
+            "topics with spark.readStream and the format rocketmq"
+        )
+
+    def simpleStreamReader(self, schema: StructType) -> NoReturn:  # noqa: N802
+        """As ``streamReader``."""
+        self.streamReader(schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
+        """Refused in a sentence.  Raises PipelineError."""
+        raise PipelineError(
+            f"{SOURCE} only reads: write to a broker's topic, with the format rocketmq"
+        )
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: N802
+        """As ``writer``."""
+        self.writer(schema, overwrite)
+
+
+class PushingStoreSource(StoreSource):
+    """The same for sessions with spark.sql.python.filterPushdown.enabled."""
+
+    _reader = PushingStoreReader
+
+
+def _narrowed(rules: Rules, condition: Filter) -> Rules:
+    name = ".".join(getattr(condition, "attribute", ()))
+    value: Any = getattr(condition, "value", None)
+    if isinstance(condition, In | EqualTo) and value is not None:
+        values = value if isinstance(condition, In) else (value,)
+        if name == "topic":
+            return rules.narrowed(topics=frozenset(map(str, values)))
+        if name == "queueId":
+            return rules.narrowed(queue_ids=frozenset(int(v) for v in values if v is not None))
+    if name == "storeTimestamp" and isinstance(value, datetime):
+        moment = value if value.tzinfo else value.astimezone(UTC)
+        ms = int(moment.timestamp() * 1000)
+        if isinstance(condition, GreaterThan | GreaterThanOrEqual):
+            return rules.narrowed(start_ms=ms - 1)
+        if isinstance(condition, LessThan | LessThanOrEqual):
+            return rules.narrowed(end_ms=ms + 2)
+    return rules

@@ -1,0 +1,185 @@
+"""Cutting a commit log into pieces for tasks.
+
+A piece owns the records that start in it.  Small files share a task, big ones are cut; pieces that
+lie in a hole of a file, or outside the times asked for, are left out.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+
+from pipeline.decoder import resync
+from pipeline.errors import PipelineError
+from pipeline.store_source.directory import Segment, StoreDirectory
+from pipeline.store_source.pieces import Piece, data_ranges_of
+from pipeline.store_source.rules import SPLIT_SIZE_BYTES_MAX, SPLIT_SIZE_BYTES_MIN, Rules
+from pipeline.store_source.scan import store_time_ms
+
+# Store times are wall-clock times: a time server may have set them back in between.
+CLOCK_MARGIN_MS = 60_000
+_PROBE_BYTES = 1 << 20
+_PROBES_MAX = 8
+
+
+def plan(store: StoreDirectory, rules: Rules, cores: int) -> list[tuple[Piece, ...]]:
+    """The pieces of each task.
+
+    Raises:
+        PipelineError: the store has a foreign file, or an offset is outside of the log.
+    """
+    _refuse_foreign_files(store, rules)
+    start, end = _bounds(store, rules)
+    pieces = list(_ranges(store, start, end))
+    pieces = [piece for piece in pieces if piece.start < piece.end]
+    total = sum(data_bytes(piece) for piece in pieces)
+    size = rules.split_size_bytes or min(
+        max(total // (2 * max(cores, 1)), SPLIT_SIZE_BYTES_MIN), SPLIT_SIZE_BYTES_MAX
+    )
+    cut = [part for piece in pieces for part in _cut(piece, size)]
+    if rules.start_ms is not None or rules.end_ms is not None:
+        cut = _in_time(cut, rules)
+    return list(_grouped(cut, size))
+
+
+def _refuse_foreign_files(store: StoreDirectory, rules: Rules) -> None:
+    if store.foreign_files and rules.corrupt_records == "fail":
+        names = ", ".join(store.foreign_files[:3])
+        raise PipelineError(
+            f"{store.commit_log} holds what is no file of a commit log ({names}): move it away, "
+            "or read with corruptRecords=skip"
+        )
+    for before, after in zip(store.segments, store.segments[1:], strict=False):
+        if before.end_offset > after.base_offset:
+            raise PipelineError(
+                f"{before.path} reaches beyond the start of {after.path}, so one of them is from "
+                "another store: move it away"
+            )
+
+
+def _bounds(store: StoreDirectory, rules: Rules) -> tuple[int, int]:
+    first, last = store.start_offset, store.end_offset
+    start, end = rules.start_offset, rules.end_offset
+    if start is not None and start < first and rules.fail_on_data_loss:
+        raise PipelineError(
+            f"startPhysOffset={start} is in front of the log, which starts at {first} since older "
+            f"files have expired: set it to {first}, or read what is left with failOnDataLoss=false"
+        )
+    for name, offset in (("startPhysOffset", start), ("endPhysOffset", end)):
+        if offset is not None and offset > last:
+            raise PipelineError(
+                f"{name}={offset} is behind the files of the log, which end at {last}: "
+                "set it to at most that, or leave it out"
+            )
+    if end is None:
+        end = last if store.flushed.offset is None else min(last, store.flushed.offset)
+    return max(first, start or 0), end
+
+
+def _ranges(store: StoreDirectory, start: int, end: int) -> Iterator[Piece]:
+    last_used = max(
+        (number for number, file in enumerate(store.segments) if file.starts_with_record),
+        default=-1,
+    )
+    before: Segment | None = None
+    for number, file in enumerate(store.segments):
+        if before is not None and before.end_offset < file.base_offset:
+            gap = max(before.end_offset, start), min(file.base_offset, end)
+            if number <= last_used:
+                path = os.path.join(os.path.dirname(before.path), f"{before.end_offset:020d}")
+                yield Piece(path, gap[0], *gap, gap[1], True, store.is_live, None, True)
+        before = file
+        if file.end_offset <= start or file.base_offset >= end:
+            continue
+        readable_end = file.end_offset
+        if store.flushed.offset is not None and store.flushed.offset > file.base_offset:
+            readable_end = min(readable_end, max(store.flushed.offset, end))
+        yield Piece(
+            file.path,
+            file.base_offset,
+            max(start, file.base_offset),
+            min(end, file.end_offset),
+            readable_end,
+            number < last_used,
+            store.is_live,
+            store.flushed.time_ms,
+        )
+
+
+def _cut(piece: Piece, size: int) -> Iterator[Piece]:
+    if piece.is_missing:
+        yield piece
+        return
+    data = data_ranges_of(
+        piece.path, piece.start - piece.base_offset, piece.end - piece.base_offset
+    )
+    count = max(1, -(-(piece.end - piece.start) // size))
+    for number in range(count):
+        start = piece.start + (piece.end - piece.start) * number // count
+        end = piece.start + (piece.end - piece.start) * (number + 1) // count
+        # The first piece finds out that nothing was ever written to a file.
+        low, high = start - piece.base_offset, end - piece.base_offset
+        if number == 0 or any(first < high and low < last for first, last in data):
+            yield replace(piece, start=start, end=end)
+
+
+def data_bytes(piece: Piece) -> int:
+    """How much of a piece was ever written to."""
+    if piece.is_missing:
+        return 0
+    low, high = piece.start - piece.base_offset, piece.end - piece.base_offset
+    return sum(end - start for start, end in data_ranges_of(piece.path, low, high))
+
+
+def _in_time(pieces: list[Piece], rules: Rules) -> list[Piece]:
+    """Those pieces that may hold records of the times asked for."""
+    times = [None if piece.is_missing else _first_time_ms(piece) for piece in pieces]
+    kept = []
+    for number, piece in enumerate(pieces):
+        begins = times[number]
+        ends = times[number + 1] if number + 1 < len(pieces) else None
+        too_late = (
+            rules.end_ms is not None
+            and begins is not None
+            and begins - CLOCK_MARGIN_MS >= rules.end_ms
+        )
+        too_early = (
+            rules.start_ms is not None
+            and ends is not None
+            and ends + CLOCK_MARGIN_MS < rules.start_ms
+        )
+        if not too_late and not too_early:
+            kept.append(piece)
+    return kept
+
+
+def _first_time_ms(piece: Piece) -> int | None:
+    """The store time of the first record found in a piece; None if none is found soon."""
+    try:
+        with open(piece.path, "rb") as file:
+            at = piece.start
+            for _ in range(_PROBES_MAX):
+                if at >= piece.end:
+                    return None
+                file.seek(at - piece.base_offset)
+                data = file.read(min(_PROBE_BYTES, piece.readable_end - at))
+                found = resync(data, 0, piece.end - at, at)
+                if found >= 0:
+                    return store_time_ms(data, found)
+                at += max(len(data) - 96, 1)
+    except OSError:
+        pass
+    return None
+
+
+def _grouped(pieces: list[Piece], size: int) -> Iterator[tuple[Piece, ...]]:
+    group: list[Piece] = []
+    room = size
+    for piece in pieces:
+        need = piece.end - piece.start
+        if group and need > room:
+            yield tuple(group)
+            group, room = [], size
+        group.append(piece)
+        room -= need
+    if group:
+        yield tuple(group)
