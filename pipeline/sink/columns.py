@@ -1,0 +1,100 @@
+"""Which columns a frame may have that is written, and of which types."""
+
+from typing import TYPE_CHECKING
+
+from pipeline.errors import PipelineError
+from pipeline.options import nearest
+from pipeline.schema import COLUMNS, OPTIONAL_COLUMNS
+from pipeline.sink.rules import SinkRules
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+_TEXT = ("string",)
+_INTEGER = ("byte", "short", "integer", "long")
+_TIME = ("timestamp", "timestamp_ntz", *_INTEGER)
+SINK_COLUMNS: dict[str, tuple[str, ...]] = {
+    "body": ("string", "binary"),
+    "topic": _TEXT,
+    "tags": _TEXT,
+    "keys": _TEXT,
+    "properties": ("map<string,string>",),
+    "rawProperties": ("binary",),
+    "queueId": _INTEGER,
+    "brokerName": _TEXT,
+    "shardingKey": _TEXT,
+    "delayTimeLevel": _INTEGER,
+    "deliverTimestamp": _TIME,
+    "flag": _INTEGER,
+    "bornTimestamp": _TIME,
+}
+"""Name -> the types of Spark that it may have."""
+
+
+def check_columns(schema: "StructType", rules: SinkRules) -> None:
+    """See that a frame can be written.
+
+    Raises:
+        PipelineError: it has a column that means nothing, one of a wrong type, none for the body,
+            or nothing says the topic.
+    """
+    names = schema.fieldNames()
+    for field in schema.fields:
+        allowed = SINK_COLUMNS.get(field.name)
+        if allowed is None:
+            raise PipelineError(_unknown(field.name))
+        kind = _kind(field.dataType)
+        if kind not in allowed:
+            raise PipelineError(
+                f"the column {field.name!r} is of type {kind}: cast it to {_listed(allowed)}"
+            )
+    for name in names:
+        if names.count(name) > 1:
+            raise PipelineError(f"there are several columns {name!r}: drop or rename one of them")
+    if "body" not in names:
+        raise PipelineError(
+            "there is no column 'body', which holds what is sent: make one, for example with "
+            ".select(to_json(struct('*')).alias('body'))"
+        )
+    if "topic" not in names and not rules.topic:
+        raise PipelineError(
+            "nothing says which topic to write to: set the option topic, or add a column 'topic'"
+        )
+    for one, other in (
+        ("properties", "rawProperties"),
+        ("queueId", "shardingKey"),
+        ("delayTimeLevel", "deliverTimestamp"),
+    ):
+        if one in names and other in names:
+            raise PipelineError(
+                f"the columns {one!r} and {other!r} contradict each other: drop one"
+            )
+    if rules.is_exactly_once and "brokerName" in names:
+        raise PipelineError(
+            "delivery=exactly-once publishes a whole batch on one broker: drop the column "
+            "'brokerName', and name the broker by the option broker if it matters"
+        )
+
+
+def _unknown(name: str) -> str:
+    listed = ", ".join(SINK_COLUMNS)
+    if name in COLUMNS or name in OPTIONAL_COLUMNS:
+        return f"the column {name!r} is one that only brokers fill: drop it; a sink takes {listed}"
+    return (
+        f"a sink has no column {name!r}{nearest(name, SINK_COLUMNS)}: drop or rename it; it takes "
+        f"{listed}"
+    )
+
+
+def _kind(data_type: object) -> str:
+    from pyspark.sql import types
+
+    if isinstance(data_type, types.MapType):
+        return f"map<{_kind(data_type.keyType)},{_kind(data_type.valueType)}>"
+    if isinstance(data_type, types.StringType):
+        return "string"
+    return str(getattr(data_type, "typeName", lambda: data_type)())
+
+
+def _listed(kinds: tuple[str, ...]) -> str:
+    return " or ".join(kinds) if len(kinds) < 3 else f"{', '.join(kinds[:-1])} or {kinds[-1]}"

@@ -1,0 +1,249 @@
+"""From Arrow batches to messages: columns in, columns out, no row tuples on the way."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.errors import PipelineError
+from protocol.properties import (
+    PROPERTY_DELAY_LEVEL,
+    PROPERTY_KEYS,
+    PROPERTY_SHARDING_KEY,
+    PROPERTY_TAGS,
+    PROPERTY_TIMER_DELIVER_MS,
+    PROPERTY_UNIQUE_KEY,
+    SYSTEM_PROPERTIES,
+)
+
+# A column of its own says these, and wins; without it they are taken out of the properties.
+_OF_COLUMNS = {
+    PROPERTY_KEYS: "keys",
+    PROPERTY_TAGS: "tags",
+    PROPERTY_SHARDING_KEY: "shardingKey",
+}
+# What other messages were through: it would make this one something that it is not.
+_HISTORY = (SYSTEM_PROPERTIES | {"RH_SINK", "__STARTDELIVERTIME"}) - set(_OF_COLUMNS)
+_SEPARATORS = "[\x01\x02]"
+
+
+@dataclass
+class Messages:
+    """Some messages, a list for each of their parts."""
+
+    topics: list[str]
+    queue_ids: list[int | None] | None
+    broker_names: list[str | None] | None
+    sharding_keys: list[str | None] | None
+    flags: list[int]
+    born_ms: list[int]
+    has_born: bool
+    """Whether the frame says when they were born."""
+    properties: list[str]
+    bodies: list[bytes]
+    sizes: Any
+    """Of body and properties, as an array of numpy."""
+    is_delayed: Any
+    """Which of them are delivered later; None if none is."""
+
+    def __len__(self) -> int:
+        return len(self.bodies)
+
+
+def encode_messages(
+    batch: pa.RecordBatch,
+    topic: str,
+    unique_keys: Callable[[int], Sequence[str]],
+    now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+) -> Messages:
+    """The messages that the rows of *batch* are; *unique_keys* makes as many ids as it is asked.
+
+    Raises:
+        PipelineError: a row has no body or no topic, or properties that cannot be stored.
+    """
+    columns = {name: batch.column(index) for index, name in enumerate(batch.schema.names)}
+    count = batch.num_rows
+    bodies = columns["body"].cast(pa.binary())
+    if bodies.null_count:
+        raise PipelineError(
+            f"{bodies.null_count} rows for {_topic_of(columns, topic, bodies)!r} have no body: "
+            "leave them out with .where('body is not null'), or give them one with coalesce"
+        )
+    if topic:
+        topics = [topic] * count
+    else:
+        column = columns["topic"]
+        if column.null_count:
+            raise PipelineError(
+                f"{column.null_count} rows have no topic: leave them out with "
+                ".where('topic is not null'), or set the option topic for all rows"
+            )
+        topics = column.to_pylist()
+    properties = _properties(columns, count, unique_keys(count))
+    born = columns.get("bornTimestamp")
+    now = now_ms()
+    delayed = None
+    for name in ("delayTimeLevel", "deliverTimestamp"):
+        if name in columns and columns[name].null_count < count:
+            delayed = columns[name].is_valid().to_numpy(zero_copy_only=False)
+    sizes = pc.add(pc.binary_length(bodies), pc.binary_length(properties))
+    return Messages(
+        topics,
+        _listed(columns, "queueId"),
+        _listed(columns, "brokerName"),
+        _listed(columns, "shardingKey"),
+        _flags(columns, count),
+        [now] * count if born is None else pc.fill_null(_milliseconds(born), now).to_pylist(),
+        born is not None,
+        properties.to_pylist(),
+        bodies.to_pylist(),
+        sizes.to_numpy(zero_copy_only=False).astype(np.int64),
+        delayed,
+    )
+
+
+def _listed(columns: dict[str, Any], name: str) -> list[Any] | None:
+    column = columns.get(name)
+    if column is None or column.null_count == len(column):
+        return None
+    values: list[Any] = column.to_pylist()
+    return values
+
+
+def _flags(columns: dict[str, Any], count: int) -> list[int]:
+    column = columns.get("flag")
+    if column is None:
+        return [0] * count
+    flags: list[int] = pc.fill_null(column, 0).to_pylist()
+    return flags
+
+
+def _milliseconds(column: Any) -> Any:
+    """Times as ms since the epoch; numbers are such already."""
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("ms", column.type.tz), safe=False)
+    return column.cast(pa.int64())
+
+
+# -- properties ------------------------------------------------------------------------------------
+
+
+def _properties(columns: dict[str, Any], count: int, unique_keys: Sequence[str]) -> Any:
+    """The text that carries the properties of each row."""
+    parts: list[Any] = []
+    for name in ("properties", "rawProperties"):
+        if name in columns:
+            parts.append(_carried(columns, name, count))
+    for name, source in (
+        (PROPERTY_KEYS, "keys"),
+        (PROPERTY_SHARDING_KEY, "shardingKey"),
+        (PROPERTY_TAGS, "tags"),
+    ):
+        if source in columns:
+            parts.append(_pairs(name, _checked(columns[source].cast(pa.string()), source)))
+    if "delayTimeLevel" in columns:
+        parts.append(_pairs(PROPERTY_DELAY_LEVEL, columns["delayTimeLevel"].cast(pa.string())))
+    if "deliverTimestamp" in columns:
+        times = _milliseconds(columns["deliverTimestamp"]).cast(pa.string())
+        parts.append(_pairs(PROPERTY_TIMER_DELIVER_MS, times))
+    parts.append(_pairs(PROPERTY_UNIQUE_KEY, pa.array(unique_keys, pa.string())))
+    if len(parts) == 1:
+        return parts[0]
+    return pc.binary_join_element_wise(*parts, "", null_handling="replace", null_replacement="")
+
+
+def _pairs(name: str, values: Any) -> Any:
+    """The property *name* of each row; null where there is no value, or an empty one."""
+    texts = pc.binary_join_element_wise(f"{name}\x01", values, "\x02", "")
+    return pc.if_else(pc.equal(values, ""), None, texts)
+
+
+def _checked(values: Any, column: str) -> Any:
+    if pc.any(pc.match_substring_regex(values, _SEPARATORS)).as_py():
+        raise PipelineError(
+            f"the column {column!r} holds the character 1 or 2, which separate properties: remove "
+            "them with translate, or put such values into the body"
+        )
+    return values
+
+
+def _carried(columns: dict[str, Any], name: str, count: int) -> Any:
+    """The properties that a map or stored properties bring along, as one text for each row."""
+    dropped = sorted(_HISTORY | {key for key, own in _OF_COLUMNS.items() if own in columns})
+    column = columns[name]
+    if name == "properties":
+        keys, values, counts = _entries(column)
+        keep = pc.and_(
+            pc.and_(pc.fill_null(pc.not_equal(values, ""), False), pc.not_equal(keys, "")),
+            pc.invert(pc.is_in(keys, value_set=pa.array(dropped, pa.string()))),
+        )
+        texts = pc.binary_join_element_wise(
+            _checked(keys, name), _checked(values, name), "\x01", null_handling="skip"
+        )
+    else:
+        lists = pc.split_pattern(_as_text(pc.fill_null(column, b"")), "\x02")
+        texts = lists.flatten()
+        counts = pc.list_value_length(lists).to_numpy(zero_copy_only=False)
+        names = "|".join(dropped).replace("#", r"\#").replace(".", r"\.")
+        keep = pc.and_(
+            pc.match_substring_regex(texts, "(?s)^[^\x01]+\x01."),
+            pc.invert(pc.match_substring_regex(texts, f"^(?:{names})\x01")),
+        )
+    rows = np.repeat(np.arange(count), counts)
+    kept = keep.to_numpy(zero_copy_only=False).astype(bool)
+    texts = pc.binary_join_element_wise(texts.filter(keep), "", "\x02")
+    ends = np.cumsum(np.bincount(rows[kept], minlength=count))
+    offsets = np.concatenate((np.zeros(1, np.int64), ends)).astype(np.int32)
+    return pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets), texts), "")
+
+
+def _entries(column: Any) -> tuple[Any, Any, Any]:
+    """The names and values of all maps of a column, and how many each row has."""
+    ends = column.offsets.to_numpy()
+    counts = np.diff(ends)
+    keys, values = column.keys, column.items
+    if column.null_count:
+        valid = column.is_valid().to_numpy(zero_copy_only=False)
+        chosen = pa.array(np.repeat(valid, counts))
+        keys, values = (
+            each.slice(ends[0], ends[-1] - ends[0]).filter(chosen) for each in (keys, values)
+        )
+        counts = np.where(valid, counts, 0)
+    else:
+        keys, values = (each.slice(ends[0], ends[-1] - ends[0]) for each in (keys, values))
+    return keys.cast(pa.string()), values.cast(pa.string()), counts
+
+
+def _as_text(values: Any) -> Any:
+    try:
+        return values.cast(pa.string())
+    except pa.ArrowInvalid:
+        texts = [value.decode("utf-8", "replace") for value in values.to_pylist()]
+        return pa.array(texts, pa.string())
+
+
+def _topic_of(columns: dict[str, Any], topic: str, bodies: Any) -> str:
+    if topic:
+        return topic
+    found = columns["topic"].filter(bodies.is_null())
+    return str(found[0].as_py())
+
+
+# -- pieces ----------------------------------------------------------------------------------------
+
+
+def pieces(sizes: Any, bytes_max: int, overhead_bytes: int) -> list[tuple[int, int]]:
+    """[start, end) of runs of at most *bytes_max*, or of one message that is larger."""
+    ends = np.cumsum(sizes + overhead_bytes)
+    found: list[tuple[int, int]] = []
+    start = 0
+    while start < len(ends):
+        before = ends[start - 1] if start else 0
+        end = max(int(np.searchsorted(ends, before + bytes_max, side="right")), start + 1)
+        found.append((start, end))
+        start = end
+    return found

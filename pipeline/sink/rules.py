@@ -1,0 +1,135 @@
+"""The options of the sink ``rocketmq``, checked."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pipeline.errors import PipelineError
+from pipeline.options import Options
+from pipeline.retrying import Patience
+from protocol.names import NOT_SENDABLE_TOPICS, group_error, topic_error
+
+SINK = "rocketmq"
+_ALIASES = {"rocketmq.nameserver.address": "nameServer", "namesrvaddr": "nameServer"}
+WRITE_OPTIONS = (
+    "nameServer",
+    "topic",
+    "producerGroup",
+    "sendTimeoutMs",
+    "retries",
+    "retryIntervalMs",
+    "batchBytes",
+    "compressOver",
+    "delivery",
+    "sinkId",
+    "batchId",
+    "broker",
+)
+# Spark hands these over as well.
+_OF_SPARK = ("checkpointLocation", "queryName", "path")
+_NOT_SERVED = ("accessKey", "secretKey", "securityToken", "useTLS")
+SINK_ID_LENGTH_MAX = 255
+BATCH_BYTES = 512 << 10
+BATCH_BYTES_MAX = 4 << 20
+STAGE_BYTES = 2 << 20
+
+
+@dataclass(frozen=True)
+class SinkRules:
+    """Where to write, and how."""
+
+    nameserver: str
+    topic: str
+    """For every row; empty if the column says it."""
+    group: str
+    timeout_s: float
+    patience: Patience
+    batch_bytes: int
+    compress_over: int | None
+    is_streaming: bool
+    is_exactly_once: bool
+    sink_id: str
+    """Empty for the id of the streaming query."""
+    batch_id: int
+    """Of a batch write."""
+    broker: str
+    """The broker that exactly-once publishes on; empty for a choice by the sink's id."""
+
+
+def read_rules(given: Mapping[str, str], *, streaming: bool) -> SinkRules:
+    """The rules that the options say.
+
+    Raises:
+        PipelineError: an option is unknown, wrong, missing, or contradicts another.
+    """
+    named = {_ALIASES.get(name.lower(), name): value for name, value in given.items()}
+    options = Options(SINK, named, (*WRITE_OPTIONS, *_OF_SPARK, *_NOT_SERVED))
+    for name in _NOT_SERVED:
+        if name in options and options.text(name).lower() not in ("", "false"):
+            raise PipelineError(
+                f"{SINK} cannot use the option {name!r}: the client has no access keys and no "
+                "TLS yet; leave it out, and protect the network between Spark and the brokers"
+            )
+    topic = options.text("topic")
+    if topic:
+        problem = topic_error(topic)
+        if problem is None and topic in NOT_SENDABLE_TOPICS:
+            problem = f"{topic!r} is a topic that brokers write themselves"
+        if problem is not None:
+            raise PipelineError(f"the option topic cannot be used: {problem}; name another")
+    group = options.text("producerGroup", "spark-rocketmq-sink")
+    if (problem := group_error(group)) is not None:
+        raise PipelineError(f"the option producerGroup cannot be used: {problem}; name another")
+    exactly = options.choice("delivery", ("at-least-once", "exactly-once")) == "exactly-once"
+    _check_delivery(options, exactly, streaming)
+    batch_bytes = options.size_bytes("batchBytes", STAGE_BYTES if exactly else BATCH_BYTES)
+    assert batch_bytes is not None
+    if batch_bytes > BATCH_BYTES_MAX:
+        raise PipelineError(
+            f"the option batchBytes is {batch_bytes}: brokers take {BATCH_BYTES_MAX} bytes in one "
+            "request, so set it to 4m or less"
+        )
+    compress_over = options.size_bytes("compressOver", None if exactly else 4096, 0)
+    return SinkRules(
+        nameserver=options.required("nameServer", "host:port of the name service, several with ;"),
+        topic=topic,
+        group=group,
+        timeout_s=(options.integer("sendTimeoutMs", 10_000, 1) or 10_000) / 1000,
+        patience=Patience(
+            options.integer("retries", 20) or 0,
+            (options.integer("retryIntervalMs", 500) or 0) / 1000,
+        ),
+        batch_bytes=batch_bytes,
+        compress_over=compress_over or None,
+        is_streaming=streaming,
+        is_exactly_once=exactly,
+        sink_id=options.text("sinkId"),
+        batch_id=options.integer("batchId", 0) or 0,
+        broker=options.text("broker"),
+    )
+
+
+def _check_delivery(options: Options, exactly: bool, streaming: bool) -> None:
+    given = [name for name in ("sinkId", "batchId", "broker") if options.text(name)]
+    if not exactly and given:
+        raise PipelineError(
+            f"the option {given[0]} is for delivery=exactly-once: set that as well, or leave "
+            f"{given[0]} out"
+        )
+    if exactly and options.text("compressOver"):
+        raise PipelineError(
+            "the option compressOver is for delivery=at-least-once, since exactly-once stores "
+            "bodies as they are: leave one of the two out"
+        )
+    if streaming and options.text("batchId"):
+        raise PipelineError("a stream numbers its batches itself: leave the option batchId out")
+    sink_id = options.text("sinkId")
+    if exactly and not streaming and not sink_id:
+        raise PipelineError(
+            "a batch write with delivery=exactly-once needs the option sinkId, a name that stays "
+            "the same when the write is repeated: set it (and batchId to number several writes)"
+        )
+    if len(sink_id) > SINK_ID_LENGTH_MAX:
+        raise PipelineError(
+            f"the option sinkId has {len(sink_id)} characters: {SINK_ID_LENGTH_MAX} are allowed, "
+            "so set a shorter one"
+        )

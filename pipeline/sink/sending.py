@@ -1,0 +1,269 @@
+"""At least once: batches of messages, sent as a producer sends them.
+
+Messages that go together, to one topic and where it matters to one queue, are sent in one request.
+A message that is delivered later or has a large body, which is compressed, goes alone, as do
+messages that say when they were born: a batch has one such time.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from client.outgoing import OutgoingMessage
+from client.queue_choice import queue_for_key
+from client.queues import MessageQueue
+from client.routing import TopicRoute
+from client.unique_id import UniqueIds
+from pipeline.errors import PipelineError
+from pipeline.remote import connect, result
+from pipeline.sink.encoding import Messages, encode_messages, pieces
+from pipeline.sink.rules import SinkRules
+from pipeline.sink.staging import OVERHEAD_BYTES, check_refusal, writable
+from protocol.compression import compress_zlib
+from protocol.message_codec import encode_batch
+from protocol.sys_flags import SYS_FLAG_COMPRESSED_ZLIB
+
+_REQUESTS_AT_A_TIME = 8
+_SINGLES_AT_A_TIME = 64
+
+
+@dataclass
+class _Request:
+    messages: list[OutgoingMessage]
+    queue: MessageQueue | None
+    size_bytes: int
+
+
+@dataclass
+class _UnderWay:
+    answer: Future[None]
+    requests: list[_Request]
+    """What is not stored yet, as far as is known."""
+    what: str
+
+
+class Sender:
+    """Sends the rows of one task."""
+
+    def __init__(self, rules: SinkRules) -> None:
+        self._rules = rules
+        self._remote = connect(rules.nameserver, timeout_s=rules.timeout_s)
+        self._delivery = self._remote.delivery(rules.group)
+        self._ids = UniqueIds()
+        self._routes: dict[str, TopicRoute] = {}
+        self._turn = 0
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> int:
+        """Send everything and return how many messages that was.  Raises PipelineError."""
+        count = 0
+        under_way: _UnderWay | None = None
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            messages = encode_messages(batch, self._rules.topic, self._make_ids)
+            requests = self._requests(messages)
+            # The next rows are encoded while these are sent.
+            self._finish(under_way)
+            under_way = self._begin(requests)
+            count += len(messages)
+        self._finish(under_way)
+        return count
+
+    def _make_ids(self, count: int) -> list[str]:
+        make = self._ids.next
+        return [make() for _ in range(count)]
+
+    def _begin(self, requests: list[_Request]) -> _UnderWay:
+        largest = max(requests, key=lambda request: request.size_bytes)
+        topic = largest.messages[0].topic
+        what = (
+            f"messages could not be sent to {self._rules.nameserver}; the largest request of them "
+            f"has {largest.size_bytes} bytes for the topic {topic!r}"
+        )
+        return _UnderWay(self._remote.begin(self._send(requests)), requests, what)
+
+    def _finish(self, under_way: _UnderWay | None) -> None:
+        if under_way is None:
+            return
+        first = [under_way.answer]
+
+        def attempt() -> None:
+            left = under_way.requests
+            result(first.pop() if first else self._remote.begin(self._send(left)))
+
+        try:
+            self._rules.patience(under_way.what, attempt)
+        except PipelineError as error:
+            check_refusal(under_way.what, error)
+            raise
+
+    async def _send(self, requests: list[_Request]) -> None:
+        """Send what is left of *requests*; those that are sent are taken out, whatever happens."""
+        if not requests:
+            return
+        limit = asyncio.Semaphore(
+            _REQUESTS_AT_A_TIME if len(requests[0].messages) > 1 else _SINGLES_AT_A_TIME
+        )
+        by_queue: dict[object, list[_Request]] = defaultdict(list)
+        for request in requests:
+            by_queue[request.queue or id(request)].append(request)
+        done: set[int] = set()
+
+        async def send_in_order(row: list[_Request]) -> None:
+            for request in row:
+                async with limit:
+                    await self._send_one(request)
+                done.add(id(request))
+
+        tasks = [asyncio.ensure_future(send_in_order(row)) for row in by_queue.values()]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            requests[:] = [request for request in requests if id(request) not in done]
+
+    async def _send_one(self, request: _Request) -> None:
+        first = request.messages[0]
+        if len(request.messages) == 1:
+            await self._delivery.send(first, [first], request.queue)
+            return
+        unique_key = self._ids.next()
+        body = encode_batch(
+            (each.flag, each.body, each.properties.encode()) for each in request.messages
+        )
+        whole = OutgoingMessage(
+            first.topic,
+            body,
+            f"UNIQ_KEY\x01{unique_key}\x02WAIT\x01true\x02",
+            unique_key,
+            first.born_time_ms,
+            is_batch=True,
+        )
+        await self._delivery.send(whole, [whole], request.queue)
+
+    # -- what goes together --------------------------------------------------------------------
+
+    def _requests(self, messages: Messages) -> list[_Request]:
+        found: list[_Request] = []
+        for (_, queue), rows in self._groups(messages).items():
+            found += self._requests_of(messages, rows, queue)
+        return found
+
+    def _groups(self, messages: Messages) -> dict[tuple[str, MessageQueue | None], list[int]]:
+        """Topic and queue -> rows, in order."""
+        chosen = (messages.queue_ids, messages.broker_names, messages.sharding_keys)
+        if self._rules.topic and all(each is None for each in chosen):
+            return {(self._rules.topic, None): list(range(len(messages)))}
+        groups: dict[tuple[str, MessageQueue | None], list[int]] = defaultdict(list)
+        for row, topic in enumerate(messages.topics):
+            groups[topic, self._queue(messages, row)].append(row)
+        return groups
+
+    def _queue(self, messages: Messages, row: int) -> MessageQueue | None:
+        topic = messages.topics[row]
+        keys, numbers, brokers = messages.sharding_keys, messages.queue_ids, messages.broker_names
+        key = keys[row] if keys is not None else None
+        number = numbers[row] if numbers is not None else None
+        broker = brokers[row] if brokers is not None else None
+        if key is None and number is None and broker is None:
+            return None
+        route = self._route(topic)
+        if key is not None:
+            return queue_for_key(route, key)
+        fitting = [
+            queue
+            for queue in route.write_queues
+            if broker in (None, queue.broker_name) and number in (None, queue.queue_id)
+        ]
+        if not fitting:
+            known = ", ".join(f"{q.broker_name}/{q.queue_id}" for q in route.write_queues)
+            raise PipelineError(
+                f"a row is for queue {'any' if number is None else number} of {topic!r} on "
+                f"{broker or 'any broker'}, which does not exist: correct its queueId and "
+                f"brokerName to one of {known}"
+            )
+        self._turn += 1
+        return fitting[self._turn % len(fitting)]
+
+    def _route(self, topic: str) -> TopicRoute:
+        route = self._routes.get(topic)
+        if route is None:
+            found = self._rules.patience(
+                f"the queues of {topic!r} could not be asked for", lambda: self._remote.route(topic)
+            )
+            writable(found, topic)
+            assert found is not None
+            route = self._routes[topic] = found
+        return route
+
+    def _requests_of(
+        self, messages: Messages, rows: list[int], queue: MessageQueue | None
+    ) -> list[_Request]:
+        topic = messages.topics[rows[0]]
+        over = self._rules.compress_over
+        together: list[int] = []
+        found: list[_Request] = []
+        for row in rows:
+            if (
+                messages.has_born
+                or (messages.is_delayed is not None and messages.is_delayed[row])
+                or (over is not None and len(messages.bodies[row]) > over)
+                or topic[:1] == "%"
+            ):
+                if queue is not None and together:  # what is before it in its queue goes first
+                    found += self._batches(messages, together, queue)
+                    together = []
+                found.append(self._single(messages, row, queue))
+            else:
+                together.append(row)
+        if together:
+            found += self._batches(messages, together, queue)
+        return found
+
+    def _batches(
+        self, messages: Messages, rows: list[int], queue: MessageQueue | None
+    ) -> list[_Request]:
+        sizes = messages.sizes if len(rows) == len(messages) else messages.sizes[rows]
+        return [
+            _Request(
+                [_outgoing(messages, row) for row in rows[start:end]],
+                queue,
+                int(sizes[start:end].sum()),
+            )
+            for start, end in pieces(sizes, self._rules.batch_bytes, OVERHEAD_BYTES)
+        ]
+
+    def _single(self, messages: Messages, row: int, queue: MessageQueue | None) -> _Request:
+        outgoing = _outgoing(messages, row)
+        body = outgoing.body
+        over = self._rules.compress_over
+        if over is not None and len(body) > over:
+            body = compress_zlib(body)
+            if len(body) < len(outgoing.body):
+                outgoing = OutgoingMessage(
+                    outgoing.topic,
+                    body,
+                    outgoing.properties,
+                    outgoing.message_id,
+                    outgoing.born_time_ms,
+                    outgoing.flag,
+                    SYS_FLAG_COMPRESSED_ZLIB,
+                )
+        return _Request([outgoing], queue, len(outgoing.body))
+
+
+def _outgoing(messages: Messages, row: int) -> OutgoingMessage:
+    return OutgoingMessage(
+        messages.topics[row],
+        messages.bodies[row],
+        messages.properties[row],
+        "",
+        messages.born_ms[row],
+        messages.flags[row],
+    )

@@ -1,0 +1,180 @@
+"""What Spark calls to write: one class for a frame, one for a stream.
+
+``write`` runs in the tasks; everything else in Python workers on the driver's host.  Those of a
+stream are made anew for every batch, so what a batch needs to be published comes with its tasks'
+messages.
+"""
+
+import contextlib
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from pipeline.errors import PipelineError
+from pipeline.sink.columns import check_columns
+from pipeline.sink.rules import SinkRules
+from pipeline.sink.sending import Sender
+from pipeline.sink.staging import PartWriter, StagedPart, abort, choose_broker, publish
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+_QUERY_ID = "sql.streaming.queryId"
+_BATCH_ID = "streaming.sql.batchId"
+_PROBE = "rockhopper"
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What a task did: how many messages it sent, or the part that it staged."""
+
+    message_count: int
+    part: StagedPart | None = None
+
+
+@dataclass(frozen=True)
+class Task:
+    """Which try of which task this is; of a stream, also of which query and batch."""
+
+    partition: int
+    attempt: int
+    query_id: str
+    """Blank for none."""
+    batch_id: int
+    """−1 for none."""
+
+    @classmethod
+    def current(cls) -> "Task":
+        """The one that is running here."""
+        context = TaskContext.get()
+        assert context is not None, "tasks write, nobody else"
+        return cls(
+            context.partitionId(),
+            context.attemptNumber(),
+            context.getLocalProperty(_QUERY_ID) or "",
+            int(context.getLocalProperty(_BATCH_ID) or -1),
+        )
+
+
+def make_writer(schema: "StructType", rules: SinkRules, overwrite: bool) -> DataSourceArrowWriter:
+    """The writer of a frame.  Raises PipelineError."""
+    if overwrite:
+        raise PipelineError(
+            "a topic cannot be overwritten: use mode('append'), and a new topic for a new start"
+        )
+    _check(schema, rules)
+    return FrameWriter(rules)
+
+
+def make_stream_writer(
+    schema: "StructType", rules: SinkRules, overwrite: bool
+) -> DataSourceStreamArrowWriter:
+    """The writer of a stream.  Raises PipelineError."""
+    if overwrite:
+        raise PipelineError(
+            "a topic takes messages and forgets none, so a stream that recomputes its whole result "
+            "cannot be written to it: use outputMode('append') or outputMode('update')"
+        )
+    _check(schema, rules)
+    return StreamWriter(rules)
+
+
+def _check(schema: "StructType", rules: SinkRules) -> None:
+    check_columns(schema, rules)
+    if rules.is_exactly_once:
+        choose_broker(rules, rules.sink_id or _PROBE)
+
+
+class _Writing:
+    def __init__(self, rules: SinkRules) -> None:
+        self.rules = rules
+
+    def write_task(self, batches: Iterator[Any], task: Task, batch_id: int) -> Written:
+        """Send or stage what one task has."""
+        rules = self.rules
+        if not rules.is_exactly_once:
+            return Written(Sender(rules).write(batches))
+        if batch_id < 0 or not (rules.sink_id or task.query_id):
+            raise PipelineError(
+                "this version of Spark does not tell tasks which query and batch they belong to, "
+                "so delivery=exactly-once cannot be kept: set delivery=at-least-once, or write "
+                "with foreachBatch and the options sinkId and batchId"
+            )
+        # A task that is repeated after everything was killed starts at attempt 0 again.
+        attempt = f"{task.attempt}.{secrets.token_hex(6)}"
+        sink_id = rules.sink_id or task.query_id
+        part = PartWriter(rules, sink_id, batch_id, task.partition, attempt).write(batches)
+        return Written(part.message_count, part)
+
+    def commit_parts(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Make visible what the tasks staged, unless it is already."""
+        if self.rules.is_exactly_once:
+            publish(self.rules, _parts(messages))
+
+    def abort_parts(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Forget what the tasks staged, unless it is published."""
+        parts = _parts(messages)
+        if parts:
+            with contextlib.suppress(PipelineError):  # they expire at the broker
+                abort(self.rules, parts)
+
+
+def _parts(messages: Sequence[WriterCommitMessage | None]) -> list[StagedPart]:
+    return [message.part for message in messages if isinstance(message, Written) and message.part]
+
+
+class FrameWriter(DataSourceArrowWriter):
+    """Writes a frame."""
+
+    def __init__(self, rules: SinkRules) -> None:
+        self._writing = _Writing(rules)
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        """Run in each task."""
+        return self._writing.write_task(iterator, Task.current(), self._writing.rules.batch_id)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Run when all tasks are done."""
+        self._writing.commit_parts(messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Run when one failed, or publishing did."""
+        self._writing.abort_parts(messages)
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Writes the batches of a stream."""
+
+    def __init__(self, rules: SinkRules) -> None:
+        self._writing = _Writing(rules)
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        """Run in each task."""
+        task = Task.current()
+        return self._writing.write_task(iterator, task, task.batch_id)
+
+    def commit(
+        self,
+        messages: list[WriterCommitMessage | None],
+        batchId: int,  # noqa: N803
+    ) -> None:
+        """Run when all tasks of a batch are done; again, when the batch is repeated."""
+        wrong = {part.batch_id for part in _parts(messages)} - {batchId}
+        assert not wrong, f"tasks of batch {batchId} said that they were of {wrong}"
+        self._writing.commit_parts(messages)
+
+    def abort(
+        self,
+        messages: list[WriterCommitMessage | None],
+        batchId: int,  # noqa: N803
+    ) -> None:
+        """Run when one failed, or publishing did, or seemed to."""
+        self._writing.abort_parts(messages)
