@@ -1,0 +1,30 @@
+"""How long the delay levels of a broker are, from its setting messageDelayLevel."""
+
+import re
+
+from pipeline.errors import PipelineError
+
+DEFAULT_DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+
+_UNIT_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_LEVEL = re.compile(r"([0-9]{1,9})([smhd])")
+
+
+def delays_ms(text: str) -> tuple[int, ...]:
+    """The delays of the levels from 1 on.
+
+    Raises:
+        PipelineError: *text* is no list such as ``1s 5m 2h``.
+    """
+    delays = []
+    for part in text.split():
+        match = _LEVEL.fullmatch(part)
+        if match is None:
+            raise PipelineError(
+                f"the delay levels hold {part!r}, which is no delay: give what messageDelayLevel "
+                "is in broker.conf, such as '1s 5m 2h'"
+            )
+        delays.append(int(match[1]) * _UNIT_MS[match[2]])
+    if not delays:
+        raise PipelineError("there are no delay levels: give what messageDelayLevel is, or nothing")
+    return tuple(delays)

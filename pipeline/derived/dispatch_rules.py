@@ -1,0 +1,71 @@
+"""What dispatch goes by, besides the records: types of topics, delays, deleted topics, tag keys."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pipeline.derived.delay_levels import DEFAULT_DELAY_LEVELS, delays_ms
+from pipeline.store_source.directory import StoreDirectory
+from protocol.store_paths import BATCH_CONSUME_QUEUE_DIRECTORY
+
+_TOPICS = Path("config") / "topics.json"
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchRules:
+    """Travels to the workers."""
+
+    batch_topics: frozenset[str] = frozenset()
+    known_topics: frozenset[str] | None = None
+    """The topics of config/topics.json; None if that is not there."""
+    delays_ms: tuple[int, ...] = ()
+    deleted_topics: Mapping[str, int] = field(default_factory=dict)
+    """Topic -> the commit log offset in front of which its records do not count."""
+    has_tag_keys: bool = False
+    """Whether tags are in the index as well, as RocketMQ puts them there from 5.4 on."""
+
+    def delay_ms(self, level: int) -> int:
+        """How long *level*, from 1 on, waits."""
+        return self.delays_ms[min(level, len(self.delays_ms)) - 1]
+
+
+def read_dispatch_rules(
+    root: Path | None,
+    store: StoreDirectory,
+    *,
+    delay_levels: str = DEFAULT_DELAY_LEVELS,
+    batch_topics: frozenset[str] = frozenset(),
+    has_tag_keys: bool = False,
+) -> DispatchRules:
+    """The rules of the store in *root*; *batch_topics* are of type BatchCQ whatever it says.
+
+    Raises:
+        PipelineError: *delay_levels* is not as messageDelayLevel has to be.
+    """
+    configured = None if root is None else _topic_table(root)
+    found = set(batch_topics)
+    if root is not None and (root / BATCH_CONSUME_QUEUE_DIRECTORY).is_dir():
+        found.update(entry.name for entry in (root / BATCH_CONSUME_QUEUE_DIRECTORY).iterdir())
+    for topic, table in (configured or {}).items():
+        attributes = table.get("attributes") if isinstance(table, dict) else None
+        if isinstance(attributes, dict) and attributes.get("queue.type") == "BatchCQ":
+            found.add(topic)
+    return DispatchRules(
+        frozenset(found),
+        None if configured is None else frozenset(configured),
+        delays_ms(delay_levels),
+        dict(store.deleted_topics),
+        has_tag_keys,
+    )
+
+
+def _topic_table(root: Path) -> dict[str, object] | None:
+    for path in (root / _TOPICS, root / f"{_TOPICS}.bak"):
+        try:
+            table = json.loads(path.read_bytes())["topicConfigTable"]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        if isinstance(table, dict):
+            return table
+    return None

@@ -1,0 +1,296 @@
+"""Index files: reading entries, checking chains, and building whole files from entries in order.
+
+The layout stands in protocol.queue_layout.  An entry's chain leads to the entry before it in the
+same slot, so all chains of a file follow from the order of its entries: sorting the entry numbers
+by slot, stably, puts every entry right behind the one that it has to name.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from protocol.queue_layout import (
+    INDEX_ENTRY_SIZE_BYTES,
+    INDEX_HEADER,
+    INDEX_HEADER_SIZE_BYTES,
+    INDEX_SLOT_SIZE_BYTES,
+)
+
+ENTRY = np.dtype([("hash", ">i4"), ("position", ">i8"), ("seconds", ">i4"), ("previous", ">i4")])
+SECONDS_MAX = 2**31 - 1
+
+_ENTRIES_AT_ONCE = 1 << 18
+_NAME_DIGITS = 17
+
+Entries = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFileInfo:
+    """One index file as it was found; ``next_number`` is behind its last entry."""
+
+    path: str
+    slot_count: int
+    entry_count_max: int
+    begin_ms: int
+    end_ms: int
+    begin_offset: int
+    end_offset: int
+    used_slot_count: int
+    next_number: int
+
+    @property
+    def entries_at(self) -> int:
+        """Where entry 0 is."""
+        return INDEX_HEADER_SIZE_BYTES + self.slot_count * INDEX_SLOT_SIZE_BYTES
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no entry fits any more."""
+        return self.next_number >= self.entry_count_max
+
+
+def index_file_size(slot_count: int, entry_count_max: int) -> int:
+    """The length of a file of this geometry."""
+    return (
+        INDEX_HEADER_SIZE_BYTES
+        + slot_count * INDEX_SLOT_SIZE_BYTES
+        + entry_count_max * INDEX_ENTRY_SIZE_BYTES
+    )
+
+
+def index_paths(directory: Path) -> list[Path]:
+    """The index files in *directory*, oldest first; brokers skip other names too."""
+    try:
+        found = [path for path in directory.iterdir() if path.name.isdecimal() and path.is_file()]
+    except OSError:
+        return []
+    return sorted(found, key=lambda path: int(path.name))
+
+
+def read_index_info(
+    path: Path, slot_count: int, entry_count_max: int, *, look_behind: bool
+) -> IndexFileInfo:
+    """What the header says.
+
+    *look_behind* counts entries that the header does not count yet: Rockhopper writes it after the
+    entries are on disk.
+
+    Raises:
+        ValueError: says why it is no index file of this geometry.
+        OSError: it cannot be read.
+    """
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        head = file.read(INDEX_HEADER_SIZE_BYTES)
+        if size != index_file_size(slot_count, entry_count_max):
+            raise ValueError(
+                f"it has {size} bytes, and {slot_count} slots with {entry_count_max} entries make "
+                f"{index_file_size(slot_count, entry_count_max)}"
+            )
+        header = INDEX_HEADER.unpack(head)
+        if not 0 <= header[5] <= entry_count_max:
+            raise ValueError(
+                f"its header counts {header[5]} entries, at most {entry_count_max} fit"
+            )
+        if not 0 <= header[2] <= header[3]:
+            raise ValueError(f"its header says that it goes from {header[2]} to {header[3]}")
+        begin_ms, end_ms, begin_offset, end_offset, used, number = header
+        info = IndexFileInfo(
+            str(path),
+            slot_count,
+            entry_count_max,
+            begin_ms,
+            end_ms,
+            begin_offset,
+            end_offset,
+            used,
+            max(number, 1),
+        )
+        if not look_behind or info.is_full:
+            return info
+        return _with_uncounted(file.fileno(), info)
+
+
+def _with_uncounted(descriptor: int, info: IndexFileInfo) -> IndexFileInfo:
+    number, last = info.next_number, info.end_offset
+    while number < info.entry_count_max:
+        count = min(4096, info.entry_count_max - number)
+        part = _entries(descriptor, info, number, number + count)
+        is_next = (part["position"] >= last) & (
+            part["previous"] < np.arange(number, number + count)
+        )
+        is_next &= part["hash"].astype(np.int64) + part["position"] > 0
+        is_next[1:] &= np.diff(part["position"].astype(np.int64)) >= 0
+        good = count if is_next.all() else int(is_next.argmin())
+        number += good
+        if good:
+            last = int(part["position"][good - 1])
+        if good < count:
+            break
+    return IndexFileInfo(
+        info.path,
+        info.slot_count,
+        info.entry_count_max,
+        info.begin_ms,
+        info.end_ms,
+        info.begin_offset,
+        last,
+        info.used_slot_count,
+        number,
+    )
+
+
+def _entries(descriptor: int, info: IndexFileInfo, first: int, behind: int) -> Entries:
+    at = info.entries_at + first * INDEX_ENTRY_SIZE_BYTES
+    data = os.pread(descriptor, (behind - first) * INDEX_ENTRY_SIZE_BYTES, at)
+    return np.frombuffer(data[: len(data) - len(data) % INDEX_ENTRY_SIZE_BYTES], ENTRY)
+
+
+def entries_between(info: IndexFileInfo, start: int, end: int) -> tuple[int, Entries]:
+    """The entries of messages in [start, end) of the log, and the number of the first."""
+    if info.next_number <= 1 or info.end_offset < start or info.begin_offset >= end:
+        return info.next_number, np.empty(0, ENTRY)
+    descriptor = os.open(info.path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        first = _first_at(descriptor, info, start)
+        behind = _first_at(descriptor, info, end)
+        return first, _entries(descriptor, info, first, behind)
+    finally:
+        os.close(descriptor)
+
+
+def _first_at(descriptor: int, info: IndexFileInfo, offset: int) -> int:
+    low, high = 1, info.next_number
+    while low < high:
+        middle = (low + high) // 2
+        if int(_entries(descriptor, info, middle, middle + 1)["position"][0]) < offset:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def seconds_since(times_ms: npt.NDArray[Any], begin_ms: int) -> npt.NDArray[np.int64]:
+    """The seconds of entries in a file that begins at *begin_ms*; 0 if that is not known."""
+    if begin_ms <= 0:
+        return np.zeros(len(times_ms), np.int64)
+    return np.clip((times_ms.astype(np.int64) - begin_ms) // 1000, 0, SECONDS_MAX)
+
+
+def chains(hashes: npt.NDArray[Any], slot_count: int) -> tuple[Any, Any]:
+    """For entries 1, 2, …: the entry that each has to name, and the slots' newest entries."""
+    slots = hashes.astype(np.int64) % slot_count
+    order = np.argsort(slots, kind="stable")
+    ordered = slots[order]
+    previous = np.zeros(len(hashes), np.int32)
+    same = ordered[1:] == ordered[:-1]
+    previous[order[1:][same]] = order[:-1][same] + 1
+    newest = np.zeros(slot_count, np.int32)
+    is_last = np.ones(len(order), np.bool_)
+    is_last[:-1] = ~same
+    newest[ordered[is_last]] = order[is_last] + 1
+    return previous, newest
+
+
+def check_chains(info: IndexFileInfo) -> Iterator[tuple[int, int, str]]:
+    """What is wrong with a file in itself: entry number, commit log offset there, what."""
+    descriptor = os.open(info.path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        entries = _entries(descriptor, info, 1, info.next_number)
+        data = os.pread(
+            descriptor, info.slot_count * INDEX_SLOT_SIZE_BYTES, INDEX_HEADER_SIZE_BYTES
+        )
+    finally:
+        os.close(descriptor)
+    if not len(entries):
+        return
+    positions = entries["position"].astype(np.int64)
+    if (np.diff(positions) < 0).any():
+        row = int((np.diff(positions) < 0).argmax()) + 1
+        yield row + 1, int(positions[row]), "its entries are not in the order of the log"
+    if int(positions[0]) != info.begin_offset:
+        yield 1, int(positions[0]), f"its header says that it begins at {info.begin_offset}"
+    previous, newest = chains(entries["hash"], info.slot_count)
+    wrong = np.flatnonzero(previous != entries["previous"])
+    if len(wrong):
+        row = int(wrong[0])
+        yield (
+            row + 1,
+            int(positions[row]),
+            f"{len(wrong)} entries do not lead to the one before them in their chain",
+        )
+    slots = np.frombuffer(data, ">i4")
+    wrong = np.flatnonzero(slots != newest)
+    if len(wrong):
+        entry = int(newest[wrong[0]])
+        where = int(positions[entry - 1]) if entry else 0
+        yield (
+            entry,
+            where,
+            f"{len(wrong)} slots do not name the newest entry of their chain",
+        )
+
+
+def file_names(times_ms: list[int]) -> list[str]:
+    """Names for files whose first messages have these store times, ascending."""
+    names: list[str] = []
+    for time_ms in times_ms:
+        seconds, ms = divmod(max(time_ms, 0), 1000)
+        name = f"{_local(seconds)}{ms:03d}"
+        if names and name <= names[-1]:
+            name = f"{int(names[-1]) + 1:0{_NAME_DIGITS}d}"
+        names.append(name)
+    return names
+
+
+def _local(seconds: int) -> str:
+    from datetime import datetime
+
+    return f"{datetime.fromtimestamp(seconds):%Y%m%d%H%M%S}"
+
+
+def write_index_file(
+    path: Path,
+    hashes: npt.NDArray[Any],
+    positions: npt.NDArray[Any],
+    times_ms: npt.NDArray[Any],
+    slot_count: int,
+    entry_count_max: int,
+    previous_end_ms: int,
+) -> None:
+    """Build one file; *previous_end_ms* is where the file before it ends, 0 without one.
+
+    RocketMQ's quirk is kept that the first entry's seconds count from there.
+    """
+    count = len(hashes)
+    previous, newest = chains(hashes, slot_count)
+    entries = np.zeros(count, ENTRY)
+    entries["hash"] = hashes
+    entries["position"] = positions
+    entries["seconds"] = seconds_since(times_ms, int(times_ms[0]))
+    entries["seconds"][0] = seconds_since(times_ms[:1], previous_end_ms)[0]
+    entries["previous"] = previous
+    header = INDEX_HEADER.pack(
+        int(times_ms[0]),
+        int(times_ms[-1]),
+        int(positions[0]),
+        int(positions[-1]),
+        int(np.count_nonzero(newest)),
+        count + 1,
+    )
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    with open(descriptor, "r+b") as file:
+        file.truncate(index_file_size(slot_count, entry_count_max))
+        file.write(header)
+        file.write(newest.astype(">i4").tobytes())
+        file.seek(INDEX_ENTRY_SIZE_BYTES, os.SEEK_CUR)
+        for at in range(0, count, _ENTRIES_AT_ONCE):
+            file.write(entries[at : at + _ENTRIES_AT_ONCE].tobytes())
+        file.flush()
+        os.fsync(descriptor)

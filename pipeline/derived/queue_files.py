@@ -1,0 +1,259 @@
+"""Consume queues as files: reading units by position, and writing them wherever they belong.
+
+The layouts stand in protocol.queue_layout.  Zeros are no unit: a queue's last file is longer than
+its units.  Nothing here maps a file, since a broker may cut or delete it meanwhile.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.derived.entries import QueueKey
+from pipeline.errors import PipelineError
+from protocol.queue_layout import (
+    BATCH_CONSUME_QUEUE_UNIT_SIZE_BYTES,
+    BLANK_UNIT_SIZE_FIELD,
+    CONSUME_QUEUE_UNIT_SIZE_BYTES,
+)
+from protocol.store_paths import (
+    BATCH_CONSUME_QUEUE_DIRECTORY,
+    CONSUME_QUEUE_DIRECTORY,
+    FILE_NAME_DIGITS,
+)
+
+PLAIN_UNIT = np.dtype([("position", ">i8"), ("size", ">i4"), ("code", ">i8")])
+BATCH_UNIT = np.dtype(
+    [
+        ("position", ">i8"),
+        ("size", ">i4"),
+        ("code", ">i8"),
+        ("ms", ">i8"),
+        ("offset", ">i8"),
+        ("n", ">i2"),
+        ("compacted", ">i4"),
+        ("reserved", ">i4"),
+    ]
+)
+assert PLAIN_UNIT.itemsize == CONSUME_QUEUE_UNIT_SIZE_BYTES
+assert BATCH_UNIT.itemsize == BATCH_CONSUME_QUEUE_UNIT_SIZE_BYTES
+
+Units = npt.NDArray[Any]
+
+_UNITS_AT_ONCE = 300_000
+_ZEROS_LOOKED_AT = 8192
+
+
+class UnitFile(NamedTuple):
+    """One file of a queue; ``start`` is the position of its first byte."""
+
+    start: int
+    size_bytes: int
+    path: str
+
+    @property
+    def end(self) -> int:
+        """The position behind the file."""
+        return self.start + self.size_bytes
+
+
+def unit_layout(is_batch: bool) -> np.dtype[Any]:
+    """The layout of the units of a queue."""
+    return BATCH_UNIT if is_batch else PLAIN_UNIT
+
+
+def queue_directory(root: Path, key: QueueKey) -> Path:
+    """Where the files of a queue are in the store *root*."""
+    parent = BATCH_CONSUME_QUEUE_DIRECTORY if key.is_batch else CONSUME_QUEUE_DIRECTORY
+    return root / parent / key.topic / str(key.queue_id)
+
+
+def find_queues(root: Path) -> Iterator[QueueKey]:
+    """The queues that have a directory in the store *root*."""
+    for is_batch, name in ((False, CONSUME_QUEUE_DIRECTORY), (True, BATCH_CONSUME_QUEUE_DIRECTORY)):
+        for topic in _directories(root / name):
+            for queue in _directories(topic):
+                if queue.name.isascii() and queue.name.isdecimal():
+                    yield QueueKey(topic.name, int(queue.name), is_batch)
+
+
+def _directories(parent: Path) -> list[Path]:
+    try:
+        return sorted(path for path in parent.iterdir() if path.is_dir())
+    except OSError:
+        return []
+
+
+class QueueFiles:
+    """The files of one queue as they are found; those that vanish meanwhile count as zeros."""
+
+    def __init__(self, root: Path, key: QueueKey) -> None:
+        """List the files; a queue without any has none."""
+        self.key = key
+        self.directory = queue_directory(root, key)
+        self.layout = unit_layout(key.is_batch)
+        self.files: list[UnitFile] = []
+        self.foreign: list[str] = []
+        try:
+            entries = sorted(os.scandir(self.directory), key=lambda entry: entry.name)
+        except OSError:
+            entries = []
+        for entry in entries:
+            if len(entry.name) == FILE_NAME_DIGITS and entry.name.isdecimal() and entry.is_file():
+                self.files.append(UnitFile(int(entry.name), entry.stat().st_size, entry.path))
+            else:
+                self.foreign.append(entry.path)
+
+    @property
+    def start(self) -> int:
+        """The number of the first unit that the files have room for."""
+        return self.files[0].start // self.layout.itemsize if self.files else 0
+
+    @property
+    def end(self) -> int:
+        """The number behind the last unit that they have room for."""
+        return self.files[-1].end // self.layout.itemsize if self.files else 0
+
+    def read(self, first: int, behind: int) -> Units:
+        """The units with the numbers [first, behind); zeros where there is none."""
+        size = self.layout.itemsize
+        start, end = first * size, behind * size
+        data = bytearray(end - start)
+        for file in self.files:
+            low, high = max(start, file.start), min(end, file.end)
+            if low < high:
+                part = _read(file.path, low - file.start, high - low)
+                data[low - start : low - start + len(part)] = part
+        return np.frombuffer(data, self.layout)
+
+    def chunks(self, first: int, behind: int) -> Iterator[tuple[int, Units]]:
+        """``read`` in pieces: the number of the first unit, and the units."""
+        for at in range(max(first, self.start), min(behind, self.end), _UNITS_AT_ONCE):
+            yield at, self.read(at, min(at + _UNITS_AT_ONCE, behind, self.end))
+
+    def used_end(self) -> int:
+        """The number behind the last unit; a long row of zeros counts as the end of a file.
+
+        Files are long and mostly empty where there are many queues.
+        """
+        size = self.layout.itemsize
+        for file in reversed(self.files):
+            end = first = file.start // size
+            for at in range(first, file.end // size, _ZEROS_LOOKED_AT):
+                units = self.read(at, min(at + _ZEROS_LOOKED_AT, file.end // size))
+                used = np.flatnonzero(units["size"])
+                if not len(used):
+                    break
+                end = at + int(used[-1]) + 1
+            if end > first:
+                return end
+        return self.start
+
+    def place(self, number: int) -> tuple[str, int]:
+        """File and byte of the unit *number*; of the directory if no file holds it."""
+        at = number * self.layout.itemsize
+        for file in self.files:
+            if file.start <= at < file.end:
+                return file.path, at - file.start
+        return str(self.directory), at
+
+
+def is_blank(units: Units) -> npt.NDArray[np.bool_]:
+    """Which units only fill a queue's first file up to its first message."""
+    blank: npt.NDArray[np.bool_] = (units["size"] == BLANK_UNIT_SIZE_FIELD) & (
+        units["position"] == 0
+    )
+    return blank
+
+
+def _read(path: str, at: int, size: int) -> bytes:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return b""
+    try:
+        return os.pread(descriptor, size, at)
+    finally:
+        os.close(descriptor)
+
+
+class QueueWriter:
+    """Writes units of one queue at their numbers; several processes may, at different ones."""
+
+    def __init__(self, root: Path, key: QueueKey, file_size_bytes: int) -> None:
+        """*file_size_bytes* is rounded up to whole units, as both brokers do."""
+        self.layout = unit_layout(key.is_batch)
+        self.directory = queue_directory(root, key)
+        self.file_size_bytes = rounded_file_size(file_size_bytes, key.is_batch)
+        self._has_directory = False
+
+    def write(self, first: int, units: Units) -> None:
+        """Put packed *units* from number *first* on; files are made as they are needed."""
+        data = memoryview(units.tobytes())
+        at = first * self.layout.itemsize
+        while data:
+            start = at - at % self.file_size_bytes
+            count = min(len(data), start + self.file_size_bytes - at)
+            descriptor = self._open(start)
+            try:
+                written = os.pwrite(descriptor, data[:count], at - start)
+            finally:
+                os.close(descriptor)
+            data, at = data[written:], at + written
+
+    def fill_front(self, first: int) -> None:
+        """Fill the first file with blank units up to the unit *first*, the queue's first one."""
+        per_file = self.file_size_bytes // self.layout.itemsize
+        count = first % per_file
+        if count:
+            blanks = np.zeros(count, self.layout)
+            blanks["size"] = BLANK_UNIT_SIZE_FIELD
+            self.write(first - count, blanks)
+
+    def erase(self, first: int, behind: int) -> None:
+        """Take units out again, and files that hold nothing else."""
+        size = self.layout.itemsize
+        start = first * size - first * size % self.file_size_bytes
+        for at in range(start, behind * size, self.file_size_bytes):
+            low = max(first * size, at)
+            high = min(behind * size, at + self.file_size_bytes)
+            self.write(low // size, np.zeros((high - low) // size, self.layout))
+            path = self.directory / f"{at:020d}"
+            if not any(path.read_bytes()):
+                path.unlink()
+
+    def _open(self, start: int) -> int:
+        if not self._has_directory:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            self._has_directory = True
+        path = self.directory / f"{start:020d}"
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        if os.fstat(descriptor).st_size != self.file_size_bytes:
+            os.ftruncate(descriptor, self.file_size_bytes)
+        return descriptor
+
+
+def rounded_file_size(size_bytes: int, is_batch: bool) -> int:
+    """The size of a queue's files for what is set: whole units.
+
+    Raises:
+        PipelineError: there is no room for a unit.
+    """
+    unit = unit_layout(is_batch).itemsize
+    if size_bytes < 1:
+        raise PipelineError(f"files of a queue cannot have {size_bytes} bytes: set at least {unit}")
+    return -(-size_bytes // unit) * unit
+
+
+def packed(units: npt.NDArray[Any], is_batch: bool) -> Units:
+    """``entries.UNIT`` as the files of a queue hold them."""
+    made = np.zeros(len(units), unit_layout(is_batch))
+    for name in ("position", "size", "code"):
+        made[name] = units[name]
+    if is_batch:
+        made["ms"], made["offset"], made["n"] = units["ms"], units["offset"], units["n"]
+        made["compacted"] = -1
+    return made

@@ -1,0 +1,50 @@
+"""Whether a store's index holds tags as well, as RocketMQ puts them there from 5.4 on."""
+
+from pathlib import Path
+
+import numpy as np
+
+from pipeline.derived.dispatch_rules import DispatchRules
+from pipeline.derived.entries import KIND_TAG, Entries
+from pipeline.derived.geometry import Geometry
+from pipeline.derived.index_files import entries_between, index_paths, read_index_info
+from pipeline.store_source.directory import StoreDirectory
+from pipeline.store_source.pieces import Piece
+from pipeline.store_source.scan import Damage, scan
+from protocol.store_paths import INDEX_DIRECTORY
+
+_LOOKED_AT_BYTES = 1 << 20
+
+
+def has_tag_keys(root: Path | None, store: StoreDirectory, geometry: Geometry) -> bool:
+    """Whether tags of messages at the begin of an index file are in it; False without any."""
+    if root is None:
+        return False
+    for path in index_paths(root / INDEX_DIRECTORY):
+        try:
+            info = read_index_info(
+                path, geometry.index_slot_count, geometry.index_entry_count_max, look_behind=True
+            )
+        except (OSError, ValueError):
+            continue
+        start = info.begin_offset
+        for file in store.segments:
+            if not file.base_offset <= start < file.end_offset:
+                continue
+            end = min(start + _LOOKED_AT_BYTES, file.end_offset)
+            piece = Piece(file.path, file.base_offset, start, end, end, True, store.is_live)
+            entries = Entries(DispatchRules(delays_ms=(1,), has_tag_keys=True))
+            try:
+                for found in scan(piece):
+                    if not isinstance(found, Damage):
+                        entries.add(found)
+                _, held = entries_between(info, start, end)
+            except OSError:
+                continue
+            keys = entries.keys()
+            tags = keys[keys["kind"] == KIND_TAG]
+            if len(tags) and len(held):
+                known = (held["position"].astype(np.int64) << 31) | held["hash"]
+                wanted = (tags["position"] << 31) | tags["hash"]
+                return bool(np.isin(wanted, known).any())
+    return False

@@ -1,0 +1,65 @@
+"""Jobs over topics, stores and archives, as functions and as ``python -m pipeline JOB``.
+
+    from pipeline import jobs
+    result = jobs.archive("history", path="data")
+
+Each job is a package here, listed in JOBS.  It has ``job.py`` with a function of the job's name,
+which takes a session (or makes one) and a Progress, and returns a JobResult; and ``command.py``
+with a click command of that name.  Nothing of a job is imported before it is asked for, so that
+help is there at once, and without PySpark.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from pipeline.jobs.archiving.job import archive
+    from pipeline.jobs.auditing.job import audit
+    from pipeline.jobs.demonstrating.job import demo
+    from pipeline.jobs.packaging.job import package
+    from pipeline.jobs.rebuilding.job import rebuild
+    from pipeline.jobs.replaying.job import replay
+    from pipeline.jobs.reporting.job import report
+    from pipeline.jobs.searching.job import search
+
+__all__ = [
+    "JOBS",
+    "Job",
+    "archive",
+    "audit",
+    "demo",
+    "package",
+    "rebuild",
+    "replay",
+    "report",
+    "search",
+]
+
+
+class Job(NamedTuple):
+    """Where a job is, and what it does in a few words."""
+
+    package: str
+    summary: str
+
+
+JOBS: dict[str, Job] = {
+    "archive": Job("archiving", "Copy topics into Parquet files, each message once."),
+    "replay": Job("replaying", "Put messages from Parquet files back into topics."),
+    "audit": Job("auditing", "Find what is wrong with a store, and with an archive of it."),
+    "rebuild": Job("rebuilding", "Make queues and index of a store anew from its commit log."),
+    "search": Job("searching", "Find messages by key, tag, body or condition."),
+    "report": Job("reporting", "Tell of traffic, producers and lag, in tables and a page."),
+    "demo": Job("demonstrating", "Stream, count, archive and replay text, on this machine alone."),
+    "package": Job("packaging", "Write this package into a zip for a cluster's executors."),
+}
+"""By name, in the order in which help lists them."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in JOBS:
+        from pipeline.session import naming_missing_packages
+
+        with naming_missing_packages():
+            return getattr(import_module(f"pipeline.jobs.{JOBS[name].package}.job"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,1 @@
+"""Archiving: topics to Parquet files, incrementally, each message once."""

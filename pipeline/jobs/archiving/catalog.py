@@ -1,0 +1,146 @@
+"""The archive as a directory, and how a run becomes part of it: whole, or not at all.
+
+    topic=orders/date=2026-11-20/part-00003-00000-0.parquet
+    _rockhopper/current.json              {"manifest": "manifest-00000003.json"}
+    _rockhopper/manifest-00000003.json    what run 3 added (manifest.py)
+    _rockhopper/intent.json               a run that is being committed
+    _rockhopper/staging/run-00000004/…    what the tasks of the run under way write
+    _rockhopper/lock                      held by the run under way
+
+Readers of Parquet leave out what starts with ``_``.  A run is committed in this order: its tasks
+write below staging; the *intent*, the manifest with the names to move, is written; the files are
+moved to their places; the manifest; the pointer in current.json; the intent and staging go away.
+A run that was killed before its intent is gone: the next one clears staging.  One that was killed
+later is finished by the next, which finds the intent.  So a reader that lists the directory sees
+files of runs that are committed or about to be, and one that goes by the manifests sees whole runs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pipeline.errors import PipelineError
+from pipeline.jobs.archiving.files import Files
+from pipeline.jobs.archiving.manifest import ArchivedFile, Manifest
+
+OWN_DIRECTORY = "_rockhopper"
+CURRENT_FILE = f"{OWN_DIRECTORY}/current.json"
+INTENT_FILE = f"{OWN_DIRECTORY}/intent.json"
+LOCK_FILE = f"{OWN_DIRECTORY}/lock"
+STAGING_DIRECTORY = f"{OWN_DIRECTORY}/staging"
+
+
+class Catalog:
+    """The manifests of one archive."""
+
+    def __init__(self, files: Files) -> None:
+        self.files = files
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Be the only run.  Raises PipelineError."""
+        with self.files.lock(LOCK_FILE):
+            yield
+
+    def current(self) -> Manifest | None:
+        """The newest manifest; None for a place without an archive.  Raises PipelineError."""
+        data = self.files.read(CURRENT_FILE)
+        if data is None:
+            return None
+        try:
+            name = str(json.loads(data)["manifest"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise PipelineError(
+                f"{self.files.location}/{CURRENT_FILE} is damaged ({error!r}): write "
+                '{"manifest": "…"} with the name of the newest manifest beside it'
+            ) from error
+        return self._manifest(f"{OWN_DIRECTORY}/{name}")
+
+    def manifests(self) -> Iterator[Manifest]:
+        """All that are committed, from the first on."""
+        current = self.current()
+        for run in range(1, current.run if current is not None else 0):
+            yield self._manifest(manifest_file(run))
+        if current is not None:
+            yield current
+
+    def archived_files(self) -> list[ArchivedFile]:
+        """All files of the archive, in the order in which their messages were stored."""
+        return [file for manifest in self.manifests() for file in manifest.files]
+
+    def _manifest(self, name: str) -> Manifest:
+        data = self.files.read(name)
+        where = f"{self.files.location}/{name}"
+        if data is None:
+            raise PipelineError(f"{where} is missing: restore it from a copy of the archive")
+        return Manifest.from_json(data, where)
+
+    def killed_run(self) -> int | None:
+        """The run that was killed while it was being committed, if any."""
+        data = self.files.read(INTENT_FILE)
+        return None if data is None else self._intent(data)[0].run
+
+    def recover(self) -> Manifest | None:
+        """Finish a run that was killed while it was being committed; clear away any other.
+
+        Only under the lock.  Returns the run that was finished.
+        """
+        data = self.files.read(INTENT_FILE)
+        finished = None
+        if data is not None:
+            finished, staged = self._intent(data)
+            self._finish(finished, staged)
+        self.files.remove_tree(STAGING_DIRECTORY)
+        return finished
+
+    def _intent(self, data: bytes) -> tuple[Manifest, list[str]]:
+        where = f"{self.files.location}/{INTENT_FILE}"
+        try:
+            document = json.loads(data)
+            staged = [str(name) for name in document["staged"]]
+            manifest = document["manifest"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise PipelineError(
+                f"{where} is damaged ({error!r}): delete it together with the files of "
+                "the newest run that no manifest lists"
+            ) from error
+        return Manifest.from_json(json.dumps(manifest).encode(), where), staged
+
+    def begin(self, run: int) -> str:
+        """Make room for what the tasks of a run write; returns its directory."""
+        directory = f"{STAGING_DIRECTORY}/run-{run:08d}"
+        self.files.create_directory(directory)
+        return directory
+
+    def commit(self, manifest: Manifest, staged: list[str]) -> None:
+        """Make a run part of the archive; *staged* are its files, in the manifest's order."""
+        intent = {"manifest": json.loads(manifest.to_json()), "staged": staged}
+        self.files.write(INTENT_FILE, json.dumps(intent).encode())
+        self._finish(manifest, staged)
+        self.files.remove_tree(STAGING_DIRECTORY)
+
+    def _finish(self, manifest: Manifest, staged: list[str]) -> None:
+        moves = []
+        for file, source in zip(manifest.files, staged, strict=True):
+            if self.files.exists(source):
+                moves.append((source, file.path))
+            elif not self.files.exists(file.path):
+                raise PipelineError(
+                    f"{self.files.location}/{file.path} is missing, and so is {source}, which was "
+                    "to become it: restore one of them from a copy of the archive"
+                )
+        for directory in sorted({target.rpartition("/")[0] for _, target in moves}):
+            self.files.create_directory(directory)
+        self.files.move(moves)
+        name = manifest_file(manifest.run)
+        self.files.write(name, manifest.to_json())
+        pointer = {"manifest": name.rpartition("/")[2]}
+        self.files.write(CURRENT_FILE, json.dumps(pointer).encode() + b"\n")
+        self.files.remove(INTENT_FILE)
+
+
+def manifest_file(run: int) -> str:
+    """The name of a run's manifest."""
+    return f"{OWN_DIRECTORY}/manifest-{run:08d}.json"

@@ -1,0 +1,123 @@
+"""`python -m pipeline archive`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from pipeline.errors import PipelineError
+from pipeline.jobs.running import job_options, nameserver_option, nameserver_text, run_job
+
+
+@click.command()
+@click.argument("directory")
+@click.option(
+    "--path", metavar="STORE", help="Read the files of this store, rather than ask brokers."
+)
+@click.option("--topic", "-t", "topics", multiple=True, help="Only this topic; repeatable.")
+@click.option("--pattern", metavar="REGEX", help="Only topics whose whole name matches.")
+@click.option(
+    "--broker-name",
+    default="",
+    metavar="NAME",
+    help="With --path: the broker of that store; needed for more than one store.",
+)
+@click.option(
+    "--corrupt",
+    type=click.Choice(["fail", "skip"]),
+    default="fail",
+    show_default=True,
+    help="With --path: what to do about damaged places of the log.",
+)
+@click.option(
+    "--decode", type=click.Choice(["json", "avro"]), help="Decode bodies into the column value."
+)
+@click.option(
+    "--schema",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="By this JSON Schema, schema of Spark's or Avro schema.",
+)
+@click.option(
+    "--split-size", metavar="SIZE", help="With --path: how much of the log a task reads, as 256m."
+)
+@click.option("--allow-gaps", is_flag=True, help="Go on where messages have expired meanwhile.")
+@job_options
+@nameserver_option
+def archive(
+    directory: str,
+    path: str | None,
+    topics: tuple[str, ...],
+    pattern: str | None,
+    broker_name: str,
+    corrupt: str,
+    decode: str | None,
+    schema: Path | None,
+    split_size: str | None,
+    allow_gaps: bool,
+    dry_run: bool,
+    as_json: bool,
+    master: str | None,
+    quiet: bool,
+) -> None:
+    """Copy what is new in topics into the Parquet files of DIRECTORY, each message once.
+
+    Run it again and again: it goes on where it ended, also after a kill. All topics are archived
+    unless some are chosen, except RocketMQ's own and those that begin with %.
+
+    \b
+    Examples:
+      python -m pipeline archive history --nameserver localhost:9876
+      python -m pipeline archive history --path /var/lib/rockhopper --broker-name broker-a
+      python -m pipeline archive orders -t orders --decode json --schema order.json
+    """  # noqa: D301  click's mark for a paragraph that stays as it is
+    from pipeline.jobs.archiving.job import archive as run_archive
+
+    text = _read(schema) if schema is not None else None
+    run_job(
+        lambda progress: run_archive(
+            directory,
+            path=path,
+            nameserver=_nameserver() if path is None else nameserver_text(),
+            topics=topics,
+            pattern=pattern,
+            broker_name=broker_name,
+            corrupt=corrupt,
+            decode=decode,
+            schema=text,
+            split_size_bytes=_size_bytes(split_size),
+            allow_gaps=allow_gaps,
+            dry_run=dry_run,
+            master=master,
+            progress=progress,
+        ),
+        as_json=as_json,
+        quiet=quiet,
+    )
+
+
+def _nameserver() -> str:
+    from client.addresses import parse_nameservers
+
+    return ";".join(parse_nameservers(nameserver_text()))
+
+
+def _read(schema: Path) -> str:
+    try:
+        return schema.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.BadParameter(
+            f"{schema} cannot be read: {error}", param_hint="--schema"
+        ) from None
+
+
+def _size_bytes(text: str | None) -> int | None:
+    from pipeline.jobs.results import UsageProblem
+    from pipeline.options import Options
+
+    options = Options("archive", {"--split-size": text or ""}, ("--split-size",))
+    try:
+        return options.size_bytes("--split-size", None, 4096)
+    except PipelineError as error:
+        raise UsageProblem(error.sentence) from None

@@ -1,0 +1,275 @@
+"""The few things an archive does with files, in a local directory or behind a URI of pyarrow.fs.
+
+A write is atomic: whoever reads sees all of it or nothing.  Local files are on disk when a call
+returns; what a remote file system promises is its own affair, and nobody can lock it here.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import socket
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import unquote, urlsplit
+
+from pipeline.errors import PipelineError
+
+
+class Files(Protocol):
+    """Files below one root; names are relative to it, with slashes."""
+
+    location: str
+
+    def read(self, name: str) -> bytes | None:
+        """The whole file; None if there is none."""
+
+    def write(self, name: str, data: bytes) -> None:
+        """Make or replace a small file, atomically; its directory is made if need be."""
+
+    def names(self, directory: str) -> list[str]:
+        """What is in a directory, in order; nothing if there is none."""
+
+    def exists(self, name: str) -> bool:
+        """Whether there is such a file or directory."""
+
+    def create_directory(self, name: str) -> None:
+        """Make a directory, and those above it; it may be there already."""
+
+    def create_leaf(self, name: str) -> None:
+        """Make a directory in one that is there."""
+
+    def move(self, moves: Iterable[tuple[str, str]]) -> None:
+        """Rename files; the directories they go to are there."""
+
+    def remove(self, name: str) -> None:
+        """Delete a file; it may be gone already."""
+
+    def remove_tree(self, name: str) -> None:
+        """Delete a directory with all that is in it; it may be gone already."""
+
+    def open_output(self, name: str) -> Any:
+        """A file to write a Parquet file into."""
+
+    def settle(self, name: str) -> int:
+        """See that a file that was written is on disk; returns its size."""
+
+    @contextmanager
+    def lock(self, name: str) -> Iterator[None]:
+        """Be the only one.  Raises PipelineError if somebody else is."""
+        yield
+
+
+class LocalFiles:
+    """A directory of this machine."""
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self._root = Path(root).expanduser().absolute()
+        self.location = str(self._root)
+
+    def path(self, name: str) -> Path:
+        """Where a file is."""
+        return self._root / name
+
+    def read(self, name: str) -> bytes | None:
+        """See Files."""
+        try:
+            return self.path(name).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def write(self, name: str, data: bytes) -> None:
+        """See Files."""
+        path = self.path(name)
+        self.create_directory(os.path.dirname(name))
+        scratch = path.with_name(f".{path.name}.{os.getpid()}")
+        with open(scratch, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(scratch, path)
+        _sync_directory(path.parent)
+
+    def names(self, directory: str) -> list[str]:
+        """See Files."""
+        try:
+            return sorted(os.listdir(self.path(directory)))
+        except FileNotFoundError:
+            return []
+
+    def exists(self, name: str) -> bool:
+        """See Files."""
+        return self.path(name).exists()
+
+    def create_directory(self, name: str) -> None:
+        """See Files."""
+        path = self.path(name)
+        if path.is_dir():
+            return
+        made = [parent for parent in (path, *path.parents) if not parent.exists()]
+        path.mkdir(parents=True, exist_ok=True)
+        for directory in made:
+            _sync_directory(directory.parent)
+
+    def create_leaf(self, name: str) -> None:
+        """See Files."""
+        self.path(name).mkdir(exist_ok=True)
+
+    def move(self, moves: Iterable[tuple[str, str]]) -> None:
+        """See Files."""
+        directories = set()
+        for source, target in moves:
+            os.replace(self.path(source), self.path(target))
+            directories.add(self.path(target).parent)
+        for directory in sorted(directories):
+            _sync_directory(directory)
+
+    def remove(self, name: str) -> None:
+        """See Files."""
+        self.path(name).unlink(missing_ok=True)
+
+    def remove_tree(self, name: str) -> None:
+        """See Files."""
+        shutil.rmtree(self.path(name), ignore_errors=True)
+
+    def open_output(self, name: str) -> Any:
+        """See Files."""
+        return open(self.path(name), "wb")
+
+    def settle(self, name: str) -> int:
+        """See Files."""
+        with open(self.path(name), "rb") as file:
+            os.fsync(file.fileno())
+            return os.fstat(file.fileno()).st_size
+
+    @contextmanager
+    def lock(self, name: str) -> Iterator[None]:
+        """See Files; held by this process, and gone with it."""
+        import fcntl
+
+        self.create_directory(os.path.dirname(name))
+        with open(self.path(name), "a+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                if error.errno not in (errno.EAGAIN, errno.EACCES):
+                    raise
+                file.seek(0)
+                holder = file.read().strip() or "another process"
+                raise PipelineError(
+                    f"{holder} is at work on {self.location}: wait until it is done"
+                ) from None
+            file.truncate(0)
+            file.write(f"process {os.getpid()} on {socket.gethostname()}")
+            file.flush()
+            yield
+            file.truncate(0)
+
+
+class RemoteFiles:
+    """A place that pyarrow.fs reaches, such as ``s3://bucket/history``."""
+
+    def __init__(self, uri: str, filesystem: Any = None) -> None:
+        """*filesystem* is what serves *uri*, found by its scheme unless it is given."""
+        from pyarrow import fs
+
+        self.location = uri
+        self._fs = fs
+        if filesystem is not None:
+            self._files, self._root = filesystem, uri.rstrip("/")
+            return
+        try:
+            self._files, root = fs.FileSystem.from_uri(uri)
+        except Exception as error:
+            raise PipelineError(
+                f"{uri} cannot be reached ({error}): give a local directory, or a URI that "
+                "pyarrow.fs knows, such as s3://bucket/directory"
+            ) from error
+        self._root = root.rstrip("/")
+
+    def path(self, name: str) -> str:
+        """Where a file is."""
+        return f"{self._root}/{name}" if name else self._root
+
+    def read(self, name: str) -> bytes | None:
+        """See Files."""
+        try:
+            with self._files.open_input_file(self.path(name)) as file:
+                return bytes(file.read())
+        except FileNotFoundError:
+            return None
+
+    def write(self, name: str, data: bytes) -> None:
+        """See Files."""
+        path = self.path(name)
+        self._files.create_dir(path.rpartition("/")[0], recursive=True)
+        with self._files.open_output_stream(f"{path}.new") as file:
+            file.write(data)
+        self._files.move(f"{path}.new", path)
+
+    def names(self, directory: str) -> list[str]:
+        """See Files."""
+        selector = self._fs.FileSelector(self.path(directory), allow_not_found=True)
+        return sorted(info.base_name for info in self._files.get_file_info(selector))
+
+    def exists(self, name: str) -> bool:
+        """See Files."""
+        found = self._files.get_file_info(self.path(name)).type
+        return bool(found != self._fs.FileType.NotFound)
+
+    def create_directory(self, name: str) -> None:
+        """See Files."""
+        self._files.create_dir(self.path(name), recursive=True)
+
+    def create_leaf(self, name: str) -> None:
+        """See Files."""
+        self.create_directory(name)
+
+    def move(self, moves: Iterable[tuple[str, str]]) -> None:
+        """See Files."""
+        for source, target in moves:
+            self._files.move(self.path(source), self.path(target))
+
+    def remove(self, name: str) -> None:
+        """See Files."""
+        if self.exists(name):
+            self._files.delete_file(self.path(name))
+
+    def remove_tree(self, name: str) -> None:
+        """See Files."""
+        if self.exists(name):
+            self._files.delete_dir(self.path(name))
+
+    def open_output(self, name: str) -> Any:
+        """See Files."""
+        return self._files.open_output_stream(self.path(name))
+
+    def settle(self, name: str) -> int:
+        """See Files."""
+        return int(self._files.get_file_info(self.path(name)).size)
+
+    @contextmanager
+    def lock(self, name: str) -> Iterator[None]:
+        """There is no lock here: that one run goes at a time is up to who starts them."""
+        yield
+
+
+def files_at(location: str) -> Files:
+    """The files below a local path, a ``file:`` URI, or any other URI.  Raises PipelineError."""
+    parts = urlsplit(location)
+    if parts.scheme == "file":
+        return LocalFiles(unquote(parts.path))
+    if "://" in location:
+        return RemoteFiles(location)
+    return LocalFiles(location)
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,216 @@
+"""Archiving the files of a store: what a task does with its pieces of the log.
+
+Records are sorted by topic before they are decoded, which is cheap: then no row has to be moved.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pipeline.decoder import Records, pick
+from pipeline.decoder.decode import topics
+from pipeline.errors import PipelineError
+from pipeline.jobs.archiving.manifest import LogPosition
+from pipeline.jobs.archiving.selection import Selection, archived_up_to
+from pipeline.jobs.archiving.writing import SplitWriter, WriteTarget, WrittenSplit
+from pipeline.store_source.directory import StoreDirectory
+from pipeline.store_source.pieces import Piece
+from pipeline.store_source.reading import Reading
+from pipeline.store_source.rules import Rules
+from pipeline.store_source.scan import Damage, scan
+
+HEAD_BYTES = 88
+"""What is remembered of a record, to know its log by: all of its fixed fields."""
+
+
+@dataclass(frozen=True)
+class StoreTask:
+    """What one task archives; travels to the workers."""
+
+    number: int
+    pieces: tuple[Piece, ...]
+    rules: Rules
+    deleted_topics: Mapping[str, int]
+    selection: Selection
+    archived: Mapping[str, int]
+    target: WriteTarget
+
+
+@dataclass
+class _Seen:
+    """What a task has seen of the log."""
+
+    first: int = -1
+    end: int = -1
+    last: int = -1
+    head: str = ""
+    left_out: Counter[str] = field(default_factory=Counter)
+    damaged: int = 0
+
+
+def archive_pieces(task: StoreTask) -> WrittenSplit:
+    """Write the messages of a task's pieces.  Raises PipelineError."""
+    writer = SplitWriter(task.target, task.number)
+    reading = _Sorted(task)
+    seen = _Seen()
+    for piece in task.pieces:
+        try:
+            is_whole = _archive_piece(piece, task, reading, writer, seen)
+        except FileNotFoundError:
+            if task.rules.fail_on_data_loss:
+                raise PipelineError(
+                    f"{piece.path} was deleted while it was being archived, since its messages "
+                    "have expired: run the job again with --allow-gaps to archive what is left"
+                ) from None
+            seen.end = piece.end
+            continue
+        if not is_whole:
+            break
+    return writer.finish(
+        first_offset=seen.first,
+        log_end=seen.end,
+        last_offset=seen.last,
+        last_head=seen.head,
+        left_out=dict(seen.left_out),
+        damaged=seen.damaged + reading.bad_count,
+    )
+
+
+def _archive_piece(
+    piece: Piece, task: StoreTask, reading: _Sorted, writer: SplitWriter, seen: _Seen
+) -> bool:
+    """False where the log ends for this run although there is more of it."""
+    for found in scan(piece):
+        if isinstance(found, Damage):
+            for _ in reading.damage(found):  # raises, unless damage is skipped
+                pass
+            seen.damaged += 1
+            # What is torn may be completed, or written over: the next run looks at it again.
+            if not found.is_torn_tail:
+                seen.end = max(seen.end, found.end)
+            continue
+        start = int(found.heads["physOffset"][0])
+        if not follows(start, seen.end, piece):
+            return False
+        if seen.first < 0:
+            seen.first = start
+        at = int(found.offsets[-1])
+        seen.last = int(found.heads["physOffset"][-1])
+        seen.end = seen.last + int(found.ends[-1]) - at
+        seen.head = found.data[at : at + HEAD_BYTES].tobytes().hex()
+        for topic, batch in reading.sorted(found, seen.left_out):
+            writer.add(topic, batch)
+    return True
+
+
+def follows(start: int, end: int, piece: Piece) -> bool:
+    """Whether records from *start* on follow *end* without a hole, in the log of a live broker.
+
+    There a record counts by its time, and clocks may be set back: what is behind a hole is left to
+    a later run.
+    """
+    if end < 0 or piece.flushed_ms is None:
+        return True
+    return start in (end, piece.base_offset)
+
+
+class _Sorted(Reading):
+    """Messages by topic, those that were chosen and are not archived yet."""
+
+    def __init__(self, task: StoreTask) -> None:
+        super().__init__(task.rules, task.deleted_topics)
+        self._task = task
+        self._chosen_topics: dict[str, bool] = {}
+        self._starts: dict[str, int] = {}
+        self.bad_count = 0
+
+    def _note(self, offset: int, reason: str) -> None:
+        self.bad_count += 1
+
+    def sorted(
+        self, records: Records, left_out: Counter[str]
+    ) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """The batches of *records*, each with its topic."""
+        names = topics(records).dictionary_encode()
+        codes = names.indices.to_numpy()
+        offsets = records.heads["physOffset"]
+        for code, topic in enumerate(names.dictionary.to_pylist()):
+            rows: npt.NDArray[Any] = np.flatnonzero(codes == code)
+            if not self._is_chosen(topic):
+                left_out[topic] += len(rows)
+                continue
+            start = self._starts[topic]
+            if offsets[rows[0]] < start:
+                rows = rows[offsets[rows] >= start]
+                if not len(rows):
+                    continue
+            part = records if len(rows) == len(records) else pick(records, rows)
+            for batch in self.messages(part):
+                if batch.num_rows:
+                    yield topic, batch
+
+    def _is_chosen(self, topic: str) -> bool:
+        found = self._chosen_topics.get(topic)
+        if found is None:
+            found = self._chosen_topics[topic] = self._task.selection.chooses(topic)
+            self._starts[topic] = archived_up_to(self._task.archived, topic)
+        return found
+
+
+def check_same_log(store: StoreDirectory, position: LogPosition, broker: str) -> None:
+    """See that the store is the one that was archived under this name before.
+
+    Raises:
+        PipelineError: it is another one.
+    """
+    offset = position.last_offset
+    for segment in store.segments:
+        if segment.base_offset <= offset < segment.end_offset:
+            with open(segment.path, "rb") as file:
+                file.seek(offset - segment.base_offset)
+                head = file.read(len(position.last_head) // 2).hex()
+            if head == position.last_head:
+                return
+            break
+    else:
+        if offset < 0 or (store.segments and store.start_offset > offset):
+            return  # that part of the log has expired
+    named = f"the broker {broker!r}" if broker else "a broker without a name"
+    raise PipelineError(
+        f"{store.commit_log} is not the log that was archived as that of {named} before (it has "
+        f"another record at {offset}): name the broker with --broker-name, or archive into another "
+        "directory"
+    )
+
+
+def deletable(store: StoreDirectory, end: int) -> list[str]:
+    """The files of the log that are archived whole; the newest is never among them."""
+    return [each.path for each in store.segments[:-1] if each.end_offset <= end]
+
+
+def rules_for(
+    path: str,
+    columns: tuple[str, ...],
+    *,
+    start: int,
+    broker: str,
+    corrupt: str,
+    split_size: int | None,
+    allow_gaps: bool,
+) -> Rules:
+    """The rules to read a store by."""
+    rules = Rules(path=path, columns=columns, split_size_bytes=split_size)
+    return replace(
+        rules,
+        start_offset=start or None,
+        broker_name=broker,
+        corrupt_records="skip" if corrupt == "skip" else "fail",
+        fail_on_data_loss=not allow_gaps,
+    )

@@ -1,0 +1,282 @@
+"""The job ``archive``: plan, let tasks write, commit."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from pipeline.errors import PipelineError
+from pipeline.jobs.archiving import from_files, from_network
+from pipeline.jobs.archiving.catalog import Catalog
+from pipeline.jobs.archiving.files import files_at
+from pipeline.jobs.archiving.manifest import LogPosition, Manifest, merged
+from pipeline.jobs.archiving.planning import Plan, Request, plan_run, spelled
+from pipeline.jobs.archiving.result import ArchiveResult, TopicCount
+from pipeline.jobs.archiving.selection import Selection
+from pipeline.jobs.archiving.values import ValueFormat, value_format
+from pipeline.jobs.archiving.writing import FILE_COLUMNS, WriteTarget, WrittenSplit
+from pipeline.jobs.progress import Progress
+from pipeline.jobs.results import UsageProblem, count_text
+from pipeline.jobs.spark import job_session, run_tasks
+from pipeline.store_source.directory import open_store
+from pipeline.store_source.pieces import Piece
+from pipeline.store_source.splits import data_bytes
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def archive(
+    directory: str | os.PathLike[str],
+    *,
+    path: str | os.PathLike[str] | None = None,
+    nameserver: str | None = None,
+    topics: Sequence[str] = (),
+    pattern: str | None = None,
+    broker_name: str = "",
+    corrupt: str = "fail",
+    decode: str | None = None,
+    schema: str | None = None,
+    split_size_bytes: int | None = None,
+    allow_gaps: bool = False,
+    dry_run: bool = False,
+    spark: SparkSession | None = None,
+    master: str | None = None,
+    progress: Progress | None = None,
+) -> ArchiveResult:
+    """Copy what is new in topics into the Parquet files of *directory*.
+
+    Reads the files of the store at *path*, or the brokers behind *nameserver*.  *schema* is the
+    text of the schema by which *decode* ("json" or "avro") makes the column ``value`` of bodies.
+    See docs/spark.md.
+
+    Raises:
+        PipelineError: says what is wrong and what to do; nothing of this run is archived then.
+    """
+    started = time.monotonic()
+    if (path is None) == (nameserver is None):
+        raise UsageProblem(
+            "archive reads either the files of a store (--path) or brokers (--nameserver): give one"
+        )
+    if corrupt not in ("fail", "skip"):
+        raise UsageProblem(f"corrupt is {corrupt!r}: choose fail or skip")
+    if decode is not None and schema is None:
+        raise UsageProblem("decoding bodies needs a schema: give it with --schema FILE")
+    if schema is not None and decode is None:
+        raise UsageProblem("a schema is for decoding bodies: add --decode json or --decode avro")
+    asked = Request(
+        path="" if path is None else str(path),
+        nameserver=nameserver or "",
+        selection=Selection(tuple(dict.fromkeys(topics)), pattern or ""),
+        broker=broker_name,
+        corrupt=corrupt,
+        split_size=split_size_bytes,
+        allow_gaps=allow_gaps,
+        value=None if decode is None or schema is None else value_format(decode, schema),
+    )
+    progress = progress or Progress()
+    catalog = Catalog(files_at(str(directory)))
+    if dry_run:
+        result = _foretell(catalog, asked, progress)
+    else:
+        if asked.path:
+            open_store(asked.path)  # a mistyped path is not to leave a directory behind
+        with catalog.lock():
+            result = _run(catalog, asked, spark, master, progress)
+    result.seconds = round(time.monotonic() - started, 3)
+    return result
+
+
+def _foretell(catalog: Catalog, asked: Request, progress: Progress) -> ArchiveResult:
+    current = catalog.current()
+    plan = plan_run(asked, current, progress)
+    _value(asked, current)
+    return ArchiveResult(
+        directory=catalog.files.location,
+        run=(current.run if current else 0) + 1,
+        dry_run=True,
+        unfinished_run=catalog.killed_run(),
+        tasks=len(plan.pieces) or len(plan.shares),
+        log_bytes=sum(data_bytes(each) for pieces in plan.pieces for each in pieces),
+        rows=sum(plan.waiting.values()),
+        topics=[TopicCount(topic, count) for topic, count in plan.waiting.items()],
+        from_files=plan.store is not None,
+    )
+
+
+def _run(
+    catalog: Catalog,
+    asked: Request,
+    spark: SparkSession | None,
+    master: str | None,
+    progress: Progress,
+) -> ArchiveResult:
+    finished = catalog.recover()
+    if finished is not None:
+        progress.say(f"finished run {finished.run}, which had been killed")
+    current = catalog.current()
+    value = _value(asked, current)
+    plan = plan_run(asked, current, progress)
+    run = (current.run if current else 0) + 1
+    target = WriteTarget(catalog.files.location, catalog.begin(run), run, value)
+    written = _work(plan, asked, target, spark, master, progress)
+    manifest = _manifest(plan, asked, current, target, written)
+    staged = [name for each in written for name in each.staged]
+    if manifest.files or _has_moved(manifest, current):
+        progress.step(f"committing {count_text(len(staged), 'file')}")
+        catalog.commit(manifest, staged)
+    else:
+        catalog.recover()
+    result = _result(catalog, manifest, written)
+    result.unfinished_run = None if finished is None else finished.run
+    result.tasks = len(written)
+    result.from_files = plan.store is not None
+    if plan.store is not None and asked.selection.is_all:
+        end = manifest.log_positions[asked.broker].offsets.get("*", 0)
+        result.deletable_segments = from_files.deletable(plan.store, end)
+    return result
+
+
+def _value(asked: Request, current: Manifest | None) -> ValueFormat | None:
+    """How bodies are decoded: as they always were in this archive.  Raises PipelineError."""
+    if current is None:
+        return asked.value
+    known = current.value
+    if asked.value is None:
+        return None if known is None else ValueFormat(known["format"], known["schema"])
+    if known != asked.value.to_document():
+        was = "not decoded" if known is None else f"decoded as {known['format']}"
+        raise PipelineError(
+            f"the bodies in this archive were {was} by another schema or none until now, and all "
+            "its files have the same columns: leave --decode out, or archive into another directory"
+        )
+    return asked.value
+
+
+def _work(
+    plan: Plan,
+    asked: Request,
+    target: WriteTarget,
+    spark: SparkSession | None,
+    master: str | None,
+    progress: Progress,
+) -> list[WrittenSplit]:
+    tasks: list[Any]
+    if plan.store is not None:
+        tasks = [
+            from_files.StoreTask(
+                number,
+                pieces,
+                plan.rules,
+                plan.store.gone,
+                asked.selection,
+                plan.archived,
+                target,
+            )
+            for number, pieces in enumerate(plan.pieces)
+        ]
+        work: Any = from_files.archive_pieces
+        label = f"archiving {asked.path}"
+    else:
+        tasks = [
+            from_network.NetworkTask(number, ranges, plan.rules, target)
+            for number, ranges in enumerate(plan.shares)
+        ]
+        work = from_network.archive_ranges
+        label = f"archiving {count_text(len(plan.waiting), 'topic')}"
+    if not tasks:
+        return []
+    if spark is None and master is None and plan.is_small:
+        progress.step(label, len(tasks))
+        written: list[WrittenSplit] = spelled(lambda: [work(task) for task in tasks])
+    else:
+        progress.step("starting Spark")
+        session = job_session("archive", spark, master)
+        written = spelled(lambda: run_tasks(session, tasks, work, label=label, progress=progress))
+    return written if plan.store is None else _without_holes(plan.pieces, written)
+
+
+def _without_holes(
+    pieces: Sequence[tuple[Piece, ...]], written: list[WrittenSplit]
+) -> list[WrittenSplit]:
+    """What was written up to the first hole, on the log of a live broker; see from_files."""
+    end = -1
+    for number, (group, each) in enumerate(zip(pieces, written, strict=True)):
+        if each.first_offset < 0:
+            continue
+        if not any(from_files.follows(each.first_offset, end, piece) for piece in group):
+            return written[:number]
+        end = each.log_end
+    return written
+
+
+def _manifest(
+    plan: Plan,
+    asked: Request,
+    current: Manifest | None,
+    target: WriteTarget,
+    written: list[WrittenSplit],
+) -> Manifest:
+    logs = dict(current.log_positions) if current else {}
+    queues = current.queue_positions if current else {}
+    source = dict(plan.source)
+    if plan.store is not None:
+        logs[asked.broker] = _log_position(plan, asked, logs.get(asked.broker), written)
+        source["end"] = max([plan.start, *(each.log_end for each in written)])
+    else:
+        queues = from_network.advanced(queues, list(plan.ranges))
+    files = tuple(file for each in written for file in each.files)
+    return Manifest(
+        run=target.run,
+        created_ms=time.time_ns() // 1_000_000,
+        source=source,
+        columns=FILE_COLUMNS if target.value is None else (*FILE_COLUMNS, "value"),
+        value=None if target.value is None else target.value.to_document(),
+        files=files,
+        queues=merged([queue for file in files for queue in file.queues]),
+        undecoded=sum(each.undecoded for each in written),
+        log_positions=logs,
+        queue_positions=queues,
+    )
+
+
+def _log_position(
+    plan: Plan, asked: Request, before: LogPosition | None, written: list[WrittenSplit]
+) -> LogPosition:
+    before = before or LogPosition({})
+    end = max([plan.start, *(each.log_end for each in written)])
+    last = max(written, key=lambda each: each.last_offset, default=None)
+    offsets = asked.selection.advanced(before.offsets, end)
+    if last is None or last.last_offset <= before.last_offset:
+        return LogPosition(offsets, before.last_offset, before.last_head)
+    return LogPosition(offsets, last.last_offset, last.last_head)
+
+
+def _has_moved(manifest: Manifest, current: Manifest | None) -> bool:
+    if current is None:
+        return True
+    was = current.log_positions, current.queue_positions
+    return was != (manifest.log_positions, manifest.queue_positions)
+
+
+def _result(catalog: Catalog, manifest: Manifest, written: list[WrittenSplit]) -> ArchiveResult:
+    rows: Counter[str] = Counter()
+    left_out: Counter[str] = Counter()
+    for file in manifest.files:
+        rows[file.topic] += file.rows
+    for each in written:
+        left_out.update(each.left_out)
+    return ArchiveResult(
+        directory=catalog.files.location,
+        run=manifest.run,
+        rows=manifest.rows,
+        files=len(manifest.files),
+        bytes=sum(each.bytes for each in manifest.files),
+        topics=[TopicCount(topic, count) for topic, count in sorted(rows.items())],
+        undecoded=manifest.undecoded,
+        damaged=sum(each.damaged for each in written),
+        left_out=[TopicCount(topic, count) for topic, count in sorted(left_out.items())],
+    )

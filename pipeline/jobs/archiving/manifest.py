@@ -1,0 +1,198 @@
+"""What an archive says of itself: one manifest for each run, JSON of version 1.
+
+    {"format": 1, "run": 3, "createdMs": …, "source": {…}, "columns": […], "value": {…} or null,
+     "files": […], "queues": […], "positions": {"log": …, "queues": …}, "undecoded": 0}
+
+``files`` and ``queues`` are what this run added; ``positions`` say how far the archive goes after
+it, so that the newest manifest tells where to go on.  A file that no manifest lists does not count.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from pipeline.errors import PipelineError
+
+FORMAT = 1
+
+_WORD = re.compile(r"_([a-z])")
+_CAPITAL = re.compile(r"[A-Z]")
+
+Positions = dict[str, dict[str, dict[str, int]]]
+"""Next offset by topic, broker and queue."""
+
+
+@dataclass(frozen=True)
+class QueueSummary:
+    """What is archived of one queue: in one file, in one run, or in all of them."""
+
+    topic: str
+    broker: str
+    queue_id: int
+    first_offset: int
+    last_offset: int
+    rows: int
+    body_bytes: int
+    body_hash: int
+    """The sum of pipeline.jobs.body_hash over all messages."""
+    min_store_ms: int
+    max_store_ms: int
+
+    @property
+    def queue(self) -> tuple[str, str, int]:
+        """Which queue this is about."""
+        return self.topic, self.broker, self.queue_id
+
+    def __add__(self, other: QueueSummary) -> QueueSummary:
+        return replace(
+            self,
+            first_offset=min(self.first_offset, other.first_offset),
+            last_offset=max(self.last_offset, other.last_offset),
+            rows=self.rows + other.rows,
+            body_bytes=self.body_bytes + other.body_bytes,
+            body_hash=(self.body_hash + other.body_hash) % (1 << 64),
+            min_store_ms=min(self.min_store_ms, other.min_store_ms),
+            max_store_ms=max(self.max_store_ms, other.max_store_ms),
+        )
+
+
+@dataclass(frozen=True)
+class ArchivedFile:
+    """One Parquet file; ``path`` is relative to the archive's directory."""
+
+    path: str
+    topic: str
+    date: str
+    rows: int
+    bytes: int
+    min_store_ms: int
+    max_store_ms: int
+    queues: tuple[QueueSummary, ...]
+
+
+@dataclass(frozen=True)
+class LogPosition:
+    """How far the log of a broker is archived, by what was chosen from it (selection.py)."""
+
+    offsets: Mapping[str, int]
+    last_offset: int = -1
+    """Of a record that the archive has seen, by which it recognises the log."""
+    last_head: str = ""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """One run."""
+
+    run: int
+    created_ms: int
+    source: Mapping[str, Any]
+    columns: tuple[str, ...]
+    value: Mapping[str, str] | None
+    """How bodies were decoded into the column ``value``: format, schema."""
+    files: tuple[ArchivedFile, ...] = ()
+    queues: tuple[QueueSummary, ...] = ()
+    undecoded: int = 0
+    log_positions: Mapping[str, LogPosition] = field(default_factory=dict)
+    queue_positions: Positions = field(default_factory=dict)
+
+    @property
+    def rows(self) -> int:
+        """How many messages the run added."""
+        return sum(each.rows for each in self.files)
+
+    def to_json(self) -> bytes:
+        """The document."""
+        document = {
+            "format": FORMAT,
+            "run": self.run,
+            "createdMs": self.created_ms,
+            "source": dict(self.source),
+            "columns": list(self.columns),
+            "value": None if self.value is None else dict(self.value),
+            "files": [_file_document(each) for each in self.files],
+            "queues": [_queue_document(each) for each in self.queues],
+            "undecoded": self.undecoded,
+            "positions": {
+                "log": {name: _camel(each) for name, each in self.log_positions.items()},
+                "queues": self.queue_positions,
+            },
+        }
+        return json.dumps(document, indent=1, ensure_ascii=False).encode() + b"\n"
+
+    @classmethod
+    def from_json(cls, data: bytes, name: str) -> Manifest:
+        """The manifest in a file called *name*.  Raises PipelineError."""
+        try:
+            document = json.loads(data)
+            version = document["format"]
+            if version == FORMAT:
+                return _manifest(document)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise PipelineError(
+                f"{name} is damaged ({error!r}): restore it from a copy of the archive"
+            ) from error
+        raise PipelineError(
+            f"{name} has the format {version}, and this version of the pipeline knows format "
+            f"{FORMAT}: use a newer one"
+        )
+
+
+def _camel(each: Any) -> dict[str, Any]:
+    """The fields of a dataclass, named as JSON names them."""
+    return {
+        _WORD.sub(lambda found: found[1].upper(), field.name): getattr(each, field.name)
+        for field in fields(each)
+    }
+
+
+def _snake(document: Mapping[str, Any]) -> dict[str, Any]:
+    return {_CAPITAL.sub(lambda at: f"_{at[0].lower()}", key): document[key] for key in document}
+
+
+def _file_document(each: ArchivedFile) -> dict[str, Any]:
+    return {**_camel(each), "queues": [_queue_document(queue) for queue in each.queues]}
+
+
+def _queue_document(each: QueueSummary) -> dict[str, Any]:
+    return {**_camel(each), "bodyHash": f"{each.body_hash:016x}"}
+
+
+def _queue(document: Mapping[str, Any]) -> QueueSummary:
+    values = _snake(document)
+    return QueueSummary(**{**values, "body_hash": int(values["body_hash"], 16)})
+
+
+def _manifest(document: Mapping[str, Any]) -> Manifest:
+    files = tuple(
+        ArchivedFile(**{**_snake(each), "queues": tuple(map(_queue, each["queues"]))})
+        for each in document["files"]
+    )
+    positions = document["positions"]
+    return Manifest(
+        run=document["run"],
+        created_ms=document["createdMs"],
+        source=document["source"],
+        columns=tuple(document["columns"]),
+        value=document["value"],
+        files=files,
+        queues=tuple(_queue(each) for each in document["queues"]),
+        undecoded=document["undecoded"],
+        log_positions={
+            name: LogPosition(**_snake(each)) for name, each in positions["log"].items()
+        },
+        queue_positions=positions["queues"],
+    )
+
+
+def merged(summaries: list[QueueSummary]) -> tuple[QueueSummary, ...]:
+    """One summary for each queue, in order."""
+    by_queue: dict[tuple[str, str, int], QueueSummary] = {}
+    for each in summaries:
+        before = by_queue.get(each.queue)
+        by_queue[each.queue] = each if before is None else before + each
+    return tuple(by_queue[queue] for queue in sorted(by_queue))

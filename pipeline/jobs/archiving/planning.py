@@ -1,0 +1,157 @@
+"""What a run of ``archive`` is going to do: which parts of a log, or which ranges of queues."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pipeline.errors import PipelineError
+from pipeline.jobs.archiving import from_files, from_network
+from pipeline.jobs.archiving.manifest import LogPosition, Manifest, Positions
+from pipeline.jobs.archiving.selection import Selection
+from pipeline.jobs.archiving.values import ValueFormat
+from pipeline.jobs.archiving.writing import FILE_COLUMNS
+from pipeline.jobs.progress import Progress
+from pipeline.network.planning import Range
+from pipeline.network.planning import plan as plan_ranges
+from pipeline.store_source.directory import StoreDirectory, open_store
+from pipeline.store_source.pieces import Piece
+from pipeline.store_source.splits import data_bytes
+from pipeline.store_source.splits import plan as plan_pieces
+
+_SMALL_BYTES = 8 << 20
+_SMALL_MESSAGES = 20_000
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run is going to do."""
+
+    source: dict[str, Any]
+    store: StoreDirectory | None = None
+    pieces: Sequence[tuple[Piece, ...]] = ()
+    archived: Mapping[str, int] = field(default_factory=dict)
+    start: int = 0
+    ranges: Sequence[Range] = ()
+    rules: Any = None
+
+    @property
+    def waiting(self) -> dict[str, int]:
+        """Messages by topic, where that is known beforehand."""
+        counts: Counter[str] = Counter()
+        for each in self.ranges:
+            counts[each.queue.topic] += each.count
+        return {topic: count for topic, count in sorted(counts.items()) if count}
+
+    @property
+    def shares(self) -> list[tuple[Range, ...]]:
+        """The ranges of each task."""
+        return [each.ranges for each in plan_ranges(list(self.ranges), None, None)]
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the work is done before Spark would have started."""
+        pieces = [piece for group in self.pieces for piece in group]
+        return (
+            sum(map(data_bytes, pieces)) <= _SMALL_BYTES
+            and sum(self.waiting.values()) <= _SMALL_MESSAGES
+        )
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked for."""
+
+    path: str
+    nameserver: str
+    selection: Selection
+    broker: str
+    corrupt: str
+    split_size: int | None
+    allow_gaps: bool
+    value: ValueFormat | None
+
+
+def plan_run(asked: Request, current: Manifest | None, progress: Progress) -> Plan:
+    """Look at what there is, and at what is archived.  Raises PipelineError."""
+    logs = {} if current is None else current.log_positions
+    queues = {} if current is None else current.queue_positions
+    over_network = {broker for brokers in queues.values() for broker in brokers}
+    if asked.path:
+        progress.step(f"looking at {asked.path}")
+        if over_network & {asked.broker} or (over_network and not asked.broker):
+            raise PipelineError(_mixed(asked.broker or min(over_network), "over the network"))
+        return _plan_files(asked, logs)
+    progress.step(f"asking the brokers behind {asked.nameserver}")
+    plan = _plan_network(asked, queues)
+    both = {each.queue.broker_name for each in plan.ranges} & set(logs)
+    if both or "" in logs:
+        raise PipelineError(_mixed(min(both, default="a store without a name"), "from files"))
+    return plan
+
+
+def _mixed(broker: str, how: str) -> str:
+    return (
+        f"this archive has messages of {broker} that were read {how}, and what was read both ways "
+        "would be there twice: go on that way, name the store's broker with --broker-name if it is "
+        "another, or archive into another directory"
+    )
+
+
+def _plan_files(asked: Request, positions: Mapping[str, LogPosition]) -> Plan:
+    store = open_store(asked.path)
+    position = positions.get(asked.broker)
+    archived: Mapping[str, int] = {}
+    if position is not None:
+        from_files.check_same_log(store, position, asked.broker)
+        archived = position.offsets
+    start = asked.selection.start(archived)
+    if start and start < store.start_offset and store.segments and not asked.allow_gaps:
+        raise PipelineError(
+            f"the archive ends at {start} of the log, and the log starts at {store.start_offset}: "
+            "messages in between have expired; add --allow-gaps to go on without them"
+        )
+    start = max(start, store.start_offset)
+    rules = from_files.rules_for(
+        asked.path,
+        FILE_COLUMNS,
+        start=min(start, store.end_offset),
+        broker=asked.broker,
+        corrupt=asked.corrupt,
+        split_size=asked.split_size,
+        allow_gaps=asked.allow_gaps,
+    )
+    pieces = spelled(lambda: plan_pieces(store, rules, os.cpu_count() or 1))
+    source = {
+        "kind": "store",
+        "path": str(Path(asked.path).absolute()),
+        "broker": asked.broker,
+        "keys": list(asked.selection.keys),
+        "start": start,
+    }
+    return Plan(source, store, pieces, archived, start, rules=rules)
+
+
+def _plan_network(asked: Request, positions: Positions) -> Plan:
+    rules = from_network.rules_for(asked.nameserver, asked.selection, allow_gaps=asked.allow_gaps)
+    ranges = from_network.new_ranges(rules, positions)
+    keys = list(asked.selection.keys)
+    source = {"kind": "network", "nameserver": asked.nameserver, "keys": keys}
+    return Plan(source, ranges=ranges, rules=rules)
+
+
+def spelled(ask: Any) -> Any:
+    """What *ask* returns; a refusal speaks of our options instead of those of the source."""
+    try:
+        return ask()
+    except PipelineError as error:
+        sentence = error.sentence.replace("corruptRecords=skip", "--corrupt skip")
+        sentence = sentence.replace(
+            ", or with corruptRecords=column to see each such place as a row", ""
+        )
+        sentence = sentence.replace("failOnDataLoss=false", "--allow-gaps")
+        raise PipelineError(sentence) from error

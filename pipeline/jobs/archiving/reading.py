@@ -1,0 +1,57 @@
+"""An archive as a DataFrame: what its manifests list, and nothing else."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pipeline.errors import PipelineError
+from pipeline.jobs.archiving.catalog import Catalog
+from pipeline.jobs.archiving.files import files_at
+from pipeline.jobs.archiving.manifest import ArchivedFile
+from pipeline.jobs.archiving.values import ValueFormat
+from pipeline.jobs.archiving.writing import FILE_COLUMNS
+from pipeline.schema import COLUMNS, spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def read_archive(
+    spark: SparkSession,
+    directory: str | os.PathLike[str],
+    files: Sequence[ArchivedFile] | None = None,
+) -> DataFrame:
+    """The messages of an archive, or of some of its *files*: all columns, ``date``, ``value``.
+
+    Unlike ``spark.read.parquet`` it never sees half of a run, and takes every topic for a name
+    also where they look like numbers.
+
+    Raises:
+        PipelineError: there is no archive.
+    """
+    from pyspark.sql import types
+
+    catalog = Catalog(files_at(str(directory)))
+    current = catalog.current()
+    if current is None:
+        raise PipelineError(
+            f"there is no archive in {catalog.files.location}: make one with "
+            f"python -m pipeline archive {directory}"
+        )
+    schema = spark_schema(FILE_COLUMNS)
+    names = list(COLUMNS)
+    if current.value is not None:
+        from pyspark.sql.pandas.types import from_arrow_type
+
+        value = ValueFormat(current.value["format"], current.value["schema"])
+        schema = schema.add("value", from_arrow_type(value.arrow_type()))
+        names.append("value")
+    schema = schema.add("topic", types.StringType()).add("date", types.DateType())
+    chosen = catalog.archived_files() if files is None else files
+    if not chosen:
+        return spark.createDataFrame([], schema).select(*names, "date")
+    location = catalog.files.location
+    reader = spark.read.schema(schema).option("basePath", location)
+    return reader.parquet(*(f"{location}/{each.path}" for each in chosen)).select(*names, "date")

@@ -1,0 +1,94 @@
+"""What the job ``archive`` hands back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from pipeline.jobs.results import JobResult, count_text, size_text
+
+_SHOWN_MAX = 12
+
+
+@dataclass(frozen=True)
+class TopicCount:
+    """How many messages of a topic."""
+
+    topic: str
+    messages: int
+
+
+@dataclass
+class ArchiveResult(JobResult):
+    """What one run did, or would do."""
+
+    directory: str
+    run: int
+    rows: int = 0
+    """In a dry run over files it is not known."""
+    files: int = 0
+    bytes: int = 0
+    topics: list[TopicCount] = field(default_factory=list)
+    undecoded: int = 0
+    """Messages whose body did not decode: their ``value`` is null."""
+    damaged: int = 0
+    """Damaged places of the log that were skipped."""
+    left_out: list[TopicCount] = field(default_factory=list)
+    """What was read and not chosen."""
+    deletable_segments: list[str] = field(default_factory=list)
+    unfinished_run: int | None = None
+    """A run that had been killed while it was being committed; this one finished it."""
+    dry_run: bool = False
+    from_files: bool = False
+    tasks: int = 0
+    log_bytes: int = 0
+    seconds: float = 0.0
+
+    def lines(self) -> Iterator[str]:
+        """See JobResult."""
+        if self.dry_run:
+            yield from self._plan_lines()
+            return
+        if self.unfinished_run is not None:
+            yield f"run {self.unfinished_run}, which had been killed, was finished"
+        if self.rows == 0:
+            yield f"nothing new for {self.directory}"
+        else:
+            yield (
+                f"archived {count_text(self.rows, 'message')} in run {self.run}: "
+                f"{count_text(self.files, 'file')}, {size_text(self.bytes)}, "
+                f"{self.seconds:.1f} s, in {self.directory}"
+            )
+        yield from _topic_lines(self.topics)
+        if self.undecoded:
+            yield f"{count_text(self.undecoded, 'body', 'bodies')} did not decode: value is null"
+        if self.damaged:
+            yield f"{count_text(self.damaged, 'damaged place')} of the log skipped"
+        if self.left_out:
+            yield "not archived, since these topics were not chosen:"
+            yield from _topic_lines(self.left_out)
+        if self.deletable_segments:
+            yield "these files of the log are archived whole, and the broker can do without them:"
+            yield from (f"  {path}" for path in self.deletable_segments)
+
+    def _plan_lines(self) -> Iterator[str]:
+        if self.unfinished_run is not None:
+            yield f"run {self.unfinished_run} was killed: it would be finished first"
+        if self.from_files:
+            yield (
+                f"run {self.run} would read {size_text(self.log_bytes)} of the log in "
+                f"{count_text(self.tasks, 'task')}, into {self.directory}"
+            )
+        else:
+            yield (
+                f"run {self.run} would archive {count_text(self.rows, 'message')} in "
+                f"{count_text(self.tasks, 'task')}, into {self.directory}"
+            )
+        yield from _topic_lines(self.topics)
+
+
+def _topic_lines(topics: list[TopicCount]) -> Iterator[str]:
+    for each in topics[:_SHOWN_MAX]:
+        yield f"  {each.topic}: {count_text(each.messages, 'message')}"
+    if len(topics) > _SHOWN_MAX:
+        yield f"  … and {count_text(len(topics) - _SHOWN_MAX, 'more topic')}"

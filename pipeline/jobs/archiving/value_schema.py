@@ -1,0 +1,165 @@
+"""Schemas of bodies as types of Arrow: from JSON Schema, from Spark's schemas, from Avro."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from pipeline.errors import PipelineError
+
+_TIME = pa.timestamp("us", tz="UTC")
+_SPARK = {
+    "string": pa.string(),
+    "boolean": pa.bool_(),
+    "byte": pa.int8(),
+    "short": pa.int16(),
+    "integer": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "timestamp": _TIME,
+    "date": pa.date32(),
+}
+_JSON = {
+    "string": pa.string(),
+    "boolean": pa.bool_(),
+    "integer": pa.int64(),
+    "number": pa.float64(),
+}
+_AVRO = {
+    "string": pa.string(),
+    "bytes": pa.binary(),
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "enum": pa.string(),
+}
+_AVRO_LOGICAL = {
+    "timestamp-millis": _TIME,
+    "timestamp-micros": _TIME,
+    "date": pa.date32(),
+    "uuid": pa.string(),
+}
+
+
+def json_type(text: str) -> pa.DataType:
+    """The struct that a JSON Schema or a schema of Spark's describes.  Raises PipelineError."""
+    schema = _parsed(text)
+    if schema.get("type") == "struct" and "fields" in schema:
+        return _spark(schema)
+    if "properties" in schema:
+        return _json(schema, "the body")
+    raise PipelineError(
+        'the schema describes no object: give a JSON Schema with "properties", or the schema of a '
+        "DataFrame (df.schema.json())"
+    )
+
+
+def avro_type(text: str) -> pa.DataType:
+    """The struct that an Avro record becomes.  Raises PipelineError."""
+    schema = _parsed(text)
+    if schema.get("type") != "record":
+        raise PipelineError(
+            f"the Avro schema is of type {schema.get('type')!r}: give that of a record"
+        )
+    try:
+        import fastavro
+
+        fastavro.parse_schema(json.loads(text))
+    except ImportError:
+        raise PipelineError(
+            "decoding Avro needs fastavro, and it is not installed: "
+            "pip install 'rockhopper-mq[spark]'"
+        ) from None
+    except Exception as error:
+        raise PipelineError(f"the Avro schema is none ({error}): correct it") from error
+    return _avro(schema, {})
+
+
+def _parsed(text: str) -> Mapping[str, Any]:
+    try:
+        schema = json.loads(text)
+    except ValueError as error:
+        raise PipelineError(f"the schema is no JSON ({error}): correct it") from None
+    if not isinstance(schema, dict):
+        raise PipelineError("the schema is no JSON object: give one that describes a body")
+    return schema
+
+
+def _spark(kind: Any) -> pa.DataType:
+    if isinstance(kind, str) and kind in _SPARK:
+        return _SPARK[kind]
+    if isinstance(kind, dict):
+        if kind.get("type") == "struct" and kind.get("fields"):
+            fields = [(field["name"], _spark(field["type"])) for field in kind["fields"]]
+            return pa.struct(fields)
+        if kind.get("type") == "array":
+            return pa.list_(_spark(kind["elementType"]))
+    known = ", ".join(_SPARK)
+    raise PipelineError(
+        f"the schema has the type {kind!r}, which bodies cannot be decoded to: use struct, array "
+        f"or one of {known}"
+    )
+
+
+def _json(schema: Any, place: str) -> pa.DataType:
+    kinds = schema.get("type", "object" if "properties" in schema else None)
+    if isinstance(kinds, list):
+        kinds = [kind for kind in kinds if kind != "null"]
+        kinds = kinds[0] if len(kinds) == 1 else kinds
+    if kinds == "object" and schema.get("properties"):
+        fields = schema["properties"].items()
+        return pa.struct([(name, _json(inner, f"{name!r}")) for name, inner in fields])
+    if kinds == "array" and isinstance(schema.get("items"), dict):
+        return pa.list_(_json(schema["items"], f"the items of {place}"))
+    if kinds == "string" and schema.get("format") == "date-time":
+        return _TIME
+    if isinstance(kinds, str) and kinds in _JSON:
+        return _JSON[kinds]
+    raise PipelineError(
+        f"the schema says {kinds!r} for {place}, which has no column type: give an object with "
+        f"properties, an array with items, or one of {', '.join(_JSON)}"
+    )
+
+
+def _avro(schema: Any, named: dict[str, pa.DataType]) -> pa.DataType:
+    if isinstance(schema, list):
+        kinds = [kind for kind in schema if kind != "null"]
+        if len(kinds) == 1:
+            return _avro(kinds[0], named)
+        raise PipelineError(
+            f"the Avro schema has the union {schema!r}: only unions with null have a column type"
+        )
+    if isinstance(schema, str):
+        if schema in named:
+            return named[schema]
+        schema = {"type": schema}
+    kind = schema.get("type")
+    if schema.get("logicalType") in _AVRO_LOGICAL:
+        return _AVRO_LOGICAL[schema["logicalType"]]
+    if schema.get("logicalType") == "decimal":
+        return pa.decimal128(schema["precision"], schema.get("scale", 0))
+    if kind == "record" and schema.get("fields"):
+        found = pa.struct([(f["name"], _avro(f["type"], named)) for f in schema["fields"]])
+    elif kind == "array":
+        found = pa.list_(_avro(schema["items"], named))
+    elif kind == "map":
+        found = pa.map_(pa.string(), _avro(schema["values"], named))
+    elif kind == "fixed":
+        found = pa.binary(schema["size"])
+    elif isinstance(kind, dict | list):
+        found = _avro(kind, named)
+    elif kind in _AVRO:
+        found = _AVRO[kind]
+    else:
+        raise PipelineError(
+            f"the Avro schema has the type {kind!r}, which has no column type: leave it out"
+        )
+    if "name" in schema:
+        named[schema["name"]] = found
+    return found

@@ -1,0 +1,136 @@
+"""Bodies as JSON or Avro: the column ``value``, a struct by a schema that somebody gives.
+
+For JSON the schema is a JSON Schema object (``{"type": "object", "properties": …}``) or one of
+Spark's (``df.schema.json()``); fields that it does not name are left out, missing ones are null.
+For Avro it is the writer's schema, a record; bodies are single datums without a header.
+
+A body that does not decode, or leaves bytes over, becomes null and is counted.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.errors import PipelineError
+from pipeline.jobs.archiving.value_schema import avro_type, json_type
+from pipeline.options import nearest
+
+FORMATS = ("json", "avro")
+
+
+@dataclass(frozen=True)
+class ValueFormat:
+    """How bodies are decoded; travels to the workers."""
+
+    format: str
+    schema: str
+    """The schema as it was given: JSON text."""
+
+    def arrow_type(self) -> pa.DataType:
+        """The type of the column.  Raises PipelineError."""
+        return json_type(self.schema) if self.format == "json" else avro_type(self.schema)
+
+    def to_document(self) -> dict[str, str]:
+        """As a manifest has it: equal for equal schemas, however they are spaced."""
+        return {"format": self.format, "schema": json.dumps(json.loads(self.schema))}
+
+
+def value_format(format_name: str, schema: str) -> ValueFormat:
+    """The format *format_name* with a schema, its text.  Raises PipelineError."""
+    if format_name not in FORMATS:
+        raise PipelineError(
+            f"bodies cannot be decoded as {format_name!r}{nearest(format_name, FORMATS)}: "
+            f"choose {' or '.join(FORMATS)}"
+        )
+    chosen = ValueFormat(format_name, schema)
+    chosen.arrow_type()
+    return chosen
+
+
+class ValueDecoder:
+    """Decodes bodies by one schema."""
+
+    def __init__(self, value: ValueFormat) -> None:
+        self._type = value.arrow_type()
+        self._decode = self._json
+        if value.format == "avro":
+            import fastavro
+
+            self._avro_schema = fastavro.parse_schema(json.loads(value.schema))
+            self._decode = self._avro
+
+    def decode(self, bodies: Any) -> tuple[Any, int]:
+        """The values of *bodies*, an Arrow array of binary, and how many did not decode."""
+        values = self._decode(bodies)
+        return values, values.null_count
+
+    def _json(self, bodies: Any) -> Any:
+        parts: list[Any] = []
+        waiting = [bodies]
+        while waiting:
+            part = waiting.pop()
+            values = self._parse(part) if len(part) else pa.nulls(0, self._type)
+            if values is not None:
+                parts.append(values)
+            elif len(part) == 1:
+                parts.append(pa.nulls(1, self._type))
+            else:
+                # Somewhere in here is a body that is no JSON of this schema: look for it by halves.
+                half = len(part) // 2
+                waiting += [part.slice(half), part.slice(0, half)]
+        return pa.concat_arrays(parts) if len(parts) > 1 else parts[0]
+
+    def _parse(self, bodies: Any) -> Any:
+        """The values of all *bodies*, None if one of them does not fit."""
+        from pyarrow import json as arrow_json
+
+        # Every body stands in an object with its number, so that none can pass for two or none.
+        numbers = pa.array([b'{"n":%d,"v":' % n for n in range(len(bodies))], pa.binary())
+        filled = pc.fill_null(bodies, b"null")
+        lines = pc.binary_join_element_wise(numbers, filled, pa.scalar(b"}\n"), pa.scalar(b""))
+        text = b"".join(lines.to_pylist())
+        schema = pa.schema([("n", pa.int64()), ("v", self._type)])
+        try:
+            table = arrow_json.read_json(
+                pa.BufferReader(text),
+                read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(text) + 64),
+                parse_options=arrow_json.ParseOptions(
+                    explicit_schema=schema,
+                    newlines_in_values=True,
+                    unexpected_field_behavior="ignore",
+                ),
+            )
+        except pa.ArrowException:
+            return None
+        if table.num_rows != len(bodies) or table["n"].to_pylist() != list(range(len(bodies))):
+            return None
+        return table["v"].combine_chunks()
+
+    def _avro(self, bodies: Any) -> Any:
+        values = [None if body is None else self._read(body) for body in bodies.to_pylist()]
+        try:
+            return pa.array(values, self._type)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            return pa.concat_arrays([self._one(value) for value in values])
+
+    def _one(self, value: Any) -> Any:
+        try:
+            return pa.array([value], self._type)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            return pa.nulls(1, self._type)
+
+    def _read(self, body: bytes) -> Any:
+        import fastavro
+
+        stream = io.BytesIO(body)
+        try:
+            value = fastavro.schemaless_reader(stream, self._avro_schema, None)
+        except Exception:  # whatever arbitrary bytes make a decoder raise
+            return None
+        return value if stream.tell() == len(body) else None

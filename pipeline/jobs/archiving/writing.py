@@ -1,0 +1,261 @@
+"""What a task does with messages: sort them into directories, write Parquet, count.
+
+    topic=orders/date=2026-11-20/part-<run>-<task>-<number>.parquet
+
+Messages of one topic and UTC day are collected until they make a row group worth having.  Few
+columns get dictionaries and statistics: for the others they cost much and help nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote
+from uuid import uuid4
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.jobs.archiving.files import Files, files_at
+from pipeline.jobs.archiving.manifest import ArchivedFile, QueueSummary, merged
+from pipeline.jobs.archiving.values import ValueDecoder, ValueFormat
+from pipeline.jobs.body_hash import body_hashes
+from pipeline.schema import COLUMNS, arrow_schema
+
+FILE_COLUMNS = tuple(name for name in COLUMNS if name != "topic")
+"""What is in the files; topic and date are in the names of their directories."""
+
+ROW_GROUP_ROWS = 1 << 17
+ROW_GROUP_BYTES = 64 << 20
+COLLECTED_BYTES_MAX = 128 << 20
+OPEN_FILES_MAX = 200
+MS_PER_DAY = 86_400_000
+
+# A sixth of the time to write goes into what the defaults of these two do.
+_PAGE_BYTES = 4 << 20
+_WRITE_BATCH_ROWS = 16_384
+_DICTIONARIES = ["brokerName", "tags", "bornHost", "storeHost", "properties.key_value.key"]
+_STATISTICS = [
+    *("brokerName", "queueId", "queueOffset", "tags"),
+    *("bornTimestamp", "storeTimestamp", "physOffset"),
+]
+
+
+@dataclass(frozen=True)
+class WriteTarget:
+    """Where the tasks of one run write, and what; travels to the workers."""
+
+    location: str
+    staging: str
+    run: int
+    value: ValueFormat | None = None
+
+
+@dataclass(frozen=True)
+class WrittenSplit:
+    """What one task has written; ``staged`` are its files, in the order of ``files``."""
+
+    files: list[ArchivedFile] = field(default_factory=list)
+    staged: list[str] = field(default_factory=list)
+    undecoded: int = 0
+    first_offset: int = -1
+    """Of the log, where the first record stood that the task has seen."""
+    log_end: int = -1
+    """Where the log goes on behind what the task has seen; −1 if it has seen nothing."""
+    last_offset: int = -1
+    last_head: str = ""
+    left_out: dict[str, int] = field(default_factory=dict)
+    """Messages of topics that were not chosen, by topic."""
+    damaged: int = 0
+
+
+def partition_directory(topic: str, date: str) -> str:
+    """Where messages of a topic and a day are, as Hive and Spark spell it."""
+    return f"topic={quote(topic, safe='')}/date={date}"
+
+
+def file_schema(value: ValueFormat | None) -> pa.Schema:
+    """The schema of the files."""
+    schema = arrow_schema(FILE_COLUMNS)
+    return schema if value is None else schema.append(pa.field("value", value.arrow_type()))
+
+
+class SplitWriter:
+    """Writes the files of one task attempt."""
+
+    def __init__(
+        self,
+        target: WriteTarget,
+        task: int,
+        *,
+        files: Files | None = None,
+        row_group_rows: int = ROW_GROUP_ROWS,
+        open_files_max: int = OPEN_FILES_MAX,
+    ) -> None:
+        self._target = target
+        self._name = f"part-{target.run:05d}-{task:05d}"
+        self._files = files or files_at(target.location)
+        # An attempt that lost is not to write into the files of the one that won.
+        self._directory = f"{target.staging}/{task:05d}-{uuid4().hex[:12]}"
+        self._schema = file_schema(target.value)
+        self._decoder = None if target.value is None else ValueDecoder(target.value)
+        self._row_group_rows = row_group_rows
+        self._open_files_max = open_files_max
+        self._parts: dict[tuple[str, int], _Part] = {}
+        self._collected_bytes = 0
+        self._written = WrittenSplit()
+        self._undecoded = 0
+
+    def add(self, topic: str, batch: pa.RecordBatch) -> None:
+        """Take messages of one topic; *batch* has at least FILE_COLUMNS."""
+        times = batch.column("storeTimestamp").view(pa.int64()).to_numpy()
+        for day, rows in _by_value(times // (MS_PER_DAY * 1000)):
+            self._add(topic, day, batch if rows is None else batch.take(pa.array(rows)))
+
+    def _add(self, topic: str, day: int, batch: pa.RecordBatch) -> None:
+        columns = [batch.column(name) for name in FILE_COLUMNS]
+        if self._decoder is not None:
+            value, undecoded = self._decoder.decode(batch.column("body"))
+            columns.append(value)
+            self._undecoded += undecoded
+        part = self._parts.get((topic, day))
+        if part is None:
+            part = self._parts[topic, day] = _Part(topic, day)
+        part.batches.append(pa.RecordBatch.from_arrays(columns, schema=self._schema))
+        part.rows += batch.num_rows
+        size = batch.nbytes
+        part.bytes += size
+        self._collected_bytes += size
+        part.summaries += summaries_of(topic, batch)
+        if part.rows >= self._row_group_rows or part.bytes >= ROW_GROUP_BYTES:
+            self._write(part)
+        elif self._collected_bytes > COLLECTED_BYTES_MAX:
+            self._write(max(self._parts.values(), key=lambda one: one.bytes))
+
+    def finish(self, **more: Any) -> WrittenSplit:
+        """Write what is left; all files are on disk then."""
+        for part in list(self._parts.values()):
+            self._close(part)
+        return WrittenSplit(
+            self._written.files, self._written.staged, undecoded=self._undecoded, **more
+        )
+
+    def _write(self, part: _Part) -> None:
+        """Write what is collected as a row group."""
+        if part.writer is None:
+            self._open(part)
+        assert part.writer is not None
+        part.written_rows += part.rows
+        part.writer.write_table(
+            pa.Table.from_batches(part.batches, self._schema), row_group_size=part.rows
+        )
+        self._collected_bytes -= part.bytes
+        part.batches, part.rows, part.bytes = [], 0, 0
+
+    def _open(self, part: _Part) -> None:
+        is_open = [other for other in self._parts.values() if other.writer is not None]
+        if len(is_open) >= self._open_files_max:
+            self._close(is_open[0])
+            self._parts.setdefault((part.topic, part.day), part)
+        if not self._written.files and not is_open:
+            self._files.create_leaf(self._directory)
+        part.staged = f"{self._directory}/{uuid4().hex[:12]}.parquet"
+        part.output = self._files.open_output(part.staged)
+        part.writer = pq.ParquetWriter(
+            part.output,
+            self._schema,
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=_DICTIONARIES,
+            write_statistics=_STATISTICS,
+            data_page_size=_PAGE_BYTES,
+            write_batch_size=_WRITE_BATCH_ROWS,
+        )
+
+    def _close(self, part: _Part) -> None:
+        """Finish the file of a part; later messages of the same topic and day go into another."""
+        if part.batches:
+            self._write(part)
+        del self._parts[part.topic, part.day]
+        if part.writer is None:
+            return
+        part.writer.close()
+        part.output.close()
+        number = len(self._written.files)
+        date = datetime.fromtimestamp(part.day * (MS_PER_DAY // 1000), UTC).date().isoformat()
+        queues = merged(part.summaries)
+        self._written.files.append(
+            ArchivedFile(
+                path=f"{partition_directory(part.topic, date)}/{self._name}-{number}.parquet",
+                topic=part.topic,
+                date=date,
+                rows=part.written_rows,
+                bytes=self._files.settle(part.staged),
+                min_store_ms=min(each.min_store_ms for each in queues),
+                max_store_ms=max(each.max_store_ms for each in queues),
+                queues=queues,
+            )
+        )
+        self._written.staged.append(part.staged)
+
+
+class _Part:
+    """The messages of one topic and day."""
+
+    def __init__(self, topic: str, day: int) -> None:
+        self.topic = topic
+        self.day = day
+        self.batches: list[pa.RecordBatch] = []
+        self.rows = 0
+        self.bytes = 0
+        self.written_rows = 0
+        self.summaries: list[QueueSummary] = []
+        self.staged = ""
+        self.output: Any = None
+        self.writer: Any = None
+
+
+def _by_value(values: npt.NDArray[np.int64]) -> Iterator[tuple[int, Any]]:
+    """Each value with the rows that have it, None for all; nothing for an empty array."""
+    if not len(values):
+        return
+    if values[0] == values[-1] and (values == values[0]).all():
+        yield int(values[0]), None
+        return
+    for value in np.unique(values).tolist():
+        yield value, np.flatnonzero(values == value)
+
+
+def summaries_of(topic: str, batch: pa.RecordBatch) -> list[QueueSummary]:
+    """What is in a batch of messages of one topic and one broker, by queue."""
+    offsets = batch.column("queueOffset").to_numpy()
+    hashes = body_hashes(batch.column("body"), offsets)
+    sizes = np.diff(_edges(batch.column("body")))
+    times = batch.column("storeTimestamp").view(pa.int64()).to_numpy() // 1000
+    broker = batch.column("brokerName")[0].as_py() or ""
+    found = []
+    for queue_id, rows in _by_value(batch.column("queueId").to_numpy()):
+        chosen = slice(None) if rows is None else rows
+        found.append(
+            QueueSummary(
+                topic=topic,
+                broker=broker,
+                queue_id=queue_id,
+                first_offset=int(offsets[chosen].min()),
+                last_offset=int(offsets[chosen].max()),
+                rows=len(offsets[chosen]),
+                body_bytes=int(sizes[chosen].sum()),
+                body_hash=int(hashes[chosen].sum(dtype=np.uint64)),
+                min_store_ms=int(times[chosen].min()),
+                max_store_ms=int(times[chosen].max()),
+            )
+        )
+    return found
+
+
+def _edges(bodies: Any) -> npt.NDArray[np.int32]:
+    return np.frombuffer(bodies.buffers()[1], np.int32)[bodies.offset :][: len(bodies) + 1]

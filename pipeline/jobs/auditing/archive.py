@@ -1,0 +1,297 @@
+"""An archive against the log, and against its own manifests.
+
+The manifests say how many messages of each queue a file has, and a sum of hashes of their bodies
+(pipeline.jobs.body_hash).  The log is asked for the same sums over the same queue offsets; where
+it has expired, the archive's files are still compared with what was noted of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pipeline.decoder import Decoder, Records, pick
+from pipeline.decoder.decode import topics
+from pipeline.jobs.archiving.catalog import Catalog
+from pipeline.jobs.archiving.files import files_at
+from pipeline.jobs.archiving.manifest import ArchivedFile, QueueSummary, merged
+from pipeline.jobs.auditing.findings import Finding, Findings, Kind
+from pipeline.jobs.body_hash import body_hashes
+
+_COLUMNS = ("topic", "queueId", "queueOffset", "body")
+
+LogQueue: TypeAlias = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """How many messages, the size of their bodies, and the sum of their hashes."""
+
+    rows: int = 0
+    body_bytes: int = 0
+    body_hash: int = 0
+
+    def __add__(self, other: Sums) -> Sums:
+        return Sums(
+            self.rows + other.rows,
+            self.body_bytes + other.body_bytes,
+            (self.body_hash + other.body_hash) % (1 << 64),
+        )
+
+
+RangeSums: TypeAlias = dict[tuple[str, int, int], Sums]
+"""By topic, queue and number of the range; odd numbers lie between ranges."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedRange:
+    """Queue offsets that one or several files hold, and what the manifests say of them."""
+
+    first: int
+    last: int
+    sums: Sums
+    paths: tuple[str, ...]
+
+
+ArchivedRanges: TypeAlias = Mapping[LogQueue, tuple[ArchivedRange, ...]]
+"""By queue, ascending."""
+
+
+def archived_ranges(files: Iterable[ArchivedFile], broker: str | None) -> ArchivedRanges:
+    """What the archive has of *broker*, or of any."""
+    found: dict[LogQueue, list[ArchivedRange]] = {}
+    for file in files:
+        for queue in file.queues:
+            if broker is None or queue.broker == broker:
+                found.setdefault((queue.topic, queue.queue_id), []).append(_range(file, queue))
+    return {queue: _joined(ranges) for queue, ranges in found.items()}
+
+
+def _range(file: ArchivedFile, queue: QueueSummary) -> ArchivedRange:
+    sums = Sums(queue.rows, queue.body_bytes, queue.body_hash)
+    return ArchivedRange(queue.first_offset, queue.last_offset, sums, (file.path,))
+
+
+def _joined(ranges: list[ArchivedRange]) -> tuple[ArchivedRange, ...]:
+    """Those that overlap as one."""
+    found: list[ArchivedRange] = []
+    for each in sorted(ranges, key=lambda one: one.first):
+        if found and each.first <= found[-1].last:
+            before = found[-1]
+            found[-1] = ArchivedRange(
+                before.first,
+                max(before.last, each.last),
+                before.sums + each.sums,
+                before.paths + each.paths,
+            )
+        else:
+            found.append(each)
+    return tuple(found)
+
+
+class LogSums:
+    """What the log has of the queues that the archive knows."""
+
+    __slots__ = ("starts", "sums")
+
+    def __init__(self) -> None:
+        self.sums: RangeSums = {}
+        self.starts: dict[LogQueue, int] = {}
+        """The first queue offset of each queue."""
+
+    def extend(self, other: LogSums) -> None:
+        """Add what another task found."""
+        for key, added in other.sums.items():
+            self.sums[key] = self.sums.get(key, Sums()) + added
+        for queue, offset in other.starts.items():
+            self.starts[queue] = min(offset, self.starts.get(queue, offset))
+
+
+def add_log_sums(
+    archived: ArchivedRanges, records: Records, gone: Mapping[str, int], found: LogSums
+) -> None:
+    """Add *records* to *found*."""
+    coded = topics(records).dictionary_encode()
+    codes = coded.indices.to_numpy()
+    known = {topic for topic, _ in archived}
+    positions = records.heads["physOffset"]
+    for code, topic in enumerate(coded.dictionary.to_pylist()):
+        if topic not in known:
+            continue
+        chosen = codes == code
+        if topic in gone:
+            chosen &= positions >= gone[topic]
+        decoder = Decoder(_COLUMNS, failed=_ignore)
+        for batch in decoder.batches(pick(records, chosen)):
+            _add_batch(archived, topic, batch, found)
+
+
+def _ignore(_offset: int, _reason: str) -> None:
+    """Bodies that do not decompress are missing on both sides."""
+
+
+def _add_batch(archived: ArchivedRanges, topic: str, batch: Any, found: LogSums) -> None:
+    offsets = batch.column("queueOffset").to_numpy()
+    queue_ids = batch.column("queueId").to_numpy()
+    bodies = batch.column("body")
+    hashes = body_hashes(bodies, offsets)
+    sizes = np.diff(np.frombuffer(bodies.buffers()[1], np.int32)[: len(bodies) + 1])
+    for queue_id in np.unique(queue_ids).tolist():
+        ranges = archived.get((topic, queue_id))
+        if ranges is None:
+            continue
+        rows = np.flatnonzero(queue_ids == queue_id)
+        first = int(offsets[rows].min())
+        found.starts[topic, queue_id] = min(first, found.starts.get((topic, queue_id), first))
+        numbers = _numbers(ranges, offsets[rows])
+        for number in np.unique(numbers).tolist():
+            part = rows[numbers == number]
+            added = Sums(len(part), int(sizes[part].sum()), int(hashes[part].sum(dtype=np.uint64)))
+            key = topic, queue_id, number
+            found.sums[key] = found.sums.get(key, Sums()) + added
+
+
+def _numbers(ranges: tuple[ArchivedRange, ...], offsets: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """2·i + 1 in range i; 2·i in front of it and behind the former one."""
+    edges = np.array([[each.first, each.last + 1] for each in ranges]).ravel()
+    numbers: npt.NDArray[Any] = np.searchsorted(edges, offsets, side="right")
+    return numbers
+
+
+def compare_sums(
+    archived: ArchivedRanges, found: LogSums, findings: Findings
+) -> tuple[int, int, int]:
+    """Compare; returns messages that both have, that only the archive has, and not archived yet."""
+    sums = found.sums
+    both = only_archived = waiting = 0
+    for (topic, queue_id), ranges in archived.items():
+        start = found.starts.get((topic, queue_id))
+        for number, each in enumerate(ranges):
+            if start is None or each.first < start:
+                only_archived += each.sums.rows
+                continue
+            in_log = sums.get((topic, queue_id, 2 * number + 1), Sums())
+            both += in_log.rows
+            if in_log != each.sums:
+                findings.add(_difference(topic, queue_id, each, in_log))
+            between = sums.get((topic, queue_id, 2 * number), Sums()).rows
+            if between and number:
+                reason = f"{between} messages of the log are in no file of the archive"
+                where = topic, queue_id, ranges[number - 1].last + 1, between
+                findings.add(Finding(Kind.ARCHIVE_MISSING, reason, None, None, None, *where))
+        waiting += sums.get((topic, queue_id, 2 * len(ranges)), Sums()).rows
+    return both, only_archived, waiting
+
+
+def _difference(topic: str, queue_id: int, each: ArchivedRange, in_log: Sums) -> Finding:
+    if in_log.rows != each.sums.rows:
+        what = f"{each.sums.rows} messages, and the log has {in_log.rows}"
+        kind = Kind.ARCHIVE_MISSING if in_log.rows > each.sums.rows else Kind.ARCHIVE_DIFFERS
+    elif in_log.body_bytes != each.sums.body_bytes:
+        what = f"bodies of {each.sums.body_bytes} bytes, those in the log {in_log.body_bytes}"
+        kind = Kind.ARCHIVE_DIFFERS
+    else:
+        what, kind = "other bodies than the log", Kind.ARCHIVE_DIFFERS
+    count = abs(in_log.rows - each.sums.rows) or each.sums.rows
+    return Finding(
+        kind,
+        f"offsets {each.first} to {each.last}: the archive has {what}",
+        each.paths[0],
+        topic=topic,
+        queue_id=queue_id,
+        queue_offset=each.first,
+        count=count,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveFileTask:
+    """A file to compare with what a manifest says of it."""
+
+    location: str
+    file: ArchivedFile
+
+
+def check_archived_file(task: ArchiveFileTask) -> Findings:
+    """Read the file again."""
+    findings = Findings()
+    file = task.file
+    location = task.location.rstrip("/")
+    where = f"{location}/{file.path}"
+    try:
+        found = _summaries(task)
+    except FileNotFoundError:
+        reason = "the file is in a manifest, and not there"
+        findings.add(Finding(Kind.ARCHIVE_FILE, reason, where, topic=file.topic, count=file.rows))
+        return findings
+    except (OSError, pa.ArrowException, KeyError) as error:
+        reason = f"the file cannot be read ({str(error).splitlines()[0]})"
+        findings.add(Finding(Kind.ARCHIVE_FILE, reason, where, topic=file.topic, count=file.rows))
+        return findings
+    noted = {
+        queue.queue: Sums(queue.rows, queue.body_bytes, queue.body_hash) for queue in file.queues
+    }
+    for queue in sorted({*noted, *found}):
+        if noted.get(queue) != found.get(queue):
+            has, was = found.get(queue, Sums()), noted.get(queue, Sums())
+            reason = (
+                f"the file has {has.rows} messages of {has.body_bytes} bytes where the manifest "
+                f"says {was.rows} of {was.body_bytes}"
+                if (has.rows, has.body_bytes) != (was.rows, was.body_bytes)
+                else "the bodies in the file are not those that were written"
+            )
+            findings.add(
+                Finding(Kind.ARCHIVE_FILE, reason, where, topic=queue[0], queue_id=queue[2])
+            )
+    return findings
+
+
+def _summaries(task: ArchiveFileTask) -> dict[tuple[str, str, int], Sums]:
+    import pyarrow.parquet as pq
+
+    from pipeline.jobs.archiving.writing import summaries_of
+
+    with _opened(task.location, task.file.path) as source, pq.ParquetFile(source) as parquet:
+        columns = ["brokerName", "queueId", "queueOffset", "body", "storeTimestamp"]
+        summaries = []
+        for batch in parquet.iter_batches(columns=columns):
+            if batch.num_rows:
+                for part in _by_broker(batch):
+                    summaries += summaries_of(task.file.topic, part)
+    return {
+        each.queue: Sums(each.rows, each.body_bytes, each.body_hash) for each in merged(summaries)
+    }
+
+
+def _opened(location: str, path: str) -> Any:
+    if "://" in location:
+        from pyarrow import fs
+
+        files, root = fs.FileSystem.from_uri(location)
+        return files.open_input_file(f"{root}/{path}")
+    return open(Path(location.removeprefix("file:")).expanduser() / path, "rb")
+
+
+def _by_broker(batch: Any) -> list[Any]:
+    names = batch.column("brokerName").fill_null("").dictionary_encode()
+    codes = names.indices.to_numpy()
+    if len(names.dictionary) == 1:
+        return [batch]
+    rows = [np.flatnonzero(codes == code) for code in range(len(names.dictionary))]
+    return [batch.take(pa.array(part)) for part in rows]
+
+
+def read_archive(location: str) -> list[ArchivedFile] | None:
+    """The files that the archive's manifests list; None if there is no archive there.
+
+    Raises:
+        PipelineError: a manifest is damaged.
+    """
+    catalog = Catalog(files_at(location))
+    return catalog.archived_files() if catalog.current() is not None else None

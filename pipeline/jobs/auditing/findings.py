@@ -1,0 +1,134 @@
+"""What an audit finds: places, what is wrong there, and what to do about it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+KEPT_MAX = 200
+"""So many findings of a kind are kept from each task; all are counted."""
+
+
+class Kind(StrEnum):
+    """What sort of thing is wrong."""
+
+    LOG_DAMAGE = "log damage"
+    TORN_TAIL = "torn tail"
+    FOREIGN_FILE = "foreign file"
+    BODY = "body"
+    CONFLICT = "conflict"
+    UNIT_MISSING = "unit missing"
+    UNIT_WRONG = "unit wrong"
+    UNIT_SURPLUS = "unit surplus"
+    MESSAGE_LOST = "message lost"
+    INDEX_FILE = "index file"
+    INDEX_MISSING = "index missing"
+    INDEX_SURPLUS = "index surplus"
+    ARCHIVE_FILE = "archive file"
+    ARCHIVE_MISSING = "archive missing"
+    ARCHIVE_DIFFERS = "archive differs"
+
+
+_REBUILD = "stop the broker and run: python -m pipeline rebuild --in-place STORE"
+REMEDIES: dict[Kind, str] = {
+    Kind.LOG_DAMAGE: "restore the file from a replica or a backup; else what stood there is lost",
+    Kind.TORN_TAIL: "nothing: the broker cuts it off when it starts",
+    Kind.FOREIGN_FILE: "move it away: RocketMQ does not start over it",
+    Kind.BODY: "restore the file from a replica or a backup, or have the message sent again",
+    Kind.CONFLICT: _REBUILD,
+    Kind.UNIT_MISSING: _REBUILD,
+    Kind.UNIT_WRONG: _REBUILD,
+    Kind.UNIT_SURPLUS: _REBUILD,
+    Kind.MESSAGE_LOST: "restore the damaged file of the log; consumers step over the place",
+    Kind.INDEX_FILE: _REBUILD,
+    Kind.INDEX_MISSING: _REBUILD,
+    Kind.INDEX_SURPLUS: _REBUILD,
+    Kind.ARCHIVE_FILE: "restore the file from a copy of the archive, or archive anew elsewhere",
+    Kind.ARCHIVE_MISSING: "archive anew into another directory while the log still has them",
+    Kind.ARCHIVE_DIFFERS: "find out which side is damaged; archive anew if the log is sound",
+}
+HARMLESS = frozenset({Kind.TORN_TAIL})
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One place; what does not apply is None."""
+
+    kind: Kind
+    reason: str
+    path: str | None = None
+    file_offset: int | None = None
+    commit_log_offset: int | None = None
+    topic: str | None = None
+    queue_id: int | None = None
+    queue_offset: int | None = None
+    count: int = 1
+    """Messages, units, entries or bytes of the log that this is about."""
+
+    @property
+    def remedy(self) -> str:
+        """What to do."""
+        return REMEDIES[self.kind]
+
+    def text(self) -> str:
+        """Place and reason in one line."""
+        place = []
+        if self.path is not None:
+            at = "" if self.file_offset is None else f" at byte {self.file_offset}"
+            place.append(f"{self.path}{at}")
+        if self.commit_log_offset is not None:
+            place.append(f"commit log offset {self.commit_log_offset}")
+        if self.topic is not None:
+            queue = "" if self.queue_id is None else f", queue {self.queue_id}"
+            offset = "" if self.queue_offset is None else f", offset {self.queue_offset}"
+            place.append(f"topic {self.topic}{queue}{offset}")
+        return f"{'; '.join(place)}: {self.reason}"
+
+
+@dataclass(slots=True)
+class Findings:
+    """Gathers findings: the first ones of each kind, and how many there are."""
+
+    kept: list[Finding] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    """Findings by kind, kept or not."""
+
+    def add(self, finding: Finding) -> None:
+        """Note one."""
+        self.counts[finding.kind] += 1
+        if self.counts[finding.kind] <= KEPT_MAX:
+            self.kept.append(finding)
+
+    def extend(self, other: Findings) -> None:
+        """Note all of another task's."""
+        self.kept += other.kept
+        self.counts += other.counts
+
+    def forget_units(self, topic: str, queue_id: int, first: int, behind: int) -> None:
+        """Take back what was said of the units [first, behind) of a queue."""
+        kinds = (Kind.UNIT_MISSING, Kind.UNIT_WRONG)
+        kept = []
+        for one in self.kept:
+            is_meant = (
+                one.kind in kinds
+                and (one.topic, one.queue_id) == (topic, queue_id)
+                and first <= (one.queue_offset or 0) < behind
+            )
+            self.counts[one.kind] -= is_meant
+            if not is_meant:
+                kept.append(one)
+        self.kept = kept
+
+
+def runs_of(mask: npt.NDArray[Any]) -> Iterator[tuple[int, int]]:
+    """Where a mask is true: [start, end) of each run."""
+    padded = np.zeros(len(mask) + 2, np.int8)
+    padded[1:-1] = mask
+    edges = np.flatnonzero(np.diff(padded))
+    yield from zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)

@@ -1,0 +1,136 @@
+"""The index against the log: every key that a message has, and no other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.derived.entries import KIND_DELETED, KIND_KEY, KIND_TAG
+from pipeline.derived.index_files import (
+    IndexFileInfo,
+    check_chains,
+    entries_between,
+    seconds_since,
+)
+from pipeline.jobs.auditing.findings import Finding, Findings, Kind, runs_of
+
+Array = npt.NDArray[Any]
+
+
+def check_index_entries(
+    files: Sequence[IndexFileInfo],
+    keys: Array,
+    start: int,
+    end: int,
+    findings: Findings,
+    *,
+    needs_tags: bool,
+) -> int:
+    """Compare the entries of messages in [start, end) with *keys*, what those messages have.
+
+    Those of deleted topics may be there or not, and so may tags unless *needs_tags*.  Returns how
+    many entries there are.
+    """
+    parts = [(file, *entries_between(file, start, end)) for file in files]
+    parts = [part for part in parts if len(part[2])]
+    held = [_codes(part[2]["position"], part[2]["hash"], start) for part in parts]
+    all_held = np.concatenate(held) if held else np.empty(0, np.int64)
+    required = keys[(keys["kind"] == KIND_KEY) | ((keys["kind"] == KIND_TAG) & needs_tags)]
+    codes = _codes(required["position"], required["hash"], start)
+    if len(codes) == len(all_held) and (codes == all_held).all():
+        _check_times(parts, required, findings)
+        return len(all_held)
+    missing = ~np.isin(codes, all_held)
+    for low, high in runs_of(missing):
+        first, last = int(required["position"][low]), int(required["position"][high - 1])
+        span = "" if first == last else f" up to {last}"
+        reason = f"{high - low} keys of the messages from here{span} are not in the index"
+        findings.add(Finding(Kind.INDEX_MISSING, reason, commit_log_offset=first, count=high - low))
+    optional = keys[(keys["kind"] == KIND_DELETED) | (keys["kind"] == KIND_TAG)]
+    known = np.concatenate((codes, _codes(optional["position"], optional["hash"], start)))
+    for (file, first_number, entries), entry_codes in zip(parts, held, strict=True):
+        for low, high in runs_of(~np.isin(entry_codes, known)):
+            findings.add(
+                Finding(
+                    Kind.INDEX_SURPLUS,
+                    f"{high - low} entries from number {first_number + low} on are no keys of the "
+                    "messages that they point to",
+                    file.path,
+                    file.entries_at + (first_number + low) * 20,
+                    int(entries["position"][low]),
+                    count=high - low,
+                )
+            )
+    return len(all_held)
+
+
+def _codes(positions: Array, hashes: Array, start: int) -> npt.NDArray[np.int64]:
+    """Place and hash in one number; places of a piece are less than 2³¹ apart."""
+    relative = positions.astype(np.int64) - start
+    codes: npt.NDArray[np.int64] = (relative << 31) | (hashes.astype(np.int64) & 0x7FFFFFFF)
+    return codes
+
+
+def _check_times(
+    parts: Sequence[tuple[IndexFileInfo, int, Array]], required: Array, findings: Findings
+) -> None:
+    at = 0
+    for file, first, entries in parts:
+        expected = seconds_since(required["ms"][at : at + len(entries)], file.begin_ms)
+        at += len(entries)
+        wrong = entries["seconds"] != expected
+        if first == 1:
+            wrong[0] = False  # It counts from the end of the file before.
+        for low, high in runs_of(wrong):
+            findings.add(
+                Finding(
+                    Kind.INDEX_SURPLUS,
+                    f"{high - low} entries from number {first + low} on have another time than "
+                    "their messages, so a look-up by time misses them",
+                    file.path,
+                    file.entries_at + (first + low) * 20,
+                    int(entries["position"][low]),
+                    count=high - low,
+                )
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFileTask:
+    """An index file to check in itself."""
+
+    file: IndexFileInfo
+    log_end: int
+    is_live: bool
+
+
+def check_index_file(task: IndexFileTask) -> Findings:
+    """Whether look-ups reach every entry of the file, and whether it ends where the log does."""
+    findings = Findings()
+    file = task.file
+    try:
+        problems = list(check_chains(file))
+        _, behind = entries_between(file, task.log_end, 1 << 62)
+    except FileNotFoundError:
+        return findings  # It has expired.
+    if not task.is_live:
+        for number, position, reason in problems:
+            at = file.entries_at + number * 20
+            findings.add(Finding(Kind.INDEX_FILE, reason, file.path, at, position))
+        if len(behind):
+            reason = f"{len(behind)} entries point behind the end of the log"
+            findings.add(
+                Finding(
+                    Kind.INDEX_SURPLUS,
+                    reason,
+                    file.path,
+                    None,
+                    int(behind["position"][0]),
+                    count=len(behind),
+                )
+            )
+    return findings

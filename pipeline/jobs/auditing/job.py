@@ -1,0 +1,420 @@
+"""The job ``audit``: the log's CRCs, queues and index against the log, the archive against it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipeline.derived.delay_levels import DEFAULT_DELAY_LEVELS
+from pipeline.derived.dispatch_rules import read_dispatch_rules
+from pipeline.derived.entries import QueueKey
+from pipeline.derived.geometry import Geometry, find_geometry
+from pipeline.derived.index_files import IndexFileInfo, index_paths, read_index_info
+from pipeline.derived.queue_files import find_queues
+from pipeline.derived.tag_keys import has_tag_keys
+from pipeline.errors import PipelineError
+from pipeline.jobs.auditing.findings import KEPT_MAX, Finding, Findings, Kind
+from pipeline.jobs.auditing.index import IndexFileTask, check_index_file
+from pipeline.jobs.auditing.queues import (
+    LogBounds,
+    RestTask,
+    Span,
+    check_rest,
+    claimed_twice,
+    impossible_spans,
+    missing_units,
+)
+from pipeline.jobs.auditing.result import AuditResult
+from pipeline.jobs.auditing.work import AuditPart, AuditTask, audit_pieces
+from pipeline.jobs.progress import Progress
+from pipeline.jobs.results import UsageProblem, count_text
+from pipeline.jobs.tasks import RunTasks, runner, size_of
+from pipeline.options import nearest
+from pipeline.store_source.directory import StoreDirectory, find_commit_log, open_store
+from pipeline.store_source.rules import Rules
+from pipeline.store_source.splits import plan
+from protocol.store_paths import INDEX_DIRECTORY
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pipeline.jobs.archiving.manifest import ArchivedFile
+    from pipeline.jobs.auditing.archive import ArchivedRanges
+
+CHECKS = ("crc", "queues", "index", "archive")
+
+
+def audit(
+    path: str,
+    *,
+    archive: str | None = None,
+    broker_name: str | None = None,
+    checks: Iterable[str] | None = None,
+    index_slots: int | None = None,
+    index_entries: int | None = None,
+    index_tags: bool | None = None,
+    delay_levels: str = DEFAULT_DELAY_LEVELS,
+    batch_topics: Iterable[str] = (),
+    split_size: int | None = None,
+    dry_run: bool = False,
+    spark: SparkSession | None = None,
+    master: str | None = None,
+    progress: Progress | None = None,
+    run: RunTasks | None = None,
+) -> AuditResult:
+    """Look for everything that is wrong with the store at *path*, and with an *archive* of it.
+
+    *checks* are some of CHECKS; otherwise all that can be made.  *broker_name* says which of the
+    archive's brokers the store belongs to.  Nothing is changed; a broker may run on the store,
+    which then is looked at up to where it is on disk.  *run* does the tasks otherwise than on
+    Spark.
+
+    Raises:
+        UsageProblem: arguments that make no sense.
+        PipelineError: no store or no archive there.
+    """
+    started = time.monotonic()
+    progress = progress or Progress()
+    root, _ = find_commit_log(path)
+    chosen = _chosen_checks(checks, root, archive)
+    store = open_store(path)
+    geometry = _geometry(root, index_slots, index_entries, chosen)
+    rules = read_dispatch_rules(
+        root,
+        store,
+        delay_levels=delay_levels,
+        batch_topics=frozenset(batch_topics),
+        has_tag_keys=has_tag_keys(root, store, geometry) if index_tags is None else index_tags,
+    )
+    scan_rules = Rules(path, (), split_size_bytes=split_size, corrupt_records="skip")
+    groups = plan(store, scan_rules, os.cpu_count() or 1)
+    bounds_end = store.end_offset
+    if store.flushed.offset is not None:
+        bounds_end = min(bounds_end, store.flushed.offset)
+    result = AuditResult(
+        str(store.commit_log),
+        dry_run,
+        chosen,
+        store.start_offset,
+        bounds_end,
+        store.is_live,
+        len(groups),
+    )
+    findings = Findings()
+    files = archived = None
+    if archive is not None and "archive" in chosen:
+        files, archived = _archived(archive, broker_name)
+    if dry_run:
+        return result
+    _check_directory(store, findings)
+    index_files = None
+    if "index" in chosen:
+        assert root is not None
+        index_files = _index_files(root, geometry, findings, result)
+    tasks = [
+        AuditTask(
+            number,
+            pieces,
+            root,
+            rules,
+            index_files,
+            "crc" in chosen,
+            "queues" in chosen,
+            archived,
+            bounds_end,
+            dict(store.purged_topics),
+            store.gone,
+        )
+        for number, pieces in enumerate(groups)
+    ]
+    archive_bytes = sum(file.bytes for file in files or ())
+    run = run or runner(
+        "audit", spark, master, progress, size_bytes=size_of(groups) + archive_bytes
+    )
+    parts: list[AuditPart] = run(tasks, audit_pieces, "Reading the commit log")
+    for part in parts:
+        findings.extend(part.findings)
+        result.record_count += part.record_count
+        result.size_bytes += part.size_bytes
+        result.index_entry_count += part.index_entry_count
+    if root is not None and "queues" in chosen:
+        _check_rests(root, store, bounds_end, parts, run, findings, result)
+    if index_files:
+        file_tasks = [IndexFileTask(file, bounds_end, store.is_live) for file in index_files]
+        for found in run(file_tasks, check_index_file, "Checking index files"):
+            findings.extend(found)
+    if archived is not None and files is not None and archive is not None:
+        _check_archive(archive, files, archived, parts, run, findings, result)
+    _finish(result, store, path, parts, findings)
+    result.seconds = time.monotonic() - started
+    return result
+
+
+def _geometry(
+    root: Path | None, slots: int | None, entries: int | None, chosen: Sequence[str]
+) -> Geometry:
+    """The geometry of a store, of which only that of the index has to be right."""
+    if "index" not in chosen:
+        root = None
+    return find_geometry(root, index_slot_count=slots, index_entry_count_max=entries)
+
+
+def _chosen_checks(
+    checks: Iterable[str] | None, root: Path | None, archive: str | None
+) -> tuple[str, ...]:
+    named = None if checks is None else [check.strip().lower() for check in checks]
+    for check in named or ():
+        if check not in CHECKS:
+            raise UsageProblem(
+                f"there is no check {check!r}{nearest(check, CHECKS)}: choose among "
+                f"{', '.join(CHECKS)}"
+            )
+    if named is None:
+        named = list(CHECKS if root is not None else ("crc", "archive"))
+        if archive is None:
+            named.remove("archive")
+    if "archive" in named and archive is None:
+        raise UsageProblem("the check 'archive' needs an archive: say where it is")
+    if root is None and {"queues", "index"} & set(named):
+        raise UsageProblem(
+            "a commit log without its store has neither queues nor an index: give the store's "
+            "root, or leave these checks out"
+        )
+    if not named:
+        raise UsageProblem(f"nothing is to be checked: choose among {', '.join(CHECKS)}")
+    return tuple(check for check in CHECKS if check in named)
+
+
+def _archived(location: str, broker_name: str | None) -> tuple[list[ArchivedFile], ArchivedRanges]:
+    from pipeline.jobs.auditing.archive import archived_ranges, read_archive
+
+    files = read_archive(location)
+    if files is None:
+        raise PipelineError(
+            f"there is no archive in {location}: give the directory that the job archive wrote to"
+        )
+    brokers = sorted({queue.broker for file in files for queue in file.queues})
+    if broker_name is None and len(brokers) > 1:
+        raise PipelineError(
+            f"the archive has messages of the brokers {', '.join(brokers)}: name the one that the "
+            "store belongs to (broker_name)"
+        )
+    if broker_name is not None and brokers and broker_name not in brokers:
+        raise PipelineError(
+            f"the archive has no messages of the broker {broker_name!r}"
+            f"{nearest(broker_name, brokers)}, only of {', '.join(map(repr, brokers))}"
+        )
+    return files, archived_ranges(files, broker_name)
+
+
+def _check_directory(store: StoreDirectory, findings: Findings) -> None:
+    for name in store.foreign_files:
+        reason = "it is no file of a commit log"
+        findings.add(Finding(Kind.FOREIGN_FILE, reason, str(store.commit_log / name)))
+
+
+def _index_files(
+    root: Path, geometry: Geometry, findings: Findings, result: AuditResult
+) -> tuple[IndexFileInfo, ...] | None:
+    found = []
+    paths = index_paths(root / INDEX_DIRECTORY)
+    for path in paths:
+        try:
+            info = read_index_info(
+                path, geometry.index_slot_count, geometry.index_entry_count_max, look_behind=True
+            )
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError) as error:
+            findings.add(Finding(Kind.INDEX_FILE, f"it is no index file: {error}", str(path)))
+            continue
+        if info.next_number > 1:
+            found.append(info)
+    result.index_file_count = len(paths)
+    if not paths:
+        result.notes.append(
+            "the store has no index, so messages are not found by key: rebuild makes one"
+        )
+        return None
+    return tuple(found)
+
+
+def _check_rests(
+    root: Path,
+    store: StoreDirectory,
+    end: int,
+    parts: list[AuditPart],
+    run: RunTasks,
+    findings: Findings,
+    result: AuditResult,
+) -> None:
+    spans: dict[QueueKey, list[Span]] = {}
+    batch_units: Counter[QueueKey] = Counter()
+    for part in parts:
+        batch_units += part.batch_units
+        for key, found in part.spans.items():
+            spans.setdefault(key, []).extend(found)
+    on_disk = set(find_queues(root))
+    queues = sorted(on_disk | set(spans))
+    for key, found in spans.items():
+        _check_claims(key, found, findings)
+    damages = tuple(damage for part in parts for damage in part.damages)
+    bounds = LogBounds(store.start_offset, end, store.is_live, damages)
+    chunks = [queues[at :: min(len(queues), 64)] for at in range(min(len(queues), 64))]
+    tasks = [
+        RestTask(
+            root,
+            tuple((key, tuple(spans.get(key, ())), batch_units[key]) for key in chunk),
+            bounds,
+        )
+        for chunk in _few(chunks, os.cpu_count() or 1)
+    ]
+    for rest in run(tasks, check_rest, "Looking for units without messages"):
+        findings.extend(rest.findings)
+        result.unit_count += rest.unit_count
+        result.expired_unit_count += rest.expired_count
+    result.queue_count = len(on_disk)
+
+
+def _check_claims(key: QueueKey, spans: list[Span], findings: Findings) -> None:
+    """Report what records of different pieces claim; *spans* keeps what they can have."""
+    for span in impossible_spans(tuple(spans)):
+        spans[:] = [one for one in spans if not span.first <= one.first < span.behind]
+        findings.forget_units(key.topic, key.queue_id, span.first, span.behind)
+        reason = "the head of the record claims a queue offset that it cannot have"
+        findings.add(
+            Finding(
+                Kind.LOG_DAMAGE,
+                reason,
+                commit_log_offset=span.start,
+                topic=key.topic,
+                queue_id=key.queue_id,
+                queue_offset=span.first,
+                count=span.count,
+            )
+        )
+    for span in claimed_twice(tuple(spans)):
+        findings.add(
+            Finding(
+                Kind.CONFLICT,
+                f"several records claim {span.count} offsets from here on",
+                topic=key.topic,
+                queue_id=key.queue_id,
+                queue_offset=span.first,
+                count=span.count,
+            )
+        )
+
+
+def _few(chunks: list[list[QueueKey]], cores: int) -> list[list[QueueKey]]:
+    """As many lists as are worth a task each."""
+    count = min(len(chunks), 2 * cores)
+    return [[key for chunk in chunks[at::count] for key in chunk] for at in range(count)]
+
+
+def _check_archive(
+    location: str,
+    files: list[ArchivedFile],
+    archived: ArchivedRanges,
+    parts: list[AuditPart],
+    run: RunTasks,
+    findings: Findings,
+    result: AuditResult,
+) -> None:
+    from pipeline.jobs.auditing.archive import (
+        ArchiveFileTask,
+        LogSums,
+        check_archived_file,
+        compare_sums,
+    )
+
+    sums = LogSums()
+    for part in parts:
+        sums.extend(part.archive_sums)
+    both, only_archived, waiting = compare_sums(archived, sums, findings)
+    result.archived_file_count = len(files)
+    result.archived_and_in_log_count = both
+    result.only_archived_count, result.not_archived_count = only_archived, waiting
+    tasks = [ArchiveFileTask(location, file) for file in files]
+    for found in run(tasks, check_archived_file, "Reading the archive"):
+        findings.extend(found)
+
+
+def _finish(
+    result: AuditResult,
+    store: StoreDirectory,
+    path: str,
+    parts: list[AuditPart],
+    findings: Findings,
+) -> None:
+    orphans: Counter[str] = Counter()
+    for part in parts:
+        orphans += part.orphans
+    for topic, count in sorted(orphans.items()):
+        result.notes.append(
+            f"the topic {topic} has {count_text(count, 'record')} in the log, and neither queues "
+            "nor a configuration: taken for deleted"
+        )
+    expired = [name for part in parts for name in part.expired]
+    kept = findings.kept
+    if expired:
+        start = open_store(path).start_offset
+        kept = [one for one in kept if _counts_from(one, start)]
+        for one in set(findings.kept) - set(kept):
+            findings.counts[one.kind] -= 1
+        result.notes.append(f"{count_text(len(expired), 'file')} expired while the log was read")
+    kept = _joined(kept, findings)
+    kept.sort(key=lambda one: (list(Kind).index(one.kind), one.commit_log_offset or 0))
+    result._findings = kept
+    result.findings = [_document(one) for one in kept]
+    result.counts = {str(kind): count for kind, count in findings.counts.items() if count > 0}
+    if store.is_live:
+        result.notes.append("a broker runs on the store: it was looked at up to what is on disk")
+    if any(count > KEPT_MAX for count in findings.counts.values()):
+        result.notes.append(f"at most {KEPT_MAX} findings of a kind are kept from each task")
+
+
+def _joined(kept: list[Finding], findings: Findings) -> list[Finding]:
+    """Messages without units that follow each other as one finding, whichever tasks saw them."""
+    joined: list[Finding] = []
+    for one in sorted(
+        kept, key=lambda one: (one.topic or "", one.queue_id or 0, one.queue_offset or 0)
+    ):
+        before = joined[-1] if joined else None
+        if (
+            before is not None
+            and before.kind is one.kind is Kind.UNIT_MISSING
+            and None not in (before.queue_offset, one.queue_offset)
+            and (before.topic, before.queue_id) == (one.topic, one.queue_id)
+            and (before.queue_offset or 0) + before.count == one.queue_offset
+        ):
+            count = before.count + one.count
+            joined[-1] = replace(before, count=count, reason=missing_units(count))
+            findings.counts[one.kind] -= 1
+        else:
+            joined.append(one)
+    return joined
+
+
+def _counts_from(finding: Finding, start: int) -> bool:
+    return finding.commit_log_offset is None or finding.commit_log_offset >= start
+
+
+def _document(finding: Finding) -> dict[str, Any]:
+    return {
+        "kind": str(finding.kind),
+        "reason": finding.reason,
+        "remedy": finding.remedy,
+        "path": finding.path,
+        "fileOffset": finding.file_offset,
+        "commitLogOffset": finding.commit_log_offset,
+        "topic": finding.topic,
+        "queueId": finding.queue_id,
+        "queueOffset": finding.queue_offset,
+        "count": finding.count,
+    }

@@ -1,0 +1,395 @@
+"""Consume queues against the log.
+
+A task that went through a piece of the log compares the units of its messages.  What is left are
+units that no message claims: they point to what has expired, or to nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.derived.entries import QueueKey
+from pipeline.derived.queue_files import QueueFiles, Units, is_blank
+from pipeline.jobs.auditing.findings import Finding, Findings, Kind, runs_of
+from pipeline.store_source.scan import Damage
+from protocol.message_codec.record import RECORD_SIZE_BYTES_MIN
+from protocol.queue_layout import EXT_ADDRESS_MAX
+from protocol.store_paths import CONSUME_QUEUE_EXT_DIRECTORY
+
+Array = npt.NDArray[Any]
+
+_FIELDS = ("position", "size", "code", "ms", "offset", "n")
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Queue offsets [first, behind) that a task has compared."""
+
+    first: int
+    behind: int
+    start: int
+    """Commit log offset of the first record."""
+    end: int
+    """Where the last record ends."""
+
+    @property
+    def count(self) -> int:
+        """How many messages."""
+        return self.behind - self.first
+
+
+def check_plain(
+    root: Path, key: QueueKey, units: Array, findings: Findings, purged_end: int = 0
+) -> list[Span]:
+    """Compare the units that messages must have, in the order of the log, with those there are.
+
+    Messages in front of *purged_end* were purged: files with their units may be gone.
+    """
+    files = QueueFiles(root, key)
+    spans = []
+    edges = np.flatnonzero(np.diff(units["offset"]) != 1) + 1
+    for part in np.split(units, edges):
+        first, behind = int(part["offset"][0]), int(part["offset"][-1]) + 1
+        start, end = int(part["position"][0]), int(part["position"][-1] + part["size"][-1])
+        spans.append(Span(first, behind, start, end))
+        held = files.read(first, behind)
+        codes = held["code"].astype(np.int64)
+        is_there = (held["size"] > 0) & ~is_blank(held)
+        same_place = held["position"] == part["position"]
+        wrong = ~(same_place & (held["size"] == part["size"]) & (codes == part["code"]))
+        if purged_end:
+            wrong &= (part["position"] >= purged_end) | (part["offset"] >= files.start)
+        if not wrong.any():
+            continue
+        in_extension = wrong & is_there & (codes <= EXT_ADDRESS_MAX) & same_place
+        for row in np.flatnonzero(in_extension).tolist():
+            if _extension_code(root, key, int(codes[row])) == int(part["code"][row]):
+                wrong[row] = held["size"][row] != part["size"][row]
+        _report(files, part, held, wrong & ~is_there, findings, Kind.UNIT_MISSING)
+        _report(files, part, held, wrong & is_there, findings, Kind.UNIT_WRONG)
+    return spans
+
+
+def _report(
+    files: QueueFiles, part: Array, held: Units, mask: Array, findings: Findings, kind: Kind
+) -> None:
+    for start, end in runs_of(mask):
+        first = int(part["offset"][start])
+        path, at = files.place(first)
+        if kind is Kind.UNIT_MISSING:
+            reason = missing_units(end - start)
+        else:
+            reason = _difference(part[start], held[start], end - start)
+        findings.add(
+            Finding(
+                kind,
+                reason,
+                path,
+                at,
+                int(part["position"][start]),
+                files.key.topic,
+                files.key.queue_id,
+                first,
+                end - start,
+            )
+        )
+
+
+def missing_units(count: int) -> str:
+    """What to say of messages without units."""
+    return f"no unit for {_messages(count)}"
+
+
+def claimed_twice(spans: tuple[Span, ...]) -> list[Span]:
+    """The offsets that several records claim."""
+    found: list[Span] = []
+    reach = -1
+    for span in sorted(spans, key=lambda span: span.first):
+        if span.first < reach:
+            found.append(replace(span, behind=min(reach, span.behind)))
+        reach = max(reach, span.behind)
+    return found
+
+
+def impossible_spans(spans: tuple[Span, ...]) -> list[Span]:
+    """Offsets that records cannot have: the log has no room for the messages in front of them.
+
+    Of two sides that do not go together, that with fewer messages is taken for damaged.
+    """
+    refused: list[Span] = []
+    chain: list[Span] = []
+    for span in merged(spans):
+        if chain:
+            missing = span.first - chain[-1].behind
+            if missing * RECORD_SIZE_BYTES_MIN > span.start - chain[-1].end:
+                if span.count <= sum(one.count for one in chain):
+                    refused.append(span)
+                    continue
+                refused += chain
+                chain = []
+        chain.append(span)
+    return refused
+
+
+def _difference(expected: Any, held: Any, count: int) -> str:
+    names = {"position": "commit log offset", "size": "size", "code": "tags code"}
+    differs = [
+        f"{text} {int(held[name])} instead of {int(expected[name])}"
+        for name, text in names.items()
+        if int(held[name]) != int(expected[name])
+    ]
+    more = f", and {_messages(count - 1)} behind it differ too" if count > 1 else ""
+    return f"the unit has {', '.join(differs) or 'another size'}{more}"
+
+
+def _messages(count: int) -> str:
+    return "1 message" if count == 1 else f"{count} messages"
+
+
+def _extension_code(root: Path, key: QueueKey, address: int) -> int | None:
+    """The tags code in the extension unit at *address*."""
+    at = address + (1 << 63)
+    directory = root / CONSUME_QUEUE_EXT_DIRECTORY / key.topic / str(key.queue_id)
+    try:
+        names = sorted(name for name in os.listdir(directory) if name.isdecimal())
+        for name in reversed(names):
+            if int(name) <= at:
+                with open(directory / name, "rb") as file:
+                    file.seek(at - int(name) + 2)
+                    return int.from_bytes(file.read(8), "big", signed=True)
+    except OSError:
+        pass
+    return None
+
+
+def check_batch(
+    root: Path, key: QueueKey, units: Array, start: int, end: int, findings: Findings
+) -> int:
+    """Compare the units of records in [start, end) of the log; returns how many there are."""
+    files = QueueFiles(root, key)
+    behind = files.used_end()
+    first = _first_at(files, behind, start)
+    number = _first_at(files, behind, end)
+    held = files.read(first, number)
+    if len(held) == len(units) and all((held[name] == units[name]).all() for name in _FIELDS):
+        return len(held)
+    positions = held["position"].astype(np.int64)
+    missing = ~np.isin(units["position"], positions)
+    for low, high in runs_of(missing):
+        findings.add(
+            Finding(
+                Kind.UNIT_MISSING,
+                f"no unit for {high - low} records with {int(units['n'][low:high].sum())} messages",
+                str(files.directory),
+                None,
+                int(units["position"][low]),
+                key.topic,
+                key.queue_id,
+                int(units["offset"][low]),
+                high - low,
+            )
+        )
+    rows = np.searchsorted(units["position"], positions)
+    for row, expected in enumerate(rows.tolist()):
+        path, at = files.place(first + row)
+        unit = held[row]
+        offset = int(unit["offset"])
+        where = path, at, int(positions[row]), key.topic, key.queue_id, offset
+        if expected == len(units) or int(units["position"][expected]) != int(positions[row]):
+            reason = "the unit points to a place where no record of this queue starts"
+            findings.add(Finding(Kind.UNIT_SURPLUS, reason, *where))
+            continue
+        wanted = units[expected]
+        differs = [name for name in _FIELDS if int(unit[name]) != int(wanted[name])]
+        if differs:
+            texts = (f"{name} {int(unit[name])} instead of {int(wanted[name])}" for name in differs)
+            findings.add(Finding(Kind.UNIT_WRONG, f"the unit has {', '.join(texts)}", *where))
+    return len(held)
+
+
+def _first_at(files: QueueFiles, behind: int, offset: int) -> int:
+    """The first unit, in front of *behind*, of a record at *offset* of the log or later."""
+    low, high = files.start, behind
+    while low < high:
+        middle = (low + high) // 2
+        if int(files.read(middle, middle + 1)["position"][0]) < offset:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@dataclass(frozen=True, slots=True)
+class LogBounds:
+    """What of the log counts."""
+
+    start: int
+    end: int
+    is_live: bool
+    damages: tuple[Damage, ...]
+
+    def damage_at(self, offset: int) -> bool:
+        """Whether there is damage at *offset*."""
+        return any(damage.start <= offset < damage.end for damage in self.damages)
+
+
+@dataclass(frozen=True, slots=True)
+class RestTask:
+    """Queues whose other units are to be looked at."""
+
+    root: Path
+    queues: tuple[tuple[QueueKey, tuple[Span, ...], int], ...]
+    """Queue, what was compared, and of a batch queue how many units were."""
+    bounds: LogBounds
+
+
+@dataclass(slots=True)
+class RestResult:
+    """What came of it."""
+
+    findings: Findings
+    unit_count: int = 0
+    expired_count: int = 0
+
+
+def check_rest(task: RestTask) -> RestResult:
+    """Look at the units that no message of the log claims."""
+    result = RestResult(Findings())
+    for key, spans, compared in task.queues:
+        files = QueueFiles(task.root, key)
+        for path in files.foreign:
+            reason = "it is no file of a consume queue"
+            result.findings.add(
+                Finding(Kind.FOREIGN_FILE, reason, path, topic=key.topic, queue_id=key.queue_id)
+            )
+        if key.is_batch:
+            _check_batch_rest(files, compared, task.bounds, result)
+        else:
+            _check_plain_rest(files, merged(spans), task.bounds, result)
+    return result
+
+
+def merged(spans: tuple[Span, ...]) -> list[Span]:
+    """The same offsets in as few spans as possible, ascending."""
+    found: list[Span] = []
+    for span in sorted(spans, key=lambda span: span.first):
+        if found and span.first <= found[-1].behind:
+            last = max(found[-1], span, key=lambda one: one.behind)
+            found[-1] = replace(found[-1], behind=last.behind, end=last.end)
+        else:
+            found.append(span)
+    return found
+
+
+def _check_plain_rest(
+    files: QueueFiles, spans: list[Span], bounds: LogBounds, result: RestResult
+) -> None:
+    end = files.used_end()
+    result.unit_count += end - files.start
+    at = files.start
+    for span in [*spans, None]:
+        stop = end if span is None else span.first
+        for first, units in files.chunks(at, min(stop, end)):
+            _judge(
+                files, first, units, bounds, result, is_inside=at > files.start and span is not None
+            )
+        if span is not None:
+            if at > files.start and max(at, end) < span.first:
+                _report_gap(files, max(at, end), span.first, result)
+            at = max(at, span.behind)
+
+
+def _judge(
+    files: QueueFiles,
+    first: int,
+    units: Units,
+    bounds: LogBounds,
+    result: RestResult,
+    *,
+    is_inside: bool,
+) -> None:
+    positions = units["position"].astype(np.int64)
+    is_used = (units["size"] > 0) & ~is_blank(units)
+    is_expired = is_used & (positions < bounds.start)
+    result.expired_count += int(is_expired.sum())
+    suspicious = is_used & ~is_expired
+    if bounds.is_live:
+        suspicious &= positions < bounds.end
+    for low, high in runs_of(suspicious):
+        _report_surplus(files, first + low, units[low:high], bounds, result)
+    if is_inside:
+        for low, high in runs_of(units["size"] <= 0):
+            _report_gap(files, first + low, first + high, result)
+
+
+def _report_surplus(
+    files: QueueFiles, first: int, units: Units, bounds: LogBounds, result: RestResult
+) -> None:
+    position = int(units["position"][0])
+    path, at = files.place(first)
+    kind = Kind.UNIT_SURPLUS
+    count = len(units)
+    if bounds.damage_at(position):
+        kind = Kind.MESSAGE_LOST
+        reason = f"{_messages(count)} lost: the units point into a damaged place of the log"
+    elif position >= bounds.end:
+        reason = f"{count} units point behind the end of the log"
+    else:
+        reason = f"{count} units point to places where no message of this queue is"
+    key = files.key
+    result.findings.add(
+        Finding(kind, reason, path, at, position, key.topic, key.queue_id, first, count)
+    )
+
+
+def _report_gap(files: QueueFiles, first: int, behind: int, result: RestResult) -> None:
+    path, at = files.place(first)
+    key = files.key
+    reason = f"{_messages(behind - first)} neither in the log nor in the queue, with others behind"
+    result.findings.add(
+        Finding(
+            Kind.MESSAGE_LOST,
+            reason,
+            path,
+            at,
+            None,
+            key.topic,
+            key.queue_id,
+            first,
+            behind - first,
+        )
+    )
+
+
+def _check_batch_rest(
+    files: QueueFiles, compared: int, bounds: LogBounds, result: RestResult
+) -> None:
+    end = files.used_end()
+    expired = _first_at(files, end, bounds.start)
+    inside = _first_at(files, end, bounds.end)
+    result.unit_count += end - files.start
+    result.expired_count += expired - files.start
+    key = files.key
+    if inside < end and not bounds.is_live:
+        path, at = files.place(inside)
+        reason = f"{end - inside} units point behind the end of the log"
+        result.findings.add(
+            Finding(Kind.UNIT_SURPLUS, reason, path, at, None, key.topic, key.queue_id)
+        )
+    if inside - expired > compared:
+        reason = f"{inside - expired - compared} units point to places of the log without a record"
+        result.findings.add(
+            Finding(
+                Kind.UNIT_SURPLUS,
+                reason,
+                str(files.directory),
+                topic=key.topic,
+                queue_id=key.queue_id,
+            )
+        )

@@ -1,0 +1,100 @@
+"""What an audit hands back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from pipeline.jobs.auditing.findings import HARMLESS, Finding, Kind
+from pipeline.jobs.results import JobResult, count_text, size_text
+
+_SHOWN_MAX = 30
+
+
+@dataclass
+class AuditResult(JobResult):
+    """What was looked at, and what was found."""
+
+    source: str
+    is_dry_run: bool
+    checks: tuple[str, ...]
+    commit_log_start: int
+    commit_log_end: int
+    is_live: bool
+    task_count: int
+    record_count: int = 0
+    size_bytes: int = 0
+    queue_count: int = 0
+    unit_count: int = 0
+    expired_unit_count: int = 0
+    index_file_count: int = 0
+    index_entry_count: int = 0
+    archived_file_count: int = 0
+    archived_and_in_log_count: int = 0
+    only_archived_count: int = 0
+    not_archived_count: int = 0
+    counts: dict[str, int] = field(default_factory=dict)
+    """Findings by kind."""
+    findings: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    _findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def is_good(self) -> bool:
+        """Whether nothing is wrong."""
+        return not any(kind not in HARMLESS for kind in self.counts)
+
+    def lines(self) -> Iterable[str]:
+        """A summary for people."""
+        live = ", of a running broker" if self.is_live else ""
+        log = f"{self.source}, commit log {self.commit_log_start} to {self.commit_log_end}{live}"
+        if self.is_dry_run:
+            yield f"Would audit {log}, in {count_text(self.task_count, 'task')}"
+            yield f"  checks   {', '.join(self.checks)}"
+            return
+        yield f"Audited {log}"
+        rate = f", {self.size_bytes / 1e6 / self.seconds:,.0f} MB/s" if self.seconds > 0 else ""
+        bodies = "" if "crc" in self.checks else ", bodies not checked"
+        yield (
+            f"  log      {count_text(self.record_count, 'record')}, {size_text(self.size_bytes)}"
+            f" in {self.seconds:.1f} s{rate}{bodies}"
+        )
+        if "queues" in self.checks:
+            yield (
+                f"  queues   {count_text(self.queue_count, 'queue')}, "
+                f"{count_text(self.unit_count, 'unit')}, "
+                f"{self.expired_unit_count:,} of them expired"
+            )
+        if "index" in self.checks:
+            yield (
+                f"  index    {count_text(self.index_file_count, 'file')}, "
+                f"{count_text(self.index_entry_count, 'entry', 'entries')}"
+            )
+        if "archive" in self.checks:
+            yield (
+                f"  archive  {count_text(self.archived_file_count, 'file')}; "
+                f"{self.archived_and_in_log_count:,} messages compared with the log, "
+                f"{self.only_archived_count:,} only in the archive, "
+                f"{self.not_archived_count:,} not archived yet"
+            )
+        for note in self.notes:
+            yield f"  note     {note}"
+        if not self.counts:
+            yield "Nothing is wrong."
+            return
+        yield from self._finding_lines()
+
+    def _finding_lines(self) -> Iterable[str]:
+        total = sum(self.counts.values())
+        yield f"Found {count_text(total, 'place')} where something is wrong:"
+        by_kind: dict[Kind, list[Finding]] = {}
+        for finding in self._findings:
+            by_kind.setdefault(finding.kind, []).append(finding)
+        for kind, found in by_kind.items():
+            yield f"{kind} ({self.counts[kind]:,}): {found[0].remedy}"
+            for finding in found[:_SHOWN_MAX]:
+                yield f"  {finding.text()}"
+            if self.counts[kind] > _SHOWN_MAX:
+                yield f"  and {self.counts[kind] - _SHOWN_MAX:,} more; --json tells"

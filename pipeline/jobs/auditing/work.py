@@ -1,0 +1,186 @@
+"""What a worker does with its pieces of the log: all that can be compared without the others."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipeline.decoder import Records
+from pipeline.decoder.bodies import damaged_bodies
+from pipeline.derived.dispatch_rules import DispatchRules
+from pipeline.derived.entries import Entries, QueueKey, impossible_rows
+from pipeline.derived.index_files import IndexFileInfo
+from pipeline.derived.queue_files import queue_directory
+from pipeline.jobs.auditing.archive import ArchivedRanges, LogSums, add_log_sums
+from pipeline.jobs.auditing.findings import Finding, Findings, Kind
+from pipeline.jobs.auditing.index import check_index_entries
+from pipeline.jobs.auditing.queues import Span, check_batch, check_plain
+from pipeline.store_source.pieces import Piece
+from pipeline.store_source.scan import Damage, scan
+from protocol.names import LMQ_PREFIX
+
+
+@dataclass(frozen=True, slots=True)
+class AuditTask:
+    """Pieces of the log, and what to compare them with."""
+
+    number: int
+    pieces: tuple[Piece, ...]
+    root: Path | None
+    rules: DispatchRules
+    index_files: tuple[IndexFileInfo, ...] | None
+    """None to say nothing of the index."""
+    checks_bodies: bool
+    checks_queues: bool
+    archived: ArchivedRanges | None
+    log_end: int
+    purged_topics: Mapping[str, int] = field(default_factory=dict)
+    """Topic -> the log offset in front of which its messages were purged; queues stay."""
+    gone: Mapping[str, int] = field(default_factory=dict)
+    """The same of topics that were purged or deleted: archives have no such messages any more."""
+
+
+@dataclass(slots=True)
+class AuditPart:
+    """What came of a task."""
+
+    findings: Findings = field(default_factory=Findings)
+    record_count: int = 0
+    size_bytes: int = 0
+    damages: list[Damage] = field(default_factory=list)
+    spans: dict[QueueKey, list[Span]] = field(default_factory=dict)
+    batch_units: Counter[QueueKey] = field(default_factory=Counter)
+    index_entry_count: int = 0
+    orphans: Counter[str] = field(default_factory=Counter)
+    """Records of topics that neither configuration nor queues know."""
+    archive_sums: LogSums = field(default_factory=LogSums)
+    expired: list[str] = field(default_factory=list)
+    """Files that vanished meanwhile."""
+
+
+def audit_pieces(task: AuditTask) -> AuditPart:
+    """Go through the pieces once."""
+    part = AuditPart()
+    for piece in task.pieces:
+        try:
+            _audit_piece(task, piece, part)
+        except FileNotFoundError:
+            part.expired.append(piece.path)
+    return part
+
+
+def _audit_piece(task: AuditTask, piece: Piece, part: AuditPart) -> None:
+    has_entries = task.root is not None and (task.checks_queues or task.index_files is not None)
+    entries = Entries(task.rules, with_keys=task.index_files is not None)
+    for found in scan(piece):
+        if isinstance(found, Damage):
+            _note_damage(found, piece, part)
+            continue
+        part.record_count += len(found)
+        part.size_bytes += int(found.ends[-1] - found.offsets[0])
+        if task.checks_bodies:
+            _check_bodies(found, piece, part.findings)
+        if has_entries:
+            entries.add(found)
+        if task.archived is not None:
+            add_log_sums(task.archived, found, task.gone, part.archive_sums)
+    if has_entries:
+        _compare(task, piece, entries, part)
+
+
+def _note_damage(damage: Damage, piece: Piece, part: AuditPart) -> None:
+    part.damages.append(damage)
+    part.findings.add(
+        Finding(
+            Kind.TORN_TAIL if damage.is_torn_tail else Kind.LOG_DAMAGE,
+            f"{damage.reason}; no record up to commit log offset {damage.end}",
+            damage.path,
+            None if piece.is_missing else damage.start - piece.base_offset,
+            damage.start,
+            count=damage.end - damage.start,
+        )
+    )
+
+
+def _check_bodies(records: Records, piece: Piece, findings: Findings) -> None:
+    damaged = damaged_bodies(records)
+    if not damaged.any():
+        return
+    for row in np.flatnonzero(damaged).tolist():
+        offset = int(records.heads["physOffset"][row])
+        topic = records.data[records.topic_start[row] : records.topic_end[row]].tobytes()
+        findings.add(
+            Finding(
+                Kind.BODY,
+                "the CRC of the body is not the one that was stored with it",
+                piece.path,
+                offset - piece.base_offset,
+                offset,
+                topic.decode("utf-8", "replace"),
+                int(records.heads["queueId"][row]),
+                int(records.heads["queueOffset"][row]),
+            )
+        )
+
+
+def _compare(task: AuditTask, piece: Piece, entries: Entries, part: AuditPart) -> None:
+    assert task.root is not None
+    end = min(piece.end, task.log_end)
+    if task.checks_queues:
+        for key, units in entries.queues().items():
+            units = _without_impossible(key, units, piece, part.findings)
+            if _is_orphan(task, key):
+                part.orphans[key.topic] += len(units)
+            elif key.is_batch:
+                _compare_batch(task.root, key, units, (piece.start, end), part)
+            else:
+                purged_end = task.purged_topics.get(key.topic, 0)
+                spans = check_plain(task.root, key, units, part.findings, purged_end)
+                part.spans.setdefault(key, []).extend(spans)
+    if task.index_files is not None:
+        part.index_entry_count += check_index_entries(
+            task.index_files,
+            entries.keys(),
+            piece.start,
+            end,
+            part.findings,
+            needs_tags=task.rules.has_tag_keys,
+        )
+
+
+def _without_impossible(key: QueueKey, units: Any, piece: Piece, findings: Findings) -> Any:
+    rows = impossible_rows(units)
+    for row in rows:
+        position = int(units["position"][row])
+        findings.add(
+            Finding(
+                Kind.LOG_DAMAGE,
+                "the head of the record claims a queue offset that it cannot have",
+                piece.path,
+                position - piece.base_offset,
+                position,
+                key.topic,
+                key.queue_id,
+                int(units["offset"][row]),
+            )
+        )
+    return np.delete(units, rows) if rows else units
+
+
+def _compare_batch(
+    root: Path, key: QueueKey, units: Any, span: tuple[int, int], part: AuditPart
+) -> None:
+    part.batch_units[key] += check_batch(root, key, units, *span, part.findings)
+
+
+def _is_orphan(task: AuditTask, key: QueueKey) -> bool:
+    known = task.rules.known_topics
+    if known is None or key.topic in known or key.topic.startswith(LMQ_PREFIX):
+        return False
+    assert task.root is not None
+    return not queue_directory(task.root, key).parent.exists()

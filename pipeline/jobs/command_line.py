@@ -1,0 +1,56 @@
+"""The command ``python -m pipeline``."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Any
+
+import click
+
+from client.commands.running import EXIT_REFUSED, nameserver_option
+from pipeline.errors import PipelineError
+from pipeline.jobs import JOBS
+from pipeline.jobs.running import report
+from pipeline.session import naming_missing_packages
+
+
+class _Jobs(click.Group):
+    """Imports a job when it is called, or its own help is wanted."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(JOBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in JOBS:
+            return None
+        module = import_module(f"pipeline.jobs.{JOBS[cmd_name].package}.command")
+        command = getattr(module, cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            with naming_missing_packages():
+                return super().invoke(ctx)
+        except PipelineError as error:
+            report(error)
+            sys.exit(EXIT_REFUSED)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Jobs"):
+            formatter.write_dl([(name, job.summary) for name, job in JOBS.items()])
+
+
+@click.group(
+    cls=_Jobs,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    subcommand_metavar="JOB [ARGS]...",
+)
+@click.version_option(package_name="rockhopper-mq", prog_name="pipeline")
+@nameserver_option
+def main() -> None:
+    """Jobs on Spark over topics, stores and archives.
+
+    Exit codes: 0 done, 1 it failed or found something wrong, 2 the command line is wrong.
+    """

@@ -1,0 +1,1 @@
+"""The job ``package``: the pipeline as a zip for ``spark-submit --py-files``."""

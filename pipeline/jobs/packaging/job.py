@@ -1,0 +1,33 @@
+"""The job ``package``."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from pipeline.jobs.results import JobResult, size_text
+from pipeline.packaging import write_zip
+
+
+@dataclass
+class PackageResult(JobResult):
+    """The file, and how big it is."""
+
+    path: str
+    bytes: int = 0
+    dry_run: bool = False
+
+    def lines(self) -> list[str]:
+        """See JobResult."""
+        if self.dry_run:
+            return [f"would write {self.path}"]
+        return [
+            f"wrote {self.path} ({size_text(self.bytes)})",
+            f"spark-submit --py-files {self.path} your_app.py",
+        ]
+
+
+def package(output: str | os.PathLike[str], *, dry_run: bool = False) -> PackageResult:
+    """Write the pipeline into the zip *output*."""
+    size = 0 if dry_run else write_zip(output)
+    return PackageResult(str(output), size, dry_run)

@@ -1,0 +1,309 @@
+"""The job ``rebuild``: consume queues and index files made anew from the commit log."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipeline.derived.delay_levels import DEFAULT_DELAY_LEVELS
+from pipeline.derived.dispatch_rules import read_dispatch_rules
+from pipeline.derived.geometry import Geometry, find_geometry
+from pipeline.derived.tag_keys import has_tag_keys
+from pipeline.errors import PipelineError
+from pipeline.jobs.progress import Progress
+from pipeline.jobs.rebuilding.assembly import Assembly, QueueNote
+from pipeline.jobs.rebuilding.kept_queues import keep_expired_queues
+from pipeline.jobs.rebuilding.store_lock import in_use, locked_store
+from pipeline.jobs.rebuilding.work import (
+    PieceTask,
+    Place,
+    build_index_file,
+    rebuild_pieces,
+)
+from pipeline.jobs.results import JobResult, UsageProblem, count_text, size_text
+from pipeline.jobs.tasks import RunTasks, runner, size_of
+from pipeline.store_source.directory import StoreDirectory, find_commit_log, open_store
+from pipeline.store_source.rules import Rules
+from pipeline.store_source.scan import Damage
+from pipeline.store_source.splits import plan
+from protocol.store_paths import (
+    BATCH_CONSUME_QUEUE_DIRECTORY,
+    CONSUME_QUEUE_DIRECTORY,
+    CONSUME_QUEUE_EXT_DIRECTORY,
+    INDEX_DIRECTORY,
+    OWN_DIRECTORY,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_NEW = (CONSUME_QUEUE_DIRECTORY, BATCH_CONSUME_QUEUE_DIRECTORY, INDEX_DIRECTORY)
+_OLD = (*_NEW, CONSUME_QUEUE_EXT_DIRECTORY)
+_SHOWN_MAX = 20
+
+
+@dataclass
+class RebuildResult(JobResult):
+    """What was rebuilt, from what, and what was not as it should be."""
+
+    source: str
+    output: str
+    is_dry_run: bool
+    commit_log_start: int
+    commit_log_end: int
+    task_count: int
+    geometry: Geometry
+    has_tag_keys: bool
+    record_count: int = 0
+    size_bytes: int = 0
+    undispatched_count: int = 0
+    queue_count: int = 0
+    unit_count: int = 0
+    index_file_count: int = 0
+    index_entry_count: int = 0
+    kept_queue_count: int = 0
+    """Queues that the log has no messages of: in place they go on with their old offsets."""
+    old_files: str | None = None
+    damages: list[Damage] = field(default_factory=list)
+    notes: list[QueueNote] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def is_good(self) -> bool:
+        """Whether log and queues are whole."""
+        return not self.damages and not self.notes
+
+    def lines(self) -> Iterable[str]:
+        """A summary for people."""
+        log = f"{self.source}, commit log {self.commit_log_start} to {self.commit_log_end}"
+        if self.is_dry_run:
+            yield f"Would rebuild {log}, in {count_text(self.task_count, 'task')}"
+            yield f"  into     {self.output}"
+            yield f"  sizes    {self._sizes()}"
+            return
+        rate = f", {self.record_count / self.seconds:,.0f} a second" if self.seconds > 0 else ""
+        yield f"Rebuilt {log}"
+        yield (
+            f"  read     {count_text(self.record_count, 'record')} "
+            f"({size_text(self.size_bytes)}) in {self.seconds:.1f} s{rate}; "
+            f"{self.undispatched_count:,} of them belong into no queue"
+        )
+        yield (
+            f"  queues   {count_text(self.queue_count, 'queue')} with "
+            f"{count_text(self.unit_count, 'unit')}"
+        )
+        yield (
+            f"  index    {count_text(self.index_file_count, 'file')} with "
+            f"{count_text(self.index_entry_count, 'entry', 'entries')}"
+        )
+        yield f"  into     {self.output}"
+        yield f"  sizes    {self._sizes()}"
+        if self.kept_queue_count:
+            yield (
+                f"  kept     {count_text(self.kept_queue_count, 'queue')} whose messages have all "
+                "expired, for the next offset"
+            )
+        if self.old_files:
+            yield f"  former files are in {self.old_files}"
+        for damage in self.damages[:_SHOWN_MAX]:
+            yield (
+                f"  damaged  {damage.path}: commit log {damage.start} to {damage.end}: "
+                f"{damage.reason}"
+            )
+        for note in self.notes[:_SHOWN_MAX]:
+            count = count_text(note.message_count, "message")
+            yield (
+                f"  queue    {note.topic}/{note.queue_id}: {count} from queue offset "
+                f"{note.queue_offset} on: {note.reason}"
+            )
+        more = max(len(self.damages) - _SHOWN_MAX, 0) + max(len(self.notes) - _SHOWN_MAX, 0)
+        if more:
+            yield f"  and {more:,} more; --json tells all"
+
+    def _sizes(self) -> str:
+        geometry = self.geometry
+        tags = ", with tags" if self.has_tag_keys else ""
+        return (
+            f"queue files of {geometry.queue_file_size_bytes:,} bytes, index files of "
+            f"{geometry.index_slot_count:,} slots and {geometry.index_entry_count_max:,} "
+            f"entries{tags}"
+        )
+
+
+def rebuild(
+    path: str,
+    output: str | None = None,
+    *,
+    in_place: bool = False,
+    queue_file_size: int | None = None,
+    batch_queue_file_size: int | None = None,
+    index_slots: int | None = None,
+    index_entries: int | None = None,
+    index_tags: bool | None = None,
+    delay_levels: str = DEFAULT_DELAY_LEVELS,
+    batch_topics: Iterable[str] = (),
+    split_size: int | None = None,
+    dry_run: bool = False,
+    spark: SparkSession | None = None,
+    master: str | None = None,
+    progress: Progress | None = None,
+    run: RunTasks | None = None,
+) -> RebuildResult:
+    """Make consume queues and index files of the store at *path* from its commit log.
+
+    They go into the new directory *output*, or with *in_place* into the store itself, of which the
+    former files are moved aside.  Sizes and the kind of index are those of the files that are
+    there, unless given; *index_tags* says whether tags are in the index, as RocketMQ puts them
+    there from 5.4 on.  *run* runs the tasks otherwise than on Spark.
+
+    Raises:
+        UsageProblem: arguments that contradict each other.
+        PipelineError: no store, a broker runs on it, sizes that do not fit, files in the way.
+    """
+    started = datetime.now()
+    progress = progress or Progress()
+    root, _ = find_commit_log(path)
+    target = _target(path, root, output, in_place=in_place)
+    store = open_store(path)
+    if in_place and store.is_live:
+        assert root is not None
+        raise in_use(root)
+    geometry = find_geometry(
+        root,
+        queue_file_size_bytes=queue_file_size,
+        batch_queue_file_size_bytes=batch_queue_file_size,
+        index_slot_count=index_slots,
+        index_entry_count_max=index_entries,
+    )
+    rules = read_dispatch_rules(
+        root,
+        store,
+        delay_levels=delay_levels,
+        batch_topics=frozenset(batch_topics),
+        has_tag_keys=has_tag_keys(root, store, geometry) if index_tags is None else index_tags,
+    )
+    scan_rules = Rules(path, (), split_size_bytes=split_size, corrupt_records="skip")
+    groups = plan(store, scan_rules, os.cpu_count() or 1)
+    result = RebuildResult(
+        str(store.commit_log),
+        str(target),
+        dry_run,
+        store.start_offset,
+        _end(store),
+        len(groups),
+        geometry,
+        rules.has_tag_keys,
+    )
+    if dry_run:
+        return result
+    run = run or runner("rebuild", spark, master, progress, size_bytes=size_of(groups))
+    with ExitStack() as stack:
+        if in_place:
+            stack.enter_context(locked_store(target))
+        stamp = f"{started:%Y%m%d%H%M%S%f}"
+        made = target / OWN_DIRECTORY / f"rebuild-{stamp}" if in_place else target
+        scratch = made / f"scratch-{stamp}"
+        _make_directories(made, scratch)
+        stack.callback(shutil.rmtree, made if in_place else scratch, ignore_errors=True)
+        place = Place(made, scratch, geometry, rules)
+        tasks = [PieceTask(number, pieces, place) for number, pieces in enumerate(groups)]
+        results = run(tasks, rebuild_pieces, "Reading the commit log")
+        assembly = Assembly(place, tasks, results)
+        progress.step("Completing the queues")
+        assembly.finish_queues()
+        index_tasks = assembly.index_tasks()
+        if index_tasks:
+            (made / INDEX_DIRECTORY).mkdir(exist_ok=True)
+        counts = run(index_tasks, build_index_file, "Building index files")
+        if in_place:
+            result.kept_queue_count = keep_expired_queues(target, made, store)
+        shutil.rmtree(scratch, ignore_errors=True)
+        progress.step("Waiting for the disk")
+        _sync(made)
+        if in_place:
+            result.old_files = str(_put_in_place(target, made, stamp))
+    result.record_count = sum(part.record_count for part in results)
+    result.size_bytes = sum(part.size_bytes for part in results)
+    result.undispatched_count = sum(part.undispatched_count for part in results)
+    result.queue_count, result.unit_count = assembly.queue_count, assembly.unit_count
+    result.index_file_count, result.index_entry_count = len(index_tasks), sum(counts)
+    result.damages = [damage for damage in assembly.holes if not damage.is_torn_tail]
+    result.notes = assembly.notes
+    result.seconds = (datetime.now() - started).total_seconds()
+    return result
+
+
+def _target(path: str, root: Path | None, output: str | None, *, in_place: bool) -> Path:
+    if in_place == (output is not None):
+        raise UsageProblem(
+            "rebuild needs either --output (output) or --in-place (in_place): give one of the two"
+        )
+    if in_place:
+        if root is None:
+            raise UsageProblem(
+                f"{path} is a commit log without its store, so nothing can be rebuilt in place: "
+                "give the store's root, or an output directory"
+            )
+        return root
+    assert output is not None
+    target = Path(output).expanduser().absolute()
+    for name in _OLD:
+        if (target / name).exists():
+            raise PipelineError(
+                f"{target} has a directory {name} already: give another output directory, or move "
+                "it away"
+            )
+    return target
+
+
+def _make_directories(made: Path, scratch: Path) -> None:
+    try:
+        made.mkdir(parents=True, exist_ok=True)
+        scratch.mkdir(parents=True)
+    except OSError as error:
+        raise PipelineError(
+            f"{error.filename} cannot be made ({error.strerror}): give an output directory that "
+            "this user may write to"
+        ) from None
+
+
+def _put_in_place(root: Path, made: Path, stamp: str) -> Path:
+    """Move the former directories aside and the new ones in; says where the former are."""
+    aside = root / OWN_DIRECTORY / f"before-rebuild-{stamp}"
+    aside.mkdir()
+    for name in _OLD:
+        if (root / name).exists():
+            os.rename(root / name, aside / name)
+    for name in _NEW:
+        if (made / name).exists():
+            os.rename(made / name, root / name)
+    for directory in (aside, root):
+        _sync_one(directory)
+    return aside
+
+
+def _sync(directory: Path) -> None:
+    """See that all files below *directory* are on disk, and their names."""
+    for parent, _, names in os.walk(directory):
+        for name in names:
+            _sync_one(Path(parent) / name)
+        _sync_one(Path(parent))
+
+
+def _sync_one(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _end(store: StoreDirectory) -> int:
+    flushed = store.flushed.offset
+    return store.end_offset if flushed is None else min(store.end_offset, flushed)

@@ -1,0 +1,213 @@
+"""What a worker does for a rebuild.
+
+Plain queues: a unit's place follows from its queue offset, so every task writes its units where
+they belong.  Batch queues and the index are in the order of the log: tasks put theirs aside, and
+who comes next knows from their counts where each goes.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.derived.dispatch_rules import DispatchRules
+from pipeline.derived.entries import KEY, UNIT, Entries, QueueKey, impossible_rows
+from pipeline.derived.geometry import Geometry
+from pipeline.derived.index_files import write_index_file
+from pipeline.derived.queue_files import QueueWriter, packed
+from pipeline.store_source.pieces import Piece
+from pipeline.store_source.scan import Damage, scan
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a rebuild writes, and in which sizes."""
+
+    output: Path
+    scratch: Path
+    geometry: Geometry
+    rules: DispatchRules
+
+
+@dataclass(frozen=True, slots=True)
+class PieceTask:
+    """Pieces of the log that one task goes through."""
+
+    number: int
+    pieces: tuple[Piece, ...]
+    place: Place
+    only: frozenset[QueueKey] | None = None
+    """To write these plain queues and nothing else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Units of one queue without a gap in their offsets."""
+
+    first: int
+    behind: int
+    start: int
+    """Commit log offset of the first record."""
+    last: int
+    """That of the last record."""
+    end: int
+    """Where the last record ends."""
+
+
+@dataclass(slots=True)
+class PieceResult:
+    """What came of a task."""
+
+    number: int
+    record_count: int = 0
+    size_bytes: int = 0
+    undispatched_count: int = 0
+    runs: dict[QueueKey, list[Run]] = field(default_factory=dict)
+    batches: dict[QueueKey, int] = field(default_factory=dict)
+    """How many units of each batch queue were put aside."""
+    key_count: int = 0
+    damages: list[Damage] = field(default_factory=list)
+    refused: list[tuple[QueueKey, int, int]] = field(default_factory=list)
+    """Queue, queue offset and commit log offset of records that cannot have that offset."""
+
+
+def rebuild_pieces(task: PieceTask) -> PieceResult:
+    """Write the units of plain queues, and put aside what has to wait."""
+    place = task.place
+    result = PieceResult(task.number)
+    entries = Entries(place.rules, with_keys=task.only is None)
+    for piece in task.pieces:
+        try:
+            for found in scan(piece):
+                if isinstance(found, Damage):
+                    result.damages.append(found)
+                    continue
+                entries.add(found)
+                result.size_bytes += int((found.ends - found.offsets).sum())
+        except FileNotFoundError:
+            continue  # It has expired, as its units have.
+    result.record_count = entries.record_count
+    result.undispatched_count = entries.undispatched_count
+    asides: dict[QueueKey, npt.NDArray[Any]] = {}
+    for key, units in entries.queues().items():
+        if task.only is not None and key not in task.only:
+            continue
+        if key.is_batch:
+            asides[key] = units
+            result.batches[key] = len(units)
+        else:
+            result.runs[key] = _write_units(place, key, units, result)
+    if task.only is None:
+        keys = entries.keys()
+        result.key_count = len(keys)
+        _put_aside(keys_path(place, task.number), [keys])
+        _put_aside(batches_path(place, task.number), list(asides.values()))
+    return result
+
+
+def _put_aside(path: Path, parts: list[npt.NDArray[Any]]) -> None:
+    """Write a file whole: a task may run twice, and the slower one is not to spoil it."""
+    made = path.with_name(f"{path.name}-{uuid4().hex}")
+    with open(made, "wb") as file:
+        for part in parts:
+            part.tofile(file)
+    os.replace(made, path)
+
+
+def keys_path(place: Place, number: int) -> Path:
+    """Where a task puts index entries aside."""
+    return place.scratch / f"keys-{number}"
+
+
+def batches_path(place: Place, number: int) -> Path:
+    """Where a task puts the units of batch queues aside, queue after queue."""
+    return place.scratch / f"batches-{number}"
+
+
+def _write_units(
+    place: Place, key: QueueKey, units: npt.NDArray[Any], result: PieceResult
+) -> list[Run]:
+    writer = QueueWriter(place.output, key, place.geometry.queue_file_size(key))
+    units = _without_impossible(key, units, result)
+    edges = np.flatnonzero(np.diff(units["offset"]) != 1) + 1
+    runs = []
+    for part in np.split(units, edges):
+        writer.write(int(part["offset"][0]), packed(part, False))
+        first, last = part[0], part[-1]
+        runs.append(
+            Run(
+                int(first["offset"]),
+                int(last["offset"]) + 1,
+                int(first["position"]),
+                int(last["position"]),
+                int(last["position"]) + int(last["size"]),
+            )
+        )
+    return runs
+
+
+def _without_impossible(
+    key: QueueKey, units: npt.NDArray[Any], result: PieceResult
+) -> npt.NDArray[Any]:
+    rows = impossible_rows(units)
+    for row in rows:
+        refused = int(units["offset"][row]), int(units["position"][row])
+        result.refused.append((key, *refused))
+    return np.delete(units, rows) if rows else units
+
+
+@dataclass(frozen=True, slots=True)
+class IndexTask:
+    """One index file; its entries lie in these parts of what was put aside."""
+
+    path: Path
+    parts: tuple[tuple[Path, int, int], ...]
+    """File, first entry, how many."""
+    before: tuple[Path, int] | None
+    """Where the last entry of the file before it is."""
+    geometry: Geometry
+
+
+def build_index_file(task: IndexTask) -> int:
+    """Build the file; returns how many entries it has."""
+    keys = np.concatenate([_aside(*part) for part in task.parts])
+    previous_end_ms = 0
+    if task.before is not None:
+        path, number = task.before
+        previous_end_ms = int(_aside(path, number, 1)["ms"][0])
+    write_index_file(
+        task.path,
+        keys["hash"],
+        keys["position"],
+        keys["ms"],
+        task.geometry.index_slot_count,
+        task.geometry.index_entry_count_max,
+        previous_end_ms,
+    )
+    return len(keys)
+
+
+def first_key_ms(path: Path, number: int) -> int:
+    """The store time of an entry that was put aside."""
+    return int(_aside(path, number, 1)["ms"][0])
+
+
+def _aside(path: Path, first: int, count: int) -> npt.NDArray[Any]:
+    return np.fromfile(path, KEY, count, offset=first * KEY.itemsize)
+
+
+def batch_units(place: Place, result: PieceResult, key: QueueKey) -> npt.NDArray[Any]:
+    """The units of a batch queue that a task put aside."""
+    before = 0
+    for other, count in result.batches.items():
+        if other == key:
+            path = batches_path(place, result.number)
+            return np.fromfile(path, UNIT, count, offset=before * UNIT.itemsize)
+        before += count
+    return np.empty(0, UNIT)

@@ -1,0 +1,1 @@
+"""Replaying: messages from Parquet files back into topics, each once."""

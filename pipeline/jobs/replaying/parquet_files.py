@@ -1,0 +1,173 @@
+"""The Parquet files that a replay reads: those of an archive, or any with the sink's columns.
+
+An archive's files come in the order in which their messages were stored; others by name.  Values in
+the names of directories (``topic=orders``) count as columns, as they do for Spark.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.errors import PipelineError
+from pipeline.jobs.archiving.catalog import Catalog
+from pipeline.jobs.archiving.files import LocalFiles
+from pipeline.jobs.archiving.manifest import ArchivedFile
+
+_PART = re.compile(r"part-(\d+)-(\d+)-(\d+)\.parquet")
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """One file to read."""
+
+    path: str
+    rows: int
+    topic: str | None
+    """Of all its messages; None where a column says it."""
+    min_store_ms: int | None = None
+    max_store_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the messages are."""
+
+    root: Path
+    """What values of directories are looked for below."""
+    files: tuple[SourceFile, ...]
+    columns: tuple[str, ...]
+    is_archive: bool
+
+
+def find_source(location: str) -> Source:
+    """Look at what is at *location*: a directory or a file of this machine.
+
+    Raises:
+        PipelineError: there is no Parquet, or its columns cannot be sent.
+    """
+    parts = urlsplit(location)
+    if parts.scheme not in ("", "file"):
+        raise PipelineError(
+            f"{location} is not in a local directory: replay reads local files, so mount it, or "
+            "write it to topics with df.write.format('rocketmq')"
+        )
+    path = Path(unquote(parts.path) if parts.scheme else location).expanduser().absolute()
+    if not path.exists():
+        raise PipelineError(f"there is nothing at {path}: give an archive, or Parquet files")
+    archived = _archived(path)
+    if archived is not None:
+        files = [
+            SourceFile(str(path / each.path), each.rows, each.topic, *_times(each))
+            for each in sorted(archived, key=_stored)
+        ]
+    else:
+        files = [_source_file(each, path) for each in _parquet_files(path)]
+    if not files:
+        raise PipelineError(f"there is no Parquet file in {path}: give an archive, or such files")
+    columns = tuple(_open(files[0].path).schema_arrow.names)
+    if "body" not in columns:
+        raise PipelineError(
+            f"{files[0].path} has no column 'body', which holds what is sent: it has "
+            f"{', '.join(columns)}"
+        )
+    root = path if path.is_dir() else path.parent
+    return Source(root, tuple(files), columns, archived is not None)
+
+
+def _archived(path: Path) -> list[ArchivedFile] | None:
+    if not path.is_dir():
+        return None
+    catalog = Catalog(LocalFiles(path))
+    return None if catalog.current() is None else catalog.archived_files()
+
+
+def _stored(each: ArchivedFile) -> tuple[int, int, str, str, int]:
+    """What puts files into the order in which each queue's messages were stored."""
+    found = _PART.search(each.path)
+    run, task, number = map(int, found.groups()) if found else (0, 0, 0)
+    return run, task, each.topic, each.date, number
+
+
+def _times(each: ArchivedFile) -> tuple[int, int]:
+    return each.min_store_ms, each.max_store_ms
+
+
+def _parquet_files(path: Path) -> list[Path]:
+    if path.is_file():
+        return [path]
+    found = []
+    for directory, below, names in os.walk(path):
+        below[:] = sorted(name for name in below if name[:1] not in "_.")
+        found += [
+            Path(directory, name)
+            for name in sorted(names)
+            if name[:1] not in "_." and name.endswith((".parquet", ".parq"))
+        ]
+    return sorted(found)
+
+
+def _source_file(path: Path, root: Path) -> SourceFile:
+    topic = None
+    for part in path.relative_to(root).parts[:-1] if root.is_dir() else ():
+        name, equals, value = part.partition("=")
+        if equals and name == "topic":
+            topic = unquote(value)
+    opened = _open(str(path))
+    if topic is not None and "topic" in opened.schema_arrow.names:
+        topic = None
+    return SourceFile(str(path), opened.metadata.num_rows, topic)
+
+
+def _open(path: str) -> Any:
+    try:
+        return pq.ParquetFile(path)
+    except (pa.ArrowException, OSError) as error:
+        raise PipelineError(
+            f"{path} cannot be read as Parquet ({error}): restore it, or take it out of the way"
+        ) from error
+
+
+def mean_row_bytes(files: Sequence[SourceFile]) -> float:
+    """How large a message is, by the first few files."""
+    size = rows = 0
+    for each in files[:8]:
+        metadata = _open(each.path).metadata
+        size += sum(metadata.row_group(n).total_byte_size for n in range(metadata.num_row_groups))
+        rows += metadata.num_rows
+    return size / rows if rows else 1.0
+
+
+def read_rows(path: str, columns: Sequence[str], rows: Any) -> list[pa.RecordBatch]:
+    """Some rows of a file: *rows* are numbers in ascending order, as an array of numpy.
+
+    Columns that the file lacks are left out.
+    """
+    import numpy as np
+
+    opened = _open(path)
+    names = [name for name in columns if name in opened.schema_arrow.names]
+    batches: list[pa.RecordBatch] = []
+    start = 0
+    for number in range(opened.metadata.num_row_groups):
+        end = start + opened.metadata.row_group(number).num_rows
+        low, high = np.searchsorted(rows, (start, end))
+        if low < high:
+            table = opened.read_row_group(number, columns=names)
+            wanted = rows[low:high] - start
+            first, last = int(wanted[0]), int(wanted[-1])
+            if last - first + 1 == len(wanted):
+                table = table.slice(first, len(wanted))
+            else:
+                table = table.take(pa.array(wanted))
+            batches += table.combine_chunks().to_batches()
+        start = end
+    return batches

@@ -1,0 +1,61 @@
+"""What the job ``replay`` hands back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from pipeline.jobs.results import JobResult, count_text
+
+
+@dataclass
+class ReplayResult(JobResult):
+    """What a run did, or would do."""
+
+    id: str
+    source: str
+    rows: int
+    """Of the whole replay."""
+    sent: int = 0
+    """By this run, or by the one that a dry run foretells."""
+    batches: int = 0
+    files: int = 0
+    delivery: str = ""
+    broker: str = ""
+    topics: list[str] = field(default_factory=list)
+    """Where the messages go."""
+    resumed_at_batch: int = 0
+    dry_run: bool = False
+    seconds: float = 0.0
+
+    def lines(self) -> Iterator[str]:
+        """See JobResult."""
+        where = ", ".join(self.topics) or "no topic"
+        of = f"{count_text(self.rows, 'message')} of {count_text(self.files, 'file')}"
+        if not self.rows:
+            yield f"nothing in {self.source} is to be replayed"
+            return
+        if not self.sent:
+            yield (
+                f"all {of} were replayed before, as {self.id}; with another --id they are sent "
+                "once more, and so is what was archived since"
+            )
+            return
+        if self.dry_run:
+            if self.resumed_at_batch:
+                yield f"would go on at batch {self.resumed_at_batch} of {self.batches}"
+                of = f"{count_text(self.sent, 'message')} of {count_text(self.rows, 'message')}"
+            yield f"would replay {of} into {where}, {self.delivery}, as {self.id}"
+            return
+        if self.resumed_at_batch:
+            yield f"went on at batch {self.resumed_at_batch} of {self.batches}"
+        on = f" on {self.broker}" if self.broker else ""
+        yield (
+            f"replayed {count_text(self.sent, 'message')} into {where}{on} as {self.id}: "
+            f"{count_text(self.batches, 'batch', 'batches')}, {self.delivery}, {self.seconds:.1f} s"
+        )
+        if self.delivery == "at-least-once":
+            yield (
+                "at-least-once: after a failure messages of one batch may be there twice, since "
+                "these brokers cannot publish a batch at once"
+            )

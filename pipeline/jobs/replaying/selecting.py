@@ -1,0 +1,131 @@
+"""Which messages a replay takes: files by what is known of them, the rest by SQL.
+
+Spark looks only at the columns that the conditions name, and writes down which rows of which file
+pass.  Bodies stay where they are until a task sends them.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from pipeline.errors import PipelineError
+from pipeline.jobs.replaying.parquet_files import Source, SourceFile
+from pipeline.jobs.replaying.plan import PlannedFile, Request
+from pipeline.jobs.results import UsageProblem
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_NOISE = re.compile(r"^\[[\w.]+\] | SQLSTATE: .*")
+_INFERENCE = "spark.sql.sources.partitionColumnTypeInference.enabled"
+
+
+def prune(source: Source, request: Request) -> tuple[list[SourceFile], list[SourceFile]]:
+    """Files that are replayed whole, and those of which rows have to be chosen."""
+    whole: list[SourceFile] = []
+    partly: list[SourceFile] = []
+    for each in source.files:
+        verdicts = [_of_topics(each, request), _of_time(each, request)]
+        if request.key or request.where:
+            verdicts.append(None)
+        if False in verdicts:
+            continue
+        (partly if None in verdicts else whole).append(each)
+    return whole, partly
+
+
+def _of_topics(file: SourceFile, request: Request) -> bool | None:
+    if not request.topics:
+        return True
+    return None if file.topic is None else file.topic in request.topics
+
+
+def _of_time(file: SourceFile, request: Request) -> bool | None:
+    start, end = request.start_ms, request.end_ms
+    if start is None and end is None:
+        return True
+    low, high = file.min_store_ms, file.max_store_ms
+    if low is None or high is None:
+        return None
+    if (start is not None and high < start) or (end is not None and low >= end):
+        return False
+    is_inside = (start is None or low >= start) and (end is None or high < end)
+    return True if is_inside else None
+
+
+def chosen_rows(
+    spark: SparkSession, source: Source, files: Sequence[SourceFile], request: Request
+) -> DataFrame:
+    """The rows of *files* that pass, as ``path`` and ``row``.
+
+    Raises:
+        PipelineError: the condition is no SQL, or names a column that is not there.
+    """
+    from pyspark.errors import AnalysisException, ParseException
+
+    # PySpark logs what it raises as well, at length.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    before = spark.conf.get(_INFERENCE, "true")
+    # Topics may look like numbers.
+    spark.conf.set(_INFERENCE, "false")
+    try:
+        reader = spark.read.option("basePath", str(source.root))
+        frame = reader.parquet(*(each.path for each in files))
+    finally:
+        spark.conf.set(_INFERENCE, str(before))
+    try:
+        for condition in _conditions(request):
+            frame = frame.where(condition)
+        return frame.selectExpr("_metadata.file_path AS path", "_metadata.row_index AS row")
+    except (AnalysisException, ParseException) as error:
+        said = _NOISE.sub("", " ".join(str(error).strip().split("\n")[0].split())).strip(" .")
+        raise UsageProblem(
+            f"the messages cannot be chosen so ({said}): conditions are Spark SQL over "
+            f"{', '.join(frame.columns)}"
+        ) from error
+
+
+def _conditions(request: Request) -> list[str]:
+    found = []
+    if request.topics:
+        found.append(f"topic IN ({', '.join(map(_literal, request.topics))})")
+    if request.start_ms is not None:
+        found.append(f"storeTimestamp >= timestamp_millis({request.start_ms})")
+    if request.end_ms is not None:
+        found.append(f"storeTimestamp < timestamp_millis({request.end_ms})")
+    if request.key:
+        found.append(f"array_contains(split(keys, ' '), {_literal(request.key)})")
+    if request.where:
+        found.append(f"({request.where})")
+    return found
+
+
+def _literal(text: str) -> str:
+    quoted = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{quoted}'"
+
+
+def planned(
+    source: Source, whole: Sequence[SourceFile], counts: Mapping[str, int]
+) -> tuple[PlannedFile, ...]:
+    """The files of a plan, in the source's order; *counts* are the chosen rows by URI."""
+    is_whole = {each.path for each in whole}
+    chosen = {unquote(urlsplit(uri).path): uri for uri in counts}
+    unknown = chosen.keys() - {each.path for each in source.files}
+    if unknown:
+        raise PipelineError(
+            f"Spark names a file that is not among those of {source.root}: {min(unknown)}; "
+            "move the files to a path without unusual characters"
+        )
+    found = []
+    for each in source.files:
+        if each.path in is_whole:
+            found.append(PlannedFile(each.path, each.topic, each.rows))
+        elif each.path in chosen:
+            uri = chosen[each.path]
+            found.append(PlannedFile(each.path, each.topic, counts[uri], uri))
+    return tuple(each for each in found if each.rows)

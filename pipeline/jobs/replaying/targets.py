@@ -1,0 +1,97 @@
+"""Where a replay sends to: the brokers that can publish a batch at once, and the queues there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from pipeline.errors import PipelineError
+from pipeline.jobs.replaying.plan import Plan
+from pipeline.remote import connect
+from pipeline.retrying import Patience
+from pipeline.sink.rules import SinkRules, read_rules
+from pipeline.sink.staging import choose_broker, last_published
+
+SINK_PREFIX = "replay-"
+_PROBE_RETRIES = 3
+
+
+def choose_target(nameserver: str, job_id: str, delivery: str, broker: str) -> str:
+    """The broker to publish on; empty where messages are sent at least once.
+
+    Raises:
+        PipelineError: no broker, or none that can do what is wanted.
+    """
+    if delivery == "at-least-once":
+        return ""
+    rules = _rules(nameserver, job_id, broker, retries=_PROBE_RETRIES)
+    if delivery == "auto" and not broker and not _any_has_sinks(rules):
+        return ""
+    return choose_broker(rules, rules.sink_id)
+
+
+def _any_has_sinks(rules: SinkRules) -> bool:
+    remote = connect(rules.nameserver, timeout_s=rules.timeout_s)
+    masters = sorted({each.name for each in remote.brokers() if each.is_master})
+    if not masters:
+        return True  # choosing among none says what is wrong
+    return any(last_published(remote, name, rules.sink_id) is not None for name in masters)
+
+
+def last_batch(nameserver: str, plan: Plan) -> int:
+    """The last batch that the plan's broker has published, −1 for none.  Raises PipelineError."""
+    rules = sink_rules(nameserver, plan)
+    remote = connect(rules.nameserver, timeout_s=rules.timeout_s)
+    found = rules.patience(
+        f"the broker {plan.broker!r} could not be asked how far the replay is",
+        lambda: last_published(remote, plan.broker, rules.sink_id),
+    )
+    if found is None:
+        raise PipelineError(
+            f"the broker {plan.broker!r}, on which this replay was begun, cannot publish a batch "
+            "at once any more: start Rockhopper on it again, or begin anew with another --id"
+        )
+    return found
+
+
+def sink_rules(nameserver: str, plan: Plan) -> SinkRules:
+    """How the plan's messages are written.  Raises PipelineError."""
+    if plan.broker:
+        return _rules(nameserver, plan.job_id, plan.broker)
+    return read_rules({"nameServer": nameserver}, streaming=False)
+
+
+def _rules(nameserver: str, job_id: str, broker: str, *, retries: int | None = None) -> SinkRules:
+    options = {
+        "nameServer": nameserver,
+        "delivery": "exactly-once",
+        "sinkId": f"{SINK_PREFIX}{job_id}",
+        "broker": broker,
+    }
+    if retries is not None:
+        options["retries"] = str(retries)
+    return read_rules(options, streaming=False)
+
+
+def queue_counts(nameserver: str, topics: Sequence[str], broker: str) -> dict[str, int]:
+    """How many queues each topic has where it is written to.
+
+    Raises:
+        PipelineError: there is no such topic.
+    """
+    remote = connect(nameserver)
+    patience = Patience(_PROBE_RETRIES, 0.5)
+    found = {}
+    for topic in topics:
+        what = f"the queues of {topic!r} could not be asked for"
+        route = patience(what, partial(remote.route, topic))
+        queues = route.write_queues if route is not None else ()
+        numbers = {q.queue_id for q in queues if broker in ("", q.broker_name)}
+        if not numbers:
+            on = f" on the broker {broker!r}" if broker and queues else ""
+            raise PipelineError(
+                f"there is no topic {topic!r}{on} to replay into: create it (rockhopper topic "
+                f"create {topic}), or name another with --to"
+            )
+        found[topic] = len(numbers)
+    return found

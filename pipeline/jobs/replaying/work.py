@@ -1,0 +1,177 @@
+"""What a task of a replay does: read rows, make messages of them, stage or send them."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pipeline.errors import PipelineError
+from pipeline.jobs.replaying.parquet_files import read_rows
+from pipeline.jobs.replaying.plan import Request, Slice
+from pipeline.sink.rules import SinkRules
+from pipeline.sink.sending import Sender
+from pipeline.sink.staging import PartWriter, StagedPart
+
+ORIGIN_PREFIX = "RH_ORIGIN_"
+ORIGINS = {
+    "topic": "RH_ORIGIN_TOPIC",
+    "brokerName": "RH_ORIGIN_BROKER",
+    "queueId": "RH_ORIGIN_QUEUE_ID",
+    "queueOffset": "RH_ORIGIN_QUEUE_OFFSET",
+    "msgId": "RH_ORIGIN_MSG_ID",
+    "bornTimestamp": "RH_ORIGIN_BORN_TIME",
+    "storeTimestamp": "RH_ORIGIN_STORE_TIME",
+}
+"""Column -> the property that keeps it; times in ms since 1970."""
+
+_PASSED = ("body", "flag", "tags", "keys", "shardingKey", "delayTimeLevel", "deliverTimestamp")
+_READ = (*_PASSED, "properties", *ORIGINS)
+_PROPERTIES = pa.map_(pa.string(), pa.string())
+
+
+@dataclass(frozen=True)
+class ReplayTask:
+    """What one task replays; travels to the workers."""
+
+    partition: int
+    batch_id: int
+    slices: tuple[Slice, ...]
+    selection: str
+    """Where the rows of files that are not replayed whole are listed."""
+    request: Request
+    queue_counts: Mapping[str, int]
+    rules: SinkRules
+
+
+def replay_slices(task: ReplayTask) -> StagedPart | int:
+    """Stage the messages of a task, or send them and say how many.  Raises PipelineError."""
+    messages = _messages(task)
+    if not task.rules.is_exactly_once:
+        return Sender(task.rules).write(messages)
+    rules = task.rules
+    part = PartWriter(rules, rules.sink_id, task.batch_id, task.partition, secrets.token_hex(8))
+    return part.write(messages)
+
+
+def _messages(task: ReplayTask) -> Iterator[pa.RecordBatch]:
+    for each in task.slices:
+        rows = selected_rows(task.selection, each)
+        for batch in read_rows(each.file.path, _READ, rows):
+            yield as_messages(
+                batch, each.file.topic, task.request, task.queue_counts, task.rules.is_exactly_once
+            )
+
+
+def selected_rows(selection: str, part: Slice) -> Any:
+    """The row numbers of a slice, ascending."""
+    name = part.file.selected_as
+    if not name:
+        return np.arange(part.first, part.end)
+    table = pq.read_table(selection, columns=["row"], filters=[("path", "=", name)])
+    rows = np.sort(table["row"].to_numpy())
+    if len(rows) != part.file.rows:
+        raise PipelineError(
+            f"{selection} lists {len(rows)} rows of {part.file.path} and not {part.file.rows}: it "
+            "was changed, so restore it, or begin anew with another --id"
+        )
+    return rows[part.first : part.end]
+
+
+def as_messages(
+    batch: pa.RecordBatch,
+    topic: str | None,
+    request: Request,
+    queue_counts: Mapping[str, int],
+    keeps_birth: bool,
+) -> pa.RecordBatch:
+    """Rows of a file with the columns of the sink; *topic* is that of all rows, if not None."""
+    given = {name: batch.column(name) for name in batch.schema.names}
+    if topic is not None:
+        given["topic"] = pa.repeat(pa.scalar(topic, pa.string()), batch.num_rows)
+    columns: dict[str, Any] = {name: given[name] for name in _PASSED if name in given}
+    columns["properties"] = _with_origins(given, batch.num_rows)
+    if "properties" in given:
+        # They are among the properties, which say it exactly.
+        columns.pop("tags", None)
+        columns.pop("keys", None)
+    columns["topic"] = targets = _targets(given, request, batch.num_rows)
+    # Sent one by one, messages that say when they were born would take a request each.
+    if keeps_birth and "bornTimestamp" in given:
+        columns["bornTimestamp"] = given["bornTimestamp"]
+    if "queueId" in given and "shardingKey" not in columns:
+        columns["queueId"] = _queues(given["queueId"], targets, queue_counts)
+    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
+def _targets(given: Mapping[str, Any], request: Request, count: int) -> Any:
+    if "topic" not in given:
+        return pa.repeat(pa.scalar(request.to["*"], pa.string()), count)
+    found = given["topic"].dictionary_encode()
+    names = [
+        None if name is None else request.target(name) for name in found.dictionary.to_pylist()
+    ]
+    return pa.array(names, pa.string()).take(found.indices)
+
+
+def _queues(numbers: Any, targets: Any, queue_counts: Mapping[str, int]) -> Any:
+    """The same queue where there is one: what was in order in a queue stays so."""
+    found = targets.dictionary_encode()
+    counts = [queue_counts.get(name, 0) for name in found.dictionary.to_pylist()]
+    modulus = np.array([*counts, 0], np.int64)[found.indices.fill_null(-1).to_numpy()]
+    old = numbers.fill_null(0).to_numpy().astype(np.int64)
+    new = np.where(modulus > 0, old % np.maximum(modulus, 1), -1).astype(np.int32)
+    return pa.array(new, mask=(new < 0) | numbers.is_null().to_numpy(zero_copy_only=False))
+
+
+def _with_origins(given: Mapping[str, Any], count: int) -> Any:
+    """The properties of each row and, behind them, where it comes from."""
+    values = [(name, _text(given[column])) for column, name in ORIGINS.items() if column in given]
+    keys, items, ends = _kept(given.get("properties"), count)
+    extra = len(values)
+    rows = np.repeat(np.arange(count), np.diff(ends))
+    at = np.arange(len(keys)) + extra * rows
+    new_ends = ends + extra * np.arange(count + 1)
+    order = np.empty(int(new_ends[-1]), np.int64)
+    order[at] = np.arange(len(keys))
+    for number in range(extra):
+        where = new_ends[1:] - extra + number
+        order[where] = len(keys) + number * count + np.arange(count)
+    names = [pa.repeat(pa.scalar(name, pa.string()), count) for name, _ in values]
+    all_keys = pa.concat_arrays([keys, *names]).take(pa.array(order))
+    all_items = pa.concat_arrays([items, *(value for _, value in values)]).take(pa.array(order))
+    offsets = pa.array(new_ends.astype(np.int32))
+    return pa.MapArray.from_arrays(offsets, all_keys, all_items)
+
+
+def _kept(properties: Any, count: int) -> tuple[Any, Any, Any]:
+    """Names, values and ends of the properties that are kept: not where it came from before."""
+    if properties is None:
+        nothing = pa.array([], pa.string())
+        return nothing, nothing, np.zeros(count + 1, np.int64)
+    properties = pa.concat_arrays([properties.cast(_PROPERTIES)])
+    edges = properties.offsets.to_numpy().astype(np.int64)
+    first, last = int(edges[0]), int(edges[-1])
+    keys = properties.keys.slice(first, last - first)
+    items = properties.items.slice(first, last - first)
+    counts = np.diff(edges)
+    keep = pc.invert(pc.starts_with(keys, ORIGIN_PREFIX)).to_numpy(zero_copy_only=False)
+    if properties.null_count:
+        valid = properties.is_valid().to_numpy(zero_copy_only=False)
+        keep &= np.repeat(valid, counts)
+    rows = np.repeat(np.arange(count), counts)
+    ends = np.concatenate(([0], np.cumsum(np.bincount(rows[keep], minlength=count))))
+    mask = pa.array(keep)
+    return keys.filter(mask), items.filter(mask), ends.astype(np.int64)
+
+
+def _text(values: Any) -> Any:
+    if pa.types.is_timestamp(values.type):
+        values = values.cast(pa.timestamp("ms", values.type.tz), safe=False).cast(pa.int64())
+    return values.cast(pa.string())

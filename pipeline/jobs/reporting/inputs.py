@@ -1,0 +1,204 @@
+"""Where the messages of a report come from: a store, topics over the network, or an archive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from pipeline.errors import PipelineError
+from pipeline.jobs.tasks import size_of
+
+COLUMNS = (
+    "topic",
+    "brokerName",
+    "queueId",
+    "queueOffset",
+    "msgId",
+    "body",
+    "tags",
+    "storeTimestamp",
+    "bornHost",
+)
+"""What is counted; of bodies only the size."""
+
+_MESSAGE_BYTES = 500
+"""A guess: brokers tell counts only."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Which messages: from ``start_ms`` up to but not including ``end_ms``."""
+
+    topics: tuple[str, ...] = ()
+    start_ms: int | None = None
+    end_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class SourceTask:
+    """One partition of one of our sources; travels to a worker."""
+
+    reader: Any
+    partition: Any
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Its messages."""
+        yield from self.reader.read(self.partition)
+
+
+@dataclass(frozen=True)
+class ArchiveTask:
+    """Some files of an archive, each with its topic; travels to a worker."""
+
+    location: str
+    files: tuple[tuple[str, str], ...]
+    chosen: Chosen
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Their messages."""
+        import pyarrow.compute as pc
+        import pyarrow.parquet as pq
+
+        from pipeline.schema import arrow_schema
+
+        filesystem, root = _file_system(self.location)
+        low, high = (_timestamp(ms) for ms in (self.chosen.start_ms, self.chosen.end_ms))
+        schema = arrow_schema(COLUMNS)
+        for name, topic in self.files:
+            with filesystem.open_input_file(f"{root}/{name}") as file:
+                parquet = pq.ParquetFile(file)
+                there = set(parquet.schema_arrow.names)
+                wanted = [column for column in COLUMNS if column in there]
+                for batch in parquet.iter_batches(10_000, columns=wanted):
+                    times = batch.column("storeTimestamp")
+                    if low is not None:
+                        batch = batch.filter(pc.greater_equal(times, low))
+                    if high is not None:
+                        times = batch.column("storeTimestamp")
+                        batch = batch.filter(pc.less(times, high))
+                    yield _completed(batch, schema, topic)
+
+
+Task = SourceTask | ArchiveTask
+
+
+class Work(NamedTuple):
+    """What is to be read, and about how much that is."""
+
+    tasks: list[Task]
+    size_bytes: int
+
+
+def store_work(path: str, chosen: Chosen) -> Work:
+    """The tasks that read a store directory.  Raises PipelineError."""
+    from pipeline.store_source.rules import read_rules
+    from pipeline.store_source.source import StoreReader
+
+    options = {
+        "path": path,
+        "columns": ",".join(COLUMNS),
+        "decompress": "false",
+        "topic": ",".join(chosen.topics),
+        **_times(chosen),
+    }
+    reader = StoreReader(read_rules(_given(options)))
+    partitions: list[Any] = list(reader.partitions())
+    return Work(
+        [SourceTask(reader, each) for each in partitions],
+        size_of(each.pieces for each in partitions),
+    )
+
+
+def network_work(nameserver: str, chosen: Chosen, parallelism: int) -> Work:
+    """The tasks that read what brokers hold now.  Raises PipelineError."""
+    from pipeline.network.rules import read_rules
+    from pipeline.network.source import NetworkReader
+
+    options = {
+        "nameServer": nameserver,
+        "columns": ",".join(COLUMNS),
+        "decompress": "false",
+        "failOnDataLoss": "false",
+        "minPartitions": str(parallelism),
+        "subscribe": ",".join(chosen.topics),
+        "subscribePattern": "" if chosen.topics else ".*",
+        **_times(chosen),
+    }
+    reader = NetworkReader(read_rules(_given(options), streaming=False))
+    partitions: list[Any] = list(reader.partitions())
+    messages = sum(wanted.count for each in partitions for wanted in each.ranges)
+    return Work([SourceTask(reader, each) for each in partitions], messages * _MESSAGE_BYTES)
+
+
+def archive_work(location: str, chosen: Chosen, parallelism: int) -> Work:
+    """The tasks that read an archive; files outside of what is wanted are left out.
+
+    Raises:
+        PipelineError: there is no archive, or it is damaged.
+    """
+    from pipeline.jobs.archiving.catalog import Catalog
+    from pipeline.jobs.archiving.files import files_at
+
+    catalog = Catalog(files_at(location))
+    if catalog.current() is None:
+        raise PipelineError(
+            f"there is no archive in {location}: make one with python -m pipeline archive, or "
+            "name another directory"
+        )
+    low = chosen.start_ms if chosen.start_ms is not None else -(1 << 63)
+    high = chosen.end_ms if chosen.end_ms is not None else (1 << 63) - 1
+    wanted = [
+        file
+        for file in catalog.archived_files()
+        if (not chosen.topics or file.topic in chosen.topics)
+        and file.max_store_ms >= low
+        and file.min_store_ms < high
+    ]
+    shares: list[list[tuple[str, str]]] = [[] for _ in range(parallelism * 2)]
+    for number, file in enumerate(sorted(wanted, key=lambda each: -each.bytes)):
+        shares[number % len(shares)].append((file.path, file.topic))
+    tasks: list[Task] = [ArchiveTask(location, tuple(share), chosen) for share in shares if share]
+    return Work(tasks, sum(file.bytes for file in wanted))
+
+
+def _times(chosen: Chosen) -> dict[str, str]:
+    return {
+        "startingTimestamp": "" if chosen.start_ms is None else str(chosen.start_ms),
+        "endingTimestamp": "" if chosen.end_ms is None else str(chosen.end_ms),
+    }
+
+
+def _given(options: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in options.items() if value}
+
+
+def _file_system(location: str) -> tuple[Any, str]:
+    from pyarrow import fs
+
+    from pipeline.jobs.archiving.files import LocalFiles, files_at
+
+    files = files_at(location)
+    if isinstance(files, LocalFiles):
+        return fs.LocalFileSystem(), files.location
+    filesystem, root = fs.FileSystem.from_uri(location)
+    return filesystem, root.rstrip("/")
+
+
+def _timestamp(ms: int | None) -> Any:
+    return None if ms is None else pa.scalar(ms * 1000, pa.timestamp("us", tz="UTC"))
+
+
+def _completed(batch: pa.RecordBatch, schema: pa.Schema, topic: str) -> pa.RecordBatch:
+    """*batch* with all of COLUMNS: the topic may stand in the directory's name only."""
+    columns: list[Any] = []
+    for field in schema:
+        if field.name == "topic":
+            columns.append(pa.array([topic] * batch.num_rows, field.type))
+        elif field.name in batch.schema.names:
+            columns.append(batch.column(field.name).cast(field.type))
+        else:
+            columns.append(pa.nulls(batch.num_rows, field.type))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

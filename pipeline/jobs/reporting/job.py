@@ -1,0 +1,241 @@
+"""The job ``report``: count in tasks, ask about lag, write tables and the page."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from pipeline.jobs.progress import Progress
+from pipeline.jobs.reporting.inputs import (
+    Chosen,
+    Work,
+    archive_work,
+    network_work,
+    store_work,
+)
+from pipeline.jobs.reporting.tables import CSV, PARQUET, for_files, replace, write_tables
+from pipeline.jobs.reporting.tallies import Tables, tally, together
+from pipeline.jobs.results import JobResult, UsageProblem, count_text, size_text
+from pipeline.jobs.tasks import runner
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PAGE_FILE = "report.html"
+LAG_TABLE = "lag"
+
+
+@dataclass
+class TopicTraffic:
+    """What went through one topic."""
+
+    topic: str
+    messages: int
+    bytes: int
+
+
+@dataclass
+class ReportResult(JobResult):
+    """What the report tells in short, and where it is."""
+
+    page: str
+    dry_run: bool = False
+    tasks: int = 0
+    messages: int = 0
+    bytes: int = 0
+    topics: list[TopicTraffic] = field(default_factory=list)
+    tables: list[str] = field(default_factory=list)
+    lag: int | None = None
+    """Messages that groups are behind, all together; null if no broker was asked."""
+    lag_samples: int = 0
+    seconds: float = 0.0
+
+    def lines(self) -> list[str]:
+        """See JobResult."""
+        if self.dry_run:
+            tasks = count_text(self.tasks, "task")
+            return [f"would count in {tasks} and write {self.page} and the tables beside it"]
+        told = [
+            f"{count_text(self.messages, 'message')}, {size_text(self.bytes)} of bodies, in "
+            f"{count_text(len(self.topics), 'topic')}, counted in {self.seconds:.1f} s"
+        ]
+        width = max((len(each.topic) for each in self.topics[:10]), default=0)
+        told += [
+            f"  {each.topic:{width}}  {each.messages:>13,}  {size_text(each.bytes):>12}"
+            for each in self.topics[:10]
+        ]
+        if len(self.topics) > 10:
+            told.append(f"  and {count_text(len(self.topics) - 10, 'more topic')}")
+        if self.lag is not None:
+            samples = count_text(self.lag_samples, "sample")
+            told.append(f"groups are {count_text(self.lag, 'message')} behind ({samples} so far)")
+        return [*told, f"open {self.page}"]
+
+
+def report(
+    output: str | os.PathLike[str],
+    *,
+    path: str | os.PathLike[str] | None = None,
+    archive: str | os.PathLike[str] | None = None,
+    nameserver: str | None = None,
+    topics: Sequence[str] = (),
+    start_ms: int | None = None,
+    end_ms: int | None = None,
+    formats: Sequence[str] = (PARQUET, CSV),
+    watch_s: float | None = None,
+    watch_count: int | None = None,
+    dry_run: bool = False,
+    spark: SparkSession | None = None,
+    master: str | None = None,
+    progress: Progress | None = None,
+    now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    wait: Callable[[float], None] = time.sleep,
+) -> ReportResult:
+    """Write ``report.html`` and its tables into the directory *output*.
+
+    Messages come from the store at *path*, from *archive*, or else from the brokers behind
+    *nameserver*, which are asked for consumers' lag wherever the messages are from.  Each call adds
+    a sample to the table of lag in *output*; *watch_s* goes on adding one at that interval,
+    *watch_count* of them or until Ctrl-C.  See docs/spark.md.
+
+    Raises:
+        PipelineError: says what is wrong and what to do.
+    """
+    started = time.monotonic()
+    progress = progress or Progress()
+    chosen = Chosen(tuple(dict.fromkeys(topics)), start_ms, end_ms)
+    _check(path, archive, nameserver, watch_s, chosen, formats)
+    directory = Path(output)
+    page_file = directory / PAGE_FILE
+    if path is not None:
+        source, work = str(path), store_work(str(path), chosen)
+    elif archive is not None:
+        source, work = str(archive), archive_work(str(archive), chosen, os.cpu_count() or 1)
+    else:
+        source = str(nameserver)
+        work = network_work(source, chosen, os.cpu_count() or 1)
+    if dry_run:
+        return ReportResult(str(page_file), dry_run=True, tasks=len(work.tasks))
+    counted = _counted(work, spark, master, progress)
+    lag = _lag(directory, nameserver, chosen, now_ms())
+    _write(directory, source, counted, lag, formats, now_ms())
+    result = _result(page_file, counted, lag, len(work.tasks), nameserver, formats)
+    result.seconds = round(time.monotonic() - started, 3)
+    if watch_s is not None:
+        progress.say(f"open {page_file}")
+        progress.step("sampling lag", watch_count)
+        progress.advance()
+        try:
+            taken = 1
+            while watch_count is None or taken < watch_count:
+                wait(watch_s)
+                taken += 1
+                lag = _lag(directory, nameserver, chosen, now_ms())
+                _write(directory, source, counted, lag, formats, now_ms())
+                _tell_lag(result, lag)
+                progress.advance()
+        except KeyboardInterrupt:
+            progress.say("stopped watching")
+    return result
+
+
+def _check(
+    path: object,
+    archive: object,
+    nameserver: str | None,
+    watch_s: float | None,
+    chosen: Chosen,
+    formats: Sequence[str],
+) -> None:
+    if path is not None and archive is not None:
+        raise UsageProblem("a report is of a store (--path) or of an archive (--archive): give one")
+    if path is None and archive is None and nameserver is None:
+        raise UsageProblem(
+            "a report needs messages: give a store (--path), an archive (--archive) or a name "
+            "service (--nameserver)"
+        )
+    if watch_s is not None and nameserver is None:
+        raise UsageProblem("only brokers can tell of lag: add --nameserver to --watch")
+    if watch_s is not None and watch_s <= 0:
+        raise UsageProblem(f"--watch is {watch_s:g}: give seconds, such as 60")
+    if unknown := set(formats) - {PARQUET, CSV}:
+        raise UsageProblem(f"tables are written as parquet and csv, not as {', '.join(unknown)}")
+    start, end = chosen.start_ms, chosen.end_ms
+    if start is not None and end is not None and start >= end:
+        raise UsageProblem("--from is not before --until, so there is nothing in between")
+
+
+def _counted(
+    work: Work, spark: SparkSession | None, master: str | None, progress: Progress
+) -> Tables:
+    run = runner("report", spark, master, progress, size_bytes=work.size_bytes)
+    return together(run(work.tasks, tally, "counting messages"))
+
+
+def _lag(directory: Path, nameserver: str | None, chosen: Chosen, now_ms: int) -> pa.Table:
+    """The samples so far, with one more if there are brokers to ask."""
+    from pipeline.jobs.reporting.lag import earlier_samples, sample
+
+    samples = earlier_samples(directory / f"{LAG_TABLE}.{PARQUET}")
+    if nameserver is None:
+        return samples
+    return pa.concat_tables([samples, sample(nameserver, now_ms, chosen.topics)])
+
+
+def _write(
+    directory: Path,
+    source: str,
+    counted: Tables,
+    lag: pa.Table,
+    formats: Sequence[str],
+    now_ms: int,
+) -> None:
+    from pipeline.jobs.reporting.page import Facts, page
+
+    write_tables(directory, for_files(counted), formats)
+    # The samples are kept as Parquet in any case: the next run adds to them.
+    write_tables(directory, {LAG_TABLE: lag}, tuple({PARQUET, *formats}))
+    text = page(Facts(source, now_ms, counted, lag))
+    replace(directory / PAGE_FILE, lambda file: file.write(text.encode()))
+
+
+def _result(
+    page_file: Path,
+    counted: Tables,
+    lag: pa.Table,
+    tasks: int,
+    nameserver: str | None,
+    formats: Sequence[str],
+) -> ReportResult:
+    topics = for_files(counted)["topics"].to_pylist()
+    result = ReportResult(
+        page=str(page_file),
+        tasks=tasks,
+        messages=sum(each["messages"] for each in topics),
+        bytes=sum(each["bytes"] for each in topics),
+        topics=[TopicTraffic(each["topic"], each["messages"], each["bytes"]) for each in topics],
+        tables=sorted(
+            str(page_file.with_name(f"{name}.{kind}"))
+            for name in (*for_files(counted), LAG_TABLE)
+            for kind in formats
+        ),
+    )
+    if nameserver is not None:
+        _tell_lag(result, lag)
+    return result
+
+
+def _tell_lag(result: ReportResult, lag: pa.Table) -> None:
+    import pyarrow.compute as pc
+
+    moments = pc.unique(lag["sampledAt"]).sort()
+    result.lag_samples, result.lag = len(moments), 0
+    if len(moments):
+        newest = lag.filter(pc.equal(lag["sampledAt"], moments[-1]))
+        result.lag = pc.sum(newest["lag"]).as_py() or 0

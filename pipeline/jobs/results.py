@@ -1,0 +1,72 @@
+"""What a job hands back: a dataclass that people and programs can read."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Mapping
+from datetime import date, datetime
+from enum import Enum
+from pathlib import PurePath
+from typing import Any
+
+from pipeline.errors import PipelineError
+
+_LATER_WORD = re.compile(r"_([a-z0-9])")
+
+
+class UsageProblem(PipelineError):
+    """The job was called with arguments that make no sense; commands end with exit code 2."""
+
+
+class JobResult:
+    """The base of the dataclasses that jobs return; their fields are what --json prints."""
+
+    @property
+    def is_good(self) -> bool:
+        """False for a job that ran well and found something wrong: exit code 1."""
+        return True
+
+    def lines(self) -> Iterable[str]:
+        """A summary for people."""
+        raise NotImplementedError
+
+
+def as_document(value: Any) -> Any:
+    """A value as JSON has it: dataclasses as objects with camelCase names, times as ISO 8601."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {
+            _LATER_WORD.sub(lambda found: found[1].upper(), field.name): as_document(
+                getattr(value, field.name)
+            )
+            for field in dataclasses.fields(value)
+            if not field.name.startswith("_")
+        }
+    if isinstance(value, Mapping):
+        return {str(key): as_document(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [as_document(item) for item in value]
+    if isinstance(value, Enum):
+        return as_document(value.value)
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, PurePath):
+        return str(value)
+    return value
+
+
+def size_text(size_bytes: int) -> str:
+    """A size as people read it: ``1.4 GB``."""
+    size = float(size_bytes)
+    for unit in ("bytes", "KB", "MB", "GB", "TB"):
+        if size < 1000 or unit == "TB":
+            return f"{size_bytes:,} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
+        size /= 1000
+    raise AssertionError
+
+
+def count_text(count: int, noun: str, plural: str = "") -> str:
+    """``1 file``, ``2,000 files``."""
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"

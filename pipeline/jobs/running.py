@@ -1,0 +1,96 @@
+"""What every job's command shares: its options, and how a run begins, shows itself and ends.
+
+Exit codes: 0 done, 1 it failed or found something wrong, 2 the command line is wrong, 130 Ctrl-C.
+Standard output has the result; progress and errors go to standard error.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from client.commands.output import flush, write_json, write_line
+from client.commands.running import (
+    EXIT_INTERRUPTED,
+    EXIT_REFUSED,
+    EXIT_USAGE,
+    nameserver,
+    nameserver_option,
+)
+from pipeline.errors import PipelineError
+from pipeline.jobs.progress import Progress
+from pipeline.jobs.results import JobResult, UsageProblem, as_document
+
+__all__ = ["job_options", "nameserver_option", "nameserver_text", "report", "run_job"]
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def job_options(command: _Command) -> _Command:
+    """Add --dry-run, --json, --master and --quiet.
+
+    The command gets ``dry_run``, ``as_json``, ``master`` and ``quiet``.
+    """
+    for add in (
+        click.option("--quiet", is_flag=True, help="Show no progress."),
+        click.option(
+            "--master",
+            metavar="URL",
+            help="Spark's master; else that of spark-submit, else local[*].",
+        ),
+        click.option("--json", "as_json", is_flag=True, help="Print the result as one object."),
+        click.option("--dry-run", is_flag=True, help="Say what would be done; change nothing."),
+    ):
+        command = add(command)
+    return command
+
+
+def nameserver_text(default: str | None = None) -> str | None:
+    """What --nameserver says, else *default*."""
+    return nameserver() or default
+
+
+def run_job(
+    work: Callable[[Progress], JobResult], *, as_json: bool = False, quiet: bool = False
+) -> None:
+    """Do a job's work and print its result; ends the program where that is not a success."""
+    from pipeline.jobs.spark import hush, stop_own_session
+
+    hush()
+    try:
+        # A descriptor of its own: the one of standard error is taken away from Java for a while.
+        with open(os.dup(2), "w") as stream:
+            with Progress(stream, is_wanted=not quiet) as progress:
+                result = work(progress)
+        if as_json:
+            write_json(as_document(result))
+        else:
+            for line in result.lines():
+                write_line(line)
+        flush()
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
+    except BrokenPipeError:
+        sys.exit(0)
+    except UsageProblem as error:
+        report(error)
+        sys.exit(EXIT_USAGE)
+    except PipelineError as error:
+        report(error)
+        sys.exit(EXIT_REFUSED)
+    except OSError as error:
+        report(f"{error.filename or 'reading or writing'}: {error.strerror or error}")
+        sys.exit(EXIT_REFUSED)
+    finally:
+        stop_own_session()
+    if not result.is_good:
+        sys.exit(EXIT_REFUSED)
+
+
+def report(error: PipelineError | str) -> None:
+    """Say on standard error what is wrong."""
+    print(f"pipeline: {error}", file=sys.stderr)

@@ -1,0 +1,1 @@
+"""Searching: messages by key, tag, body or condition, in stores and archives together."""

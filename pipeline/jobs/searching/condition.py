@@ -1,0 +1,121 @@
+"""What messages are looked for: a mask over a batch, and what must be in a record's bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.decoder import Records, pick
+from pipeline.errors import PipelineError
+from protocol.errors import SqlSyntaxError
+from protocol.sql92 import compile_filter
+from protocol.sys_flags import SYS_FLAG_COMPRESSED
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """All of these must hold; travels to the workers."""
+
+    key: str | None = None
+    """One of the message's keys, or its unique key."""
+    tag: str | None = None
+    contains: bytes | None = None
+    """A piece of the body, decompressed."""
+    sql92: str | None = None
+    """An expression over properties, as consumers subscribe with."""
+    topics: tuple[str, ...] = ()
+    start_ms: int | None = None
+    end_ms: int | None = None
+    """Exclusive."""
+
+    @property
+    def needles(self) -> tuple[bytes, ...]:
+        """What the bytes of a record must hold, unless they are compressed."""
+        texts = (part.encode() for part in (self.key, self.tag) if part is not None)
+        return tuple(texts) + ((self.contains,) if self.contains else ())
+
+    def check(self) -> None:
+        """Raise PipelineError if there is nothing to look for, or it makes no sense."""
+        if self.sql92 is not None:
+            try:
+                compile_filter(self.sql92).check_whole()
+            except SqlSyntaxError as error:
+                raise PipelineError(
+                    f"the condition {self.sql92!r} is no SQL92 expression: {error}; an example is "
+                    "region = 'eu' AND amount > 100"
+                ) from None
+
+    def matching(self, batch: Any) -> Any:
+        """The rows of *batch*, which has all columns, that match."""
+        masks = list(self._masks(batch))
+        if masks:
+            mask = masks[0]
+            for other in masks[1:]:
+                mask = pc.and_(mask, other)
+            batch = batch.filter(pc.fill_null(mask, False))
+        if self.sql92 is not None and batch.num_rows:
+            sql_filter = compile_filter(self.sql92)
+            found = batch.column("properties").to_pylist()
+            mask = pa.array([sql_filter.matches(dict(pairs or ())) for pairs in found])
+            batch = batch.filter(mask)
+        return batch
+
+    def _masks(self, batch: Any) -> Any:
+        if self.topics:
+            yield pc.is_in(batch.column("topic"), value_set=pa.array(self.topics))
+        times = batch.column("storeTimestamp").cast(pa.int64())
+        if self.start_ms is not None:
+            yield pc.greater_equal(times, self.start_ms * 1000)
+        if self.end_ms is not None:
+            yield pc.less(times, self.end_ms * 1000)
+        if self.tag is not None:
+            yield pc.equal(batch.column("tags"), self.tag)
+        if self.key is not None:
+            # KEYS is a list with blanks between them.
+            padded = pc.binary_join_element_wise(
+                "", pc.fill_null(batch.column("keys"), ""), "", " "
+            )
+            in_keys = pc.match_substring(padded, f" {self.key} ")
+            yield pc.or_(in_keys, pc.equal(batch.column("msgId"), self.key))
+        if self.contains is not None:
+            yield pc.match_substring(batch.column("body"), self.contains)
+
+
+def candidates(records: Records, needles: tuple[bytes, ...]) -> Records | None:
+    """Those of *records* whose bytes hold all *needles*, and compressed ones; None if none do."""
+    if not needles:
+        return records
+    compressed: Mask = (records.heads["sysFlag"] & SYS_FLAG_COMPRESSED) != 0
+    chosen = np.ones(len(records), np.bool_)
+    start, end = int(records.offsets[0]), int(records.ends[-1])
+    data = records.data[start:end].tobytes()
+    starts, ends = records.offsets - start, records.ends - start
+    for needle in sorted(needles, key=len, reverse=True):
+        chosen &= _holding(data, starts, ends, needle)
+        if not chosen.any():
+            break
+    chosen |= compressed
+    return pick(records, np.flatnonzero(chosen)) if chosen.any() else None
+
+
+def _holding(
+    data: bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], needle: bytes
+) -> Mask:
+    """Which of the pieces [start, end) of *data* hold *needle*."""
+    found = np.zeros(len(starts), np.bool_)
+    at = data.find(needle)
+    while at >= 0:
+        row = int(np.searchsorted(starts, at, side="right")) - 1
+        if at + len(needle) <= ends[row]:
+            found[row] = True
+            at = data.find(needle, int(ends[row]))
+        else:
+            at = data.find(needle, at + 1)
+    return found

@@ -1,0 +1,327 @@
+"""The job ``search``: messages by key, tag, body or condition, in stores and archives together."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from datetime import UTC
+from typing import TYPE_CHECKING, Any
+
+from pipeline.errors import PipelineError
+from pipeline.jobs.archiving.catalog import Catalog
+from pipeline.jobs.archiving.files import files_at
+from pipeline.jobs.archiving.manifest import ArchivedFile
+from pipeline.jobs.progress import Progress
+from pipeline.jobs.results import UsageProblem
+from pipeline.jobs.searching.condition import Condition
+from pipeline.jobs.searching.result import SearchResult, document
+from pipeline.jobs.searching.work import (
+    ArchiveTask,
+    Found,
+    NetworkTask,
+    Row,
+    StoreTask,
+    order,
+    search_archive,
+    search_network,
+    search_store,
+)
+from pipeline.jobs.tasks import RunTasks, runner, size_of
+from pipeline.schema import COLUMNS, spark_schema
+from pipeline.store_source.directory import open_store
+from pipeline.store_source.rules import Rules
+from pipeline.store_source.splits import plan
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+LIMIT = 100
+
+
+def search(
+    path: str | None = None,
+    *,
+    nameserver: str | None = None,
+    archive: str | None = None,
+    key: str | None = None,
+    tag: str | None = None,
+    contains: str | bytes | None = None,
+    sql92: str | None = None,
+    where: str | None = None,
+    topics: Iterable[str] = (),
+    start_ms: int | None = None,
+    end_ms: int | None = None,
+    limit: int = LIMIT,
+    broker_name: str | None = None,
+    as_json_lines: bool = False,
+    dry_run: bool = False,
+    spark: SparkSession | None = None,
+    master: str | None = None,
+    progress: Progress | None = None,
+    run: RunTasks | None = None,
+) -> SearchResult:
+    """Find messages for which all conditions hold, each once, the oldest first.
+
+    They are looked for in the store at *path* or, over the network, at the brokers that
+    *nameserver* knows, and in the *archive*.  *where* is a condition in Spark's SQL over the
+    columns of the sources, *sql92* one over properties.  *end_ms* is exclusive.  *broker_name* is
+    that of the store at *path*; without it the archive's only broker is taken for the same.
+
+    Raises:
+        UsageProblem: arguments that make no sense.
+        PipelineError: nothing is there, or *where* or *sql92* is wrong.
+    """
+    started = time.monotonic()
+    progress = progress or Progress()
+    condition = Condition(
+        key,
+        tag,
+        contains.encode() if isinstance(contains, str) else contains,
+        sql92,
+        tuple(topics),
+        start_ms,
+        end_ms,
+    )
+    _check(condition, path, nameserver, archive, where, limit)
+    search_ = _Search(condition, path, nameserver, archive, broker_name, limit)
+    result = SearchResult(search_.names, dry_run, _as_json_lines=as_json_lines)
+    if where is not None:
+        if dry_run:
+            return result
+        from pipeline.jobs.spark import job_session
+
+        rows = search_.by_spark(job_session("search", spark, master), where)
+        found = [Found(rows, len(rows))]
+    else:
+        tasks = list(search_.tasks())
+        size = search_.size_bytes(tasks)
+        run = run or runner("search", spark, master, progress, size_bytes=size)
+        result.task_count = len(tasks)
+        if dry_run:
+            return result
+        found = run(tasks, _search_one, "Searching")
+    seen: dict[tuple[Any, ...], Row] = {}
+    for part in found:
+        result.looked_at_count += part.looked_at_count
+        result.match_count += part.match_count
+        result.skipped += part.skipped
+        for row in part.rows:
+            seen.setdefault(_identity(row), row)
+    rows = sorted(seen.values(), key=order)[:limit]
+    result.messages = [document(row) for row in rows]
+    result.seconds = time.monotonic() - started
+    return result
+
+
+def _search_one(task: Any) -> Found:
+    if isinstance(task, StoreTask):
+        return search_store(task)
+    return search_archive(task) if isinstance(task, ArchiveTask) else search_network(task)
+
+
+def _check(
+    condition: Condition,
+    path: str | None,
+    nameserver: str | None,
+    archive: str | None,
+    where: str | None,
+    limit: int,
+) -> None:
+    if path is None and nameserver is None and archive is None:
+        raise UsageProblem(
+            "there is nothing to search: give a store's path, a nameserver, an archive, or two"
+        )
+    if path is not None and nameserver is not None:
+        raise UsageProblem(
+            "path and nameserver exclude each other: the store's files or its broker, choose one"
+        )
+    if condition == Condition() and where is None:
+        raise UsageProblem(
+            "there is nothing to look for: give a key, a tag, a piece of the body, a condition, "
+            "times or a topic"
+        )
+    if where is not None and condition.sql92 is not None:
+        raise UsageProblem("where and sql92 exclude each other: leave one out")
+    if limit < 1:
+        raise UsageProblem(f"the limit is {limit}: set it to at least 1")
+    if condition.contains == b"" or condition.key == "" or condition.tag == "":
+        raise UsageProblem("a key, tag or piece of the body is empty: leave it out")
+    start_ms, end_ms = condition.start_ms, condition.end_ms
+    if start_ms is not None and end_ms is not None and start_ms >= end_ms:
+        raise UsageProblem("nothing is between the two times: swap them or leave one out")
+    condition.check()
+
+
+class _Search:
+    def __init__(
+        self,
+        condition: Condition,
+        path: str | None,
+        nameserver: str | None,
+        archive: str | None,
+        broker_name: str | None,
+        limit: int,
+    ) -> None:
+        self._condition = condition
+        self._path = path
+        self._nameserver = nameserver
+        self._archive = archive
+        self._limit = limit
+        self._files = [] if archive is None else _archived_files(archive)
+        brokers = {queue.broker for file in self._files for queue in file.queues}
+        if broker_name is None and len(brokers) == 1:
+            broker_name = next(iter(brokers))
+        self._broker_name = broker_name or ""
+        self.names = [name for name in (path, nameserver, archive) if name is not None]
+
+    def tasks(self) -> Iterator[Any]:
+        """One for each part of each source; what is live first, so that it counts of two."""
+        condition = self._condition
+        if self._path is not None:
+            rules = self._store_rules()
+            store = open_store(self._path)
+            for pieces in plan(store, rules, os.cpu_count() or 1):
+                yield StoreTask(pieces, rules, store.gone, condition, self._limit)
+        if self._nameserver is not None:
+            from pipeline.network.rules import read_rules
+            from pipeline.network.source import NetworkReader
+
+            reader = NetworkReader(read_rules(self._network_options(), streaming=False))
+            for partition in reader.partitions():
+                yield NetworkTask(reader, partition, condition, self._limit)
+        for file in self._files:
+            if self._may_hold(file):
+                assert self._archive is not None
+                yield ArchiveTask(self._archive, file, condition, self._limit)
+
+    def size_bytes(self, tasks: list[Any]) -> int:
+        """How much the tasks read; of what is at brokers nothing is known."""
+        total = size_of(task.pieces for task in tasks if isinstance(task, StoreTask))
+        total += sum(task.file.bytes for task in tasks if isinstance(task, ArchiveTask))
+        return total if self._nameserver is None else sys.maxsize
+
+    def _store_rules(self) -> Rules:
+        assert self._path is not None
+        return Rules(
+            self._path,
+            COLUMNS,
+            topics=frozenset(self._condition.topics) or None,
+            start_ms=self._condition.start_ms,
+            end_ms=self._condition.end_ms,
+            corrupt_records="skip",
+            fail_on_data_loss=False,
+            broker_name=self._broker_name,
+        )
+
+    def _network_options(self) -> dict[str, str]:
+        assert self._nameserver is not None
+        condition = self._condition
+        options = {"nameServer": self._nameserver, "failOnDataLoss": "false"}
+        if condition.topics:
+            options["subscribe"] = ",".join(condition.topics)
+        else:
+            options["subscribePattern"] = ".*"
+        if condition.start_ms is not None:
+            options["startingTimestamp"] = str(condition.start_ms)
+            options["startingOffsetsByTimestampStrategy"] = "latest"
+        if condition.tag is not None:
+            options["subExpression"] = condition.tag
+        return options
+
+    def _may_hold(self, file: ArchivedFile) -> bool:
+        condition = self._condition
+        if condition.topics and file.topic not in condition.topics:
+            return False
+        if condition.start_ms is not None and file.max_store_ms < condition.start_ms:
+            return False
+        return condition.end_ms is None or file.min_store_ms < condition.end_ms
+
+    def by_spark(self, spark: SparkSession, where: str) -> list[Row]:
+        """The matches of a condition in Spark's SQL."""
+        from pipeline.jobs.spark import spark_problem
+
+        try:
+            parsed = spark.createDataFrame([], spark_schema(COLUMNS)).where(where)
+            parsed.schema  # noqa: B018  analysed here, where nothing else can be wrong
+        except Exception as error:
+            first = str(error).splitlines()[0]
+            raise PipelineError(
+                f"the condition {where!r} is no Spark SQL over the columns {', '.join(COLUMNS)}: "
+                f"{first}"
+            ) from error
+        rows: list[Row] = []
+        try:
+            for frame, place in self._frames(spark):
+                narrowed = self._narrowed(frame).where(where)
+                for found in narrowed.orderBy("storeTimestamp").limit(self._limit).collect():
+                    row = found.asDict()
+                    row["body"] = bytes(row["body"] or b"")
+                    row["storeTimestamp"] = row["storeTimestamp"].astimezone(UTC)
+                    row["place"] = place
+                    rows.append(row)
+        except Exception as error:
+            raise spark_problem(error) from error
+        return rows
+
+    def _frames(self, spark: SparkSession) -> Iterator[tuple[DataFrame, str]]:
+        if self._path is not None:
+            rules = self._store_rules()
+            options = {
+                "path": rules.path,
+                "corruptRecords": "skip",
+                "failOnDataLoss": "false",
+                "brokerName": rules.broker_name,
+            }
+            if rules.topics:
+                options["topic"] = ",".join(sorted(rules.topics))
+            for name, ms in (
+                ("startingTimestamp", rules.start_ms),
+                ("endingTimestamp", rules.end_ms),
+            ):
+                if ms is not None:
+                    options[name] = str(ms)
+            yield spark.read.format("rocketmq-store").options(**options).load(), self._path
+        if self._nameserver is not None:
+            options = self._network_options()
+            yield spark.read.format("rocketmq").options(**options).load(), self._nameserver
+        files = [file for file in self._files if self._may_hold(file)]
+        if files:
+            from pipeline.jobs.archiving.reading import read_archive
+
+            assert self._archive is not None
+            frame = read_archive(spark, self._archive, files).select(*COLUMNS)
+            yield frame, self._archive
+
+    def _narrowed(self, frame: DataFrame) -> DataFrame:
+        from pyspark.sql import functions as f
+
+        condition = self._condition
+        if condition.topics:
+            frame = frame.where(f.col("topic").isin(list(condition.topics)))
+        if condition.start_ms is not None:
+            frame = frame.where(f.unix_millis("storeTimestamp") >= condition.start_ms)
+        if condition.end_ms is not None:
+            frame = frame.where(f.unix_millis("storeTimestamp") < condition.end_ms)
+        if condition.tag is not None:
+            frame = frame.where(f.col("tags") == condition.tag)
+        if condition.key is not None:
+            in_keys = f.array_contains(f.split("keys", " "), condition.key)
+            frame = frame.where(in_keys | (f.col("msgId") == condition.key))
+        if condition.contains is not None:
+            frame = frame.where(f.contains(f.col("body"), f.lit(bytearray(condition.contains))))
+        return frame
+
+
+def _archived_files(location: str) -> list[ArchivedFile]:
+    catalog = Catalog(files_at(location))
+    if catalog.current() is None:
+        raise PipelineError(
+            f"there is no archive in {location}: give the directory that the job archive wrote to"
+        )
+    return catalog.archived_files()
+
+
+def _identity(row: Row) -> tuple[Any, ...]:
+    return row["brokerName"] or "", row["topic"], row["queueId"], row["queueOffset"]

@@ -1,0 +1,185 @@
+"""What a worker does for a search: look through a part of one source, hand back what matches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.jobs.archiving.manifest import ArchivedFile
+from pipeline.jobs.searching.condition import Condition, candidates
+from pipeline.schema import COLUMNS
+from pipeline.store_source.pieces import Piece
+from pipeline.store_source.reading import Reading
+from pipeline.store_source.rules import Rules
+from pipeline.store_source.scan import Damage, scan
+
+Row = dict[str, Any]
+"""A message: the columns of the sources, and ``place``."""
+
+
+@dataclass(slots=True)
+class Found:
+    """What came of a task; the first ones by store time if there were more than the limit."""
+
+    rows: list[Row] = field(default_factory=list)
+    match_count: int = 0
+    looked_at_count: int = 0
+    skipped: list[str] = field(default_factory=list)
+    """Damaged places and files that are gone."""
+
+    def add(self, rows: list[Row], limit: int) -> None:
+        """Note matches."""
+        self.match_count += len(rows)
+        self.rows += rows
+        if len(self.rows) > 4 * limit:
+            self.cut(limit)
+
+    def cut(self, limit: int) -> None:
+        """Keep the first ones."""
+        self.rows.sort(key=order)
+        del self.rows[limit:]
+
+
+def order(row: Row) -> tuple[Any, ...]:
+    """By what results are sorted."""
+    return row["storeTimestamp"], row["topic"], row["queueId"], row["queueOffset"]
+
+
+@dataclass(frozen=True, slots=True)
+class StoreTask:
+    """Pieces of a store's log."""
+
+    pieces: tuple[Piece, ...]
+    rules: Rules
+    deleted_topics: Mapping[str, int]
+    condition: Condition
+    limit: int
+
+
+def search_store(task: StoreTask) -> Found:
+    """Look at the bytes first: few records have to be decoded."""
+    found = Found()
+    reading = Reading(task.rules, task.deleted_topics)
+    needles = task.condition.needles
+    for piece in task.pieces:
+        try:
+            for part in scan(piece):
+                if isinstance(part, Damage):
+                    found.skipped.append(f"{part.path}: {part.reason} at {part.start}")
+                    continue
+                found.looked_at_count += len(part)
+                chosen = candidates(part, needles)
+                if chosen is None:
+                    continue
+                for batch in reading.messages(chosen):
+                    matches = task.condition.matching(batch)
+                    found.add(list(_rows(matches, piece)), task.limit)
+        except FileNotFoundError:
+            found.skipped.append(f"{piece.path}: expired")
+    found.cut(task.limit)
+    return found
+
+
+def _rows(batch: Any, piece: Piece) -> Iterator[Row]:
+    for row in batch.to_pylist():
+        row["place"] = f"{piece.path} at byte {row['physOffset'] - piece.base_offset}"
+        yield row
+
+
+@dataclass(frozen=True)
+class NetworkTask:
+    """A partition of the source ``rocketmq``."""
+
+    reader: Any
+    partition: Any
+    condition: Condition
+    limit: int
+
+
+def search_network(task: NetworkTask) -> Found:
+    """Read the partition and keep what matches."""
+    found = Found()
+    for batch in task.reader.read(task.partition):
+        found.looked_at_count += batch.num_rows
+        rows = task.condition.matching(batch).to_pylist()
+        for row in rows:
+            row["place"] = f"broker {row['brokerName']}"
+        found.add(rows, task.limit)
+    found.cut(task.limit)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveTask:
+    """A file of an archive."""
+
+    location: str
+    file: ArchivedFile
+    condition: Condition
+    limit: int
+
+
+def search_archive(task: ArchiveTask) -> Found:
+    """Look through the file, of which only what the condition needs is read at first."""
+    import pyarrow.parquet as pq
+
+    found = Found()
+    where = f"{task.location.rstrip('/')}/{task.file.path}"
+    try:
+        with _opened(task.location, task.file.path) as source, pq.ParquetFile(source) as parquet:
+            for group in range(parquet.num_row_groups):
+                _search_group(parquet, group, task, where, found)
+    except (OSError, pa.ArrowException) as error:
+        found.skipped.append(f"{where}: {str(error).splitlines()[0]}")
+    found.cut(task.limit)
+    return found
+
+
+def _search_group(parquet: Any, group: int, task: ArchiveTask, where: str, found: Found) -> None:
+    names = [name for name in COLUMNS if name != "topic"]
+    cheap = _needed(task.condition)
+    first = parquet.read_row_group(group, columns=cheap)
+    found.looked_at_count += first.num_rows
+    numbered = _with_topic(first, task.file.topic).append_column(
+        "row", pa.array(np.arange(first.num_rows))
+    )
+    matches = task.condition.matching(numbered.combine_chunks())
+    if not matches.num_rows:
+        return
+    whole = _with_topic(parquet.read_row_group(group, columns=names), task.file.topic)
+    rows = whole.take(matches.column("row")).select(COLUMNS).to_pylist()
+    for row in rows:
+        row["place"] = where
+    found.add(rows, task.limit)
+
+
+def _needed(condition: Condition) -> list[str]:
+    """The columns that a condition looks at."""
+    names = ["storeTimestamp"]
+    if condition.key is not None:
+        names += ["keys", "msgId"]
+    if condition.tag is not None:
+        names.append("tags")
+    if condition.contains is not None:
+        names.append("body")
+    if condition.sql92 is not None:
+        names.append("properties")
+    return names
+
+
+def _with_topic(table: Any, topic: str) -> Any:
+    return table.append_column("topic", pa.repeat(pa.scalar(topic), table.num_rows))
+
+
+def _opened(location: str, path: str) -> Any:
+    if "://" in location:
+        from pyarrow import fs
+
+        files, root = fs.FileSystem.from_uri(location)
+        return files.open_input_file(f"{root}/{path}")
+    return open(Path(location.removeprefix("file:")).expanduser() / path, "rb")

@@ -1,0 +1,179 @@
+"""Sessions and tasks of jobs.
+
+A job works in Spark's Python workers and gets back a small result for each task: messages do not
+pass through the JVM.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import uuid4
+
+from pipeline.errors import PipelineError
+from pipeline.jobs.progress import Progress
+from pipeline.packaging import ship
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_Task = TypeVar("_Task")
+_Result = TypeVar("_Result")
+
+_POLL_S = 0.3
+_SENTENCE = re.compile(r"pipeline\.[\w.]*?(?:PipelineError|UsageProblem): (.+)")
+_own: list[SparkSession] = []
+_is_hushed = False
+
+
+def job_session(
+    job: str, spark: SparkSession | None = None, master: str | None = None
+) -> SparkSession:
+    """*spark*, else the session that runs, else one of the job's own that knows our sources.
+
+    Raises:
+        PipelineError: no Java, or a package that is missing or too old.
+    """
+    from pipeline.session import check_packages, local_session, register
+
+    if spark is not None:
+        return spark
+    check_packages()
+    from pyspark.sql import SparkSession
+
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        return running
+    if master is None and "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit chose the master
+        made = register(SparkSession.builder.appName(f"rockhopper {job}").getOrCreate())
+        ship(made)
+    else:
+        chosen = master or "local[*]"
+        if chosen.startswith("local"):
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        with _quiet() as settings:
+            made = local_session(f"rockhopper {job}", master=chosen, **settings)
+    _own.append(made)
+    return made
+
+
+def hush() -> None:
+    """Keep Java off standard error from now on: commands say in a sentence what is wrong.
+
+    With ROCKHOPPER_SPARK_LOG=1 in the environment everything is there.
+    """
+    global _is_hushed
+    _is_hushed = os.environ.get("ROCKHOPPER_SPARK_LOG", "") in ("", "0")
+
+
+@contextmanager
+def _quiet() -> Iterator[dict[str, str]]:
+    """Settings for a session that is started in this context, whose Java then writes nowhere."""
+    if not _is_hushed:
+        yield {}
+        return
+    sys.stderr.flush()
+    before = os.dup(2)
+    with tempfile.TemporaryFile() as scratch:
+        os.dup2(scratch.fileno(), 2)
+        try:
+            yield {"spark.log.level": "OFF"}
+        except PipelineError:
+            raise
+        except Exception as error:
+            scratch.seek(0)
+            said = scratch.read().decode(errors="replace").split("\n")
+            last = next((line.strip() for line in reversed(said) if line.strip()), str(error))
+            raise PipelineError(
+                f"Spark did not start ({last}): set ROCKHOPPER_SPARK_LOG=1 to see why"
+            ) from error
+        finally:
+            os.dup2(before, 2)
+            os.close(before)
+
+
+def stop_own_session() -> None:
+    """Stop the session that ``job_session`` made, if it made one."""
+    while _own:
+        _own.pop().stop()
+
+
+def run_tasks(
+    spark: SparkSession,
+    tasks: Sequence[_Task],
+    work: Callable[[_Task], _Result],
+    *,
+    label: str = "",
+    progress: Progress | None = None,
+) -> list[_Result]:
+    """Call *work* with each of *tasks* in a worker; the results in the order of the tasks.
+
+    *work* is a function of a module, or a picklable object that can be called.  It may be called
+    again for a task, also while the first call still runs.  Without *label* no progress is shown.
+
+    Raises:
+        PipelineError: what *work* raised, or why Spark gave up.
+    """
+    if not tasks:
+        return []
+    context = spark.sparkContext
+    group = f"rockhopper-{uuid4().hex}"
+    progress = progress if progress is not None and label else Progress()
+    progress.step(label, len(tasks))
+    done = threading.Event()
+
+    def watch() -> None:
+        tracker = context.statusTracker()
+        while not done.wait(_POLL_S):
+            try:
+                progress.reach(_completed(tracker, group))
+            except Exception:  # the session ends: so does the job, and says why
+                return
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    context.setJobGroup(group, label or "rockhopper", interruptOnCancel=True)
+    watcher.start()
+    try:
+        results: list[_Result] = (
+            context.parallelize(list(tasks), len(tasks)).map(work, True).collect()
+        )
+    except KeyboardInterrupt:
+        context.cancelJobGroup(group)
+        raise
+    except Exception as error:
+        raise spark_problem(error) from error
+    finally:
+        done.set()
+        watcher.join()
+        context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+    progress.reach(len(tasks))
+    return results
+
+
+def _completed(tracker: Any, group: str) -> int:
+    count = 0
+    for job_id in tracker.getJobIdsForGroup(group):
+        job = tracker.getJobInfo(job_id)
+        for stage_id in job.stageIds if job is not None else ():
+            stage = tracker.getStageInfo(stage_id)
+            count += stage.numCompletedTasks if stage is not None else 0
+    return count
+
+
+def spark_problem(error: Exception) -> PipelineError:
+    """The sentence in what Spark raised; the first line of it if there is none of ours."""
+    if isinstance(error, PipelineError):
+        return error
+    text = str(error)
+    found = _SENTENCE.findall(text)
+    if found:
+        return PipelineError(found[-1].strip())
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    first = lines[0] if lines else type(error).__name__
+    return PipelineError(f"Spark gave up: {first}; its log says more")

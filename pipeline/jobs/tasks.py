@@ -1,0 +1,62 @@
+"""How jobs over the files of a store have their tasks done.
+
+On Spark; but what takes less time than Spark takes to start is done right here, unless the caller
+has a session or names a master.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pipeline.jobs.progress import Progress
+from pipeline.store_source.pieces import Piece
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RunTasks = Callable[[Sequence[Any], Callable[[Any], Any], str], list[Any]]
+"""Calls a function with each task, and returns the results in that order; has a label too."""
+
+SMALL_BYTES = 128 << 20
+
+
+def runner(
+    job: str,
+    spark: SparkSession | None,
+    master: str | None,
+    progress: Progress,
+    *,
+    size_bytes: int,
+) -> RunTasks:
+    """Tasks are done by the workers of *spark*, of a session made for them, or in this process.
+
+    *size_bytes* is how much they read in all.
+    """
+    is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if spark is None and master is None and not is_submitted and size_bytes <= SMALL_BYTES:
+        return in_this_process
+    sessions: list[SparkSession] = [] if spark is None else [spark]
+
+    def run(tasks: Sequence[Any], work: Callable[[Any], Any], label: str) -> list[Any]:
+        from pipeline.jobs.spark import job_session, run_tasks
+
+        if not tasks:
+            return []
+        if not sessions:
+            progress.step("Starting Spark")
+            sessions.append(job_session(job, None, master))
+        return run_tasks(sessions[0], tasks, work, label=label, progress=progress)
+
+    return run
+
+
+def in_this_process(tasks: Sequence[Any], work: Callable[[Any], Any], label: str = "") -> list[Any]:
+    """One after the other, without Spark."""
+    return [work(task) for task in tasks]
+
+
+def size_of(groups: Iterable[Iterable[Piece]]) -> int:
+    """How many bytes of the log the pieces span."""
+    return sum(piece.end - piece.start for pieces in groups for piece in pieces)

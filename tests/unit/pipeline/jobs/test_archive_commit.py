@@ -1,0 +1,195 @@
+"""An archive's run is there whole or not at all, wherever it is killed."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.errors import PipelineError
+from pipeline.jobs.archiving import job
+from pipeline.jobs.archiving.catalog import CURRENT_FILE, INTENT_FILE, Catalog
+from pipeline.jobs.archiving.files import Files, LocalFiles, RemoteFiles
+from tests.support.written_logs import WrittenLog
+
+STEPS = ("write", "create_directory", "create_leaf", "move", "remove", "remove_tree", "settle")
+MESSAGES = 40
+
+
+class Killed(BaseException):
+    """Nothing catches this, as nothing catches a kill -9."""
+
+
+class Mortal:
+    """Files whose process dies before or behind the step of some number; moves count each."""
+
+    def __init__(self, files: LocalFiles, dies_at: int | None, is_done: bool) -> None:
+        self._files = files
+        self._dies_at = dies_at
+        self._is_done = is_done
+        self.steps: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._files, name)
+        if name == "move":
+            return self._move
+        return self._step(name, found) if name in STEPS else found
+
+    def _step(self, name: str, action: Callable[..., Any]) -> Callable[..., Any]:
+        def take(*args: Any) -> Any:
+            number = len(self.steps)
+            self.steps.append(f"{name} {args[0]}")
+            if number == self._dies_at and not self._is_done:
+                raise Killed
+            result = action(*args)
+            if number == self._dies_at:
+                raise Killed
+            return result
+
+        return take
+
+    def _move(self, moves: list[tuple[str, str]]) -> None:
+        for each in moves:
+            self._step("move", lambda pair: self._files.move([pair]))(each)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> WrittenLog:
+    return WrittenLog(tmp_path / "store").add(MESSAGES)
+
+
+def run(log: WrittenLog, root: Path, monkeypatch: pytest.MonkeyPatch, files: Files) -> Any:
+    """Archive with *files* in place of the directory's own; tasks run here, without Spark."""
+    monkeypatch.setattr(job, "files_at", lambda _: files)
+    monkeypatch.setattr("pipeline.jobs.archiving.writing.files_at", lambda _: files)
+    return job.archive(root, path=log.root)
+
+
+def plain_offsets(root: Path) -> list[int]:
+    """What somebody sees who lists the directory, as Spark does."""
+    found: list[int] = []
+    for path in root.rglob("*.parquet"):
+        if not any(part[0] in "_." for part in path.relative_to(root).parts):
+            found += pq.ParquetFile(path).read(["physOffset"])["physOffset"].to_pylist()
+    return sorted(found)
+
+
+def committed_offsets(root: Path) -> list[int]:
+    """What the manifests list."""
+    found: list[int] = []
+    for file in Catalog(LocalFiles(root)).archived_files():
+        found += pq.ParquetFile(root / file.path).read(["physOffset"])["physOffset"].to_pylist()
+    return sorted(found)
+
+
+def deaths() -> Iterator[tuple[int, bool]]:
+    """More steps than a run has, before and behind each."""
+    for number in range(60):
+        yield number, False
+        yield number, True
+
+
+def test_a_run_that_is_killed_at_any_step_is_completed_or_cleared_by_the_next(
+    log: WrittenLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = log.offsets[: MESSAGES // 2]
+    finished = cleared = 0
+    for number, is_done in deaths():
+        root = tmp_path / f"archive-{number}-{is_done}"
+        half = WrittenLog(tmp_path / f"store-{number}-{is_done}").add(MESSAGES // 2)
+        run(half, root, monkeypatch, LocalFiles(root))
+        half.add(MESSAGES // 2)
+        mortal = Mortal(LocalFiles(root), number, is_done)
+        try:
+            run(half, root, monkeypatch, mortal)
+            assert number >= len(mortal.steps)
+            break
+        except Killed:
+            pass
+        # Whoever goes by the manifests sees whole runs only.
+        assert committed_offsets(root) in (first, log.offsets)
+        # A plain listing never shows a run that is not going to be completed.
+        seen_beyond = set(plain_offsets(root)) - set(first)
+        if seen_beyond:
+            assert Catalog(LocalFiles(root)).killed_run() == 2 or (
+                committed_offsets(root) == log.offsets
+            )
+
+        result = run(half, root, monkeypatch, LocalFiles(root))
+
+        assert plain_offsets(root) == committed_offsets(root) == log.offsets, mortal.steps
+        assert not (root / INTENT_FILE).exists()
+        finished += result.unfinished_run == 2
+        cleared += result.rows == MESSAGES // 2
+        assert run(half, root, monkeypatch, LocalFiles(root)).rows == 0
+    else:
+        pytest.fail("the run had more steps than were tried")
+    assert finished > 5
+    assert cleared > 5
+
+
+def test_a_first_run_that_is_killed_leaves_nothing_that_counts(
+    log: WrittenLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "archive"
+    with pytest.raises(Killed):
+        run(log, root, monkeypatch, Mortal(LocalFiles(root), 3, False))
+
+    assert plain_offsets(root) == []
+    assert Catalog(LocalFiles(root)).current() is None
+    assert run(log, root, monkeypatch, LocalFiles(root)).rows == MESSAGES
+
+
+def test_two_runs_at_once_are_refused(log: WrittenLog, tmp_path: Path) -> None:
+    root = tmp_path / "archive"
+    with (
+        Catalog(LocalFiles(root)).lock(),
+        pytest.raises(PipelineError, match=r"process \d+ on .* is at work on .*wait"),
+    ):
+        job.archive(root, path=log.root)
+
+
+def test_a_dry_run_writes_nothing_and_waits_for_nobody(log: WrittenLog, tmp_path: Path) -> None:
+    root = tmp_path / "archive"
+
+    result = job.archive(root, path=log.root, dry_run=True)
+
+    assert not root.exists()
+    assert result.dry_run
+    assert result.log_bytes > 0
+    assert "run 1 would read" in "\n".join(result.lines())
+
+
+def test_damaged_files_of_the_archive_are_named(log: WrittenLog, tmp_path: Path) -> None:
+    root = tmp_path / "archive"
+    job.archive(root, path=log.root)
+    pointer = root / CURRENT_FILE
+    manifest = root / "_rockhopper" / "manifest-00000001.json"
+    before = manifest.read_bytes()
+
+    manifest.write_bytes(before.replace(b'"format": 1', b'"format": 9'))
+    with pytest.raises(PipelineError, match=r"has the format 9, .* use a newer one"):
+        job.archive(root, path=log.root)
+    manifest.write_bytes(before[:-40])
+    with pytest.raises(PipelineError, match=r"manifest-00000001.json is damaged"):
+        job.archive(root, path=log.root)
+    manifest.unlink()
+    with pytest.raises(PipelineError, match=r"manifest-00000001.json is missing: restore it"):
+        job.archive(root, path=log.root)
+    pointer.write_text("{")
+    with pytest.raises(PipelineError, match=r"current.json is damaged"):
+        job.archive(root, path=log.root)
+
+
+def test_files_behind_pyarrow_do_the_same(
+    log: WrittenLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyarrow import fs
+
+    root = tmp_path / "archive"
+    files = RemoteFiles(str(root), fs.LocalFileSystem())
+
+    assert run(log, root, monkeypatch, files).rows == MESSAGES
+    assert run(log, root, monkeypatch, files).rows == 0
+    assert plain_offsets(root) == log.offsets
