@@ -29,7 +29,7 @@ class Peer:
         self.peer_host, self.peer_port = host, port
         self.local_host, self.local_port = "127.0.0.1", 10_911
         self.born_host = b"\x7f\0\0\1" + port.to_bytes(4, "big")
-        self.closed = False
+        self.closed = self.writing_paused = False
         self.attributes: dict[str, object] = {}
         self.on_close: list[Callable[[Connection], None]] = []
         self.requests: list[tuple[int, dict[str, str]]] = []

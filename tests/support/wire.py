@@ -3,7 +3,7 @@
 import asyncio
 from types import TracebackType
 
-from protocol.codes import RequestCode
+from protocol.codes import FLAG_ONEWAY, RequestCode
 from protocol.command import Command, decode_header, encode_command
 from protocol.frame import FrameDecoder
 
@@ -62,6 +62,12 @@ class WireClient:
         command = Command(code=code, opaque=self._opaque, ext=ext, body=body)
         self._writer.write(encode_command(command))
         return answer
+
+    def send_oneway(self, code: RequestCode, ext: dict[str, str], body: bytes = b"") -> None:
+        """Send a request that is not answered."""
+        self._opaque += 1
+        command = Command(code=code, opaque=self._opaque, flag=FLAG_ONEWAY, ext=ext, body=body)
+        self._writer.write(encode_command(command))
 
     async def ask(
         self, code: RequestCode, ext: dict[str, str] | None = None, body: bytes = b""

@@ -1,0 +1,122 @@
+"""Archive and replay where Spark does the work: many tasks, conditions in SQL, plain reading."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pipeline import jobs
+from pipeline.errors import PipelineError
+from pipeline.jobs.archiving.reading import read_archive
+from pipeline.jobs.results import UsageProblem
+from pipeline.schema import COLUMNS
+from tests.support.pipeline_broker import PipelineBroker
+from tests.support.written_logs import T0_MS, WrittenLog
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
+
+
+def test_tasks_archive_what_spark_reads_back(spark: "SparkSession", tmp_path: Path) -> None:
+    log = WrittenLog(tmp_path / "store", file_size_bytes=16_384).add(400)
+    log.add(5, topic="0815", store_time_ms=T0_MS + 86_400_000)
+    root = str(tmp_path / "history")
+
+    result = jobs.archive(root, path=log.root, split_size_bytes=8192, spark=spark)
+
+    assert result.tasks > 3
+    plain = spark.read.parquet(root)
+    assert plain.count() == 405
+    assert plain.where("topic = 'topic-1' AND tags = 'red'").count() == 133
+    archived = read_archive(spark, root)
+    assert archived.columns == [*COLUMNS, "date"]
+    stored = spark.read.format("rocketmq-store").option("path", str(log.root)).load()
+    assert archived.drop("date").schema == stored.schema
+    same = ["physOffset", "topic", "body", "keys", "storeTimestamp", "queueOffset", "bodyCrc"]
+    assert archived.select(same).exceptAll(stored.select(same)).count() == 0
+    assert [row.topic for row in archived.where("topic = '0815'").collect()] == ["0815"] * 5
+
+
+def test_a_tasks_sentence_reaches_the_caller(spark: "SparkSession", tmp_path: Path) -> None:
+    log = WrittenLog(tmp_path / "store").add(30)
+    log.write(log.offsets[3], bytes(20))
+
+    with pytest.raises(PipelineError, match=r"^the commit log is damaged .*--corrupt skip$"):
+        jobs.archive(tmp_path / "history", path=log.root, spark=spark)
+
+
+def test_no_archive_to_read(spark: "SparkSession", tmp_path: Path) -> None:
+    with pytest.raises(PipelineError, match="there is no archive in"):
+        read_archive(spark, tmp_path)
+
+
+def test_conditions_choose_what_is_replayed(spark: "SparkSession", tmp_path: Path) -> None:
+    log = WrittenLog(tmp_path / "store").add(300)
+    log.add(10, topic="%DLQ%group", properties={"KEYS": "a b"})
+    root = tmp_path / "history with blanks"
+    jobs.archive(root, path=log.root)
+    jobs.archive(root, path=log.root, topics=["%DLQ%group"])
+
+    with PipelineBroker() as broker:
+        for topic in ("some", "keyed", "timed"):
+            broker.create(topic, 2)
+
+        def replay(to: str, **chosen: Any) -> Any:
+            return jobs.replay(root, to=to, nameserver=broker.nameserver, spark=spark, **chosen)
+
+        sql = "topic LIKE 'topic%' AND CAST(body AS STRING) LIKE '%7' AND queueId = 1"
+        foretold = replay("some", where=sql, dry_run=True)
+        result = replay("some", where=sql)
+        replay("keyed", key="b", topics=["%DLQ%group"])
+        replay("timed", start_ms=T0_MS + 10, end_ms=T0_MS + 20)
+
+        assert foretold.rows == result.sent == 30
+        assert broker.bodies("some") == sorted(f"body {n}" for n in range(300) if n % 10 == 7)
+        assert len(broker.stored("keyed")) == 10
+        assert broker.bodies("timed") == sorted(f"body {n}" for n in range(10, 20))
+        with pytest.raises(UsageProblem, match=r"`bodi` cannot be resolved.*Spark SQL over"):
+            replay("some", where="bodi = 1")
+
+
+def test_the_command_line(tmp_path: Path) -> None:
+    log = WrittenLog(tmp_path / "store").add(10)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "pipeline", *arguments],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    status, out, _ = run("archive", str(tmp_path / "a"), "--path", str(log.root), "--json")
+    assert (status, out.startswith('{"directory":')) == (0, True)
+    status, out, error = run("archive", str(tmp_path / "a"), "--path", str(tmp_path / "nothing"))
+    assert (status, out) == (1, "")
+    assert error.splitlines()[-1].startswith("pipeline: there is no directory")
+    status, _, error = run("archive", str(tmp_path / "a"), "-t", "x", "--pattern", "y")
+    assert (status, error) == (
+        2,
+        "pipeline: topics and a pattern exclude each other: leave one out\n",
+    )
+    assert run("replay", str(tmp_path / "a"), "--from", "soon")[0] == 2
+
+
+def test_help_needs_no_pyspark() -> None:
+    script = (
+        "import sys\n"
+        "for name in ('pyspark', 'pyarrow', 'numpy'): sys.modules[name] = None\n"
+        "from pipeline.jobs.command_line import main\n"
+        "main(sys.argv[1:])\n"
+    )
+    for arguments in (["--help"], ["archive", "--help"], ["replay", "--help"]):
+        done = subprocess.run(
+            [sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=True
+        )
+        assert "--help" in done.stdout

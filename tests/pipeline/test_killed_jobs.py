@@ -1,0 +1,107 @@
+"""Jobs whose driver is killed with kill -9, Java and all, go on and do nothing twice."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from benchmarks.pipeline_data import write_store
+from pipeline import jobs
+from pipeline.jobs.archiving.catalog import Catalog
+from pipeline.jobs.archiving.files import LocalFiles
+from pipeline.jobs.spark import stop_own_session
+from tests.support.pipeline_broker import PipelineBroker
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+MESSAGES = 200_000
+
+
+def run_and_kill(arguments: list[str], is_time: Callable[[], bool]) -> bool:
+    """Run a job until it is time to kill it; False if it was done before."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pipeline", *arguments, "--master", "local[2]"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    while not is_time():
+        try:
+            process.wait(0.005)
+        except subprocess.TimeoutExpired:
+            continue
+        return False
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    return True
+
+
+def archived_offsets(root: Path) -> list[int]:
+    found: list[int] = []
+    for file in Catalog(LocalFiles(root)).archived_files():
+        found += pq.ParquetFile(root / file.path).read(["physOffset"])["physOffset"].to_pylist()
+    return sorted(found)
+
+
+def listed_files(root: Path) -> set[str]:
+    names = (str(path.relative_to(root)) for path in root.glob("topic=*/date=*/*.parquet"))
+    return set(names)
+
+
+def test_an_archive(tmp_path: Path) -> None:
+    store, root = tmp_path / "store", tmp_path / "history"
+    record_bytes = write_store(store, MESSAGES) // MESSAGES
+    moments: list[Callable[[], bool]] = [
+        lambda: any((root / "_rockhopper" / "staging").glob("run-*/*/*.parquet")),
+        lambda: sum(1 for _ in (root / "_rockhopper" / "staging").glob("run-*/*/*.parquet")) > 4,
+        lambda: (root / "_rockhopper" / "intent.json").exists(),
+    ]
+
+    killed = [
+        run_and_kill(["archive", str(root), "--path", str(store), "--split-size", "8m"], moment)
+        for moment in moments
+    ]
+    result = jobs.archive(root, path=store)
+
+    assert any(killed)
+    assert archived_offsets(root) == [number * record_bytes for number in range(MESSAGES)]
+    listed = {file.path for file in Catalog(LocalFiles(root)).archived_files()}
+    assert listed_files(root) == listed
+    assert jobs.archive(root, path=store).rows == 0
+    assert result.run <= 2
+
+
+def test_a_replay(tmp_path: Path) -> None:
+    store, root = tmp_path / "store", tmp_path / "history"
+    write_store(store, 30_000, 50)
+    jobs.archive(root, path=store)
+
+    with PipelineBroker() as broker:
+        broker.create("copy", 4)
+
+        def visible() -> int:
+            ends = (broker.broker.store.queue_range("copy", queue)[1] for queue in range(4))
+            return sum(ends)
+
+        arguments = ["replay", str(root), "--to", "copy", "-n", broker.nameserver, "--rate", "2000"]
+        seen = []
+        for _ in range(3):
+            before = visible()
+            assert run_and_kill(arguments, lambda: visible() > before)  # noqa: B023
+            seen.append(visible())
+        result = jobs.replay(root, nameserver=broker.nameserver, to="copy", master="local[2]")
+        stop_own_session()
+
+        assert seen == sorted(set(seen))
+        assert result.resumed_at_batch >= 3
+        copies = broker.stored("copy")
+        assert len(copies) == 30_000
+        origins = {
+            (m.properties["RH_ORIGIN_TOPIC"], m.queue_id, m.properties["RH_ORIGIN_QUEUE_OFFSET"])
+            for m in copies
+        }
+        assert len(origins) == 30_000

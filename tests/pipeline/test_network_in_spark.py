@@ -1,0 +1,151 @@
+"""``rocketmq`` in a real session, reading and writing: what only Spark can tell."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pipeline.schema import spark_schema
+from tests.support.pipeline_broker import PipelineBroker
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[PipelineBroker]:
+    with PipelineBroker() as broker:
+        yield broker
+
+
+def numbered(start: int, end: int) -> list[str]:
+    return [f"{number:05d}" for number in range(start, end)]
+
+
+def load(spark: "SparkSession", broker: PipelineBroker, topic: str, **options: str) -> "DataFrame":
+    given = {"nameServer": broker.nameserver, "subscribe": topic, **options}
+    return spark.read.format("rocketmq").options(**given).load()
+
+
+def stream(spark: "SparkSession", broker: PipelineBroker, **options: str) -> "DataFrame":
+    reader = spark.readStream.format("rocketmq").option("nameServer", broker.nameserver)
+    return reader.options(**options).load()
+
+
+def run(frame: "DataFrame", broker: PipelineBroker, **options: str) -> list[dict[str, Any]]:
+    """Write a stream until it is at its end; the progress of its batches."""
+    writer = frame.writeStream.format("rocketmq").option("nameServer", broker.nameserver)
+    query = writer.options(**options).trigger(availableNow=True).start()
+    assert query.awaitTermination(60)
+    return [each for each in query.recentProgress if each["numInputRows"]]
+
+
+def test_a_batch_read_over_several_tasks(spark: "SparkSession", broker: PipelineBroker) -> None:
+    broker.create("read", 2)
+    broker.send("read", numbered(0, 60), 0, tags="red", keys="k")
+    broker.send("read", numbered(60, 100), 1, tags="blue")
+
+    frame = load(spark, broker, "read", minPartitions="3")
+
+    assert frame.schema == spark_schema()
+    rows = frame.orderBy("queueId", "queueOffset").collect()
+    assert [row.body.decode() for row in rows] == numbered(0, 100)
+    assert (rows[0].tags, rows[0].keys, rows[0].brokerName) == ("red", "k", "broker-a")
+    assert rows[99].properties["TAGS"] == "blue"
+    assert load(spark, broker, "read", subExpression="blue", columns="tags").count() == 40
+
+
+def test_a_stream_goes_on_from_its_checkpoint(
+    spark: "SparkSession", broker: PipelineBroker, tmp_path: Path
+) -> None:
+    broker.create("in", 2)
+    broker.create("out", 2)
+    given = {
+        "subscribe": "in",
+        "startingOffsets": "earliest",
+        "maxOffsetsPerTrigger": "40",
+        "groupId": "copying",
+        "commitOffsets": "onBatch",
+    }
+    delivery = {
+        "topic": "out",
+        "delivery": "exactly-once",
+        "checkpointLocation": str(tmp_path / "checkpoint"),
+    }
+    broker.send("in", numbered(0, 100), 0, tags="t", properties={"n": "1"})
+    frame = stream(spark, broker, **given).select("body", "tags", "properties")
+
+    progress = run(frame, broker, **delivery)
+
+    assert [each["numInputRows"] for each in progress] == [40, 40, 20]
+    source = progress[0]["sources"][0]
+    assert '"0": 40' in str(source["endOffset"]).replace("'", '"')
+    assert '"0": 100' in str(source["latestOffset"]).replace("'", '"')
+    broker.send("in", numbered(100, 130), 1, tags="t", properties={"n": "1"})
+    progress = run(frame, broker, **delivery)
+    assert sum(each["numInputRows"] for each in progress) == 30
+    assert broker.bodies("out") == numbered(0, 130)
+    assert {(m.tags, m.properties["n"]) for m in broker.stored("out")} == {("t", "1")}
+    ranges = broker.run(broker.admin.ranges("in"))
+    committed = [
+        broker.run(broker.admin.offsets.committed("copying", each.queue)) for each in ranges
+    ]
+    assert committed == [100, 30]
+
+
+def test_a_frame_is_written_once_however_often(
+    spark: "SparkSession", broker: PipelineBroker
+) -> None:
+    broker.create("written", 3)
+    rows = spark.range(0, 500, 1, 3).selectExpr(
+        "format_string('%05d', id) AS body",
+        "concat('key', id) AS keys",
+        "CAST(id % 5 AS STRING) AS shardingKey",
+    )
+    for _ in range(2):
+        rows.write.format("rocketmq").mode("append").options(
+            nameServer=broker.nameserver, topic="written", delivery="exactly-once", sinkId="frame"
+        ).save()
+    assert broker.bodies("written") == numbered(0, 500)
+    rows.write.format("rocketmq").mode("append").option("nameServer", broker.nameserver).option(
+        "topic", "written"
+    ).save()
+    assert broker.bodies("written") == sorted(numbered(0, 500) * 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "columns", "mode", "says"),
+    [
+        ({"topic": "T"}, "id", "append", "a sink has no column 'id'"),
+        ({"topic": "T"}, "'a' AS body", "overwrite", "a topic cannot be overwritten"),
+        ({}, "'a' AS body", "append", "nothing says which topic to write to"),
+        ({"topic": "T"}, "CAST(NULL AS STRING) AS body", "append", "1 rows for 'T' have no body"),
+    ],
+)
+def test_what_cannot_be_written_stands_in_the_drivers_exception(
+    options: dict[str, str],
+    columns: str,
+    mode: str,
+    says: str,
+    spark: "SparkSession",
+    broker: PipelineBroker,
+) -> None:
+    from pyspark.errors import PySparkException
+
+    frame = spark.range(1).selectExpr(columns)
+    writer = frame.write.format("rocketmq").mode(mode).option("nameServer", broker.nameserver)
+    with pytest.raises(PySparkException, match="PipelineError") as caught:
+        writer.options(**options).save()
+    assert says in str(caught.value)
+
+
+def test_what_cannot_be_read_stands_in_the_drivers_exception(
+    spark: "SparkSession", broker: PipelineBroker
+) -> None:
+    from pyspark.errors import PySparkException
+
+    with pytest.raises(PySparkException, match="knows no topic 'nowhere'"):
+        load(spark, broker, "nowhere").count()

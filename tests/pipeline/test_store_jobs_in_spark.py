@@ -1,0 +1,56 @@
+"""Audit, rebuild and search with Spark's workers: what only Spark can tell."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pipeline import PipelineError, jobs
+from tests.support.derived_stores import (
+    GEOMETRY,
+    index_files,
+    overwrite,
+    queue_files,
+    write_store,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
+
+
+def test_tasks_travel_to_workers_and_results_back(spark: "SparkSession", tmp_path: Path) -> None:
+    store = write_store(tmp_path / "store")
+    output = tmp_path / "output"
+
+    rebuilt = jobs.rebuild(str(store), str(output), split_size=4096, spark=spark, **GEOMETRY)
+    overwrite(store / "consumequeue" / "Topic1" / "1" / f"{0:020d}", 0, bytes(20))
+    audited = jobs.audit(str(store), split_size=4096, spark=spark, **GEOMETRY)
+    found = jobs.search(str(store), key="kk", limit=3, spark=spark)
+
+    assert rebuilt.is_good
+    assert rebuilt.task_count > 4
+    assert index_files(output) == index_files(store)
+    assert queue_files(output) != queue_files(store)
+    assert audited.counts == {"unit missing": 1}
+    assert len(found.messages) == 3
+
+
+def test_a_condition_in_sparks_sql(spark: "SparkSession", tmp_path: Path) -> None:
+    store = write_store(tmp_path / "store")
+
+    found = jobs.search(
+        str(store),
+        where="queueId = 1 and size(properties) = 2",
+        contains="body 1",
+        topics=["Topic1"],
+        limit=5,
+        spark=spark,
+    )
+
+    assert 0 < len(found.messages) <= 5
+    assert all(one["body"].startswith("body 1") for one in found.messages)
+    assert all(len(one["properties"]) == 2 for one in found.messages)
+    with pytest.raises(PipelineError, match="no Spark SQL over the columns topic"):
+        jobs.search(str(store), where="nonsense = 1", spark=spark)

@@ -1,0 +1,91 @@
+"""``rocketmq-store`` in a real session: what only Spark can tell."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pipeline.schema import COLUMNS, OPTIONAL_COLUMNS, spark_schema
+from tests.support import apache_golden
+from tests.support.written_logs import T0_MS, WrittenLog
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
+
+
+def load(spark: "SparkSession", path: Path, **options: str) -> "DataFrame":
+    return spark.read.format("rocketmq-store").options(path=str(path), **options).load()
+
+
+def test_every_column_arrives(spark: "SparkSession", tmp_path: Path) -> None:
+    log = WrittenLog(tmp_path, file_size_bytes=16_384).add(500, queue_id=1)
+    log.add(5, topic="t" * 200, born_host=bytes(15) + b"\x01" + bytes(4))
+    options = {"includeRawProperties": "true", "verifyCrc": "flag", "corruptRecords": "column"}
+
+    frame = load(spark, tmp_path, splitSize="4096", **options)
+
+    assert frame.schema == spark_schema((*COLUMNS, *OPTIONAL_COLUMNS))
+    assert frame.rdd.getNumPartitions() > 10
+    rows = frame.orderBy("physOffset").collect()
+    assert [row.physOffset for row in rows] == log.offsets
+    assert rows[7].properties == {"KEYS": "k7", "TAGS": "red"}
+    assert rows[7].body == b"body 7"
+    assert rows[500].bornHost == "[::1]:0"
+    assert {row.crcOk for row in rows} == {True}
+
+
+def test_a_store_of_apache(spark: "SparkSession", tmp_path: Path) -> None:
+    store = apache_golden.unpack("batch", tmp_path)
+
+    counts: dict[str, int] = dict(load(spark, store.path).groupBy("topic").count().collect())
+
+    assert counts["Batches"] == 75
+
+
+def test_filters_are_pushed_and_hold(spark: "SparkSession", tmp_path: Path) -> None:
+    WrittenLog(tmp_path).add(300)
+    frame = load(spark, tmp_path)
+
+    assert frame.where("topic = 'topic-1' and queueId = 1").count() == 50
+    assert frame.where("topic in ('topic-1', 'topic-2') and queueOffset < 30").count() == 20
+    late = f"storeTimestamp >= timestamp_millis({T0_MS + 290})"
+    assert frame.where(late).count() == 10
+
+
+def test_a_session_that_does_not_push_filters_works_too(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    import pipeline
+    from pipeline.session import PUSHDOWN_CONF
+
+    WrittenLog(tmp_path).add(30)
+    try:
+        spark.conf.set(PUSHDOWN_CONF, "false")
+        pipeline.register(spark)
+        assert load(spark, tmp_path).where("topic = 'topic-1'").count() == 10
+    finally:
+        spark.conf.set(PUSHDOWN_CONF, "true")
+        pipeline.register(spark)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"columns": "bodi"}, "did you mean 'body'?"),
+        ({"startPhysOffset": "99999999"}, "leave it out"),
+        ({}, "the commit log is damaged from 0 to"),
+    ],
+)
+def test_what_is_wrong_stands_in_the_drivers_exception(
+    options: dict[str, str], says: str, spark: "SparkSession", tmp_path: Path
+) -> None:
+    from pyspark.errors import PySparkException
+
+    log = WrittenLog(tmp_path).add(3)
+    log.write(0, bytes(20))
+
+    with pytest.raises(PySparkException, match="PipelineError") as caught:
+        load(spark, tmp_path, **options).count()
+    assert says in str(caught.value)

@@ -1,0 +1,103 @@
+"""A broker in a thread of its own, for tests of what blocks: sources and sinks of Spark."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Iterable
+from typing import Any, Self, TypeVar
+
+from broker import Broker
+from client import Admin, Message, Producer
+from client.queues import MessageQueue
+from protocol.message import StoredMessage
+from protocol.message_codec import decode_messages
+
+_Value = TypeVar("_Value")
+
+
+class PipelineBroker:
+    """A temporary broker; started by ``with``."""
+
+    def __init__(self, **settings: object) -> None:
+        self._settings = settings
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self.run(self._start())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.run(self._stop())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _start(self) -> None:
+        self.broker = Broker.temporary(self._settings)
+        await self.broker.start()
+        self.nameserver = self.broker.nameserver
+        self.producer = await Producer(self.nameserver).start()
+        self.admin = await Admin(self.nameserver).__aenter__()
+        name = self.broker.config.broker_name
+        async with asyncio.timeout(10):
+            while name not in {each.name for each in await self.admin.brokers()}:
+                pass
+
+    async def _stop(self) -> None:
+        await self.producer.close()
+        await self.admin.close()
+        await self.broker.stop()
+
+    def run(self, coroutine: Coroutine[Any, Any, _Value]) -> _Value:
+        """Let *coroutine* run in the broker's thread, and wait for it."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(30)
+
+    def create(self, topic: str, queues: int = 4, **options: Any) -> None:
+        """Create a topic, or change it."""
+        self.run(self._create(topic, queues, options))
+
+    async def _create(self, topic: str, queues: int, options: dict[str, Any]) -> None:
+        await self.admin.create_topic(topic, queues=queues, **options)
+        # A broker of another's name service registers what is new a moment later.
+        count = queues * len(await self.admin.masters())
+        async with asyncio.timeout(10):
+            while len((await self.admin.route(topic)).write_queues) != count:
+                pass
+        self.producer._session.routes.forget(topic)
+
+    def delete(self, topic: str) -> None:
+        """Delete a topic."""
+        self.run(self.admin.delete_topic(topic))
+
+    def send(
+        self,
+        topic: str,
+        bodies: Iterable[str],
+        queue: MessageQueue | int | None = None,
+        **parts: Any,
+    ) -> None:
+        """Send a batch of messages."""
+        messages = [Message(topic, body.encode(), **parts) for body in bodies]
+        self.run(self.producer.send_batch(messages, queue=queue))
+
+    def stored(self, topic: str) -> list[StoredMessage]:
+        """All messages of a topic, by queue and offset."""
+        return self.run(self._stored(topic))
+
+    async def _stored(self, topic: str) -> list[StoredMessage]:
+        store = self.broker.store
+        found: list[StoredMessage] = []
+        for queue_id in range(16):
+            offset, end = store.queue_range(topic, queue_id)
+            while offset < end:
+                read = store.get_bulk(topic, queue_id, offset, 16_384, 8 << 20)
+                found += decode_messages(read.body)
+                offset = read.next_offset
+        return found
+
+    def bodies(self, topic: str) -> list[str]:
+        """The bodies of all messages of a topic, sorted."""
+        return sorted(message.decompressed_body().decode() for message in self.stored(topic))

@@ -1,0 +1,130 @@
+"""A standalone cluster of Spark on the loopback address: a master and workers, each a process."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+START_TIMEOUT_S = 90
+_URL = re.compile(r"Starting Spark master at (spark://\S+)")
+_REGISTERED = "Successfully registered with master"
+
+
+class Cluster:
+    """Runs while in ``with running(...)``."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.url = ""
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def start(self, workers: int) -> None:
+        """Start master and workers, one core each, and wait until they know each other."""
+        log = self._spawn("master", "Master", "--port", "0", "--webui-port", "0")
+        self.url = self._wait(log, _URL).group(1)
+        for number in range(workers):
+            scratch = self.directory / f"work-{number}"
+            log = self._spawn(
+                f"worker-{number}",
+                "Worker",
+                *("--cores", "1", "--memory", "1g", "--webui-port", "0"),
+                *("--work-dir", str(scratch), self.url),
+            )
+            self._wait(log, re.compile(_REGISTERED))
+
+    def _spawn(self, name: str, kind: str, *arguments: str) -> Path:
+        import pyspark
+
+        home = Path(pyspark.__file__).parent
+        log = self.directory / f"{name}.log"
+        command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind.lower()}."]
+        command[1] += kind
+        with log.open("wb") as output:
+            self._processes.append(
+                subprocess.Popen(
+                    [*command, "--host", "127.0.0.1", *arguments],
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    cwd=self.directory,
+                    env=environment(),
+                    start_new_session=True,
+                )
+            )
+        return log
+
+    def _wait(self, log: Path, pattern: re.Pattern[str]) -> re.Match[str]:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        with log.open() as file:
+            found = _follow(file, pattern, deadline)
+        assert found is not None, f"{log}: {log.read_text()[-3000:]}"
+        return found
+
+    def executors(self) -> list[int]:
+        """The process ids of the executors that run now."""
+        found = []
+        for process in Path("/proc").iterdir():
+            if process.name.isdecimal():
+                try:
+                    command = (process / "cmdline").read_bytes()
+                    directory = Path(os.readlink(process / "cwd"))
+                except OSError:
+                    continue
+                if (
+                    b"CoarseGrainedExecutorBackend" in command
+                    and self.directory in directory.parents
+                ):
+                    found.append(int(process.name))
+        return sorted(found)
+
+    def stop(self) -> None:
+        """End all of it, executors too."""
+        for pid in self.executors():
+            os.kill(pid, signal.SIGKILL)
+        for process in reversed(self._processes):
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def _follow(file: IO[str], pattern: re.Pattern[str], deadline: float) -> re.Match[str] | None:
+    text = ""
+    while time.monotonic() < deadline:
+        text += file.read()
+        if found := pattern.search(text):
+            return found
+        time.sleep(0.05)
+    return None
+
+
+def environment() -> dict[str, str]:
+    """What cluster and drivers need to find Java and each other.  Sets JAVA_HOME here too."""
+    import pyspark
+
+    from pipeline.java import ensure_java
+
+    ensure_java()
+    kept = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
+    return {
+        **kept,
+        "SPARK_HOME": str(Path(pyspark.__file__).parent),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+    }
+
+
+@contextmanager
+def running(directory: Path, workers: int = 2) -> Iterator[Cluster]:
+    """A cluster whose files are in *directory*."""
+    cluster = Cluster(directory)
+    try:
+        cluster.start(workers)
+        yield cluster
+    finally:
+        cluster.stop()
