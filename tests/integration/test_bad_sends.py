@@ -111,8 +111,9 @@ REFUSED: dict[str, tuple[dict[str, object], int, str]] = {
     "born time 2^70": ({"bornTimestamp": str(2**70)}, 29, "bornTimestamp|'g'"),
     "flag 2^40": ({"flag": str(2**40)}, 29, "flag|'h'"),
     "sysFlag 2^31": ({"sysFlag": str(2**31)}, 29, "sysFlag|'f'"),
-    "a transaction": ({"properties": "TRAN_MSG\x01true\x02"}, 16, "transactional"),
-    "a timer": ({"properties": "TIMER_DELIVER_MS\x011\x02"}, 13, "timer"),
+    "a transaction that is over": ({"sysFlag": "12"}, 13, "rolled back"),
+    "a timer for never": ({"properties": "TIMER_DELIVER_MS\x01never\x02"}, 13, "not a number"),
+    "a timer too far": ({"properties": "TIMER_DELAY_SEC\x01259201\x02"}, 13, "timerMaxDelaySec"),
 }
 ACCEPTED: dict[str, dict[str, object]] = {
     "S8 queueId -5": {"queueId": "-5"},
@@ -309,8 +310,8 @@ PULLS: dict[str, tuple[dict[str, object], int]] = {
     "P2 maxMsgNums 2^31-1": (pull(maxMsgNums=str(2**31 - 1)), 0),
     "maxMsgNums 0": (pull(maxMsgNums="0"), 0),
     "maxMsgNums -5": (pull(maxMsgNums="-5"), 0),
-    "P4 SQL92": (pull(subscription="a BETWEEN 1 AND", expressionType="SQL92"), 1),
-    "P4 deep SQL92": (pull(subscription="(" * 10_000, expressionType="SQL92"), 1),
+    "P4 SQL92": (pull(subscription="a BETWEEN 1 AND", expressionType="SQL92"), 23),
+    "P4 deep SQL92": (pull(subscription="(" * 10_000, expressionType="SQL92"), 23),
     "an unknown filter": (pull(expressionType="XPATH"), 23),
     "a subscription of nothing": (pull(subscription=" || "), 23),
     "8,000 tags": (pull(subscription="||".join(map(str, range(8000)))), 20),

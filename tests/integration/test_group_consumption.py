@@ -98,14 +98,27 @@ async def test_group_learns_at_once_who_comes_and_who_is_gone(broker: Broker) ->
         assert await members(first, "billing") == ["c1"]
 
 
-async def test_retry_topic_has_a_route_right_after_the_first_heartbeat(broker: Broker) -> None:
+async def test_retry_topic_has_a_route_for_the_first_heartbeat_that_makes_it(
+    broker: Broker,
+) -> None:
     async with WireClient(broker.address) as client, WireClient(broker.nameserver) as names:
         route = {"topic": "%RETRY%billing"}
-        assert (await names.ask(Code.GET_ROUTEINFO_BY_TOPIC, route)).code == 17
+        before = await names.ask(Code.GET_ROUTEINFO_BY_TOPIC, route)
+        assert fastjson.loads(before.body)["queueDatas"][0]["readQueueNums"] == 1
+        assert "%RETRY%billing" not in broker.topics
         await client.ask(Code.HEART_BEAT, body=heartbeat("c1", "billing", "orders"))
         answer = await names.ask(Code.GET_ROUTEINFO_BY_TOPIC, route)
         assert answer.code == ResponseCode.SUCCESS
         assert fastjson.loads(answer.body)["queueDatas"][0]["readQueueNums"] == 1
+        assert "%RETRY%billing" in broker.topics
+
+
+async def test_retry_topic_of_a_group_that_nobody_may_make_has_no_route() -> None:
+    settings = {"autoCreateSubscriptionGroup": "false"}
+    async with Broker.temporary(settings) as broker, WireClient(broker.nameserver) as names:
+        for group in ("billing", "no/such/name"):
+            route = {"topic": f"%RETRY%{group}"}
+            assert (await names.ask(Code.GET_ROUTEINFO_BY_TOPIC, route)).code == 17
 
 
 async def test_failed_message_comes_back_on_the_retry_topic(broker: Broker) -> None:

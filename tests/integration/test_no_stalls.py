@@ -5,6 +5,7 @@ watched; of three tries the best counts, for the machine may be busy with other 
 """
 
 import asyncio
+import json
 import os
 import socket
 import threading
@@ -19,6 +20,7 @@ from protocol.frame import FrameDecoder
 from protocol.message_codec import encode_batch
 from tests.support.callback_times import CallbackTimes
 from tests.support.direct import pull_fields, send_fields
+from tests.support.popping import GROUP, pop_fields
 from tests.support.raw_peer import frame, request
 
 TRIES = 3
@@ -160,4 +162,27 @@ def test_the_route_of_a_wide_topic_does_not_keep_it_either(watched: WatchedBroke
     watched.times.reset()
     assert watched.name_client.ask(request(105, {"topic": "wide"})).code == 0
     watched.turn()
+    assert watched.times.longest_s < STALL_S, watched.times.what
+
+
+def test_a_long_batch_of_acknowledgements_does_not_keep_it_either(watched: WatchedBroker) -> None:
+    watched.client.ask(request(310, SEND_V2 | {"b": "popped"}))
+    for _ in range(2):
+        messages = encode_batch([(0, b"", b"")] * 5000)
+        assert watched.client.ask(request(320, SEND_V2 | {"b": "popped"}, messages)).code == 0
+    acks = []
+    for _ in range(300):
+        ext = watched.client.ask(request(200050, pop_fields(topic="popped"))).ext
+        assert ext is not None
+        start = int(ext["startOffsetInfo"].split(" ")[2])
+        named = {"c": GROUP, "t": "popped", "r": "0", "q": 0, "so": start, "b": "/////w=="}
+        times = {"pt": int(ext["popTime"]), "it": int(ext["invisibleTime"])}
+        acks.append(named | times | {"rq": int(ext["reviveQid"])})
+    body = json.dumps({"brokerName": "broker-a", "acks": acks * 5}).encode()
+    assert watched.broker.pop.lanes.in_flight == 9600
+    watched.turn()
+    watched.times.reset()
+    assert watched.client.ask(request(200151, {}, body)).code == 0
+    watched.turn()
+    assert watched.broker.pop.lanes.in_flight == 0
     assert watched.times.longest_s < STALL_S, watched.times.what

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from broker import pull_path
+from broker import pull_filters
 from broker.broker import Broker
 from protocol.codes import RequestCode as Code
 from protocol.codes import ResponseCode
@@ -66,7 +66,7 @@ async def test_it_is_refused_at_first_and_then_filters_by_itself(
     assert bodies(await pull(client, version=1)) == [b"red"]
 
     refused = await pull(client, version=2)
-    monkeypatch.setattr(pull_path, "HEARTBEAT_GRACE_S", -1.0)
+    monkeypatch.setattr(pull_filters, "HEARTBEAT_GRACE_S", -1.0)
 
     assert refused.code == ResponseCode.SUBSCRIPTION_NOT_LATEST
     assert bodies(await pull(client, version=2)) == [b"red", b"green"]

@@ -1,0 +1,266 @@
+"""Topics go into an archive over the network and back again, each message once."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from client.queues import MessageQueue
+from pipeline import jobs
+from pipeline.errors import PipelineError
+from pipeline.jobs.replaying import job as replaying
+from pipeline.jobs.replaying import work
+from pipeline.jobs.results import UsageProblem
+from pipeline.sink import staging
+from tests.support.pipeline_broker import PipelineBroker
+from tests.support.written_logs import WrittenLog
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[PipelineBroker]:
+    with PipelineBroker() as started:
+        started.create("orders", 2)
+        started.create("others", 1)
+        for queue_id in range(2):
+            queue = MessageQueue("orders", started.broker.config.broker_name, queue_id)
+            started.send("orders", [f"o{queue_id}-{n:03}" for n in range(60)], queue, tags="red")
+        started.send("others", [f"x{n}" for n in range(10)])
+        yield started
+
+
+@pytest.fixture(scope="module")
+def archived(broker: PipelineBroker, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("archived") / "history"
+    jobs.archive(root, nameserver=broker.nameserver, topics=["orders", "others"])
+    return root
+
+
+def replay(archived: Path, served: PipelineBroker, state: Path, **arguments: Any) -> Any:
+    return jobs.replay(archived, nameserver=served.nameserver, state=state, **arguments)
+
+
+def test_archiving_goes_on_where_it_ended(broker: PipelineBroker, tmp_path: Path) -> None:
+    broker.create("growing", 2)
+    broker.send("growing", ["a", "b", "c"])
+    arguments: dict[str, Any] = {"nameserver": broker.nameserver, "pattern": "grow.*"}
+
+    first = jobs.archive(tmp_path / "a", **arguments)
+    broker.send("growing", ["d", "e"])
+    foretold = jobs.archive(tmp_path / "a", dry_run=True, **arguments)
+    second = jobs.archive(tmp_path / "a", **arguments)
+    third = jobs.archive(tmp_path / "a", **arguments)
+
+    assert [each.rows for each in (first, foretold, second, third)] == [3, 2, 2, 0]
+    table = pq.read_table(sorted((tmp_path / "a").rglob("part*.parquet"))[0], partitioning=None)
+    assert table["brokerName"].unique().to_pylist() == [broker.broker.config.broker_name]
+
+
+def test_one_broker_is_archived_in_one_way(broker: PipelineBroker, tmp_path: Path) -> None:
+    log = WrittenLog(tmp_path / "store").add(3)
+    name = broker.broker.config.broker_name
+    network: dict[str, Any] = {"nameserver": broker.nameserver, "topics": ["orders"]}
+    jobs.archive(tmp_path / "a", **network)
+    jobs.archive(tmp_path / "b", path=log.root)
+    jobs.archive(tmp_path / "c", path=log.root, broker_name="another")
+
+    for given in ("", name):
+        with pytest.raises(PipelineError, match=r"over the network, .* would be there twice"):
+            jobs.archive(tmp_path / "a", path=log.root, broker_name=given)
+    with pytest.raises(PipelineError, match=r"from files, .* would be there twice"):
+        jobs.archive(tmp_path / "b", **network)
+    assert jobs.archive(tmp_path / "a", path=log.root, broker_name="another").rows == 3
+    assert jobs.archive(tmp_path / "c", **network).rows == 120
+
+
+def test_a_topic_that_was_made_anew_is_not_mixed_in(broker: PipelineBroker, tmp_path: Path) -> None:
+    broker.create("short", 1)
+    broker.send("short", ["a", "b"])
+    arguments: dict[str, Any] = {"nameserver": broker.nameserver, "topics": ["short"]}
+    jobs.archive(tmp_path / "a", **arguments)
+    broker.delete("short")
+    broker.create("short", 1)
+
+    with pytest.raises(PipelineError, match=r"the topic was made anew|messages in between"):
+        jobs.archive(tmp_path / "a", **arguments)
+
+
+def test_replayed_messages_are_those_that_were_archived(
+    broker: PipelineBroker, archived: Path, tmp_path: Path
+) -> None:
+    broker.create("copy", 2)
+
+    result = replay(archived, broker, tmp_path, to={"orders": "copy"})
+
+    assert (result.rows, result.sent, result.delivery) == (120, 120, "exactly-once")
+    originals, copies = broker.stored("orders"), broker.stored("copy")
+    assert [each.body for each in copies] == [each.body for each in originals]
+    assert [each.queue_id for each in copies] == [each.queue_id for each in originals]
+    for copy, original in zip(copies, originals, strict=True):
+        assert copy.properties["RH_ORIGIN_QUEUE_OFFSET"] == str(original.queue_offset)
+        assert copy.properties["RH_ORIGIN_STORE_TIME"] == str(original.store_time_ms)
+        assert copy.properties["TAGS"] == "red"
+        assert copy.born_time_ms == original.born_time_ms
+
+
+def test_a_replay_that_is_killed_in_any_batch_goes_on_there(
+    broker: PipelineBroker, archived: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    broker.create("resumed", 2)
+    steps = 0
+    dies_at = 0
+
+    def mortal(action: Any) -> Any:
+        def take(*args: Any) -> Any:
+            nonlocal steps
+            steps += 1
+            if steps == dies_at:
+                raise Killed
+            result = action(*args)
+            if steps == -dies_at:
+                raise Killed
+            return result
+
+        return take
+
+    monkeypatch.setattr(replaying, "publish", mortal(staging.publish))
+    monkeypatch.setattr(replaying, "replay_slices", mortal(work.replay_slices))
+    monkeypatch.setattr(replaying, "batch_rows_for", lambda *_: 25)
+    sent = 0
+    for dies_at in (1, 2, -1, -2, 4, -2, 1000):
+        steps = 0
+        try:
+            sent = replay(archived, broker, tmp_path, to={"orders": "resumed"}).sent
+        except Killed:
+            assert dies_at != 1000
+
+    assert sent == 45  # the last two of five batches
+    assert broker.bodies("resumed") == broker.bodies("orders")
+    again = replay(archived, broker, tmp_path, to={"orders": "resumed"})
+    assert again.sent == 0
+    assert "were replayed before" in "\n".join(again.lines())
+    assert len(broker.stored("resumed")) == 120
+
+
+def test_a_dry_run_tells_what_is_left_to_do(
+    broker: PipelineBroker, archived: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replaying, "batch_rows_for", lambda *_: 50)
+    request: dict[str, Any] = {"to": {"orders": "foretold"}}
+    with pytest.raises(PipelineError, match="there is no topic 'foretold' to replay into"):
+        replay(archived, broker, tmp_path, dry_run=True, **request)
+    broker.create("foretold", 2)
+
+    before = replay(archived, broker, tmp_path, dry_run=True, **request)
+    with monkeypatch.context() as failing:
+        failing.setattr(replaying, "_keep_to_rate", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            replay(archived, broker, tmp_path, **request)
+    midway = replay(archived, broker, tmp_path, dry_run=True, **request)
+    replay(archived, broker, tmp_path, **request)
+    after = replay(archived, broker, tmp_path, dry_run=True, **request)
+
+    foretold = (before, midway, after)
+    assert [each.sent for each in foretold] == [120, 70, 0]
+    assert [each.batches for each in foretold] == [3, 3, 3]
+    assert "would go on at batch 1 of 3" in "\n".join(midway.lines())
+    assert "would replay 70 messages" in "\n".join(midway.lines())
+    assert "were replayed before" in "\n".join(after.lines())
+    assert len(broker.stored("foretold")) == 120
+
+
+def test_another_id_sends_again(broker: PipelineBroker, archived: Path, tmp_path: Path) -> None:
+    broker.create("twice", 1)
+    for name in ("one", "two", "two"):
+        replay(archived, broker, tmp_path, to={"others": "twice"}, job_id=name)
+
+    assert Counter(broker.bodies("twice")) == {f"x{n}": 2 for n in range(10)}
+    with pytest.raises(UsageProblem, match="was begun with other files, filters or topics"):
+        replay(archived, broker, tmp_path, to={"orders": "twice"}, job_id="two")
+
+
+def test_a_rate_is_kept(broker: PipelineBroker, archived: Path, tmp_path: Path) -> None:
+    broker.create("slowly", 2)
+    now = 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    result = replay(
+        archived, broker, tmp_path, to={"orders": "slowly"}, rate=40, now=lambda: now, sleep=sleep
+    )
+
+    assert result.batches == 3
+    assert now == pytest.approx(3.0)
+
+
+def test_at_least_once_goes_on_behind_the_last_batch(
+    broker: PipelineBroker, archived: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.create("at-least", 2)
+    monkeypatch.setattr(replaying, "batch_rows_for", lambda *_: 50)
+    arguments: dict[str, Any] = {"to": {"orders": "at-least"}, "delivery": "at-least-once"}
+
+    result = replay(archived, broker, tmp_path, **arguments)
+
+    assert (result.sent, result.batches, result.broker) == (120, 3, "")
+    assert broker.bodies("at-least") == broker.bodies("orders")
+    assert "may be there twice" in "\n".join(result.lines())
+    assert replay(archived, broker, tmp_path, **arguments).sent == 0
+
+
+def test_any_parquet_with_a_body_can_be_replayed(broker: PipelineBroker, tmp_path: Path) -> None:
+    broker.create("loaded", 3)
+    table = pa.table({"body": ["a", "b"], "keys": ["k1", None], "queueId": [2, 2]})
+    pq.write_table(table, tmp_path / "some.parquet")
+
+    with pytest.raises(UsageProblem, match="name it with --to TOPIC"):
+        replay(tmp_path / "some.parquet", broker, tmp_path)
+    replay(tmp_path / "some.parquet", broker, tmp_path, to="loaded")
+
+    assert [(m.body, m.queue_id, m.keys) for m in broker.stored("loaded")] == [
+        (b"a", 2, ["k1"]),
+        (b"b", 2, []),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "says"),
+    [
+        ({"to": "nowhere"}, PipelineError, "there is no topic 'nowhere'.*rockhopper topic create"),
+        ({"rate": 0}, UsageProblem, "give more than 0"),
+        ({"job_id": "a b"}, UsageProblem, "cannot be used"),
+        ({"start_ms": 5, "end_ms": 5}, UsageProblem, "ends before it starts"),
+        ({"to": {"x": "y"}, "topics": ["orders"]}, UsageProblem, "is not among the topics"),
+        ({"delivery": "twice"}, UsageProblem, "choose one of auto"),
+        ({"broker": "broker-x"}, PipelineError, "there is no broker 'broker-x'"),
+    ],
+)
+def test_what_cannot_be_replayed(
+    arguments: dict[str, Any],
+    kind: type[Exception],
+    says: str,
+    broker: PipelineBroker,
+    archived: Path,
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(kind, match=says):
+        replay(archived, broker, tmp_path, **arguments)
+
+
+def test_places_without_messages(broker: PipelineBroker, tmp_path: Path) -> None:
+    with pytest.raises(PipelineError, match="there is nothing at"):
+        replay(tmp_path / "nothing", broker, tmp_path, to="copy")
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1")
+    with pytest.raises(PipelineError, match="cannot be read as Parquet"):
+        replay(tmp_path / "broken.parquet", broker, tmp_path, to="copy")
+    pq.write_table(pa.table({"bodi": ["a"]}), tmp_path / "broken.parquet")
+    with pytest.raises(PipelineError, match="has no column 'body'"):
+        replay(tmp_path / "broken.parquet", broker, tmp_path, to="copy")

@@ -1,0 +1,106 @@
+"""A client that a forked process inherits: every use fails at once and says why."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import traceback
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from broker import Broker
+from client import Admin, ClientStateError, Message, Producer, PullConsumer, TransactionProducer
+from client.received import ReceivedMessage
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+
+Call = Callable[[], Awaitable[object]]
+
+
+async def check(message: ReceivedMessage) -> str:
+    return "commit"
+
+
+def in_a_child(work: Callable[[], Awaitable[None]]) -> None:
+    """Fork, run a coroutine in the child in a loop of its own, and fail if it failed there."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        problem = b""
+        try:
+            asyncio.Runner(loop_factory=asyncio.SelectorEventLoop).run(work())  # type: ignore[arg-type]
+        except BaseException:
+            problem = traceback.format_exc().encode()
+        finally:
+            os.write(writing, problem[-60_000:])
+            os._exit(0)  # nothing of the parent's may be closed or printed here
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        problem = pipe.read()
+    os.waitpid(child, 0)
+    assert problem.decode() == ""
+
+
+async def refuses(call: Call) -> None:
+    """Expect that a call says at once that its client belongs to the parent."""
+    async with asyncio.timeout(2):
+        with pytest.raises(ClientStateError, match="make a new client in the child process"):
+            await call()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+async def test_every_call_of_an_inherited_client_says_so_and_a_new_client_works() -> None:
+    async with (
+        Broker.temporary() as broker,
+        Producer(broker.nameserver, trace=True) as producer,
+        TransactionProducer("g", check=check, nameserver=broker.nameserver) as transactions,
+        Admin(broker.nameserver) as admin,
+    ):
+        receipt = await producer.send("orders", b"before")
+        async with PullConsumer("orders", nameserver=broker.nameserver, group="g") as consumer:
+            (message,) = await consumer.pull(1, timeout=5)
+            queue = message.queue
+            handle = ("orders", "djEgb3JkZXJzIGEgOTkgSUQ=")
+
+            async def transaction() -> None:
+                async with transactions.transaction(Message("orders")):
+                    pass
+
+            async def local(_: object) -> str:
+                return "commit"
+
+            calls: list[Call] = [
+                lambda: producer.send("orders", b"x"),
+                lambda: producer.send(Message("orders", b"x", sharding_key="k")),
+                lambda: producer.send("another", b"x"),
+                lambda: producer.send_batch([Message("orders")]),
+                lambda: producer.send_oneway("orders", b"x"),
+                lambda: producer.request(Message("orders"), timeout_s=1),
+                lambda: producer.recall(handle),
+                lambda: producer.queues("orders"),
+                transaction,
+                lambda: transactions.send_in_transaction(Message("orders"), local),
+                lambda: consumer.pull(timeout=1),
+                lambda: consumer.pull_from(queue, 0),
+                lambda: consumer.end_offset(queue),
+                lambda: consumer.commit(message),
+                lambda: admin.topics(),
+                lambda: admin.route("orders"),
+                lambda: admin.create_topic("new"),
+                lambda: admin.offsets.max_offset(queue),
+            ]
+
+            async def child() -> None:
+                for call in calls:
+                    await refuses(call)
+                for client in (producer, transactions, consumer, admin):
+                    async with asyncio.timeout(2):
+                        await client.close()
+
+            in_a_child(child)
+            # The parent's sockets and what travels on them are as they were.
+            assert (await producer.send("orders", b"after")).queue.topic == "orders"
+            assert [each.body for each in await consumer.pull(1, timeout=5)] == [b"after"]
+            assert "orders" in await admin.topics()
+        assert receipt.queue_offset == 0

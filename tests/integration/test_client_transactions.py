@@ -1,0 +1,41 @@
+"""The bundled TransactionProducer against the real broker: commit, rollback, and being asked."""
+
+import asyncio
+
+import pytest
+
+from broker.broker import Broker
+from client import Message, TransactionProducer
+from tests.support.direct import pull
+from tests.support.raw_peer import until
+
+
+async def test_the_bundled_producer_commits_rolls_back_and_is_asked() -> None:
+    asked: asyncio.Queue[str] = asyncio.Queue()
+
+    async def check(message: object) -> str:
+        asked.put_nowait(message.body.decode())  # type: ignore[attr-defined]
+        return "commit"
+
+    settings = {"transactionTimeOut": "300", "transactionCheckInterval": "100"}
+    async with Broker.temporary(settings) as broker:
+        halves = broker.transactions.halves
+        async with TransactionProducer(
+            "payers", check=check, nameserver=broker.nameserver
+        ) as producer:
+            async with producer.transaction(Message("orders", b"paid")):
+                assert len(halves) == 1
+            with pytest.raises(ZeroDivisionError):
+                async with producer.transaction(Message("orders", b"failed")):
+                    raise ZeroDivisionError
+            await until(lambda: len(halves) == 0)
+            assert broker.transactions.ends.rolled_back == {"orders": 1}
+            async with producer.transaction(Message("orders", b"slow")):
+                assert await asyncio.wait_for(asked.get(), 10) == "slow"
+                await until(lambda: len(halves) == 0)
+        found = [
+            message.body
+            for queue_id in range(4)
+            for message in await pull(broker.address, "orders", queue_id=queue_id)
+        ]
+        assert sorted(found) == [b"paid", b"slow"]

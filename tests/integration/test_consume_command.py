@@ -1,0 +1,115 @@
+"""`rockhopper consume` as a shell runs it: it handles signals and pipes, so in a process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+
+import pytest
+
+from broker import Broker
+from client import Producer
+from tests.support.command_line import CommandLine
+from tests.support.turns import until
+
+PIPE = asyncio.subprocess.PIPE
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[Broker]:
+    async with Broker.temporary() as broker:
+        yield broker
+
+
+async def start(broker: Broker, *options: str) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "client", "consume", "orders", "--group", "billing", *options),
+        env={**os.environ, "NAMESRV_ADDR": broker.nameserver},
+        stdout=PIPE,
+        stderr=PIPE,
+    )
+
+
+async def finish(process: asyncio.subprocess.Process) -> tuple[int, str, str]:
+    async with asyncio.timeout(30):
+        out, err = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, out.decode(), err.decode()
+
+
+async def send(broker: Broker, *bodies: bytes) -> None:
+    async with Producer(broker.nameserver) as producer:
+        for body in bodies:
+            await producer.send("orders", body, queue=0)
+
+
+async def test_it_prints_what_pull_prints_and_stops_after_as_many_as_wanted(broker: Broker) -> None:
+    await send(broker, b"0", b"1", b"2")
+    code, out, err = await finish(await start(broker, "--max", "2", "--json"))
+    assert (code, err) == (0, "")
+    consumed = [json.loads(line) for line in out.splitlines()]
+    shell = CommandLine(broker.nameserver)
+    assert consumed == (await shell.run("pull", "orders", "--max", "2", "--json")).objects
+    assert broker.offsets.get("orders", "billing", 0) == 2
+    _, out, _ = await finish(await start(broker, "--max", "1", "--order"))
+    header, row = out.splitlines()
+    assert header.split() == ["QUEUE", "OFFSET", "STORED", "TAG", "KEYS", "BODY"]
+    assert row.endswith("2")
+
+
+async def test_ctrl_c_ends_it_with_everything_committed(broker: Broker) -> None:
+    await send(broker, b"0", b"1")
+    process = await start(broker, "--json")
+    assert process.stdout is not None
+    async with asyncio.timeout(30):
+        for _ in range(2):
+            await process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    code, out, err = await finish(process)
+    assert (code, out) == (130, "")
+    assert err == "rockhopper: 2 messages were consumed and acknowledged before Ctrl-C\n"
+    assert broker.offsets.get("orders", "billing", 0) == 2
+
+
+async def test_it_ends_when_its_reader_goes_though_nothing_comes(broker: Broker) -> None:
+    await send(broker, b"0")
+    process = await start(broker, "--json")
+    assert process.stdout is not None
+    async with asyncio.timeout(30):
+        await process.stdout.readline()
+    process.stdout._transport.close()  # type: ignore[attr-defined]
+    async with asyncio.timeout(30):
+        assert await process.wait() == 0
+        await until(lambda: broker.offsets.get("orders", "billing", 0) == 1)
+
+
+async def test_a_filter_chooses(broker: Broker) -> None:
+    async with Producer(broker.nameserver) as producer:
+        for price in range(6):
+            await producer.send("orders", b"%d" % price, properties={"price": str(price)})
+    _, out, _ = await finish(
+        await start(broker, "--filter", "price > 3", "--max", "2", "--json", "--from", "-1h")
+    )
+    assert sorted(json.loads(line)["body"] for line in out.splitlines()) == ["4", "5"]
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--tag", "a", "--filter", "b > 1"], "exclude each other"),
+        (["--filter", "b >"], "Error: "),
+        (["--from", "42"], "rockhopper group reset"),
+        (["--group", "a b"], "characters other than"),
+    ],
+)
+async def test_a_wrong_command_line_is_told(
+    broker: Broker, options: list[str], reason: str
+) -> None:
+    shell = CommandLine(broker.nameserver)
+    ended = await shell.run("consume", "orders", "--group", "billing", *options)
+    assert ended.code == 2
+    assert reason in ended.err

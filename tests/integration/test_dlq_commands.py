@@ -1,0 +1,246 @@
+"""`rockhopper dlq`: messages through the whole ladder into the dead letters, and back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+
+import pytest
+
+from broker import Broker
+from client import (
+    Admin,
+    ClientStateError,
+    Consumer,
+    Message,
+    Producer,
+    RequestRefusedError,
+    RetryLater,
+)
+from client.dead_letters import PROPERTY_REQUEUED, DeadLetters
+from client.group_states import REQUEUE_GROUP
+from client.received import ReceivedMessage
+from tests.support.command_line import CommandLine
+from tests.support.turns import until
+
+AT_ONCE = {"messageDelayLevel": " ".join(["0s"] * 18)}
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[Broker]:
+    async with Broker.temporary(AT_ONCE) as broker:
+        yield broker
+
+
+@pytest.fixture
+def shell(broker: Broker) -> CommandLine:
+    return CommandLine(broker.nameserver)
+
+
+@pytest.fixture
+async def admin(broker: Broker) -> AsyncIterator[Admin]:
+    async with Admin(broker.nameserver) as admin:
+        yield admin
+
+
+async def send(broker: Broker, count: int) -> list[str]:
+    async with Producer(broker.nameserver) as producer:
+        return [(await producer.send(_message(number))).message_id for number in range(count)]
+
+
+def _message(number: int) -> Message:
+    return Message(
+        "orders", b"%d" % number, tags="new", keys=[f"o-{number}"], properties={"region": "eu"}
+    )
+
+
+def dead(broker: Broker) -> int:
+    """How many dead letters there ever were."""
+    return broker.store.queue_range("%DLQ%billing", 0)[1]
+
+
+async def fail_on_all(broker: Broker, count: int, *, at_once: bool = True) -> int:
+    """Let a group fail on everything until `count` messages are dead; return how often it did."""
+    failures = 0
+
+    async def fail(_message: ReceivedMessage) -> None:
+        nonlocal failures
+        failures += 1
+        raise RetryLater(delay_level=-1 if at_once else 0)
+
+    async with Consumer("billing", "orders", nameserver=broker.nameserver, handler=fail):
+        async with asyncio.timeout(50):
+            await until(lambda: dead(broker) >= count)
+    return failures
+
+
+async def take_all(broker: Broker, count: int) -> list[ReceivedMessage]:
+    async with Consumer("billing", "orders", nameserver=broker.nameserver) as consumer:
+        messages = aiter(consumer)
+        async with asyncio.timeout(50):
+            return [await anext(messages) for _ in range(count)]
+
+
+async def _through_the_ladder_and_back(broker: Broker, count: int) -> None:
+    shell = CommandLine(broker.nameserver)
+    ids = await send(broker, count)
+    # The first delivery, and 16 more.
+    assert await fail_on_all(broker, count, at_once=False) == 17 * count
+    (listed,) = (await shell.run("dlq", "list", "--json")).objects
+    assert (listed["group"], listed["count"], listed["waiting"]) == ("billing", count, count)
+    requeued = await shell.run("dlq", "requeue", "billing", "--yes")
+    assert requeued.out == f"{count:,} dead letters of billing were sent to orders\n"
+    back = await take_all(broker, count)
+    assert sorted(each.message_id for each in back) == sorted(ids)
+    assert sorted(int(each.body) for each in back) == list(range(count))
+    for each in back:
+        assert (each.reconsume_times, each.tags) == (0, "new")
+        assert each.keys == [f"o-{each.body.decode()}"]
+        assert each.properties["region"] == "eu"
+        assert "ORIGIN_MESSAGE_ID" not in each.properties
+    again = await shell.run("dlq", "requeue", "billing")
+    assert (again.code, again.out) == (0, "")
+    assert again.err == "no dead letters of billing are left to send back\n"
+
+
+async def test_failing_messages_go_through_the_ladder_and_back(broker: Broker) -> None:
+    await _through_the_ladder_and_back(broker, 20)
+
+
+@pytest.mark.slow
+async def test_a_thousand_failing_messages_go_through_the_ladder_and_back(broker: Broker) -> None:
+    await _through_the_ladder_and_back(broker, 1000)
+
+
+async def test_dead_letters_are_shown_with_where_they_come_from(
+    broker: Broker, shell: CommandLine
+) -> None:
+    ids = await send(broker, 3)
+    await fail_on_all(broker, 3)
+    shown = (await shell.run("dlq", "show", "billing", "--json")).objects
+    assert sorted(each["messageId"] for each in shown) == sorted(ids)
+    for each in shown:
+        assert (each["originTopic"], each["delivered"], each["requeued"]) == ("orders", 1, False)
+        assert each["bornTime"] <= each["storeTime"]
+    header, *rows = (await shell.run("dlq", "show", "billing", "--max", "2")).rows
+    assert header == ["ID", "TOPIC", "DELIVERED", "SENT", "GIVEN", "UP", "REQUEUED", "BODY"]
+    assert [row[1:3] for row in rows] == [["orders", "once"]] * 2
+
+
+async def test_some_are_sent_back_now_and_the_others_later(
+    broker: Broker, shell: CommandLine
+) -> None:
+    await send(broker, 5)
+    await fail_on_all(broker, 5)
+    dry = await shell.run("dlq", "requeue", "billing", "--dry-run")
+    assert dry.out == "5 dead letters of billing would be sent to orders\n"
+    first = (await shell.run("dlq", "requeue", "billing", "--max", "2", "--json")).objects
+    assert [each["fromOffset"] for each in first] == [0, 1]
+    assert broker.offsets.get("%DLQ%billing", REQUEUE_GROUP, 0) == 2
+    waiting = (await shell.run("dlq", "show", "billing", "--waiting", "--json")).objects
+    assert [each["offset"] for each in waiting] == [2, 3, 4]
+    assert REQUEUE_GROUP not in (await shell.run("group", "list")).out
+    rest = await shell.run("dlq", "requeue", "billing")
+    assert rest.out == "3 dead letters of billing were sent to orders\n"
+    assert len({each.message_id for each in await take_all(broker, 5)}) == 5
+
+
+async def test_a_single_one_is_not_sent_again_with_the_rest(
+    broker: Broker, shell: CommandLine
+) -> None:
+    await send(broker, 3)
+    await fail_on_all(broker, 3)
+    ids = [
+        each["messageId"] for each in (await shell.run("dlq", "show", "billing", "--json")).objects
+    ]
+    one = await shell.run("dlq", "requeue", "billing", "--message-id", ids[1])
+    assert one.out == "1 dead letter of billing was sent to orders\n"
+    rest = await shell.run("dlq", "requeue", "billing")
+    assert rest.out == (
+        "2 dead letters of billing were sent to orders\n"
+        "1 had been sent by a requeue that was cut off, or alone\n"
+    )
+    assert sorted(each.message_id for each in await take_all(broker, 3)) == sorted(ids)
+    unknown = await shell.run("dlq", "requeue", "billing", "--message-id", "0" * 32)
+    assert (unknown.code, unknown.out) == (1, "")
+
+
+async def test_the_group_alone_gets_them_back(broker: Broker, shell: CommandLine) -> None:
+    await send(broker, 2)
+    await fail_on_all(broker, 2)
+    high = [broker.store.queue_range("orders", queue)[1] for queue in range(4)]
+    sent = await shell.run("dlq", "requeue", "billing", "--to", "%RETRY%billing")
+    assert sent.out == "2 dead letters of billing were sent to %RETRY%billing\n"
+    back = await take_all(broker, 2)
+    assert {(each.topic, each.queue.topic) for each in back} == {("orders", "%RETRY%billing")}
+    assert [broker.store.queue_range("orders", queue)[1] for queue in range(4)] == high
+
+
+async def test_one_that_fails_again_is_a_new_dead_letter(
+    broker: Broker, shell: CommandLine
+) -> None:
+    await send(broker, 2)
+    for count in (2, 4):
+        await fail_on_all(broker, count)
+        sent = await shell.run("dlq", "requeue", "billing")
+        assert sent.out == "2 dead letters of billing were sent to orders\n"
+    back = await take_all(broker, 2)
+    assert {each.properties[PROPERTY_REQUEUED] for each in back} == {
+        "%DLQ%billing/broker-a/0:2",
+        "%DLQ%billing/broker-a/0:3",
+    }
+
+
+async def test_what_cannot_be_sent_stays(broker: Broker, admin: Admin) -> None:
+    await send(broker, 3)
+    await fail_on_all(broker, 3)
+    await admin.update_broker_config(broker.address, {"brokerPermission": "4"})
+    shell = CommandLine(broker.nameserver)
+    refused = await shell.run("dlq", "requeue", "billing")
+    assert (refused.code, refused.out) == (1, "")
+    await admin.update_broker_config(broker.address, {"brokerPermission": "6"})
+    sent = await shell.run("dlq", "requeue", "billing")
+    assert sent.out == "3 dead letters of billing were sent to orders\n"
+    assert len(await take_all(broker, 3)) == 3
+
+
+async def test_a_requeue_that_was_killed_repeats_nothing(
+    broker: Broker, admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await send(broker, 4)
+    await fail_on_all(broker, 4)
+
+    async def killed(*_: object) -> None:
+        raise RequestRefusedError(15, 1, "killed before the mark was moved", broker.address)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(DeadLetters, "_note", killed)
+        with pytest.raises(RequestRefusedError, match="killed"):
+            _ = [each async for each in admin.dead_letters.requeue("billing", max_count=3)]
+    assert broker.offsets.get("%DLQ%billing", REQUEUE_GROUP, 0) is None
+    again = [each async for each in admin.dead_letters.requeue("billing")]
+    assert [each.receipt is None for each in again] == [True, True, True, False]
+    assert len({each.message_id for each in await take_all(broker, 4)}) == 4
+
+
+async def test_two_requeues_do_not_run_at_once(broker: Broker, admin: Admin) -> None:
+    await send(broker, 2)
+    await fail_on_all(broker, 2)
+    async with Admin(broker.nameserver) as other:
+        async with aclosing(admin.dead_letters.requeue("billing")) as requeues:
+            await anext(requeues)
+            with pytest.raises(ClientStateError, match="under way"):
+                await anext(other.dead_letters.requeue("billing"))
+        assert [each async for each in other.dead_letters.requeue("billing")] != []
+
+
+async def test_a_group_without_dead_letters_is_one_sentence(shell: CommandLine) -> None:
+    for command in ("show", "requeue"):
+        ended = await shell.run("dlq", command, "billing")
+        assert (ended.code, ended.out) == (1, "")
+        assert ended.err == (
+            "rockhopper: the group 'billing' has no dead letters: there is no topic %DLQ%billing\n"
+        )
+    listed = await shell.run("dlq", "list")
+    assert (listed.code, listed.err) == (0, "no group has dead letters\n")

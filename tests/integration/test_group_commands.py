@@ -1,0 +1,267 @@
+"""`rockhopper group` and `rockhopper topic purge` against our broker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from broker import Broker
+from client import Consumer, Message, Producer
+from client.received import ReceivedMessage
+from tests.support.command_line import CommandLine
+from tests.support.turns import until
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[Broker]:
+    async with Broker.temporary() as broker:
+        yield broker
+
+
+@pytest.fixture
+def shell(broker: Broker) -> CommandLine:
+    return CommandLine(broker.nameserver)
+
+
+async def send(broker: Broker, count: int, queue: int = 0) -> None:
+    async with Producer(broker.nameserver) as producer:
+        for number in range(count):
+            await producer.send("orders", b"%d" % number, queue=queue)
+
+
+async def consume(broker: Broker, count: int, group: str = "billing") -> None:
+    """Consume so many messages, commit, and leave."""
+    async with Consumer(group, "orders", nameserver=broker.nameserver) as consumer:
+        messages = aiter(consumer)
+        async with asyncio.timeout(20):
+            for _ in range(count):
+                await anext(messages)
+
+
+async def test_nobody_consumes_yet(shell: CommandLine) -> None:
+    listed = await shell.run("group", "list")
+    assert (listed.code, listed.out) == (0, "")
+    assert listed.err == "no groups yet (those of tools and brokers: --all)\n"
+    assert "TOOLS_CONSUMER" in (await shell.run("group", "list", "--all")).out
+
+
+async def test_groups_are_listed_with_members_and_lag(broker: Broker, shell: CommandLine) -> None:
+    await send(broker, 5)
+    await consume(broker, 2)
+    async with Consumer("reporting", "orders", nameserver=broker.nameserver, broadcast=True):
+        listed = (await shell.run("group", "list", "--json")).objects
+        assert listed == [
+            {"group": "billing", "members": 0, "model": None, "topics": ["orders"], "lag": 3},
+            {
+                "group": "reporting",
+                "members": 1,
+                "model": "BROADCASTING",
+                "topics": ["orders"],
+                "lag": None,
+            },
+        ]
+        header, *rows = (await shell.run("group", "list")).rows
+        assert header == ["GROUP", "MEMBERS", "MODEL", "LAG", "TOPICS"]
+        assert rows == [
+            ["billing", "0", "-", "3", "orders"],
+            ["reporting", "1", "broadcast", "-", "orders"],
+        ]
+
+
+async def test_a_group_is_shown_with_everything_about_it(
+    broker: Broker, shell: CommandLine
+) -> None:
+    await send(broker, 3)
+    async with Consumer(
+        "billing", {"orders": "new || paid"}, nameserver=broker.nameserver, start_from="latest"
+    ) as consumer:
+        (shown,) = (await shell.run("group", "show", "billing", "--json")).objects
+        text = (await shell.run("group", "show", "billing")).out
+    (member,) = shown["members"]
+    assert (member["clientId"], member["language"]) == (consumer.client_id, "PYTHON")
+    assert shown["subscriptions"]["orders"] == "new || paid"
+    assert (shown["model"], shown["startFrom"]) == ("CLUSTERING", "CONSUME_FROM_LAST_OFFSET")
+    assert shown["settings"]["broker-a"]["retryMaxTimes"] == 16
+    orders = [each for each in shown["queues"] if each["topic"] == "orders"]
+    assert {each["owner"] for each in orders} == {consumer.client_id}
+    assert [each["brokerOffset"] for each in orders] == [3, 0, 0, 0]
+    assert "new || paid" in text
+    assert "16 retries, consuming allowed" in text
+    assert consumer.client_id in text.splitlines()[-2]
+
+
+async def test_lag_is_told_for_each_queue_and_in_all(broker: Broker, shell: CommandLine) -> None:
+    await send(broker, 5)
+    await consume(broker, 2)
+    lag = await shell.run("group", "lag", "billing", "--json")
+    first = next(each for each in lag.objects if each["topic"] == "orders" and each["queue"] == 0)
+    assert (first["brokerOffset"], first["consumerOffset"], first["lag"]) == (5, 2, 3)
+    assert first["lastTimestamp"] == broker.store.store_time("orders", 0, 1)
+    assert "3 messages behind in 5 queues" in (await shell.run("group", "lag", "billing")).out
+
+
+async def test_what_has_expired_is_no_lag(broker: Broker, shell: CommandLine) -> None:
+    await send(broker, 5)
+    await consume(broker, 2)
+    broker.store.purge_topics(["orders"])
+    await send(broker, 1)
+    assert "1 message behind" in (await shell.run("group", "lag", "billing")).out
+
+
+@pytest.mark.parametrize(
+    ("target", "after"),
+    [("earliest", 0), ("latest", 5), ("-1h", 0), ("3", 3), ("99", 5)],
+)
+@pytest.mark.parametrize("settings", [{}, {"useServerSideResetOffset": "false"}], ids=["222", "15"])
+async def test_a_group_that_is_offline_is_reset(
+    target: str, after: int, settings: dict[str, str]
+) -> None:
+    async with Broker.temporary(settings) as broker:
+        shell = CommandLine(broker.nameserver)
+        await send(broker, 5)
+        await consume(broker, 2)
+        arguments = ("group", "reset", "billing", "--topic", "orders", "--to", target, "--json")
+        for options in (["--dry-run"], []):
+            ended = await shell.run(*arguments, *options)
+            assert ended.code == 0, ended.err
+            (first, *_) = ended.objects
+            assert (first["queue"], first["before"], first["after"]) == (0, 2, after)
+            expected = 2 if options else after
+            assert broker.offsets.get("orders", "billing", 0) == expected
+
+
+async def test_single_queues_are_reset(broker: Broker, shell: CommandLine) -> None:
+    for queue in (0, 1):
+        await send(broker, 3, queue)
+    await consume(broker, 6)
+    reset = await shell.run(
+        *("group", "reset", "billing", "--topic", "orders", "--to", "1", "-q", "broker-a:1", "-y")
+    )
+    assert reset.rows == [
+        ["TOPIC", "BROKER", "QUEUE", "BEFORE", "AFTER", "MOVED"],
+        ["orders", "broker-a", "1", "3", "1", "-2"],
+    ]
+    assert [broker.offsets.get("orders", "billing", queue) for queue in (0, 1)] == [3, 1]
+    wrong = await shell.run("group", "reset", "billing", "-t", "orders", "--to", "1", "-q", "9")
+    assert (wrong.code, wrong.out) == (1, "")
+    assert "has no queue 9" in wrong.err
+
+
+async def test_members_go_on_where_their_group_was_reset_to(
+    broker: Broker, shell: CommandLine
+) -> None:
+    seen: asyncio.Queue[ReceivedMessage] = asyncio.Queue()
+    await send(broker, 3)
+    async with Consumer("billing", "orders", nameserver=broker.nameserver, handler=seen.put):
+        async with asyncio.timeout(20):
+            first = [(await seen.get()).body for _ in range(3)]
+            reset = await shell.run("group", "reset", "billing", "-t", "orders", "--to", "earliest")
+            assert reset.code == 0
+            assert [(await seen.get()).body for _ in range(3)] == first
+
+
+async def test_a_group_is_deleted_with_what_is_asked_for(
+    broker: Broker, shell: CommandLine
+) -> None:
+    await send(broker, 3)
+    await consume(broker, 2)
+    deleted = await shell.run("group", "delete", "billing", "--yes")
+    assert deleted.out == f"deleted billing on broker-a ({broker.address})\n"
+    assert "billing" not in broker.groups
+    assert broker.offsets.get("orders", "billing", 0) == 2
+    assert "%RETRY%billing" in broker.topics
+    broker.topics.ensure_dlq_topic("billing")
+    options = ("--offsets", "--retry-topic", "--dead-letters")
+    assert (await shell.run("group", "delete", "billing", *options)).code == 0
+    assert broker.offsets.topics_of("billing") == []
+    assert not {"%RETRY%billing", "%DLQ%billing"} & set(broker.topics.configs)
+    again = await shell.run("group", "delete", "billing")
+    assert (again.code, again.out) == (1, "")
+    assert "knows a group 'billing'" in again.err
+
+
+async def test_members_that_are_online_are_mentioned(broker: Broker, shell: CommandLine) -> None:
+    async with Consumer("billing", "orders", nameserver=broker.nameserver):
+        deleted = await shell.run("group", "delete", "billing")
+        assert deleted.code == 0
+        assert deleted.err.startswith("rockhopper: 1 of its members are online")
+
+
+async def test_a_group_that_nobody_knows_is_one_sentence(shell: CommandLine) -> None:
+    for arguments in (["show", "nobody"], ["lag", "nobody"]):
+        ended = await shell.run("group", *arguments)
+        assert (ended.code, ended.out) == (1, "")
+        assert len(ended.err.splitlines()) == 1
+        assert "rockhopper group list" in ended.err
+
+
+async def test_a_topic_is_purged(broker: Broker, shell: CommandLine) -> None:
+    await send(broker, 5)
+    await consume(broker, 2)
+    purged = await shell.run("topic", "purge", "orders", "--yes")
+    assert purged.out == f"purged orders on broker-a ({broker.address}): 5 messages\n"
+    assert "0 messages behind" in (await shell.run("group", "lag", "billing")).out
+    assert "0 messages in 4 queues" in (await shell.run("topic", "show", "orders")).out
+    missing = await shell.run("topic", "purge", "missing")
+    assert (missing.code, missing.out) == (1, "")
+
+
+async def test_nothing_that_is_sent_during_a_purge_is_lost(
+    broker: Broker, shell: CommandLine
+) -> None:
+    seen: set[bytes] = set()
+    done = asyncio.Event()
+
+    async def take(message: ReceivedMessage) -> None:
+        seen.add(message.body)
+        if message.body == b"last":
+            done.set()
+
+    sent_after: set[bytes] = set()
+    async with (
+        Producer(broker.nameserver) as producer,
+        Consumer("billing", "orders", nameserver=broker.nameserver, handler=take),
+    ):
+        await producer.send("orders", b"first")
+        purging = asyncio.create_task(shell.run("topic", "purge", "orders"))
+        number = 0
+        while not purging.done():
+            await producer.send(Message("orders", b"%d" % number, keys=["k"]))
+            number += 1
+        ended = purging.result()
+        for _ in range(20):
+            await producer.send("orders", b"after %d" % number)
+            sent_after.add(b"after %d" % number)
+            number += 1
+        await producer.send("orders", b"last", queue=0)
+        async with asyncio.timeout(20):
+            await done.wait()
+            await until(lambda: sent_after <= seen)
+    assert ended.code == 0
+
+
+async def test_all_masters_are_asked_and_told(broker: Broker, shell: CommandLine) -> None:
+    other = Broker.temporary(
+        {"role": "broker", "namesrvAddr": broker.nameserver, "brokerName": "broker-b"}
+    )
+    async with other, Producer(broker.nameserver) as producer:
+        await other.announce()
+        await shell.run("topic", "create", "orders", "--queues", "1")
+        for number in range(10):
+            await producer.send("orders", b"%d" % number)
+        await consume(broker, 10)
+        (listed,) = (await shell.run("group", "list", "--json")).objects
+        assert (listed["group"], listed["lag"]) == ("billing", 0)
+        reset = await shell.run("group", "reset", "billing", "-t", "orders", "--to", "earliest")
+        assert [row[1] for row in reset.rows[1:]] == ["broker-a", "broker-b"]
+        lag = (await shell.run("group", "lag", "billing", "--json")).objects
+        assert sum(each["lag"] for each in lag) == 10
+        assert {each["broker"] for each in lag if each["lag"]} == {"broker-a", "broker-b"}
+        purged = await shell.run("topic", "purge", "orders")
+        assert len(purged.rows) == 2
+        assert "0 messages behind" in (await shell.run("group", "lag", "billing")).out
+        deleted = await shell.run("group", "delete", "billing", "--offsets")
+        assert len(deleted.rows) == 2
+        assert "billing" not in {*broker.groups.groups, *other.groups.groups}

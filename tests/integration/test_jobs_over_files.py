@@ -1,0 +1,137 @@
+"""Audits, rebuilds and searches of stores that whole brokers write, also killed ones."""
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from client import Message, Producer
+from pipeline.jobs.auditing.job import audit
+from pipeline.jobs.command_line import main
+from pipeline.jobs.rebuilding.job import rebuild
+from pipeline.jobs.searching.job import search
+from pipeline.jobs.tasks import in_this_process
+from tests.support.daemon import Daemon
+from tests.support.derived_stores import overwrite, queue_files, write_store
+from tests.support.pipeline_broker import PipelineBroker
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[PipelineBroker]:
+    with PipelineBroker() as broker:
+        broker.create("orders")
+        broker.create("batches", attributes={"queue.type": "BatchCQ"})
+        broker.send("orders", [f"order {n} of Zürich" for n in range(200)], tags="new", keys=["o"])
+        broker.send("batches", [f"b{n}" for n in range(20)])
+        broker.send("orders", ["paid 7"], tags="paid", keys=["order-7", "x"], queue=1)
+        yield broker
+
+
+def wait_until_flushed(broker: PipelineBroker, count: int) -> Any:
+    """Audit until all is on disk: a running broker tells about once a second."""
+    while True:
+        result = audit(str(broker.broker.config.store.root), run=in_this_process)
+        if result.record_count >= count:
+            return result
+
+
+def test_a_running_broker(broker: PipelineBroker) -> None:
+    result = wait_until_flushed(broker, 202)
+
+    assert result.is_live
+    assert result.counts == {}, list(result.lines())
+
+
+def test_search_over_the_network_and_in_files(broker: PipelineBroker) -> None:
+    path = str(broker.broker.config.store.root)
+    wanted: list[dict[str, Any]] = [{"key": "order-7"}, {"contains": "paid 7"}, {"tag": "paid"}]
+    for options in wanted:
+        live = search(nameserver=broker.nameserver, run=in_this_process, **options)
+        files = search(path, run=in_this_process, **options)
+
+        assert [one["body"] for one in live.messages] == ["paid 7"]
+        assert [one["physOffset"] for one in files.messages] == [
+            one["physOffset"] for one in live.messages
+        ]
+        assert live.messages[0]["place"].startswith("broker ")
+    assert (
+        len(search(nameserver=broker.nameserver, topics=["batches"], run=in_this_process).messages)
+        == 20
+    )
+
+
+async def test_a_killed_broker_is_audited_and_rebuilt(tmp_path: Path) -> None:
+    async with Daemon(tmp_path / "store") as daemon:
+        async with Producer(daemon.nameserver) as producer:
+            for number in range(60):
+                await producer.send(
+                    Message("T", b"m%d" % number, keys=[f"k{number}"], tags=f"t{number % 3}")
+                )
+        await daemon.kill()
+    store = tmp_path / "store"
+    result = audit(str(store), run=in_this_process)
+    before = {name: data for name, data in queue_files(store).items() if "T/" in name}
+
+    rebuilt = rebuild(str(store), in_place=True, run=in_this_process)
+
+    assert result.counts == {}
+    assert result.record_count >= 60
+    assert rebuilt.is_good
+    assert {name: data for name, data in queue_files(store).items() if "T/" in name} == before
+
+
+class TestCommands:
+    """The commands, as far as they need no Spark."""
+
+    def run(self, *arguments: str) -> Any:
+        return CliRunner().invoke(main, [*arguments, "--quiet"])
+
+    def test_audit_says_what_is_wrong_and_exits_with_1(self, tmp_path: Path) -> None:
+        store = write_store(tmp_path / "store", 50)
+        options = ("--index-slots", "16", "--index-entries", "400")
+        sound = self.run("audit", str(store), *options)
+        overwrite(store / "consumequeue" / "Topic1" / "1" / f"{0:020d}", 0, bytes(20))
+        damaged = self.run("audit", str(store), *options, "--json")
+        dry = self.run("audit", str(store), *options, "--dry-run")
+
+        assert sound.exit_code == 0
+        assert "Nothing is wrong." in sound.output
+        assert damaged.exit_code == 1
+        assert json.loads(damaged.output)["findings"][0]["topic"] == "Topic1"
+        assert dry.output.startswith("Would audit")
+        assert self.run("audit", str(tmp_path / "nowhere")).exit_code == 1
+        assert self.run("audit", str(store), "--check", "everything").exit_code == 2
+
+    def test_rebuild_mends_it(self, tmp_path: Path) -> None:
+        store = write_store(tmp_path / "store", 50)
+        shutil.rmtree(store / "consumequeue")
+        options = ("--index-slots", "16", "--index-entries", "400")
+
+        mended = self.run(
+            "rebuild", str(store), "--in-place", "--queue-file-size", "1000", *options
+        )
+
+        assert mended.exit_code == 0
+        assert "Rebuilt" in mended.output
+        assert self.run("audit", str(store), *options).exit_code == 0
+        assert self.run("rebuild", str(store)).exit_code == 2
+        assert (
+            self.run("rebuild", str(store), "--output", "x", "--split-size", "big").exit_code == 2
+        )
+
+    def test_search_prints_messages(self, tmp_path: Path) -> None:
+        store = write_store(tmp_path / "store", 50)
+
+        table = self.run("search", "--path", str(store), "--key", "kk", "--limit", "2")
+        lines = self.run("search", "--path", str(store), "-c", "body 7", "--lines")
+
+        assert "2 messages (of" in table.output
+        assert [json.loads(line)["body"] for line in lines.output.splitlines()] == ["body 7"]
+        assert self.run("search", "--path", str(store), "--from", "soon").exit_code == 2
+        assert self.run("search", "--path", str(store)).exit_code == 2
+        assert os.environ.get("PYSPARK_GATEWAY_PORT") is None

@@ -1,0 +1,208 @@
+"""Order, transactions, requests, recalls and traces: our producers against our broker."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator
+
+import pytest
+
+from broker import Broker
+from client import (
+    Admin,
+    Consumer,
+    Message,
+    Producer,
+    PullConsumer,
+    ReplyTimeoutError,
+    RequestRefusedError,
+    TransactionProducer,
+)
+from client.received import ReceivedMessage
+from client.transactions import Transaction
+
+SETTINGS = {"transactionTimeOut": 50, "transactionCheckInterval": 50}
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[Broker]:
+    async with Broker.temporary(SETTINGS) as broker:
+        yield broker
+
+
+@pytest.fixture
+async def producer(broker: Broker) -> AsyncIterator[Producer]:
+    async with Producer(broker.nameserver) as producer:
+        yield producer
+
+
+async def read(broker: Broker, topic: str, count: int) -> list[ReceivedMessage]:
+    messages: list[ReceivedMessage] = []
+    async with PullConsumer(topic, nameserver=broker.nameserver) as consumer:
+        while len(messages) < count:
+            found = await consumer.pull(count - len(messages), timeout=5)
+            assert found, f"{len(messages)} of {count} messages came"
+            messages += found
+    return messages
+
+
+async def test_a_thousand_sends_of_20_keys_at_once_keep_the_order_of_each_key(
+    broker: Broker, producer: Producer
+) -> None:
+    await asyncio.gather(
+        *(
+            producer.send(Message("orders", b"%d" % number, sharding_key=f"c-{number % 20}"))
+            for number in range(1000)
+        )
+    )
+    by_key: dict[int, list[int]] = defaultdict(list)
+    queues: dict[int, set[int]] = defaultdict(set)
+    for message in await read(broker, "orders", 1000):
+        number = int(message.body)
+        by_key[number % 20].append(number)
+        queues[number % 20].add(message.queue_id)
+    assert all(numbers == sorted(numbers) for numbers in by_key.values())
+    assert all(len(each) == 1 for each in queues.values())
+
+
+async def test_transactions_commit_roll_back_and_are_checked(broker: Broker) -> None:
+    recorded: dict[str, str] = {}
+    asked: list[str] = []
+
+    async def check(message: ReceivedMessage) -> str:
+        asked.append(message.keys[0])
+        return recorded.get(message.keys[0], "rollback")
+
+    async with TransactionProducer("g", check=check, nameserver=broker.nameserver) as producer:
+        async with producer.transaction(Message("orders", b"kept", keys=["kept"])) as kept:
+            pass
+        assert kept.is_confirmed
+        with pytest.raises(KeyError):
+            async with producer.transaction(Message("orders", b"dropped", keys=["dropped"])):
+                raise KeyError
+
+        async def forget(transaction: Transaction) -> str:
+            key = transaction.message.keys[0]
+            recorded[key] = "commit" if key == "checked" else "rollback"
+            return "unknown"
+
+        for key in ("checked", "abandoned"):
+            await producer.send_in_transaction(Message("orders", key.encode(), keys=[key]), forget)
+        found = await read(broker, "orders", 2)
+        assert {message.body for message in found} == {b"kept", b"checked"}
+        ids = {message.message_id for message in found}
+        assert kept.message_id in ids
+    assert set(asked) <= {"checked", "abandoned"}
+
+
+async def test_a_producer_that_comes_back_is_asked_about_what_it_left(broker: Broker) -> None:
+    asked = asyncio.Event()
+
+    async def check(message: ReceivedMessage) -> str:
+        asked.set()
+        return "commit"
+
+    async def never(message: ReceivedMessage) -> str:
+        return "unknown"
+
+    async with TransactionProducer("g", check=never, nameserver=broker.nameserver) as first:
+        async with first.transaction(Message("orders", b"left behind")) as transaction:
+            transaction.leave_unknown()
+    # The new one sends nothing.
+    async with TransactionProducer("g", check=check, nameserver=broker.nameserver):
+        async with asyncio.timeout(5):
+            await asked.wait()
+        (found,) = await read(broker, "orders", 1)
+    assert found.body == b"left behind"
+
+
+@contextlib.asynccontextmanager
+async def answering(broker: Broker, topic: str, producer: Producer) -> AsyncIterator[None]:
+    """Reply to every request of a topic."""
+
+    async def answer() -> None:
+        async with PullConsumer(topic, nameserver=broker.nameserver) as consumer:
+            async for message in consumer:
+                await producer.reply(message, b"re " + message.body, properties={"k": "v"})
+
+    task = asyncio.create_task(answer())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_requests_are_replied_to(broker: Broker, producer: Producer) -> None:
+    async with Admin(broker.nameserver) as admin:
+        await admin.create_topic("questions", queues=2)
+    async with (
+        Producer(broker.nameserver, group="answering") as other,
+        answering(broker, "questions", other),
+    ):
+        replies = await asyncio.gather(
+            *(
+                producer.request(Message("questions", b"%d" % number), timeout_s=5)
+                for number in range(50)
+            )
+        )
+        large = await producer.request(Message("questions", b"x" * 100_000), timeout_s=5)
+    assert [reply.body for reply in replies] == [b"re %d" % number for number in range(50)]
+    assert replies[0].properties["k"] == "v"
+    assert large.body == b"re " + b"x" * 100_000
+    with pytest.raises(ReplyTimeoutError):
+        await producer.request(Message("questions", b"anybody?"), timeout_s=0.1)
+
+
+async def test_a_reply_to_somebody_who_has_gone_says_so(broker: Broker, producer: Producer) -> None:
+    async with Producer(broker.nameserver, group="impatient") as asking:
+        with pytest.raises(ReplyTimeoutError):
+            await asking.request(Message("questions", b"quick"), timeout_s=0.1)
+    (request,) = await read(broker, "questions", 1)
+    with pytest.raises(RequestRefusedError, match="channel"):
+        await producer.reply(request, b"slow")
+
+
+async def test_a_recalled_message_is_not_delivered(broker: Broker, producer: Producer) -> None:
+    now_ms = time.time_ns() // 1_000_000
+    kept = await producer.send(Message("later", b"kept", deliver_at_ms=now_ms + 1500))
+    recalled = await producer.send(Message("later", b"recalled", delay_ms=1500))
+    assert await producer.recall(recalled) == recalled.message_id
+    last = await producer.send(Message("later", b"last", deliver_at_ms=now_ms + 1501))
+    found = await read(broker, "later", 2)
+    assert {message.message_id for message in found} == {kept.message_id, last.message_id}
+    assert min(message.store_time_ms for message in found) >= now_ms + 1500
+
+
+async def test_a_consumer_s_deliveries_are_traced_with_their_outcome(broker: Broker) -> None:
+    async with Producer(broker.nameserver) as producer:
+        receipt = await producer.send(Message("orders", b"x", keys=["o-7"]))
+    async with Consumer("billing", "orders", nameserver=broker.nameserver, trace=True) as consumer:
+        async for message in consumer:
+            if message.reconsume_times:
+                break
+            await consumer.retry_later(message, 1)
+    async with Admin(broker.nameserver) as admin:
+        carriers = await admin.messages_by_key("RMQ_SYS_TRACE_TOPIC", receipt.message_id)
+    records = [
+        record.split("\x01")
+        for carrier in sorted(carriers, key=lambda each: each.born_time_ms)
+        for record in carrier.body.decode().split("\x02")
+        if receipt.message_id in record
+    ]
+    assert [record[0] for record in records] == ["SubBefore", "SubAfter"] * 2
+    assert [record[6] for record in records] == ["0", "4", "1", "0"]  # retries, result
+    assert {record[3] for record in records if record[0] == "SubBefore"} == {"billing"}
+
+
+async def test_a_trace_is_found_by_the_id_and_the_key_of_its_message(broker: Broker) -> None:
+    async with Producer(broker.nameserver, trace=True) as producer:
+        receipt = await producer.send(Message("orders", b"x", keys=["o-7"]))
+    async with Admin(broker.nameserver) as admin:
+        for key in (receipt.message_id, "o-7"):
+            (message,) = await admin.messages_by_key("RMQ_SYS_TRACE_TOPIC", key)
+            assert message.body.startswith(b"Pub\x01")
+            assert receipt.message_id.encode() in message.body

@@ -1,0 +1,29 @@
+"""The examples of docs/producer.md run as they are printed."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+
+import pytest
+
+from broker import Broker
+from client import Admin
+
+GUIDE = Path(__file__).parents[2] / "docs" / "producer.md"
+EXAMPLES = re.findall(r"^## (.+?)\n.*?^```python\n(.*?)^```", GUIDE.read_text(), re.M | re.S)
+
+
+@pytest.mark.parametrize(("title", "code"), EXAMPLES, ids=[title for title, _ in EXAMPLES])
+async def test_the_example_runs(title: str, code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Broker.temporary() as broker:
+        monkeypatch.setenv("NAMESRV_ADDR", broker.nameserver)
+        async with Admin() as admin:
+            await admin.create_topic("questions", queues=1)
+        run = compile(code, f"the example of {title!r} in {GUIDE.name}", "exec")
+        await asyncio.wait_for(asyncio.to_thread(exec, run, {"__name__": "__main__"}), 20)
+
+
+def test_every_section_has_its_example() -> None:
+    assert len(EXAMPLES) == len(re.findall(r"^## ", GUIDE.read_text(), re.M))

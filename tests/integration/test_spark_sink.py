@@ -1,0 +1,360 @@
+"""The sink without Spark: what its tasks and its driver do, against a real broker."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from client.errors import BrokerUnreachableError, RequestRefusedError
+from client.queues import MessageQueue
+from pipeline import remote as remote_module
+from pipeline.errors import PipelineError
+from pipeline.sink import staging
+from pipeline.sink.rules import SinkRules, read_rules
+from pipeline.sink.staging import choose_broker
+from pipeline.sink.writer import Task, Written, _Writing
+from protocol.codes import RequestCode
+from protocol.java_hash import java_string_hash
+from protocol.properties import PROPERTY_SHARDING_KEY
+from tests.support.pipeline_broker import PipelineBroker
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[PipelineBroker]:
+    with PipelineBroker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def topic(broker: PipelineBroker, request: pytest.FixtureRequest) -> str:
+    name: str = "S" + str(abs(hash(request.node.nodeid)))
+    broker.create(name, 4)
+    return name
+
+
+def rules(served: PipelineBroker, topic: str, /, **given: Any) -> SinkRules:
+    base = {"nameServer": served.nameserver, "topic": topic, "retryIntervalMs": "1"}
+    texts = {name: str(value) for name, value in given.items()}
+    return read_rules(base | texts, streaming=True)
+
+
+def batches(*bodies: list[str], **columns: Any) -> Iterator[pa.RecordBatch]:
+    for each in bodies:
+        arrays: dict[str, Any] = {"body": pa.array(each, pa.string())}
+        for name, values in columns.items():
+            arrays[name] = values if isinstance(values, pa.Array) else pa.array(values)
+        yield pa.RecordBatch.from_pydict(arrays)
+
+
+def numbered(start: int, end: int) -> list[str]:
+    return [f"{number:05d}" for number in range(start, end)]
+
+
+def write(rules: SinkRules, *bodies: list[str], partition: int = 0, batch: int = 0) -> Written:
+    task = Task(partition, 0, "query-of-the-test", batch)
+    return _Writing(rules).write_task(batches(*bodies), task, batch)
+
+
+# -- at least once ---------------------------------------------------------------------------------
+
+
+def send(rules: SinkRules, *bodies: list[str], **columns: Any) -> int:
+    task = Task(0, 0, "", 0)
+    return _Writing(rules).write_task(batches(*bodies, **columns), task, 0).message_count
+
+
+def test_everything_is_sent(broker: PipelineBroker, topic: str) -> None:
+    small = rules(broker, topic, batchBytes=1000)
+    assert send(small, numbered(0, 100), [], numbered(100, 130)) == 130
+    assert broker.bodies(topic) == numbered(0, 130)
+    assert send(small) == 0
+
+
+def test_all_that_a_message_has(broker: PipelineBroker, topic: str) -> None:
+    everything = rules(broker, topic)
+    send(
+        everything,
+        ["x" * 9000, "plain"],
+        tags=["t", None],
+        keys=["k1 k2", None],
+        properties=pa.array(
+            [[("colour", "red"), ("UNIQ_KEY", "no")], None], pa.map_("string", "string")
+        ),
+        flag=[7, None],
+        queueId=[2, 2],
+        bornTimestamp=pa.array([123_000, None], pa.timestamp("us", "UTC")),
+    )
+    first, second = broker.stored(topic)
+    assert (first.tags, first.keys, first.flag, first.queue_id) == ("t", ["k1", "k2"], 7, 2)
+    assert first.decompressed_body() == b"x" * 9000
+    assert len(first.body) < 100
+    assert (first.properties["colour"], first.born_time_ms) == ("red", 123)
+    assert first.message_id != "no"
+    assert (second.body, second.tags, second.queue_id) == (b"plain", None, 2)
+    assert second.born_time_ms > 1_700_000_000_000
+
+
+def test_topics_by_row(broker: PipelineBroker, topic: str) -> None:
+    by_row = read_rules({"nameServer": broker.nameserver}, streaming=True)
+    send(by_row, ["a", "b", "c"], topic=[topic, topic + "-2", topic])
+    assert broker.bodies(topic) == ["a", "c"]
+    assert broker.bodies(topic + "-2") == ["b"]
+
+
+@pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
+def test_a_sharding_key_has_the_queue_that_producers_send_it_to(
+    broker: PipelineBroker, topic: str, delivery: str
+) -> None:
+    keys = [f"customer {number % 7}" for number in range(70)]
+    writing = _Writing(rules(broker, topic, delivery=delivery, batchBytes=2000))
+    written = writing.write_task(
+        batches(numbered(0, 70), shardingKey=keys), Task(0, 0, topic, 0), 0
+    )
+    writing.commit_parts([written])
+    seen: dict[str, list[str]] = {}
+    for message in broker.stored(topic):
+        key = message.properties[PROPERTY_SHARDING_KEY]
+        assert message.queue_id == abs(java_string_hash(key)) % 4
+        seen.setdefault(key, []).append(message.body.decode())
+    assert len(seen) == 7
+    assert all(bodies == sorted(bodies) for bodies in seen.values())
+
+
+@pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
+def test_messages_for_later(broker: PipelineBroker, topic: str, delivery: str) -> None:
+    writing = _Writing(rules(broker, topic, delivery=delivery))
+    rows = batches(["now", "later"], delayTimeLevel=[None, 18])
+    writing.commit_parts([writing.write_task(rows, Task(0, 0, topic, 0), 0)])
+    assert broker.bodies(topic) == ["now"]
+    far = pa.array([None, 4_000_000_000_000], pa.int64())
+    rows = batches(["now too", "next century"], deliverTimestamp=far)
+    with pytest.raises(PipelineError, match=r"(?i)deliver|time|delay"):
+        # Brokers refuse what lies beyond timerMaxDelaySec.
+        writing.commit_parts([writing.write_task(rows, Task(0, 0, topic, 1), 1)])
+
+
+@pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
+def test_rows_that_the_broker_refuses(broker: PipelineBroker, topic: str, delivery: str) -> None:
+    strict = (
+        rules(broker, topic, delivery=delivery, compressOver=0)
+        if delivery[0] == "a"
+        else (rules(broker, topic, delivery=delivery))
+    )
+    with pytest.raises(PipelineError) as caught:
+        write(strict, ["small", "x" * (5 << 20)])
+    said = str(caught.value)
+    assert repr(topic) in said
+    assert str(5 << 20) in said
+    assert "correct these rows" in said
+
+
+def test_queues_that_do_not_exist(broker: PipelineBroker, topic: str) -> None:
+    with pytest.raises(PipelineError, match="a row is for queue 9"):
+        send(rules(broker, topic), ["a"], queueId=[9])
+    with pytest.raises(PipelineError, match="rockhopper topic create"):
+        send(rules(broker, topic + "-none"), ["a"], shardingKey=["k"])
+    writing = exact(broker, topic)
+    with pytest.raises(PipelineError, match="is for queue 9"):
+        writing.write_task(batches(["a"], queueId=[9]), Task(0, 0, "", 0), 0)
+
+
+def test_a_broker_that_is_away_for_a_moment(
+    broker: PipelineBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from client.connection_pool import ConnectionPool
+
+    real = ConnectionPool.request
+    failures = 5
+
+    async def fail_first(pool: Any, address: str, command: Any, timeout_s: float) -> Any:
+        nonlocal failures
+        if command.code in (RequestCode.SEND_BATCH_MESSAGE, RequestCode.SINK_STAGE) and failures:
+            failures -= 1
+            raise BrokerUnreachableError(f"no connection to {address}")
+        return await real(pool, address, command, timeout_s)
+
+    monkeypatch.setattr(ConnectionPool, "request", fail_first)
+    assert send(rules(broker, topic), numbered(0, 9)) == 9
+    assert failures == 0
+    failures = 5
+    writing = _Writing(rules(broker, topic, delivery="exactly-once", sinkId=topic))
+    writing.commit_parts([write(writing.rules, numbered(9, 12))])
+    assert broker.bodies(topic) == numbered(0, 12)
+    failures = 10**9
+    with pytest.raises(PipelineError, match=r"after 3 tries .* see that the broker runs"):
+        send(rules(broker, topic, retries=2), ["a", "b"])
+
+
+# -- exactly once ----------------------------------------------------------------------------------
+
+
+def exact(served: PipelineBroker, topic: str, /, **given: Any) -> _Writing:
+    given.setdefault("sinkId", topic)
+    return _Writing(rules(served, topic, delivery="exactly-once", batchBytes=500, **given))
+
+
+def test_a_batch_appears_when_it_is_committed_and_once(broker: PipelineBroker, topic: str) -> None:
+    writing = exact(broker, topic)
+    parts = [
+        write(writing.rules, numbered(0, 60), numbered(60, 100)),
+        write(writing.rules, [], partition=1),
+        write(writing.rules, numbered(100, 130), partition=2),
+    ]
+    assert broker.bodies(topic) == []
+    writing.commit_parts(parts)
+    assert broker.bodies(topic) == numbered(0, 130)
+    writing.commit_parts(parts)
+    assert broker.bodies(topic) == numbered(0, 130)
+
+
+def test_a_failure_after_publishing_repeats_the_batch_and_stores_nothing_twice(
+    broker: PipelineBroker, topic: str
+) -> None:
+    for batch in range(3):
+        bodies = numbered(batch * 50, batch * 50 + 50)
+        parts = [write(exact(broker, topic).rules, bodies, batch=batch)]
+        exact(broker, topic).commit_parts(parts)
+        # Spark was told that publishing failed: it aborts, and runs the batch again from the start.
+        exact(broker, topic).abort_parts(parts)
+        again = [write(exact(broker, topic).rules, bodies, batch=batch)]
+        exact(broker, topic).commit_parts(again)
+    assert broker.bodies(topic) == numbered(0, 150)
+    ids = [message.message_id for message in broker.stored(topic)]
+    assert max(Counter(ids).values()) == 1
+
+
+def test_what_failed_tasks_staged_is_never_seen(broker: PipelineBroker, topic: str) -> None:
+    writing = exact(broker, topic)
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        yield from batches(numbered(0, 40))
+        raise OSError("the disk of the executor is full")
+
+    with pytest.raises(OSError, match="executor"):
+        writing.write_task(rows(), Task(0, 0, "", 0), 0)
+    killed = write(writing.rules, ["of a query that was killed"])
+    good = write(writing.rules, numbered(0, 40))
+    assert killed.part is not None
+    assert good.part is not None
+    assert killed.part.name != good.part.name
+    writing.commit_parts([good])
+    assert broker.bodies(topic) == numbered(0, 40)
+    assert broker.broker.sinks.staged_bytes == 0
+
+
+def test_another_checkpoint_under_the_same_id_is_noticed(
+    broker: PipelineBroker, topic: str
+) -> None:
+    for batch in range(3):
+        writing = exact(broker, topic)
+        writing.commit_parts([write(writing.rules, [str(batch)], batch=batch)])
+    with pytest.raises(PipelineError, match="belongs to another checkpoint"):
+        write(exact(broker, topic).rules, ["new"], batch=0)
+    # A frame that is written again is what it looks like.
+    given = {"nameServer": broker.nameserver, "topic": topic, "delivery": "exactly-once"}
+    frame = _Writing(read_rules(given | {"sinkId": topic, "batchId": "1"}, streaming=False))
+    frame.commit_parts([write(frame.rules, ["1"], batch=1)])
+    assert broker.bodies(topic) == ["0", "1", "2"]
+
+
+def test_an_aborted_batch_leaves_nothing(broker: PipelineBroker, topic: str) -> None:
+    writing = exact(broker, topic)
+    part = write(writing.rules, numbered(0, 5))
+    writing.abort_parts([part, None])
+    assert broker.broker.sinks.staged_bytes == 0
+    with pytest.raises(PipelineError, match=r"batch 0 of the sink .* could not be published"):
+        writing.commit_parts([part])
+    writing.abort_parts([None])
+    writing.commit_parts([])
+
+
+def test_a_task_that_does_not_know_its_batch_writes_nothing(
+    broker: PipelineBroker, topic: str
+) -> None:
+    writing = exact(broker, topic)
+    with pytest.raises(PipelineError, match="foreachBatch"):
+        writing.write_task(batches(["a"]), Task(0, 0, "query", -1), -1)
+
+
+def test_another_broker_that_is_away_does_not_matter(
+    broker: PipelineBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writing = exact(broker, topic)
+    writing.commit_parts([write(writing.rules, ["a"])])
+    quick = rules(broker, topic, delivery="exactly-once", retries=1)
+    real = staging.last_published
+
+    def last_published(remote: Any, name: str, sink_id: str) -> int | None:
+        if name == "broker-a":
+            return real(remote, name, sink_id)
+        raise PipelineError("it is away") from BrokerUnreachableError("away")
+
+    settings = {"role": "broker", "namesrvAddr": broker.nameserver, "brokerName": "broker-b"}
+    with PipelineBroker(**settings):
+        monkeypatch.setattr(staging, "last_published", last_published)
+        assert choose_broker(quick, topic, 1) == "broker-a"
+        with pytest.raises(PipelineError, match="found no broker to publish on, after 2 tries"):
+            choose_broker(quick, "a sink that nobody knows")
+
+
+def test_ids_of_a_repeated_batch_are_the_same(broker: PipelineBroker, topic: str) -> None:
+    for name in ("-a", "-b"):
+        broker.create(topic + name, 1)
+        writing = exact(broker, topic + name, sinkId=f"same {name[:1]}", broker="broker-a")
+        part = write(writing.rules, numbered(0, 9), batch=0 if name == "-a" else 1)
+        writing.commit_parts([part])
+    first, second = ({m.message_id for m in broker.stored(topic + name)} for name in ("-a", "-b"))
+    assert len(first) == len(second) == 9
+    assert not first & second
+
+
+def test_one_broker_has_all_of_a_sink_and_keeps_it(broker: PipelineBroker, topic: str) -> None:
+    settings = {"role": "broker", "namesrvAddr": broker.nameserver, "brokerName": "broker-b"}
+    with PipelineBroker(**settings) as other:
+        broker.create(topic, 2)
+        chosen = {choose_broker(rules(broker, topic), f"sink {n}") for n in range(40)}
+        assert chosen == {"broker-a", "broker-b"}
+        at_b = exact(broker, topic, broker="broker-b")
+        at_b.commit_parts([write(at_b.rules, numbered(0, 9), batch=7)])
+        assert (other.bodies(topic), broker.bodies(topic)) == (numbered(0, 9), [])
+        # From now on it is the one that has the sink, whatever its id would pick.
+        assert choose_broker(rules(broker, topic), topic, 8) == "broker-b"
+        with pytest.raises(PipelineError, match="set the option broker to one of broker-a, bro"):
+            write(exact(broker, topic, broker="broker-z").rules, ["a"])
+        part = write(at_b.rules, ["x"], batch=8)
+        moved = Written(1, None if part.part is None else _elsewhere(part.part))
+        with pytest.raises(PipelineError, match="did not agree on a broker"):
+            at_b.commit_parts([part, moved])
+    with pytest.raises(PipelineError, match="start the broker that has its earlier batches"):
+        choose_broker(rules(broker, topic), topic, 8)
+
+
+def _elsewhere(part: staging.StagedPart) -> staging.StagedPart:
+    return staging.StagedPart(
+        part.sink_id, part.batch_id, "broker-a", part.name, part.partition, part.message_count
+    )
+
+
+def test_apache_brokers_are_told_apart(
+    broker: PipelineBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = remote_module.Remote._request
+
+    async def refuse(remote: Any, name: str, code: RequestCode, *rest: Any) -> Any:
+        if code == RequestCode.SINK_STATUS:
+            raise RequestRefusedError(code, 3, "not supported", "10.0.0.1:10911")
+        return await real(remote, name, code, *rest)
+
+    monkeypatch.setattr(remote_module.Remote, "_request", refuse)
+    with pytest.raises(PipelineError, match="set delivery=at-least-once"):
+        choose_broker(rules(broker, topic), topic)
+    with pytest.raises(PipelineError, match="needs Rockhopper, and broker-a cannot"):
+        choose_broker(rules(broker, topic, delivery="exactly-once", broker="broker-a"), topic)
+
+
+def test_a_queue_may_be_chosen(broker: PipelineBroker, topic: str) -> None:
+    send(rules(broker, topic), ["a", "b"], queueId=[3, 3], brokerName=["broker-a", None])
+    places = {MessageQueue(topic, "broker-a", m.queue_id) for m in broker.stored(topic)}
+    assert places == {MessageQueue(topic, "broker-a", 3)}
