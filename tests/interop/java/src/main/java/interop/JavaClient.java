@@ -24,6 +24,9 @@ public final class JavaClient {
     private static final Map<String, Operation> OPERATIONS = Map.ofEntries(
             Map.entry("send", JavaProducer::send),
             Map.entry("consume", JavaPushConsumer::consume),
+            Map.entry("fail", JavaGroups::fail),
+            Map.entry("inOrder", JavaGroups::inOrder),
+            Map.entry("pop", JavaPopConsumer::consume),
             Map.entry("pull", JavaPullConsumer::pull),
             Map.entry("litePull", JavaPullConsumer::litePull),
             Map.entry("query", JavaAdmin::query),
@@ -32,7 +35,12 @@ public final class JavaClient {
             Map.entry("deleteTopic", JavaAdmin::deleteTopic),
             Map.entry("topics", JavaAdmin::topics),
             Map.entry("cluster", JavaAdmin::cluster),
+            Map.entry("sqlVerdicts", JavaFilter::verdicts),
             Map.entry("offsets", JavaAdmin::offsets),
+            Map.entry("request", JavaRequestReply::request),
+            Map.entry("reply", JavaRequestReply::reply),
+            Map.entry("trace", JavaTrace::read),
+            Map.entry("transactions", JavaTransactions::run),
             Map.entry("brokerConfig", JavaAdmin::brokerConfig),
             Map.entry("brokerStats", JavaAdmin::brokerStats));
 

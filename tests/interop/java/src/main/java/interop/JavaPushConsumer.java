@@ -8,6 +8,7 @@ import java.util.Set;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
@@ -33,8 +34,12 @@ final class JavaPushConsumer {
         consumer.setConsumeMessageBatchMaxSize(32);
         // Or the batch that completes the count would not be among the offsets stored at the end.
         consumer.setAwaitTerminationMillisWhenShutdown(5_000);
-        consumer.subscribe(
-                command.getString("topic"), JavaClient.stringOr(command, "expression", "*"));
+        String topic = command.getString("topic");
+        if (command.containsKey("sql")) {
+            consumer.subscribe(topic, MessageSelector.bySql(command.getString("sql")));
+        } else {
+            consumer.subscribe(topic, JavaClient.stringOr(command, "expression", "*"));
+        }
         int count = command.getIntValue("count");
         CountDownLatch missing = new CountDownLatch(count);
         Set<String> seen = new HashSet<>();
