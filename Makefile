@@ -6,7 +6,8 @@ DOCKER ?= docker
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help run test install install-spark lint check format bench bench-peers interop \
+.PHONY: help run test install install-spark lint check format bench bench-peers bench-spark \
+	spark-demo spark-test wheel interop \
 	compose-up compose-down compose-test test-slow clean
 
 help:  ## list the targets
@@ -41,7 +42,17 @@ test: $(VENV)/.installed-test  ## run the tests (under 5 minutes)
 	$(PYTEST) -q
 
 test-slow: $(VENV)/.installed-test  ## run the suites that take minutes (crash loops, fault injection)
-	$(PYTEST) -q -m slow --timeout 1200
+	$(PYTEST) -q -m "slow and not spark" --timeout 1200
+
+spark-demo: $(VENV)/.installed-spark  ## stream text through a broker into Spark; ends with a plot
+	@$(BIN)/python -m pipeline demo --output build/spark-demo
+
+spark-test: $(VENV)/.installed-test  ## run the Spark tests that take minutes (kills, a cluster)
+	$(PYTEST) -q -m "spark and slow" --timeout 1200
+
+wheel: $(VENV)/.installed  ## build the wheel, and the pipeline as a zip for spark-submit, in dist/
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+	@$(BIN)/python -m pipeline package --output dist/rockhopper-pipeline.zip
 
 install: $(VENV)/.installed  ## put both commands into .venv/bin
 install-spark: $(VENV)/.installed-spark  ## add what the Spark pipeline needs
@@ -63,6 +74,9 @@ bench: $(VENV)/.installed  ## measure this broker beside a bare uvloop echo (nee
 
 bench-peers: $(VENV)/.installed  ## the same beside the official Apache broker (needs a JDK and Maven)
 	$(BIN)/python -m benchmarks.bench --peers
+
+bench-spark: $(VENV)/.installed-test  ## measure the Spark pipeline beside native Parquet (10 minutes)
+	$(BIN)/python -m benchmarks.spark_bench
 
 interop: $(VENV)/.installed-test  ## against official Apache releases and ali-ons (needs a JDK, Maven, npm)
 	$(PYTEST) -q -rs -m interop tests/interop --timeout 600
