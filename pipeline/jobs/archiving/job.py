@@ -51,7 +51,7 @@ def archive(
 
     Reads the files of the store at *path*, or the brokers behind *nameserver*.  *schema* is the
     text of the schema by which *decode* ("json" or "avro") makes the column ``value`` of bodies.
-    See docs/spark.md.
+    See docs/jobs.md.
 
     Raises:
         PipelineError: says what is wrong and what to do; nothing of this run is archived then.

@@ -89,7 +89,7 @@ def replay(
     Times are by storeTimestamp, from the first up to but not including the second; *where* is a
     condition in Spark's SQL.  *rate* limits messages per second.  A replay has an id, made of what
     is asked for unless it is given; one that was interrupted goes on when the same is called again.
-    See docs/spark.md.
+    See docs/jobs.md.
 
     Raises:
         PipelineError: says what is wrong and what to do.

@@ -102,7 +102,7 @@ def report(
     Messages come from the store at *path*, from *archive*, or else from the brokers behind
     *nameserver*, which are asked for consumers' lag wherever the messages are from.  Each call adds
     a sample to the table of lag in *output*; *watch_s* goes on adding one at that interval,
-    *watch_count* of them or until Ctrl-C.  See docs/spark.md.
+    *watch_count* of them or until Ctrl-C.  See docs/jobs.md.
 
     Raises:
         PipelineError: says what is wrong and what to do.
