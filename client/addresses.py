@@ -4,10 +4,27 @@ from __future__ import annotations
 
 import os
 import socket
+from dataclasses import dataclass
 
 DEFAULT_NAMESERVER = "127.0.0.1:9876"
 NAMESERVER_VARIABLE = "NAMESRV_ADDR"
 _NAMESERVER_PORT = 9876
+MASTER_ID = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerAddress:
+    """One broker process of a cluster; id 0 is the master."""
+
+    cluster: str
+    name: str
+    broker_id: int
+    address: str
+
+    @property
+    def is_master(self) -> bool:
+        """Whether it takes writes."""
+        return self.broker_id == MASTER_ID
 
 
 def split_address(address: str) -> tuple[str, int]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self, TypeVar
 
+from client.addresses import BrokerAddress
 from client.admin_groups import GroupAdmin
 from client.dead_letters import DeadLetters
 from client.errors import (
@@ -20,7 +21,7 @@ from client.message_search import MessageSearch
 from client.queue_offsets import QueueOffsets
 from client.queues import MessageQueue
 from client.received import ReceivedMessage
-from client.routing import MASTER_ID, TEMPLATE_TOPIC, TopicRoute
+from client.routing import TEMPLATE_TOPIC, TopicRoute
 from client.session import Session
 from protocol.bodies import (
     Body,
@@ -40,21 +41,6 @@ _Body = TypeVar("_Body", bound=Body)
 PERM_READ = 4
 PERM_WRITE = 2
 """Bits of a topic's `perm`; 6 is both."""
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerAddress:
-    """One broker process of a cluster; id 0 is the master."""
-
-    cluster: str
-    name: str
-    broker_id: int
-    address: str
-
-    @property
-    def is_master(self) -> bool:
-        """Whether it takes writes."""
-        return self.broker_id == MASTER_ID
 
 
 @dataclass(frozen=True, slots=True)

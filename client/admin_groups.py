@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from client.addresses import BrokerAddress
 from client.errors import MalformedAnswerError, RequestRefusedError, RouteNotFoundError
 from client.group_states import GroupReader, GroupState, QueueLag
 from client.queue_offsets import QueueOffsets
@@ -22,9 +23,6 @@ from protocol.requests import (
     ResetOffsetRequest,
     encode_fields,
 )
-
-if TYPE_CHECKING:
-    from client.admin import BrokerAddress
 
 Target = Literal["earliest", "latest"] | datetime | int
 """Where to reset a group to; a number is an offset."""

@@ -13,8 +13,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from client.addresses import BrokerAddress
 from client.delivery import Delivery
 from client.errors import (
     ClientError,
@@ -58,9 +58,6 @@ from protocol.sys_flags import (
     SYS_FLAG_COMPRESSION_MASK,
     SYS_FLAG_MULTI_TAGS,
 )
-
-if TYPE_CHECKING:
-    from client.admin import BrokerAddress
 
 PROPERTY_REQUEUED = "RH_REQUEUED"
 """Of a copy: `<topic>/<broker>/<queue>:<offset>` of its dead letter."""

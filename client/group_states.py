@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
+from client.addresses import BrokerAddress
 from client.errors import ClientError, MalformedAnswerError, RouteNotFoundError
 from client.queues import MessageQueue
 from client.session import Session
@@ -28,9 +29,6 @@ from protocol.requests import (
     encode_fields,
 )
 from protocol.requests.groups import GetConsumerRunningInfoRequest
-
-if TYPE_CHECKING:
-    from client.admin import BrokerAddress
 
 REQUEUE_GROUP = "rockhopper_dlq_requeue"
 """The group that remembers which dead letters were sent back: a tool's, as some of RocketMQ's."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from client.addresses import MASTER_ID
 from client.errors import ClientError
 from client.session import Session
 from protocol.bodies import ClusterInfo
@@ -19,7 +20,6 @@ log = logging.getLogger(__name__)
 
 _LOOK_INTERVAL_S = 1.0
 _HEARTBEAT_INTERVAL_S = 30.0
-_MASTER_ID = 0
 
 
 class Reachability:
@@ -70,9 +70,9 @@ class Reachability:
             log.debug("the brokers are not known yet: %s", error)
             return False
         self._masters = {
-            broker.broker_addrs[_MASTER_ID]
+            broker.broker_addrs[MASTER_ID]
             for broker in info.broker_addr_table.values()
-            if _MASTER_ID in broker.broker_addrs
+            if MASTER_ID in broker.broker_addrs
         }
         return True
 

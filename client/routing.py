@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from client.addresses import MASTER_ID
 from client.connection_pool import ConnectionPool
 from client.errors import (
     BrokerUnreachableError,
@@ -38,7 +39,6 @@ log = logging.getLogger(__name__)
 
 TEMPLATE_TOPIC = "TBW102"
 TEMPLATE_QUEUE_COUNT = 4
-MASTER_ID = 0
 _PERM_READ = 4
 _PERM_WRITE = 2
 

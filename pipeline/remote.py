@@ -19,7 +19,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from client import Admin
-from client.admin import BrokerAddress
+from client.addresses import BrokerAddress
 from client.delivery import Delivery
 from client.errors import ClientError, RequestRefusedError, RouteNotFoundError
 from client.queues import MessageQueue

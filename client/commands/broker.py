@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from client.addresses import BrokerAddress
 from client.commands.output import print_table, printable, time_text, write_json, write_line
 from client.commands.running import Failure, nameserver, nameserver_option, report, run
 
 if TYPE_CHECKING:
-    from client.admin import Admin, BrokerAddress
+    from client.admin import Admin
 
 _broker_option = click.option(
     "--broker", "-b", metavar="NAME|ADDRESS", help="Only this broker; default: all masters."

@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import click
 
+from client.addresses import BrokerAddress
 from client.commands.output import print_table, time_text, write_json, write_line
 from client.commands.running import Failure, confirm, nameserver, nameserver_option, run
-
-if TYPE_CHECKING:
-    from client.admin import BrokerAddress
 
 _PERMISSIONS = {"r": 4, "w": 2, "rw": 6, "none": 0}
 
