@@ -11,6 +11,7 @@ import errno
 import logging
 import socket
 from collections.abc import Callable
+from typing import Any
 
 from client.addresses import split_address
 from client.connection import Connection, RequestHandler, fork_count
@@ -46,6 +47,8 @@ class ConnectionPool:
         self._handle_request = handle_request
         self._on_connect = on_connect
         self._open: dict[str, Connection] = {}
+        # Those that take no new requests among them.
+        self._alive: set[Connection] = set()
         self._attempts: dict[str, asyncio.Task[Connection]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._forks = fork_count()
@@ -105,24 +108,29 @@ class ConnectionPool:
             connection.retire()
 
     async def close(self) -> None:
-        """Close every connection after sending what waits; drop what takes longer than 2 s."""
+        """Close every connection after sending what waits; drop what takes longer than 2 s.
+
+        Cancelling it drops what waits; all connections are closed nevertheless.
+        """
         self._is_closed = True
         if self._forks != fork_count():
             return
         attempts = list(self._attempts.values())
         for attempt in attempts:
             attempt.cancel()
-        await asyncio.gather(*attempts, return_exceptions=True)
-        connections, self._open = list(self._open.values()), {}
+        self._open.clear()
+        connections = list(self._alive)
         for connection in connections:
             connection.close()
-        if connections:
-            endings = [connection.closed for connection in connections]
-            _, unfinished = await asyncio.wait(endings, timeout=_CLOSE_TIMEOUT_S)
-            if unfinished:
-                for connection in connections:
-                    connection.abort()
-                await asyncio.wait(unfinished)
+        endings: list[asyncio.Future[Any]] = [*attempts, *(each.closed for each in connections)]
+        if not endings:
+            return
+        try:
+            await asyncio.wait(endings, timeout=_CLOSE_TIMEOUT_S)
+        finally:
+            for connection in connections:
+                connection.abort()
+            await asyncio.wait(endings)
 
     def _check_usable(self) -> None:
         if self._forks != fork_count():
@@ -158,6 +166,8 @@ class ConnectionPool:
         except OSError as error:
             raise self._unreachable(address, _describe(error, host)) from error
         self._open[address] = connection
+        self._alive.add(connection)
+        connection.closed.add_done_callback(lambda _: self._alive.discard(connection))
         log.debug("connected to %s", address)
         if self._on_connect is not None:
             self._on_connect(connection)

@@ -21,6 +21,7 @@ from client.errors import (
 from client.queues import MessageQueue
 from client.received import ReceivedMessage
 from client.session import Session
+from client.tasks import end_tasks
 from protocol.codes import RequestCode, ResponseCode
 from protocol.errors import ProtocolError
 from protocol.message import StoredMessage
@@ -143,9 +144,7 @@ class MessageSearch:
                 if message is not None:
                     return message
         finally:
-            for task in searches:
-                task.cancel()
-            await asyncio.gather(*searches, return_exceptions=True)
+            await end_tasks(searches)
         if failure is not None:
             raise failure
         return None

@@ -19,6 +19,7 @@ from client.queues import MessageQueue
 from client.received import ReceivedMessage
 from client.routing import TopicRoute
 from client.session import Session
+from client.tasks import end_tasks
 from protocol.bodies import ConsumerData, SubscriptionData
 
 log = logging.getLogger(__name__)
@@ -107,12 +108,12 @@ class PullConsumer:
 
     async def close(self) -> None:
         """Stop reading and close the connections; commits nothing."""
-        if not self._session.is_inherited:  # else the tasks belong to the parent process
-            for task in list(self._adoptions):
-                task.cancel()
-            await asyncio.gather(*self._adoptions, return_exceptions=True)
-            await asyncio.gather(*(reader.stop() for reader in self._readers.values()))
-        await self._session.close()
+        try:
+            if not self._session.is_inherited:  # else the tasks belong to the parent process
+                readings = [reader.stop() for reader in self._readers.values()]
+                await asyncio.gather(end_tasks(self._adoptions), *readings)
+        finally:
+            await self._session.close()
 
     async def queues(self, topic: str | None = None) -> list[MessageQueue]:
         """Return the readable queues of a topic (of its own, without one)."""

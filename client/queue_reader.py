@@ -17,6 +17,7 @@ from client.errors import (
 from client.pulling import PullResult
 from client.queues import MessageQueue
 from client.received import ReceivedMessage
+from client.tasks import end_tasks
 from protocol.codes import ResponseCode
 
 log = logging.getLogger(__name__)
@@ -94,12 +95,10 @@ class QueueReader:
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
-    async def stop(self) -> None:
-        """End the reading; what was read ahead stays until it is taken."""
+    def stop(self) -> Awaitable[object]:
+        """End the reading, which may be waited for; what was read ahead stays until it is taken."""
         task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        return end_tasks([task])
 
     async def seek(self, offset: int) -> None:
         """Go on at `offset`, dropping what was read ahead."""

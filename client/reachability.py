@@ -12,6 +12,7 @@ import logging
 from client.addresses import MASTER_ID
 from client.errors import ClientError
 from client.session import Session
+from client.tasks import end_tasks
 from protocol.bodies import ClusterInfo
 from protocol.codes import RequestCode, ResponseCode
 from protocol.errors import ProtocolError
@@ -45,9 +46,7 @@ class Reachability:
     async def close(self) -> None:
         """End the upkeep."""
         upkeep, self._upkeep = self._upkeep, None
-        if upkeep is not None:
-            upkeep.cancel()
-            await asyncio.gather(upkeep, return_exceptions=True)
+        await end_tasks([upkeep])
 
     async def _keep_up(self) -> None:
         now_s = asyncio.get_running_loop().time

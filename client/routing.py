@@ -30,6 +30,7 @@ from client.errors import (
     RouteNotFoundError,
 )
 from client.queues import MessageQueue
+from client.tasks import end_tasks
 from protocol.bodies import TopicRouteData
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Command
@@ -257,10 +258,7 @@ class RouteTable:
 
     async def close(self) -> None:
         """Give up the look-ups under way."""
-        lookups = list(self._lookups.values())
-        for lookup in lookups:
-            lookup.cancel()
-        await asyncio.gather(*lookups, return_exceptions=True)
+        await end_tasks(self._lookups.values())
 
     async def _once(
         self, key: str, look_up: Callable[[], Coroutine[Any, Any, TopicRoute | None]]

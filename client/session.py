@@ -19,6 +19,7 @@ from client.connection import Connection, RequestHandler, fork_count
 from client.connection_pool import ConnectionPool
 from client.errors import ClientError, ClientStateError, RequestRefusedError
 from client.routing import NameServices, RouteTable
+from client.tasks import end_tasks
 from protocol.bodies import ConsumerData, HeartbeatData, ProducerData
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Command
@@ -68,19 +69,22 @@ class Session:
         return self
 
     async def close(self) -> None:
-        """Say goodbye to the brokers and close the connections; a second call does nothing."""
+        """Say goodbye to the brokers and close the connections; a second call does nothing.
+
+        Cancelling it leaves out the goodbye.
+        """
         if self._state == "closed" or self.is_inherited:
             self._state = "closed"
             return
         self._state = "closed"
-        if self._upkeep is not None:
-            self._upkeep.cancel()
-            await asyncio.gather(self._upkeep, return_exceptions=True)
         try:
+            await end_tasks([self._upkeep])
             await self._sign_off()
         finally:
-            await self.routes.close()
-            await self._pool.close()
+            try:
+                await self.routes.close()
+            finally:
+                await self._pool.close()
 
     async def request(
         self,

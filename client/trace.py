@@ -33,6 +33,7 @@ from client.outgoing import OutgoingMessage, OutgoingPolicy
 from client.receipts import SendReceipt
 from client.received import ReceivedMessage
 from client.session import Session
+from client.tasks import end_tasks
 from client.unique_id import UniqueIds
 from protocol.command import Command
 from protocol.message import Message
@@ -185,8 +186,7 @@ class MessageTrace:
         try:
             await asyncio.wait([sender], timeout=_CLOSE_TIMEOUT_S)
         finally:
-            sender.cancel()
-            await asyncio.gather(sender, return_exceptions=True)
+            await end_tasks([sender])
 
     def add(self, record: TraceRecord) -> None:
         """Take a record; never waits and never fails."""

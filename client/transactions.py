@@ -30,6 +30,7 @@ from client.queues import MessageQueue
 from client.reachability import Reachability
 from client.receipts import SendReceipt, SendStatus
 from client.received import ReceivedMessage
+from client.tasks import end_tasks
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Command
 from protocol.errors import ProtocolError
@@ -167,15 +168,19 @@ class TransactionProducer(Producer):
 
     async def close(self) -> None:
         """Tell the brokers the outcomes that are known, give up checks under way, then close."""
-        if not self._session.is_inherited:
+        try:
+            if not self._session.is_inherited:
+                await self._end_transactions()
+        finally:
+            await super().close()
+
+    async def _end_transactions(self) -> None:
+        try:
             await self._reachability.close()
             if self._tasks:
                 await asyncio.wait(self._tasks, timeout=self._timeout_s)
-            tasks = list(self._tasks)
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-        await super().close()
+        finally:
+            await end_tasks(self._tasks)
 
     @asynccontextmanager
     async def transaction(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime
 from typing import Any
 
@@ -23,6 +23,7 @@ from client.consuming.settings import ConsumerSettings, StartFrom
 from client.errors import ClientError
 from client.queue_offsets import QueueOffsets
 from client.queues import MessageQueue
+from client.tasks import end_tasks
 
 log = logging.getLogger(__name__)
 
@@ -155,6 +156,13 @@ class Assignment:
         for held in self.held.values():
             held.drop_waiting()
 
+    def abandon(self) -> Awaitable[object]:
+        """End everything that is under way, which may be waited for; commits nothing more."""
+        self.stop_fetching()
+        if self._idle_commit is not None:
+            self._idle_commit.cancel()
+        return end_tasks([*self._releasing.values(), *self._commits])
+
     async def close(self) -> None:
         """Commit and unlock everything; what is in flight now stays unfinished."""
         if self._idle_commit is not None:
@@ -163,10 +171,8 @@ class Assignment:
         if releasing:
             # Whatever was in flight is finished by now: only commits are still to come.
             await asyncio.wait(releasing, timeout=_RELEASE_AT_CLOSE_S)
-        for task in releasing:
-            task.cancel()
-        pending = [*releasing, *self._commits]
-        await asyncio.gather(*pending, return_exceptions=True)
+        await end_tasks(releasing)
+        await asyncio.gather(*self._commits, return_exceptions=True)
         for failure in await self.commit():
             log.warning("the last offsets could not be committed: %s", failure)
         if self._locks is not None:

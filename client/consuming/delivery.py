@@ -14,13 +14,14 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from client.consuming.process_queue import ProcessQueue
 from client.consuming.redelivery import BY_THE_LADDER, DEAD_LETTER, Redelivery
 from client.consuming.settings import ConsumerSettings
 from client.errors import ClientError
 from client.received import ReceivedMessage
+from client.tasks import end_tasks
 from client.trace import ConsumeResult, Consumption, MessageTrace
 
 log = logging.getLogger(__name__)
@@ -155,6 +156,10 @@ class Delivery:
         """Wait for the outcomes under way."""
         if self._outcomes:
             await asyncio.wait(list(self._outcomes), timeout=timeout_s)
+
+    def abandon(self) -> Awaitable[object]:
+        """Give up the outcomes under way, which may be waited for: their messages come again."""
+        return end_tasks(self._outcomes)
 
     def _trace_end(self, message: ReceivedMessage, result: ConsumeResult) -> None:
         consumption = self._traced.pop(id(message), None)

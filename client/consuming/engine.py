@@ -21,6 +21,7 @@ from client.pulling import Puller
 from client.queue_offsets import QueueOffsets
 from client.routing import TopicRoute
 from client.session import Session
+from client.tasks import end_tasks
 from protocol.bodies import CheckClientRequestBody, ConsumerData, SubscriptionData
 from protocol.codes import RequestCode
 from protocol.command import Command
@@ -119,13 +120,18 @@ class Engine:
             await self.rebalancer.stop()
             self.assignment.stop_fetching()
             await self.delivery.settle(timeout_s)
-            if self._committing is not None:
-                self._committing.cancel()
-                await asyncio.gather(self._committing, return_exceptions=True)
+            await end_tasks([self._committing])
             await self.assignment.close()
         finally:
-            await self.progress.close()
-            await self.session.close()
+            try:
+                await asyncio.gather(
+                    end_tasks([self._committing]),
+                    self.assignment.abandon(),
+                    self.delivery.abandon(),
+                )
+            finally:
+                await self.progress.close()
+                await self.session.close()
 
     def fetched(self, held: ProcessQueue) -> None:
         """See fetching.Listener."""

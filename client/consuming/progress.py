@@ -98,6 +98,7 @@ class LocalProgress:
         self._root = directory or Path.home() / ".rocketmq_offsets"
         self._offsets: dict[MessageQueue, int] = {}
         self._lock: IO[bytes] | None = None
+        self._is_closed = False
         self._writing = asyncio.Lock()
         self.path: Path | None = None
         """The file, once it is open."""
@@ -125,11 +126,20 @@ class LocalProgress:
 
     async def close(self) -> None:
         """See Progress."""
+        self._is_closed = True
+        self._release()
+
+    def _release(self) -> None:
         if self._lock is not None:
             self._lock.close()
-            self._lock = None
 
     def _claim(self) -> Path:
+        path = self._claim_instance()
+        if self._is_closed:  # while this thread was about it
+            self._release()
+        return path
+
+    def _claim_instance(self) -> Path:
         host = own_host()
         for number in range(1, _INSTANCES_MAX):
             instance = "DEFAULT" if number == 1 else f"DEFAULT-{number}"

@@ -23,6 +23,7 @@ from client.errors import ClientError, MalformedAnswerError, RouteNotFoundError
 from client.queues import MessageQueue
 from client.routing import TopicRoute
 from client.session import Session
+from client.tasks import end_tasks
 from protocol.bodies import GetConsumerListByGroupBody
 from protocol.codes import RequestCode, ResponseCode
 from protocol.errors import ProtocolError
@@ -95,9 +96,7 @@ class Rebalancer:
     async def stop(self) -> None:
         """End the rounds."""
         task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        await end_tasks([task])
 
     def soon(self) -> None:
         """Ask for a round now."""

@@ -29,7 +29,7 @@ class FakeServer:
         self.echoes_rh = echoes_rh
         self.arrived = asyncio.Condition()
         self._server: asyncio.Server | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self.answering: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
@@ -37,9 +37,9 @@ class FakeServer:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for task in list(self._tasks):
+        for task in list(self.answering):
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self.answering, return_exceptions=True)
         self.stop_listening()
         self.drop_connections()
         for peer in list(self.connections):
@@ -86,8 +86,8 @@ class FakeServer:
     def take(self, peer: _Peer, request: Command) -> None:
         self.requests.append(request)
         task = asyncio.get_running_loop().create_task(self._answer(peer, request))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self.answering.add(task)
+        task.add_done_callback(self.answering.discard)
 
     async def _answer(self, peer: _Peer, request: Command) -> None:
         async with self.arrived:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from pathlib import Path
 
 import pytest
@@ -108,3 +110,28 @@ async def test_a_damaged_file_is_reported_and_replaced(
     assert "cannot be read" in caplog.text
     await again.store(ZERO, 3)
     await again.close()
+
+
+async def test_what_is_claimed_while_closing_is_let_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    progress = LocalProgress("g", tmp_path)
+    claim = progress._claim_instance
+    has_begun, may_go_on = threading.Event(), threading.Event()
+
+    def claim_late() -> Path:
+        has_begun.set()
+        may_go_on.wait(20)
+        return claim()
+
+    monkeypatch.setattr(progress, "_claim_instance", claim_late)
+    opening = asyncio.create_task(progress.open())
+    await asyncio.to_thread(has_begun.wait, 20)
+    opening.cancel()
+    await asyncio.wait([opening])
+    await progress.close()
+    may_go_on.set()
+    await asyncio.get_running_loop().shutdown_default_executor()
+    successor = LocalProgress("g", tmp_path)
+    assert successor._claim().parent.parent.name.endswith("@DEFAULT")
+    await successor.close()

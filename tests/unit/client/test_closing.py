@@ -1,0 +1,175 @@
+"""Closing a client closes every connection that it ever made, however the closing goes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from client import Admin, Consumer, Message, Producer, PullConsumer, TransactionProducer
+from client.connection_pool import ConnectionPool
+from client.errors import BrokerUnreachableError
+from client.received import ReceivedMessage
+from protocol.command import Command
+from tests.support.fake_server import FakeServer
+from tests.support.group_broker import GroupBroker
+from tests.support.message_broker import MessageBroker
+from tests.support.turns import until
+
+# More turns of the loop than any closing takes that nothing holds up.
+TURNS = 40
+
+Client = Any
+Opened = Callable[[str], Awaitable[Client]]
+
+
+async def check(message: ReceivedMessage) -> str:
+    return "commit"
+
+
+async def admin(address: str) -> Admin:
+    opened = await Admin(address).__aenter__()
+    await opened.route("orders")
+    return opened
+
+
+async def producer(address: str) -> Producer:
+    opened = await Producer(address).start()
+    await opened.send("orders", b"x")
+    return opened
+
+
+async def traced_producer(address: str) -> Producer:
+    opened = await Producer(address, trace="orders").start()
+    await opened.send("orders", b"x")
+    return opened
+
+
+async def transaction_producer(address: str) -> TransactionProducer:
+    opened = await TransactionProducer("g", check=check, nameserver=address).start()
+    async with opened.transaction(Message("orders", b"x")):
+        pass
+    return opened
+
+
+async def pull_consumer(address: str) -> PullConsumer:
+    opened = await PullConsumer("orders", group="billing", nameserver=address).start()
+    await opened.pull()
+    return opened
+
+
+async def consumer(address: str) -> Consumer:
+    opened = await Consumer("billing", "orders", nameserver=address).start()
+    await anext(aiter(opened))
+    return opened
+
+
+async def orderly_consumer(address: str) -> Consumer:
+    opened = await Consumer("billing", "orders", nameserver=address, orderly=True).start()
+    await anext(aiter(opened))
+    return opened
+
+
+async def handling_consumer(address: str) -> Consumer:
+    is_handling = asyncio.Event()
+
+    async def handle(message: ReceivedMessage) -> None:
+        is_handling.set()
+        await asyncio.Event().wait()
+
+    settings: dict[str, Any] = {"nameserver": address, "close_timeout": 0.0}
+    opened = await Consumer("billing", "orders", handler=handle, **settings).start()
+    await is_handling.wait()
+    return opened
+
+
+PRODUCERS = [admin, producer, traced_producer, transaction_producer]
+CONSUMERS = [pull_consumer, consumer, orderly_consumer, handling_consumer]
+
+
+async def close_interrupted(broker: FakeServer, opened: Opened, turns: int) -> None:
+    """Cancel the closing of a client after so many turns of the loop."""
+    before = asyncio.all_tasks()
+    client = await opened(broker.address)
+    closing = asyncio.ensure_future(client.close())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.wait([closing])
+    async with asyncio.timeout(20):
+        await until(lambda: not broker.connections)
+        await until(lambda: asyncio.all_tasks() - broker.answering <= before)
+
+
+@pytest.mark.parametrize("opened", PRODUCERS)
+async def test_a_producer_whose_closing_is_cancelled_leaves_nothing_open(opened: Opened) -> None:
+    async with MessageBroker() as broker:
+        for turns in range(1, TURNS):
+            await close_interrupted(broker, opened, turns)
+
+
+@pytest.mark.parametrize("opened", CONSUMERS)
+async def test_a_consumer_whose_closing_is_cancelled_leaves_nothing_open(opened: Opened) -> None:
+    for turns in range(1, TURNS):
+        async with GroupBroker() as broker:
+            await broker.append(0, b"a", b"b")
+            await close_interrupted(broker, opened, turns)
+
+
+async def test_a_loop_that_ends_while_a_client_closes_leaves_no_socket_open() -> None:
+    """asyncio.run cancels what still runs: a task, say, that has just begun to close its client."""
+
+    async def run(address: str, turns: int) -> list[Any]:
+        sockets: list[Any] = []
+        is_reading = asyncio.Event()
+
+        async def read() -> None:
+            async with PullConsumer("orders", nameserver=address) as consumer:
+                await consumer.pull()
+                for connection in consumer._session._pool.connections:
+                    assert connection._transport is not None
+                    sockets.append(connection._transport.get_extra_info("socket"))
+                is_reading.set()
+                await consumer.pull()
+
+        reading = asyncio.create_task(read())
+        await is_reading.wait()
+        reading.cancel()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        return sockets
+
+    async with GroupBroker() as broker:
+        await broker.append(0, b"a")
+        for turns in range(1, TURNS):
+            sockets = await asyncio.to_thread(asyncio.run, run(broker.address, turns))
+            assert [each.fileno() for each in sockets] == [-1]
+
+
+async def test_a_pool_closes_what_was_retired_with_requests_under_way() -> None:
+    async with FakeServer() as server:
+        server.on(30, lambda _: None)
+        pool = ConnectionPool()
+        waiting = asyncio.create_task(pool.request(server.address, Command(30), 60))
+        await server.wait_for(30)
+        pool.retire(server.address)
+        await pool.close()
+        with pytest.raises(BrokerUnreachableError):
+            await waiting
+        async with asyncio.timeout(20):
+            await until(lambda: not server.connections)
+
+
+async def test_a_pool_that_is_closed_while_it_dials_leaves_nothing_open() -> None:
+    async with FakeServer() as server:
+        for turns in range(TURNS):
+            pool = ConnectionPool()
+            connecting = asyncio.create_task(pool.connect(server.address))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await pool.close()
+            await asyncio.wait([connecting])
+            async with asyncio.timeout(20):
+                await until(lambda: not server.connections)
