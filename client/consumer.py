@@ -318,10 +318,10 @@ class Consumer:
             except RetryLater as later:
                 log.debug("%r is asked for again: %s", message, later)
                 await asyncio.shield(delivery.redeliver(held, message, later.delay_level))
-            except asyncio.CancelledError:
-                delivery.redeliver(held, message)
-                raise
-            except Exception as error:
+            except (asyncio.CancelledError, Exception) as error:
+                if _is_cancelled(error):
+                    delivery.redeliver(held, message)
+                    raise
                 log.warning(
                     "the handler failed on %r, delivered %d times before: it is asked for again",
                     message,
@@ -362,6 +362,12 @@ class _Messages:
 
     async def __anext__(self) -> ReceivedMessage:
         return await self._consumer._next(self)
+
+
+def _is_cancelled(error: BaseException) -> bool:
+    """Whether the current task was cancelled, not merely something that the handler waited for."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
 
 def _check_handler(handler: object, concurrency: int) -> None:

@@ -293,6 +293,27 @@ async def test_a_message_that_takes_long_holds_the_commit_back(
     assert committed(broker) == 10
 
 
+async def test_a_handler_whose_own_work_was_cancelled_has_failed_like_any_other(
+    broker: Broker, producer: Producer
+) -> None:
+    await send(producer, 3)
+    tries: list[bytes] = []
+    consumer = billing(broker)
+
+    async def handle(message: ReceivedMessage) -> None:
+        tries.append(message.body)
+        if message.reconsume_times == 0:
+            work = asyncio.create_task(asyncio.sleep(60))
+            work.cancel()
+            await work
+        if len(tries) == 6:
+            consumer.stop()
+
+    async with consumer:
+        await consumer.run(handle, concurrency=1)
+    assert sorted(tries) == [b"0", b"0", b"1", b"1", b"2", b"2"]
+
+
 async def test_cancelling_run_leaves_the_consumer_usable(
     broker: Broker, producer: Producer
 ) -> None:
