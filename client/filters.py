@@ -13,13 +13,14 @@ class Sql:
     """An SQL92 expression over the properties of a message, such as "price > 5 AND region = 'eu'".
 
     The broker evaluates it; TAGS and KEYS are properties too. What does not compile is refused here
-    already, and so is a part at the end that brokers would ignore: SqlSyntaxError names the place.
+    already; so is what brokers take and nobody means, a part at the end that they would ignore and
+    a property that is compared with nothing.  SqlSyntaxError names the place.
     """
 
     expression: str
 
     def __post_init__(self) -> None:
-        compile_filter(self.expression).check_whole()
+        compile_filter(self.expression).check_meant()
 
 
 def subscription_to(topic: str, wanted: str | Sql | None, version: int = 0) -> Subscription:

@@ -249,10 +249,15 @@ def _position(options: Options, which: str, default: str) -> Position:
 def _filter(options: Options) -> tuple[str, str]:
     expression = options.text("subExpression", "*") or "*"
     kind = options.choice("filterType", ("tag", "sql92")).upper()
+    if "filterType" not in options and any(sign in expression for sign in "<>="):
+        raise PipelineError(
+            f"the option subExpression={expression!r} looks like a condition over properties, and "
+            "filterType is tag by default: set filterType=sql92, or filterType=tag if that is a tag"
+        )
     try:
         Subscription("topic", expression, kind)
         if kind == "SQL92":
-            compile_filter(expression)
+            compile_filter(expression).check_meant()
     except ProtocolError as error:
         remedy = (
             "correct it"

@@ -61,13 +61,15 @@ class Node:
     """A part of an expression.
 
     ``is_constant`` and ``is_boolean`` are what its class is in the reference, where TRUE, FALSE and
-    NULL are both, and a negated number neither.  ``name`` is set for a property; ``terms`` for a
-    chain of AND or OR, which grows at its end, and for NOT.
+    NULL are both, and a negated number neither.  ``name`` is set for a property, and then
+    ``is_alone`` if it stands where a condition belongs; ``terms`` is set for a chain of AND or OR,
+    which grows at its end, and for NOT.
     """
 
     __slots__ = (
         "_evaluate",
         "depth",
+        "is_alone",
         "is_boolean",
         "is_constant",
         "kind",
@@ -97,6 +99,7 @@ class Node:
         self.is_constant = is_constant
         self.is_boolean = is_boolean
         self.name = name
+        self.is_alone = False
         self.terms = terms
 
     @property
@@ -167,6 +170,7 @@ def as_condition(node: Node) -> Node:
     if node.name is None:
         raise ValueError("there is a value where a condition belongs")
     name = node.name
+    node.is_alone = True
 
     def cast(properties: Properties) -> Value:
         return None if properties.get(name) is None else False

@@ -41,10 +41,15 @@ class _Operator(NamedTuple):
 
 
 class Parsed(NamedTuple):
-    """A whole expression; *rest* is where it ended although more follows, as in the reference."""
+    """A whole expression.
+
+    *rest* is where it ended although more follows, *alone* the first property that stands where a
+    condition belongs, with its place; the reference takes both.
+    """
 
     condition: ex.Node
     rest: int | None
+    alone: tuple[str, int] | None
 
 
 class Parser:
@@ -54,6 +59,7 @@ class Parser:
         self._lexer = Lexer(text)
         self._token = Token(END, "", 0)
         self._values: list[ex.Node] = []
+        self._properties: list[tuple[ex.Node, int]] = []
         self._operators: list[_Operator] = []
         self._open_count = 0
         # Behind IS NULL no comparison can go on: the reference is one level further out there.
@@ -71,7 +77,11 @@ class Parser:
         self._reduce(_OR)
         token = self._token
         condition = self._made(0, lambda: ex.as_condition(self._values.pop()))
-        return Parsed(condition, None if token.kind == END else token.position)
+        alone = next(
+            ((node.name, place) for node, place in self._properties if node.is_alone and node.name),
+            None,
+        )
+        return Parsed(condition, None if token.kind == END else token.position, alone)
 
     # -- operands ------------------------------------------------------------------------------
 
@@ -96,7 +106,9 @@ class Parser:
         text = token.text
         match token.kind:
             case "name":
-                return ex.property_node(text)
+                node = ex.property_node(text)
+                self._properties.append((node, token.position))
+                return node
             case "string":
                 return ex.constant(ex.Kind.TEXT, text)
             case "whole number":

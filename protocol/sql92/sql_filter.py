@@ -21,7 +21,7 @@ class SqlFilter:
     message did not match that could not be evaluated, for example ``'abc' is no whole number``.
     """
 
-    __slots__ = ("_evaluate", "expression", "first_error", "ignored_from")
+    __slots__ = ("_alone", "_evaluate", "expression", "first_error", "ignored_from")
 
     def __init__(self, expression: str) -> None:
         """Raises SqlSyntaxError."""
@@ -34,6 +34,7 @@ class SqlFilter:
         parsed = Parser(expression).parse()
         self.expression = expression
         self.ignored_from = parsed.rest
+        self._alone = parsed.alone
         self.first_error: str | None = None
         self._evaluate = parsed.condition.evaluate
 
@@ -52,13 +53,25 @@ class SqlFilter:
         assert value is None or isinstance(value, bool)
         return value
 
-    def check_whole(self) -> None:
-        """Raise SqlSyntaxError if a part of the expression would be ignored."""
+    def check_meant(self) -> None:
+        """Refuse what compiles and cannot be meant.
+
+        Raises:
+            SqlSyntaxError: a part at the end would be ignored, or a property stands where a
+                condition belongs, which is never true.
+        """
         if self.ignored_from is not None:
             rest = self.expression[self.ignored_from : self.ignored_from + 50]
             raise SqlSyntaxError(
                 f"the expression is complete before {rest!r}: an operator is expected there",
                 self.ignored_from,
+            )
+        if self._alone is not None:
+            name, position = self._alone
+            raise SqlSyntaxError(
+                f"the property {name} alone is no condition, and none matches it: compare it, "
+                f"as in {name} = 'x', {name} = TRUE, {name} IS NOT NULL or NOT ({name} = 'x')",
+                position,
             )
 
 

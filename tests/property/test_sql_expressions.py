@@ -44,7 +44,7 @@ def test_blanks_and_outer_parentheses_change_nothing(
     text = random_expression(source)
     try:
         compiled = SqlFilter(text)
-        compiled.check_whole()
+        compiled.check_meant()
     except SqlSyntaxError:
         return
     wrapped = SqlFilter(f"/* all */ (\n( {text}\n) )")

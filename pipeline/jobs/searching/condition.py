@@ -45,7 +45,7 @@ class Condition:
         """Raise PipelineError if there is nothing to look for, or it makes no sense."""
         if self.sql92 is not None:
             try:
-                compile_filter(self.sql92).check_whole()
+                compile_filter(self.sql92).check_meant()
             except SqlSyntaxError as error:
                 raise PipelineError(
                     f"the condition {self.sql92!r} is no SQL92 expression: {error}; an example is "

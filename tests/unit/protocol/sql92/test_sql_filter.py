@@ -46,8 +46,31 @@ def test_what_the_reference_ignores_is_known_and_can_be_refused() -> None:
     compiled = compile_filter("a = 5 ADN b = 6")
     assert compiled.matches({"a": "5"})
     with pytest.raises(SqlSyntaxError, match=r"complete before 'ADN b = 6'.*character 7"):
-        compiled.check_whole()
-    compile_filter("a = 5 AND b = 6 ").check_whole()
+        compiled.check_meant()
+    compile_filter("a = 5 AND b = 6 ").check_meant()
+
+
+@pytest.mark.parametrize(
+    ("expression", "name", "character"),
+    [
+        ("a", "a", 1),
+        ("(flag)", "flag", 2),
+        ("a = 5 AND flag", "flag", 11),
+        ("NOT a = 1", "a", 5),
+        ("a OR b", "a", 1),
+    ],
+)
+def test_a_property_compared_with_nothing_compiles_and_can_be_refused(
+    expression: str, name: str, character: int
+) -> None:
+    compiled = compile_filter(expression)
+    with pytest.raises(SqlSyntaxError, match=rf"property {name} alone.*character {character}\)"):
+        compiled.check_meant()
+
+
+def test_a_property_that_is_compared_may_stand_anywhere() -> None:
+    for expression in ("a = TRUE", "NOT (a = 1) AND b IS NOT NULL", "a = b OR TRUE"):
+        compile_filter(expression).check_meant()
 
 
 def test_why_the_first_message_could_not_be_evaluated_is_kept() -> None:
