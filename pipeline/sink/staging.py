@@ -116,12 +116,19 @@ def choose_broker(rules: SinkRules, sink_id: str, batch_id: int | None = None) -
 
 
 def _check_batch(rules: SinkRules, sink_id: str, batch_id: int | None, last: int) -> None:
-    """A query repeats its last batch at most; who repeats earlier ones is another query."""
-    if rules.is_streaming and batch_id is not None and batch_id < last:
+    """Only the last batch is ever repeated; whoever numbers one lower is somebody else."""
+    if batch_id is None or batch_id >= last:
+        return
+    known = f"the sink {sink_id!r} has published batch {last}, and this is batch {batch_id}: "
+    if rules.is_streaming:
         raise PipelineError(
-            f"the sink {sink_id!r} has published batch {last}, and this is batch {batch_id}: it "
-            "belongs to another checkpoint, so set another sinkId, or go on with that checkpoint"
+            f"{known}it belongs to another checkpoint, so set another sinkId, or go on with that "
+            "checkpoint"
         )
+    raise PipelineError(
+        f"{known}nobody knows whether it was written, so set batchId to {last + 1} or more to "
+        "write it, or another sinkId"
+    )
 
 
 def last_published(remote: Remote, broker: str, sink_id: str) -> int | None:

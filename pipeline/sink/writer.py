@@ -6,6 +6,7 @@ messages.
 """
 
 import contextlib
+import logging
 import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,13 +20,23 @@ from pyspark.sql.datasource import (
 )
 
 from pipeline.errors import PipelineError
+from pipeline.remote import connect
 from pipeline.sink.columns import check_columns
 from pipeline.sink.rules import SinkRules
 from pipeline.sink.sending import Sender
-from pipeline.sink.staging import PartWriter, StagedPart, abort, choose_broker, publish
+from pipeline.sink.staging import (
+    PartWriter,
+    StagedPart,
+    abort,
+    choose_broker,
+    last_published,
+    publish,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
+
+_log = logging.getLogger(__name__)
 
 _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
@@ -89,8 +100,22 @@ def make_stream_writer(
 
 def _check(schema: "StructType", rules: SinkRules) -> None:
     check_columns(schema, rules)
-    if rules.is_exactly_once:
+    if not rules.is_exactly_once:
+        return
+    if rules.is_streaming:
         choose_broker(rules, rules.sink_id or _PROBE)
+        return
+    broker = choose_broker(rules, rules.sink_id, rules.batch_id)
+    remote = connect(rules.nameserver, timeout_s=rules.timeout_s)
+    if last_published(remote, broker, rules.sink_id) == rules.batch_id:
+        # Its own process of Spark's runs this, whose standard error is the driver's.
+        _log.warning(
+            "the sink %r has published batch %d before, so nothing is written again: if these are "
+            "other rows, set batchId to %d or more, or another sinkId",
+            rules.sink_id,
+            rules.batch_id,
+            rules.batch_id + 1,
+        )
 
 
 class _Writing:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.types import StringType, StructField, StructType
 
 from client.errors import BrokerUnreachableError, RequestRefusedError
 from client.queues import MessageQueue
@@ -14,7 +15,7 @@ from pipeline.errors import PipelineError
 from pipeline.sink import staging
 from pipeline.sink.rules import SinkRules, read_rules
 from pipeline.sink.staging import choose_broker
-from pipeline.sink.writer import Task, Written, _Writing
+from pipeline.sink.writer import Task, Written, _Writing, make_writer
 from protocol.codes import RequestCode
 from protocol.java_hash import java_string_hash
 from protocol.properties import PROPERTY_SHARDING_KEY
@@ -252,11 +253,34 @@ def test_another_checkpoint_under_the_same_id_is_noticed(
         writing.commit_parts([write(writing.rules, [str(batch)], batch=batch)])
     with pytest.raises(PipelineError, match="belongs to another checkpoint"):
         write(exact(broker, topic).rules, ["new"], batch=0)
-    # A frame that is written again is what it looks like.
-    given = {"nameServer": broker.nameserver, "topic": topic, "delivery": "exactly-once"}
-    frame = _Writing(read_rules(given | {"sinkId": topic, "batchId": "1"}, streaming=False))
-    frame.commit_parts([write(frame.rules, ["1"], batch=1)])
     assert broker.bodies(topic) == ["0", "1", "2"]
+
+
+def test_a_frame_written_again_adds_nothing_and_says_so(
+    broker: PipelineBroker, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    given = {"nameServer": broker.nameserver, "topic": topic, "delivery": "exactly-once"}
+    schema = StructType([StructField("body", StringType())])
+
+    def save(body: str, batch_id: int) -> None:
+        numbered_rules = read_rules(
+            given | {"sinkId": topic, "batchId": str(batch_id)}, streaming=False
+        )
+        make_writer(schema, numbered_rules, overwrite=False)
+        writing = _Writing(numbered_rules)
+        writing.commit_parts([write(numbered_rules, [body], batch=batch_id)])
+
+    save("a", 0)
+    save("b", 4)
+    assert not caplog.messages
+    save("b", 4)
+    assert broker.bodies(topic) == ["a", "b"]
+    (said,) = caplog.messages
+    assert f"the sink {topic!r} has published batch 4 before" in said
+    assert "set batchId to 5 or more" in said
+    with pytest.raises(PipelineError, match=r"published batch 4, and this is batch 3: .* to 5 or"):
+        save("c", 3)
+    assert broker.bodies(topic) == ["a", "b"]
 
 
 def test_an_aborted_batch_leaves_nothing(broker: PipelineBroker, topic: str) -> None:
