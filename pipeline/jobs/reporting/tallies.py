@@ -151,7 +151,8 @@ def _host(born_host: Any) -> Any:
 def _process_id(message_id: Any) -> Any:
     """Four hex digits of the producer's process id, where the unique id is of a known make.
 
-    Java's and ours hold it behind the address, those of RocketMQ 5 behind a prefix and a MAC.
+    Java's and ours hold it behind the address, those of RocketMQ 5 behind a prefix and a MAC.  Those
+    of an exactly-once sink look like Java's, with a hash in its place and no time.
     """
     length = pc.utf8_length(message_id)
     digits = pc.case_when(
@@ -161,7 +162,10 @@ def _process_id(message_id: Any) -> Any:
         pc.utf8_slice_codeunits(message_id, 32, 36),
     )
     # Zeros stand there in the offset id, which a message without a unique id has instead.
-    return pc.if_else(pc.fill_null(pc.equal(digits, "0000"), True), None, digits)
+    is_unknown = pc.fill_null(pc.equal(digits, "0000"), True)
+    time = pc.utf8_slice_codeunits(message_id, 20, 28)
+    is_hashed = pc.and_(pc.equal(length, 32), pc.fill_null(pc.equal(time, "00000000"), False))
+    return pc.if_else(pc.or_kleene(is_unknown, is_hashed), None, digits)
 
 
 def _renamed(counted: pa.Table) -> pa.Table:

@@ -11,6 +11,7 @@ from pipeline.jobs.reporting import tallies
 from pipeline.jobs.reporting.inputs import Chosen, store_work
 from pipeline.jobs.reporting.tables import for_files
 from pipeline.jobs.reporting.tallies import HOUR_MS, MINUTE_MS, Tally, merged, tally, together
+from pipeline.sink.staging import part_ids
 from tests.support.written_logs import T0_MS, WrittenLog
 
 
@@ -50,7 +51,7 @@ def test_messages_are_counted_by_topic_minute_tag_size_and_queue(tmp_path: Path)
 
 def test_producers_are_told_apart_by_host_and_process(tmp_path: Path) -> None:
     host = bytes([10, 0, 0, 7])
-    known = {"UNIQ_KEY": (host + b"\x12\x34" + bytes(10)).hex().upper()}
+    known = {"UNIQ_KEY": (host + b"\x12\x34" + bytes(4) + b"\x01" * 6).hex().upper()}
     log = WrittenLog(tmp_path)
     log.add(3, born_host=host + (4001).to_bytes(4, "big"), properties=known, topic="t")
     log.add(2, born_host=host + (4002).to_bytes(4, "big"), properties=known, topic="t")
@@ -65,6 +66,15 @@ def test_producers_are_told_apart_by_host_and_process(tmp_path: Path) -> None:
         ("10.0.0.7", None): 4,
         ("::1", "BEEF"): 1,
     }
+
+
+def test_parts_of_an_exactly_once_sink_are_one_producer(tmp_path: Path) -> None:
+    log = WrittenLog(tmp_path)
+    for partition in range(3):
+        (unique,) = part_ids("sink", 7, partition)(1)
+        log.add(2, born_host=bytes([10, 0, 0, 7, 0, 0, 1, 1]), properties={"UNIQ_KEY": unique})
+
+    assert set(by(counted(tmp_path)["producers"], "host", "pid")) == {("10.0.0.7", None)}
 
 
 def test_topics_of_the_system_do_not_count(tmp_path: Path) -> None:
