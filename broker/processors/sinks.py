@@ -4,6 +4,8 @@ What they promise is in broker/sinks/publisher.py; docs/request-codes.md tells i
 clients.
 """
 
+import asyncio
+
 from broker.dispatcher import Request, RequestError, Response
 from broker.processors.parts import BrokerParts
 from broker.sinks.appender import REFUSED_PROPERTIES
@@ -12,9 +14,10 @@ from broker.sinks.staged_parts import is_part_name
 from broker.topics import TopicConfig
 from protocol.bodies.sinks import (
     SinkMessage,
-    decode_sink_messages,
+    decode_sink_message,
     decode_sink_part_names,
     decode_sink_parts,
+    split_sink_messages,
 )
 from protocol.codes import ResponseCode
 from protocol.names import DLQ_PREFIX, NOT_SENDABLE_TOPICS, RETRY_PREFIX, topic_error
@@ -30,6 +33,8 @@ from protocol.requests.extensions import (
 )
 
 SINK_ID_LENGTH_MAX = 255
+# So many messages are checked before the event loop gets its turn.
+SLICE_COUNT = 4096
 PERM_WRITE = 2
 AUTO_CREATE_TOPIC = "TBW102"
 DEFAULT_QUEUE_NUMS = 4
@@ -43,7 +48,7 @@ class SinkProcessors:
     def __init__(self, broker: BrokerParts) -> None:
         self._broker = broker
 
-    def stage(self, request: Request) -> Response:
+    async def stage(self, request: Request) -> Response:
         """70002: add messages to a part; they are checked now, so that publishing cannot fail."""
         fields = request.fields(SinkStageRequest)
         _check_sink(fields.sink_id, fields.batch_id)
@@ -52,9 +57,12 @@ class SinkProcessors:
         if fields.sequence < 0:
             raise _refused(f"the sequence is {fields.sequence}; it counts from 0")
         self._broker.store.check_writable()
-        messages = decode_sink_messages(request.body)
+        parts = split_sink_messages(request.body)
         topics: dict[str, TopicConfig] = {}
-        for message in messages:
+        for number, part in enumerate(parts):
+            if number % SLICE_COUNT == SLICE_COUNT - 1:
+                await asyncio.sleep(0)
+            message = decode_sink_message(part)
             topic = topics.get(message.topic)
             if topic is None:
                 topic = topics[message.topic] = self._topic(message.topic)
@@ -66,7 +74,8 @@ class SinkProcessors:
                 fields.part,
                 fields.sequence,
                 request.body,
-                len(messages),
+                len(parts),
+                topics,
             )
         except SinkError as error:
             raise RequestError(ResponseCode.ILLEGAL_OPERATION, str(error)) from None

@@ -6,19 +6,22 @@ broker that was killed in the midst of a batch sees how far it had come.
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Set
+from itertools import chain, takewhile
 from pathlib import Path
 
 import structlog
 
 from broker.message_ids import UniqueIds
-from broker.sinks.staged_parts import entries
+from broker.sinks.staged_parts import messages
 from broker.stats import BrokerStats
 from broker.store.errors import StoreError
 from broker.store.message_store import MessageStore
-from broker.topics import TopicTable
+from broker.store.queue_tail import QueueTail
+from broker.topics import TopicConfig, TopicTable
 from broker.transactions.delays import Redirect
-from protocol.bodies.sinks import SinkMessage, decode_sink_messages
+from protocol.bodies.sinks import SinkMessage
 from protocol.properties import PROPERTY_UNIQUE_KEY, decode_properties
 
 log = structlog.get_logger("broker.sinks")
@@ -38,8 +41,10 @@ REFUSED_PROPERTIES = frozenset(
         "__CRC32#",
     }
 )
-SLICE_COUNT_MAX = 512
+SLICE_COUNT_MAX = 256
 SLICE_BYTES_MAX = 1 << 20
+# The first message of a queue, which may take a file, counts as so many.
+FIRST_OF_QUEUE_COUNT = 16
 _MARK = re.compile(rf"{PROPERTY_SINK}\x01([0-9a-f]+:\d+):(\d+)\x02".encode()).search
 
 
@@ -69,6 +74,10 @@ class BatchAppender:
         self._store_host = store_host
         self._suffix = suffix
 
+    def missing(self, topics: Set[str]) -> list[str]:
+        """Those of *topics* that are not there."""
+        return sorted(name for name in topics if name not in self._topics)
+
     def appended_count(self, batch: str, from_offset: int) -> int:
         """How many messages of *batch* the log holds from an offset on."""
         count = 0
@@ -81,54 +90,74 @@ class BatchAppender:
     def append(self, batch: str, paths: list[Path], start: int) -> Iterator[int]:
         """Append the messages from number *start* on, slice by slice; yields how far it has come.
 
+        The queues that they go to are put on hold.  Messages of a topic that is gone are dropped:
+        had it been deleted later, they would have gone with it.
+
         Raises:
-            StoreError: the slices before are in the log, this one is not.
+            StoreError: what was yielded last is in the log, and nothing behind it.
             OSError: a part cannot be read.
         """
-        number = size_bytes = staged = 0
         store = self._store
+        number = count = size_bytes = 0
+        done = start
+        # Of this slice; −1 for what was dropped.
+        positions: list[int] = []
+        held: set[QueueTail] = set()
+        dropped: Counter[str] = Counter()
         try:
-            for message in _messages(paths):
+            for message in chain.from_iterable(map(messages, paths)):
                 number += 1
-                if number <= start:
-                    continue
-                if staged == 0:
-                    store.check_writable()
-                    store.begin()
-                self._stage(message, f"{batch}:{number - 1}", number - 1)
-                staged += 1
-                size_bytes += len(message.body)
-                if staged >= SLICE_COUNT_MAX or size_bytes >= SLICE_BYTES_MAX:
-                    staged = size_bytes = 0
+                count += 1
+                if number > start:
+                    if not positions:
+                        store.check_writable()
+                        store.begin()
+                    topic = self._topics.get(message.topic)
+                    if topic is None:
+                        dropped[message.topic] += 1
+                        positions.append(-1)
+                    else:
+                        position, tail = self._stage(message, topic, batch, number - 1)
+                        positions.append(position)
+                        size_bytes += len(message.body)
+                        if tail not in held:
+                            held.add(tail)
+                            store.hold(tail)
+                            count += FIRST_OF_QUEUE_COUNT
+                if count >= SLICE_COUNT_MAX or size_bytes >= SLICE_BYTES_MAX:
                     store.commit()
-                    yield number
-        except StoreError:
-            if staged:
-                # Ends the pass; what it can still write of it, ``appended_count`` finds.
-                with contextlib.suppress(StoreError):
-                    store.commit()
-            raise
-        if staged:
+                    done = max(number, start)
+                    count = size_bytes = 0
+                    positions.clear()
+                    yield done
             store.commit()
-            yield number
+        except StoreError:
+            # Ends the pass, if that has not failed just now.
+            with contextlib.suppress(StoreError):
+                store.commit()
+            end = store.max_commit_log_offset
+            yield done + sum(1 for _ in takewhile(lambda position: position < end, positions))
+            raise
+        if dropped:
+            log.warning("messages of a sink dropped: their topics were deleted", topics=dropped)
+        yield max(number, start)
 
-    def _stage(self, message: SinkMessage, mark: str, number: int) -> None:
-        topic = self._topics.get(message.topic)
-        if topic is None:
-            log.warning("message of a sink dropped: its topic was deleted", topic=message.topic)
-            return
+    def _stage(
+        self, message: SinkMessage, topic: TopicConfig, batch: str, number: int
+    ) -> tuple[int, QueueTail]:
         queue_id = message.queue_id
         if queue_id < 0:
             queue_id = number % max(topic.write_queue_nums, 1)
         text = message.properties
         if text and not text.endswith("\x02"):
             text += "\x02"
-        text += f"{PROPERTY_SINK}\x01{mark}\x02"
+        text += f"{PROPERTY_SINK}\x01{batch}:{number}\x02"
+        self._stats.put(topic.name).add(1, len(message.body))
         store = self._store
-        staged = None
         if not topic.attributes:
+            tail = store.tail(topic.name, queue_id)
             staged = store.stage_plain(
-                store.tail(topic.name, queue_id),
+                tail,
                 message.body,
                 text,
                 self._suffix,
@@ -138,18 +167,21 @@ class BatchAppender:
                 self._store_host,
                 0,
             )
-        if staged is None:
-            self._stage_generally(message, topic.name, queue_id, text)
-        self._stats.put(topic.name).add(1, len(message.body))
+            if staged is not None:
+                return staged[0], tail
+        return self._stage_generally(message, topic.name, queue_id, text)
 
-    def _stage_generally(self, message: SinkMessage, topic: str, queue_id: int, text: str) -> None:
+    def _stage_generally(
+        self, message: SinkMessage, topic: str, queue_id: int, text: str
+    ) -> tuple[int, QueueTail]:
         properties = decode_properties(text)
         if not properties.get(PROPERTY_UNIQUE_KEY):
             properties[PROPERTY_UNIQUE_KEY] = self._unique_ids.next()
         properties |= decode_properties(self._suffix.decode())
         topic, queue_id = self._redirect(topic, queue_id, properties)
-        self._store.stage(
-            self._store.tail(topic, queue_id),
+        tail = self._store.tail(topic, queue_id)
+        position = self._store.stage(
+            tail,
             message.body,
             properties,
             message.flag,
@@ -157,9 +189,4 @@ class BatchAppender:
             message.born_time_ms,
             self._store_host,
         )
-
-
-def _messages(paths: list[Path]) -> Iterator[SinkMessage]:
-    for path in paths:
-        for _, _, data in entries(path):
-            yield from decode_sink_messages(data)
+        return position, tail

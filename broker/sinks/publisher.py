@@ -5,8 +5,9 @@ process if need be:
 
     1  the parts are made durable
     2  the intent is written, durably (journal.py)
-    3  the messages go into the log, slice by slice, while dispatch is held: nobody sees any of them
-    4  dispatch is released: everybody sees all of them
+    3  the messages go into the log and their queues, slice by slice, while those queues are on
+       hold: nobody sees any of them
+    4  the queues are released: everybody sees all of them
     5  the log is made durable, the batch is remembered as the sink's last one, intent and parts go
 
 A process that finds an intent at its start goes on with step 3 before it serves anybody; it finds
@@ -16,7 +17,7 @@ A batch id that is not above the sink's last one was published before: asking ag
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import msgspec
@@ -24,7 +25,7 @@ import structlog
 
 from broker.sinks.appender import BatchAppender
 from broker.sinks.journal import Intent, SinkJournal
-from broker.sinks.staged_parts import PartKey, StagedParts, sink_key
+from broker.sinks.staged_parts import Part, PartKey, StagedParts, find_topics, sink_key
 from broker.store.disk import DISK_FULL_ERRNOS, remove_files
 from broker.store.errors import DiskFullError, StoreError
 from broker.store.message_store import MessageStore
@@ -33,6 +34,7 @@ from protocol.bodies.sinks import SinkPart
 log = structlog.get_logger("broker.sinks")
 
 RETRY_S = 1.0
+DISPATCH_POLL_S = 0.01
 
 
 class SinkError(Exception):
@@ -109,6 +111,7 @@ class SinkPublisher:
         )
         for count in self._appender.append(batch, paths, start):
             start = count
+        self._store.release()
         if start < intent.message_count:
             _report_lost(intent, start)
         await self._settle(intent, paths)
@@ -123,7 +126,14 @@ class SinkPublisher:
     # -- staging -------------------------------------------------------------------------------
 
     def stage(
-        self, sink_id: str, batch_id: int, name: str, sequence: int, messages: bytes, count: int
+        self,
+        sink_id: str,
+        batch_id: int,
+        name: str,
+        sequence: int,
+        messages: bytes,
+        count: int,
+        topics: Collection[str],
     ) -> int:
         """Add messages to a part, after *sequence* other requests; return how many it holds.
 
@@ -151,7 +161,8 @@ class SinkPublisher:
                 f"{self._parts.size_bytes >> 20} MiB are staged for sinks already, and "
                 f"{self._staged_bytes_max >> 20} is the most (sinkStagedBytesMax)"
             )
-        return self._parts.add(key, sequence, messages, count, self._now_ms()).message_count
+        part = self._parts.add(key, sequence, messages, count, topics, self._now_ms())
+        return part.message_count
 
     def last_batch_id(self, sink_id: str) -> int:
         """The last batch of a sink that is published, −1 for none."""
@@ -196,7 +207,8 @@ class SinkPublisher:
         Whoever waits may be cancelled; the batch is published all the same.
 
         Raises:
-            SinkError: a part is not what its writer says; nothing is published.
+            SinkError: a part is not what its writer says, or a topic was deleted; nothing is
+                published.
             StoreError, OSError: nothing is published.
         """
         last, count = self._published.get(sink_id, (-1, 0))
@@ -216,7 +228,9 @@ class SinkPublisher:
             if batch_id <= self.last_batch_id(sink_id):
                 return self._published[sink_id][1]
             self._store.check_writable()
-            paths = self._checked(sink_id, batch_id, parts)
+            staged = self._checked(sink_id, batch_id, parts)
+            await self._check_topics(sink_id, batch_id, staged)
+            paths = [part.path for part in staged]
             intent = Intent(
                 sink_id,
                 batch_id,
@@ -230,8 +244,8 @@ class SinkPublisher:
             await self._settle(intent, paths)
             return intent.message_count
 
-    def _checked(self, sink_id: str, batch_id: int, parts: list[SinkPart]) -> list[Path]:
-        paths: list[Path] = []
+    def _checked(self, sink_id: str, batch_id: int, parts: list[SinkPart]) -> list[Part]:
+        staged: list[Part] = []
         if len({part.name for part in parts}) < len(parts):
             raise SinkError(f"batch {batch_id} of sink {sink_id} names a part twice")
         for wanted in parts:
@@ -244,8 +258,22 @@ class SinkPublisher:
                     "run the batch again"
                 )
             if part is not None:
-                paths.append(part.path)
-        return paths
+                staged.append(part)
+        return staged
+
+    async def _check_topics(self, sink_id: str, batch_id: int, parts: list[Part]) -> None:
+        topics: set[str] = set()
+        for part in parts:
+            if part.topics is None:
+                part.topics = await asyncio.to_thread(find_topics, part.path)
+            topics |= part.topics
+        missing = self._appender.missing(topics)
+        if missing:
+            raise SinkError(
+                f"batch {batch_id} of sink {sink_id} has messages for the topic {missing[0]}, "
+                "which was deleted after they were staged: create it again and publish the batch "
+                "again, or run the batch again"
+            )
 
     async def _commit_to(self, intent: Intent, paths: list[Path]) -> None:
         """Make sure that the batch will be published.  Raises SinkError, OSError: it will not."""
@@ -269,27 +297,30 @@ class SinkPublisher:
             ) from error
 
     async def _append(self, intent: Intent, paths: list[Path]) -> None:
-        """Append everything; what fails is tried again, since the batch is sure to be published."""
-        batch = _batch(intent)
+        """Append everything, then show it.
+
+        What fails is tried again, since the batch is sure to be published.
+        """
         done = 0
-        while done < intent.message_count:
-            failed = False
-            self._store.hold_dispatch()
+        while True:
             try:
-                for count in self._appender.append(batch, paths, done):
+                for count in self._appender.append(_batch(intent), paths, done):
                     done = count
                     await asyncio.sleep(0)
+                await self._dispatched(self._store.max_commit_log_offset)
+                break
             except (StoreError, OSError) as error:
                 log.error("a batch waits for the store", sink=intent.sink_id, reason=str(error))
-                done = self._appender.appended_count(batch, intent.from_offset)
-                failed = True
-            finally:
-                self._store.release_dispatch()
-            if failed:
-                await asyncio.sleep(RETRY_S)
-            elif done < intent.message_count:
-                _report_lost(intent, done)
-                return
+            await asyncio.sleep(RETRY_S)
+        self._store.release()
+        if done < intent.message_count:
+            _report_lost(intent, done)
+
+    async def _dispatched(self, end_offset: int) -> None:
+        if self._store.is_sync:
+            await self._store.flushed(end_offset)
+        while not self._store.has_dispatched(end_offset):  # noqa: ASYNC110 - rarely, and not for long
+            await asyncio.sleep(DISPATCH_POLL_S)
 
     async def _settle(self, intent: Intent, paths: list[Path]) -> None:
         """Make the batch durable, and remember it instead of its intent; until that has worked."""

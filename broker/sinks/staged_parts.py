@@ -19,12 +19,13 @@ import os
 import re
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import structlog
 
 from broker.store import disk
+from protocol.bodies.sinks import SinkMessage, decode_sink_message, split_sink_messages
 
 log = structlog.get_logger("broker.sinks")
 
@@ -46,7 +47,7 @@ def is_part_name(name: str) -> bool:
 class Part:
     """One staged part: its file, and what is in it."""
 
-    __slots__ = ("message_count", "path", "sequence", "size_bytes", "touched_ms")
+    __slots__ = ("message_count", "path", "sequence", "size_bytes", "topics", "touched_ms")
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -54,6 +55,8 @@ class Part:
         self.message_count = 0
         self.sequence = 0
         self.touched_ms = 0
+        self.topics: set[str] | None = set()
+        """Which topics its messages are for; None of a part that an earlier process began."""
 
 
 # (sink key, batch id, name)
@@ -61,7 +64,7 @@ PartKey = tuple[str, int, str]
 
 
 class StagedParts:
-    """All parts that wait.  Belongs to the event loop but for ``sync`` and ``entries``."""
+    """All parts that wait.  Belongs to the event loop but for ``sync``."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -78,6 +81,7 @@ class StagedParts:
                 continue
             part = Part(path)
             part.touched_ms = now_ms
+            part.topics = None
             for sequence, count, data in entries(path):
                 part.size_bytes += _HEAD.size + len(data)
                 part.message_count += count
@@ -96,8 +100,16 @@ class StagedParts:
         """The parts of a sink, or of one of its batches."""
         return [key for key in self._parts if key[0] == sink and batch_id in (None, key[1])]
 
-    def add(self, key: PartKey, sequence: int, data: bytes, count: int, now_ms: int) -> Part:
-        """Append one entry to a part.
+    def add(
+        self,
+        key: PartKey,
+        sequence: int,
+        data: bytes,
+        count: int,
+        topics: Collection[str],
+        now_ms: int,
+    ) -> Part:
+        """Append one entry to a part: *count* messages for *topics*.
 
         Raises:
             OSError: it is not in the part.
@@ -121,6 +133,8 @@ class StagedParts:
         part.message_count += count
         part.sequence = sequence + 1
         part.touched_ms = now_ms
+        if part.topics is not None:
+            part.topics.update(topics)
         self.size_bytes += len(head) + len(data)
         return part
 
@@ -147,6 +161,17 @@ class StagedParts:
     def untouched_since(self, time_ms: int) -> list[PartKey]:
         """The parts that nothing was added to since."""
         return [key for key, part in self._parts.items() if part.touched_ms < time_ms]
+
+
+def messages(path: Path) -> Iterator[SinkMessage]:
+    """The messages of each whole entry of a part.  Raises OSError."""
+    for _, _, data in entries(path):
+        yield from map(decode_sink_message, split_sink_messages(data))
+
+
+def find_topics(path: Path) -> set[str]:
+    """Which topics the messages of a part are for.  Raises OSError."""
+    return {message.topic for message in messages(path)}
 
 
 def entries(path: Path) -> Iterator[tuple[int, int, bytes]]:

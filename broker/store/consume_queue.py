@@ -9,10 +9,12 @@ after any mishap.  Here a unit is only ever written where its offset says, and a
 """
 
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 from broker.store.errors import QueueConflictError, QueueGapError
 from broker.store.unit_files import points_into_log
-from broker.store.unit_queue import UnitQueue
+from broker.store.unit_queue import UnitQueue, ignore
 from protocol.queue_layout import (
     BLANK_CONSUME_QUEUE_UNIT,
     BLANK_UNIT_SIZE_FIELD,
@@ -31,11 +33,40 @@ _UNREADABLE_MAX = 1000
 
 
 class ConsumeQueue(UnitQueue):
-    """One queue of a topic whose records hold one message each."""
+    """One queue of a topic whose records hold one message each.
 
-    __slots__ = ()
+    ``next_offset`` is where the next unit goes: ``max_offset``, unless readers are held there.
+    """
+
+    __slots__ = ("is_held", "next_offset")
     UNIT = CONSUME_QUEUE_UNIT
     UNIT_SIZE_BYTES = _UNIT_SIZE
+
+    def __init__(
+        self,
+        directory: Path,
+        topic: str,
+        queue_id: int,
+        file_size_bytes: int,
+        mark_dirty: Callable[[Any], None] = ignore,
+    ) -> None:
+        """As UnitQueue."""
+        super().__init__(directory, topic, queue_id, file_size_bytes, mark_dirty)
+        self.next_offset = 0
+        self.is_held = False
+
+    def hold(self) -> None:
+        """Leave ``max_offset`` where it is, whatever is appended, until ``release``."""
+        self.is_held = True
+
+    def release(self) -> None:
+        """Let readers see everything that was appended."""
+        self.is_held = False
+        self.max_offset = self.next_offset
+
+    def hides(self, queue_offset: int) -> bool:
+        """Whether the message is there, but not to be seen yet."""
+        return self.is_held and self.max_offset <= queue_offset < self.next_offset
 
     # The hot path: once per message sent.
 
@@ -53,7 +84,7 @@ class ConsumeQueue(UnitQueue):
 
         Whatever is raised, the queue is as it was.
         """
-        if queue_offset != self.max_offset or queue_offset >= self._append_limit:
+        if queue_offset != self.next_offset or queue_offset >= self._append_limit:
             self._append_slowly(queue_offset, commit_log_offset, size_bytes, tags_code)
             return
         _pack_into(
@@ -63,7 +94,9 @@ class ConsumeQueue(UnitQueue):
             size_bytes,
             tags_code,
         )
-        self.max_offset = queue_offset + 1
+        self.next_offset = queue_offset + 1
+        if not self.is_held:
+            self.max_offset = queue_offset + 1
         self.commit_log_end = commit_log_offset + size_bytes
         # Last: the flush thread clears the flag before it looks at the end.
         if not self._is_dirty:
@@ -78,13 +111,15 @@ class ConsumeQueue(UnitQueue):
         Raises as ``append``; the units in front of the one that failed are in the queue then.
         """
         end = first_queue_offset + count
-        if first_queue_offset != self.max_offset or end > self._append_limit:
+        if first_queue_offset != self.next_offset or end > self._append_limit:
             for number, unit in enumerate(_iter_unpack(units)):
                 self.append(first_queue_offset + number, *unit)
             return
         start = first_queue_offset * _UNIT_SIZE - self._mapping_start
         self._mapping[start : start + count * _UNIT_SIZE] = units
-        self.max_offset = end
+        self.next_offset = end
+        if not self.is_held:
+            self.max_offset = end
         self.commit_log_end = commit_log_end
         self._note_change()
 
@@ -93,22 +128,24 @@ class ConsumeQueue(UnitQueue):
     ) -> None:
         """Append where it takes a file, a mapping, or a look at what is there already."""
         if not 0 <= queue_offset < _OFFSET_END:
-            raise QueueGapError(self.topic, self.queue_id, self.max_offset, queue_offset)
+            raise QueueGapError(self.topic, self.queue_id, self.next_offset, queue_offset)
         unit = CONSUME_QUEUE_UNIT.pack(commit_log_offset, size_bytes, tags_code)
         is_empty = not self.has_files
-        if not is_empty and queue_offset < self.max_offset:
+        if not is_empty and queue_offset < self.next_offset:
             self._check_noted(queue_offset, unit)
             return
-        if not is_empty and queue_offset > self.max_offset:
-            raise QueueGapError(self.topic, self.queue_id, self.max_offset, queue_offset)
+        if not is_empty and queue_offset > self.next_offset:
+            raise QueueGapError(self.topic, self.queue_id, self.next_offset, queue_offset)
         position = queue_offset * _UNIT_SIZE
         file = self._open_for(position)
         start = position - file.base_offset
         if is_empty:
             self._mapping[:start] = BLANK_CONSUME_QUEUE_UNIT * (start // _UNIT_SIZE)
-            self.min_offset = queue_offset
+            self.min_offset = self.max_offset = queue_offset
         self._mapping[start : start + _UNIT_SIZE] = unit
-        self.max_offset = queue_offset + 1
+        self.next_offset = queue_offset + 1
+        if not self.is_held:
+            self.max_offset = queue_offset + 1
         self.commit_log_end = commit_log_offset + size_bytes
         self._note_change()
 
@@ -206,19 +243,23 @@ class ConsumeQueue(UnitQueue):
     # What UnitQueue asks for.
 
     def _end_position(self) -> int:
-        return self.max_offset * _UNIT_SIZE
+        return self.next_offset * _UNIT_SIZE
 
     def _start_position(self) -> int:
         return self.min_offset * _UNIT_SIZE
 
     def _set_range(self, start: int, end: int) -> None:
         self.min_offset = start // _UNIT_SIZE
-        self.max_offset = end // _UNIT_SIZE
+        self.max_offset = self.next_offset = end // _UNIT_SIZE
         commit_log_offset, size_bytes, _ = self._files.unit_at(end - _UNIT_SIZE)
         self.commit_log_end = commit_log_offset + size_bytes
 
     def _set_start(self, position: int) -> None:
         self.min_offset = position // _UNIT_SIZE
+
+    def _set_empty(self, next_offset: int) -> None:
+        super()._set_empty(next_offset)
+        self.next_offset = next_offset
 
     @staticmethod
     def is_plausible(unit: tuple[int, ...], commit_log_max: int) -> bool:

@@ -32,6 +32,7 @@ class Dispatch:
     """
 
     __slots__ = (
+        "_held",
         "_index",
         "_is_deleted",
         "_log",
@@ -66,6 +67,8 @@ class Dispatch:
         self._tail = tail
         self._is_deleted = is_deleted
         self._on_behind = on_behind
+        # Queues whose new messages nobody sees yet, and the tags codes of those messages.
+        self._held: dict[QueueTail, set[int]] = {}
         self.behind: StoreError | None = None
         self.offset = commit_log.written_offset
         self.store_time_ms = commit_log.store_time_ms
@@ -86,8 +89,30 @@ class Dispatch:
         except (OSError, StoreError) as error:
             self._fall_behind(run.start, error)
         for run in group:
-            if run.tail.waiters:
+            if run.tail.waiters or self._held:
                 self._wake(run)
+
+    def hold(self, tail: QueueTail) -> None:
+        """Let nobody see what comes into a queue from now on, until ``release``."""
+        if tail not in self._held:
+            queue = tail.consume_queue or self._open_queue(tail)
+            assert isinstance(queue, ConsumeQueue)
+            queue.hold()
+            self._held[tail] = set()
+
+    def release(self) -> None:
+        """Let everybody see what came into the queues on hold, all of it at once."""
+        held, self._held = self._held, {}
+        for tail in held:
+            if isinstance(tail.consume_queue, ConsumeQueue) and not tail.is_deleted:
+                tail.consume_queue.release()
+        for tail, codes in held.items():
+            if tail.waiters and tail.consume_queue is not None and codes:
+                self.on_arrival(tail, tail.consume_queue.max_offset, codes)
+
+    def is_held(self, topic: str) -> bool:
+        """Whether a queue of *topic* is on hold."""
+        return any(tail.topic == topic for tail in self._held)
 
     def _append(self, run: Run, store_time_ms: int) -> None:
         tail = run.tail
@@ -105,10 +130,14 @@ class Dispatch:
 
     def _wake(self, run: Run) -> None:
         """Tell who waits of the messages and their tags: unless they are not in the queue yet."""
-        if run.start >= self.offset:
+        held = self._held.get(run.tail)
+        if run.start >= self.offset or (held is None and not run.tail.waiters):
             return
         codes = {code for _, _, code in CONSUME_QUEUE_UNIT.iter_unpack(b"".join(run.units))}
-        self.on_arrival(run.tail, run.first_offset + run.count, codes)
+        if held is None:
+            self.on_arrival(run.tail, run.first_offset + run.count, codes)
+        else:
+            held |= codes
 
     def _open_queue(self, tail: QueueTail) -> ConsumeQueue | BatchConsumeQueue:
         queue: ConsumeQueue | BatchConsumeQueue

@@ -7,6 +7,7 @@ message; nobody who asks ever gets to see one.
 from collections.abc import Callable
 
 from broker.store.index import MessageIndex
+from protocol.message import StoredMessage
 from protocol.message_codec import decode_message
 from protocol.properties import PROPERTY_KEYS, PROPERTY_UNIQUE_KEY
 
@@ -24,6 +25,7 @@ def find_by_key(
     count_max: int,
     begin_ms: int,
     end_ms: int,
+    is_visible: Callable[[StoredMessage], bool],
 ) -> list[bytes]:
     """Up to *count_max* records of *topic* that carry *key*, newest first; both times included.
 
@@ -37,7 +39,12 @@ def find_by_key(
             break
         record = b"" if position in seen else record_at(position)
         seen.add(position)
-        if not record or not _carries(record, topic, key, begin_ms, end_ms):
+        message = decode_message(record) if record else None
+        if (
+            message is None
+            or not _carries(message, topic, key, begin_ms, end_ms)
+            or not is_visible(message)
+        ):
             misses += 1
             missed_bytes += len(record)
             continue
@@ -48,8 +55,7 @@ def find_by_key(
     return found
 
 
-def _carries(record: bytes, topic: str, key: str, begin_ms: int, end_ms: int) -> bool:
-    message = decode_message(record)
+def _carries(message: StoredMessage, topic: str, key: str, begin_ms: int, end_ms: int) -> bool:
     if message.topic != topic or not begin_ms <= message.store_time_ms <= end_ms:
         return False
     properties = message.properties

@@ -70,8 +70,6 @@ class MessageStore(StoreReading):
         self.stage_plain = self._staging.stage_plain
         self.stage_batch = self._staging.stage_batch
         self._awaiting_flush: deque[tuple[int, int, list[Run]]] = deque()
-        # What was written while dispatch is held; None while it is not.
-        self._held: list[tuple[list[Run], int]] | None = None
         self._parked = ParkedAnswers(config.sync_flush_timeout_ms)
         self.park = self._parked.park
         self._reput = ReputService(self.catch_up)
@@ -84,6 +82,8 @@ class MessageStore(StoreReading):
             opened.deleted_topics.hides,
             self._reput.wake,
         )
+        # Where the log ended when the first of the queues was held that are.
+        self._held_from_offset: int | None = None
         # Recovery has dispatched and synced everything up to here.
         self._queue_flushed_time_ms = self._index_flushed_time_ms = self._dispatch.store_time_ms
         self._log.flushed_time_ms = self._dispatch.store_time_ms
@@ -145,7 +145,7 @@ class MessageStore(StoreReading):
         from disk what is really there.
         """
         self._parked.close()
-        self.release_dispatch()
+        self.release()
         if self._retention is not None:
             await self._retention.stop()
         await self._reput.stop()
@@ -236,27 +236,23 @@ class MessageStore(StoreReading):
         if self.is_sync:
             self._awaiting_flush.append((group[-1].end, self._log.store_time_ms, group))
             self._flush.request()
-        elif self._held is not None:
-            self._held.append((group, self._log.store_time_ms))
         elif self._dispatch.behind is None:
             self._dispatch.dispatch(group, self._log.store_time_ms)
 
-    def hold_dispatch(self) -> None:
-        """Make nothing visible from now on, all of it at ``release_dispatch``.
+    def hold(self, tail: QueueTail) -> None:
+        """Show nobody what comes into a queue from now on, until ``release``.
 
-        Messages are taken and answered as before.
+        Messages are taken and answered as before, and their entries are written, so that it does
+        not matter to ``release`` how many there are.  For queues of type SimpleCQ.
         """
-        if self._held is None:
-            self._held = []
+        if self._held_from_offset is None:
+            self._held_from_offset = self._log.written_offset
+        self._dispatch.hold(tail)
 
-    def release_dispatch(self) -> None:
-        """Make everything visible that was written since ``hold_dispatch``, in one go."""
-        held, self._held = self._held, None
-        for group, store_time_ms in held or ():
-            if self._dispatch.behind is None:
-                self._dispatch.dispatch(group, store_time_ms)
-        if self.is_sync and held is not None:
-            self._flushed(self._log.flushed_offset)
+    def release(self) -> None:
+        """Show everybody what came into the queues on hold and is dispatched, all at once."""
+        self._held_from_offset = None
+        self._dispatch.release()
 
     def put(self, message: MessageToStore) -> PutResult:
         """Store one message outside of a pass: for everything but the producers' hot path.
@@ -315,6 +311,13 @@ class MessageStore(StoreReading):
             self._log.flushed_offset if self.is_sync else self._log.written_offset
         )
 
+    def has_dispatched(self, end_offset: int) -> bool:
+        """Whether all messages in front of a commit log offset are in their queues."""
+        awaiting = self._awaiting_flush
+        return self._dispatch.behind is None and (
+            not awaiting or awaiting[0][2][0].start >= end_offset
+        )
+
     @property
     def dispatched_offset(self) -> int:
         """Up to where messages are in their queues."""
@@ -325,14 +328,14 @@ class MessageStore(StoreReading):
     def _flushed(self, offset: int) -> None:
         """Dispatch and answer what *offset* covers.  One answer that fails must not stop others."""
         awaiting = self._awaiting_flush
-        while awaiting and awaiting[0][0] <= offset and self._held is None:
+        while awaiting and awaiting[0][0] <= offset:
             _, store_time_ms, group = awaiting.popleft()
             # The reput coroutine may have been there before, if dispatch was behind.
             group = [run for run in group if run.end > self._dispatch.offset]
             if group and self._dispatch.behind is None:
                 self._dispatch.dispatch(group, store_time_ms)
         self._parked.release(offset)
-        if (awaiting and self._held is None) or self._parked:
+        if awaiting or self._parked:
             self._flush.request()
         now_s = time.monotonic()
         if now_s >= self._release_idle_at_s:
@@ -404,7 +407,14 @@ class MessageStore(StoreReading):
 
         What no consumer could have seen yet stays: it was sent later, as far as anybody knows.
         """
-        return self._opened.purge_topics(topics, self.dispatched_offset)
+        end = self.dispatched_offset
+        held_from = self._held_from_offset
+        if held_from is None:
+            return self._opened.purge_topics(topics, end)
+        held = {topic for topic in topics if self._dispatch.is_held(topic)}
+        return self._opened.purge_topics(held, min(held_from, end)) + self._opened.purge_topics(
+            set(topics) - held, end
+        )
 
     def topics(self) -> list[str]:
         """The topics that have queues with messages, or had."""

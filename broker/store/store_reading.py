@@ -5,11 +5,13 @@ from functools import partial
 
 from broker.config import StoreConfig
 from broker.store.batch_consume_queue import BatchConsumeQueue
+from broker.store.consume_queue import ConsumeQueue
 from broker.store.find_by_key import find_by_key
 from broker.store.get_result import GetResult, GetStatus
 from broker.store.opening import OpenedStore
 from broker.store.property_stage import MessageFilter
 from broker.store.reader import MessageReader, ReadLimits
+from protocol.message import StoredMessage
 from protocol.message_codec import check_record, decode_message
 from protocol.queue_layout import CONSUME_QUEUE_UNIT_SIZE_BYTES
 
@@ -91,7 +93,13 @@ class StoreReading:
         record_at = self._reader.record
         if not with_gone and self._opened.has_gone(topic):
             record_at = partial(self._record_if_there, topic)
-        return find_by_key(self._index, record_at, topic, key, count_max, begin_ms, end_ms)
+        return find_by_key(
+            self._index, record_at, topic, key, count_max, begin_ms, end_ms, self._is_visible
+        )
+
+    def _is_visible(self, message: StoredMessage) -> bool:
+        queue = self._queues.get(message.topic, message.queue_id)
+        return not (isinstance(queue, ConsumeQueue) and queue.hides(message.queue_offset))
 
     def _record_if_there(self, topic: str, position: int) -> bytes:
         return b"" if self._opened.is_gone(topic, position) else self._reader.record(position)

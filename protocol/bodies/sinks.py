@@ -34,7 +34,8 @@ class SinkPart(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_messages = msgspec.msgpack.Decoder(list[SinkMessage])
+_raw_messages = msgspec.msgpack.Decoder(list[msgspec.Raw])
+_message = msgspec.msgpack.Decoder(SinkMessage)
 _parts = msgspec.msgpack.Decoder(list[SinkPart])
 _names = msgspec.msgpack.Decoder(list[str])
 
@@ -44,9 +45,17 @@ def encode_sink_body(value: list[SinkMessage] | list[SinkPart] | list[str]) -> b
     return _encode(value)
 
 
-def decode_sink_messages(body: bytes) -> list[SinkMessage]:
-    """The messages of a SINK_STAGE.  Raises MalformedBodyError."""
-    return _decode(_messages, body)
+def split_sink_messages(body: bytes) -> list[msgspec.Raw]:
+    """The messages of a SINK_STAGE, each for ``decode_sink_message``.  Raises MalformedBodyError.
+
+    In two steps, for there may be very many.
+    """
+    return _decode(_raw_messages, body)
+
+
+def decode_sink_message(part: msgspec.Raw) -> SinkMessage:
+    """One message of a SINK_STAGE.  Raises MalformedBodyError."""
+    return _decode(_message, part)
 
 
 def decode_sink_parts(body: bytes) -> list[SinkPart]:
@@ -59,7 +68,7 @@ def decode_sink_part_names(body: bytes) -> list[str]:
     return _decode(_names, body) if body else []
 
 
-def _decode(decoder: "msgspec.msgpack.Decoder[_Value]", body: bytes) -> _Value:
+def _decode(decoder: "msgspec.msgpack.Decoder[_Value]", body: bytes | msgspec.Raw) -> _Value:
     try:
         return decoder.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:

@@ -4,6 +4,7 @@ A kill -9 leaves the files as they are.  So the store is copied before and after
 changes a file of the sinks or the log, and each copy is opened as the next process would.
 """
 
+import asyncio
 import errno
 import os
 import shutil
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from broker.config import BrokerConfig
+from broker.config import BrokerConfig, FlushDiskType
 from broker.message_ids import UniqueIds
 from broker.sinks import SinkPublisher
 from broker.sinks.appender import BatchAppender
@@ -23,6 +24,7 @@ from broker.sinks.publisher import SinkError
 from broker.stats import BrokerStats
 from broker.store import disk
 from broker.store.commit_log import CommitLog
+from broker.store.consume_queue import ConsumeQueue
 from broker.store.message_store import MessageStore
 from broker.topics import TopicConfig, TopicTable
 from protocol.bodies.sinks import SinkMessage, SinkPart, encode_sink_body
@@ -42,12 +44,12 @@ STORE_FILES: dict[str, Any] = {
 class Sinks:
     """A publisher over a store of its own, and what it takes to use it."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, **store: Any) -> None:
         clock = Clock()
         config = BrokerConfig()
         self.root = root
-        self.store: MessageStore = open_store(root, clock, **STORE_FILES)
-        topics = TopicTable(root / "config" / "topics.json", config, now_ms=clock)
+        self.store: MessageStore = open_store(root, clock, **(STORE_FILES | store))
+        topics = self.topics = TopicTable(root / "config" / "topics.json", config, now_ms=clock)
         topics.put(TopicConfig("TopicA", read_queue_nums=1, write_queue_nums=1, perm=6))
         appender = BatchAppender(
             self.store,
@@ -86,7 +88,7 @@ class Sinks:
                         for t in chunk
                     ]
                 )
-                self.publisher.stage(SINK, batch_id, name, sequence, body, len(chunk))
+                self.publisher.stage(SINK, batch_id, name, sequence, body, len(chunk), {"TopicA"})
 
     async def publish(self, batch_id: int) -> tuple[int, bool]:
         parts = [SinkPart(name, len(texts)) for name, texts in PARTS.items()]
@@ -169,23 +171,81 @@ async def test_a_batch_that_was_published_is_not_published_again(tmp_path: Path)
         assert sinks.publisher.staged_bytes == 0
 
 
+@pytest.mark.parametrize("flush", [FlushDiskType.ASYNC, FlushDiskType.SYNC])
 async def test_nobody_sees_a_part_of_a_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flush: FlushDiskType
+) -> None:
+    async with Sinks(tmp_path / "store", flush_disk_type=flush) as sinks:
+        sinks.stage(0)
+        seen: list[tuple[int, int]] = []
+        real_append, real_flushed = ConsumeQueue.append_many, MessageStore._flushed
+
+        def look() -> None:
+            found = sinks.store.query("TopicA", "a0", 1, 0, 2**62)
+            seen.append((sinks.store.queue_range("TopicA", 0)[1], len(found)))
+
+        def append_many(queue: ConsumeQueue, *arguments: Any) -> None:
+            real_append(queue, *arguments)
+            look()
+
+        def flushed(store: MessageStore, offset: int) -> None:
+            real_flushed(store, offset)
+            look()
+
+        monkeypatch.setattr(ConsumeQueue, "append_many", append_many)
+        monkeypatch.setattr(MessageStore, "_flushed", flushed)
+        await sinks.publish(0)
+        look()
+        assert len(seen) > 4
+        assert set(seen) == {(0, 0), (len(WHOLE), 1)}
+        assert bodies(sinks.store) == WHOLE
+
+
+async def test_what_others_send_to_other_queues_is_seen_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with Sinks(tmp_path / "store") as sinks:
         sinks.stage(0)
-        seen: list[int] = []
-        real = CommitLog._pwrite
+        arrived: list[int] = []
+        tail = sinks.store.tail("TopicA", 0)
+        tail.waiters = {object(): None}
+        sinks.store.wake_with(lambda _tail, end, _codes: arrived.append(end))
+        seen: list[tuple[int, int]] = []
+        real = ConsumeQueue.append_many
 
-        def watch(log: CommitLog, file: Any, offset: int, data: bytes) -> None:
-            real(log, file, offset, data)
-            seen.append(sinks.store.queue_range("TopicA", 0)[1])
+        def append_many(queue: ConsumeQueue, *arguments: Any) -> None:
+            real(queue, *arguments)
+            if not seen:
+                seen.append((0, 0))
+                for queue_id in (0, 1):
+                    put(sinks.store, b"from elsewhere", queue_id=queue_id)
+                ends = [sinks.store.queue_range("TopicA", queue_id)[1] for queue_id in (0, 1)]
+                seen.append((ends[0], ends[1]))
 
-        monkeypatch.setattr(CommitLog, "_pwrite", watch)
+        monkeypatch.setattr(ConsumeQueue, "append_many", append_many)
         await sinks.publish(0)
-        assert len(seen) > 2
-        assert set(seen) == {0}
-        assert bodies(sinks.store) == WHOLE
+        assert seen[1] == (0, 1)
+        assert arrived == [len(WHOLE) + 1]
+
+
+async def test_purging_in_the_midst_of_it_leaves_what_nobody_has_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Sinks(tmp_path / "store") as sinks:
+        put(sinks.store, b"before")
+        sinks.stage(0)
+        purged: list[int] = []
+        real = ConsumeQueue.append_many
+
+        def append_many(queue: ConsumeQueue, *arguments: Any) -> None:
+            real(queue, *arguments)
+            if queue.topic == "TopicA" and len(purged) < 2:
+                purged.append(sinks.store.purge_topics(["TopicA"]))
+
+        monkeypatch.setattr(ConsumeQueue, "append_many", append_many)
+        await sinks.publish(0)
+        assert purged == [1, 0]
+        assert sinks.store.queue_range("TopicA", 0) == (1, len(WHOLE) + 1)
 
 
 async def test_a_store_that_refuses_in_the_midst_gets_the_rest_later(
@@ -207,9 +267,63 @@ async def test_a_store_that_refuses_in_the_midst_gets_the_rest_later(
             real(log, file, offset, data)
 
         monkeypatch.setattr(CommitLog, "_pwrite", fail_sometimes)
+        ends: list[int] = []
+        real_sleep = asyncio.sleep
+
+        async def sleep(delay_s: float) -> None:
+            ends.append(sinks.store.queue_range("TopicA", 0)[1])
+            await real_sleep(0)
+
+        monkeypatch.setattr("broker.sinks.publisher.asyncio.sleep", sleep)
         await sinks.publish(0)
         assert calls > 5
+        assert set(ends) <= {0, len(WHOLE)}
         assert bodies(sinks.store) == WHOLE
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_a_batch_for_a_topic_that_was_deleted_is_refused(
+    tmp_path: Path, restarted: bool
+) -> None:
+    async with Sinks(tmp_path / "store") as sinks:
+        sinks.stage(0)
+        if not restarted:
+            await refuses_without_its_topic(sinks)
+    if restarted:
+        async with Sinks(tmp_path / "store") as again:
+            await refuses_without_its_topic(again)
+
+
+async def refuses_without_its_topic(sinks: Sinks) -> None:
+    topic = sinks.topics.get("TopicA")
+    assert topic is not None
+    sinks.topics.delete("TopicA")
+    with pytest.raises(SinkError, match="the topic TopicA, which was deleted"):
+        await sinks.publish(0)
+    assert sinks.publisher.last_batch_id(SINK) == -1
+    sinks.topics.put(topic)
+    assert await sinks.publish(0) == (len(WHOLE), False)
+    assert bodies(sinks.store) == WHOLE
+
+
+async def test_a_topic_deleted_in_the_midst_of_it_takes_its_messages_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Sinks(tmp_path / "store") as sinks:
+        sinks.stage(0)
+        real = SinkJournal.save_intent
+
+        def delete(journal: SinkJournal, intent: Intent) -> None:
+            real(journal, intent)
+            sinks.topics.delete("TopicA")
+
+        monkeypatch.setattr(SinkJournal, "save_intent", delete)
+        with capture_logs() as logs:
+            assert await sinks.publish(0) == (len(WHOLE), False)
+        assert [entry["topics"] for entry in logs if "dropped" in entry["event"]] == [
+            {"TopicA": len(WHOLE)}
+        ]
+        assert bodies(sinks.store) == []
 
 
 async def test_a_torn_part_is_cut_and_its_batch_refused(tmp_path: Path) -> None:

@@ -26,5 +26,5 @@ def test_big_messages_of_another_key_are_not_read_without_end() -> None:
         return BIG
 
     index = cast("MessageIndex", Candidates())
-    assert find_by_key(index, record_at, "orders", "BB", 32, 0, 2**62) == []
+    assert find_by_key(index, record_at, "orders", "BB", 32, 0, 2**62, lambda _: True) == []
     assert len(read) * len(BIG) < 2 * MISSED_BYTES_MAX
