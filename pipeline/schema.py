@@ -54,6 +54,21 @@ OPTIONAL_COLUMNS = ("rawProperties", "crcOk", "corrupt")
 COLUMNS = tuple(name for name in _TYPES if name not in OPTIONAL_COLUMNS)
 """What a reader gets who chooses nothing, in this order."""
 
+_NAMED_ELSEWHERE = {
+    "id": "msgId",
+    "messageid": "msgId",
+    "broker": "brokerName",
+    "headers": "properties",
+    "key": "keys",
+    "offset": "queueOffset",
+    "partition": "queueId",
+    "queue": "queueId",
+    "tag": "tags",
+    "timestamp": "storeTimestamp",
+    "value": "body",
+}
+"""What other sources call these columns, Kafka's above all."""
+
 COLUMN_OPTIONS = ("columns", "includeBody", "includeProperties", "includeRawProperties")
 """The options that ``choose_columns`` reads; it looks at verifyCrc and corruptRecords as well."""
 
@@ -79,6 +94,12 @@ def spark_schema(columns: Iterable[str] = COLUMNS) -> StructType:
     return types.StructType(
         [types.StructField(name, spark_types[_TYPES[name]]) for name in columns]
     )
+
+
+def nearest_column(name: str, known: Iterable[str]) -> str:
+    """``options.nearest`` for columns, which knows their names in other sources as well."""
+    meant = _NAMED_ELSEWHERE.get(name.lower(), name)
+    return nearest(meant if meant in known else name, known)
 
 
 def choose_columns(options: Mapping[str, str]) -> tuple[str, ...]:
@@ -121,7 +142,7 @@ def _named_columns(named: str) -> list[str]:
         name = spelled.get(part.lower())
         if name is None:
             raise PipelineError(
-                f"there is no column {part!r}{nearest(part, _TYPES)}: "
+                f"there is no column {part!r}{nearest_column(part, _TYPES)}: "
                 f"the option columns takes names among {', '.join(_TYPES)}"
             )
         if name in chosen:

@@ -3,8 +3,7 @@
 from typing import TYPE_CHECKING
 
 from pipeline.errors import PipelineError
-from pipeline.options import nearest
-from pipeline.schema import COLUMNS, OPTIONAL_COLUMNS
+from pipeline.schema import COLUMNS, OPTIONAL_COLUMNS, nearest_column
 from pipeline.sink.rules import SinkRules
 
 if TYPE_CHECKING:
@@ -81,8 +80,8 @@ def _unknown(name: str) -> str:
     if name in COLUMNS or name in OPTIONAL_COLUMNS:
         return f"the column {name!r} is one that only brokers fill: drop it; a sink takes {listed}"
     return (
-        f"a sink has no column {name!r}{nearest(name, SINK_COLUMNS)}: drop or rename it; it takes "
-        f"{listed}"
+        f"a sink has no column {name!r}{nearest_column(name, SINK_COLUMNS)}: drop or rename it; it "
+        f"takes {listed}"
     )
 
 

@@ -151,8 +151,8 @@ def _host(born_host: Any) -> Any:
 def _process_id(message_id: Any) -> Any:
     """Four hex digits of the producer's process id, where the unique id is of a known make.
 
-    Java's and ours hold it behind the address, those of RocketMQ 5 behind a prefix and a MAC.  Those
-    of an exactly-once sink look like Java's, with a hash in its place and no time.
+    Java's and ours hold it behind the address, those of RocketMQ 5 behind a prefix and a MAC.
+    Those of an exactly-once sink look like Java's, with a hash in its place and no time.
     """
     length = pc.utf8_length(message_id)
     digits = pc.case_when(

@@ -100,6 +100,8 @@ def test_all_columns_pass_that_are_documented() -> None:
 @pytest.mark.parametrize(
     ("columns", "given", "says"),
     [
+        ({"value": StringType()}, {}, "no column 'value' (did you mean 'body'?)"),
+        ({"timestamp": StringType()}, {}, "no column 'timestamp' (did you mean 'bornTimestamp'?)"),
         ({"bodi": StringType()}, {}, "no column 'bodi' (did you mean 'body'?)"),
         ({"body": StringType(), "queueOffset": LongType()}, {}, "only brokers fill: drop it"),
         ({"body": LongType()}, {}, "'body' is of type long: cast it to string or binary"),

@@ -22,6 +22,8 @@ def refusal(path: Path | str, **options: Any) -> str:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
+        ({"columns": "topic,offset"}, "no column 'offset' (did you mean 'queueOffset'?)"),
+        ({"columns": "value"}, "no column 'value' (did you mean 'body'?)"),
         ({"columns": "topic,querId"}, "no column 'querId' (did you mean 'queueId'?)"),
         ({"columns": "topic,topic"}, "names 'topic' twice"),
         ({"columns": "topic", "includeBody": "true"}, "contradict each other: add 'body' to"),
