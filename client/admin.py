@@ -233,12 +233,14 @@ class Admin:
         masters = [each for each in await self.brokers() if each.is_master]
         chosen = [each for each in masters if broker in (None, each.name, each.address)]
         if not chosen:
-            known = ", ".join(f"{each.name} ({each.address})" for each in masters) or "none"
-            what = f"no broker {broker!r}" if broker else "no broker at all"
+            known = ", ".join(f"{each.name} ({each.address})" for each in masters)
+            what = f"no broker {broker!r}" if masters else "no broker at all"
             raise RouteNotFoundError(
                 f"the name service {self._name_service} knows {what}",
                 address=self._name_service,
-                remedy=f"the masters it knows: {known}",
+                remedy=f"the masters it knows: {known}"
+                if masters
+                else "start one that registers there (namesrvAddr)",
             )
         return chosen
 

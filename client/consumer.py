@@ -242,11 +242,21 @@ class Consumer:
         for failure in await self._engine.assignment.commit():
             raise failure
 
+    def put_back(self, message: ReceivedMessage) -> None:
+        """Let the message that a loop has in work wait again, as if it had not been handed out.
+
+        It comes again uncounted: next of its queue here, or to whoever has the queue by then.
+        """
+        self._delivery.put_back(*self._give_up(message))
+
     async def retry_later(self, message: ReceivedMessage, delay_level: int = BY_THE_LADDER) -> None:
         """Ask for the message that a loop has in work again, and go on with the next one.
 
         See RetryLater for `delay_level`.
         """
+        await asyncio.shield(self._delivery.redeliver(*self._give_up(message), delay_level))
+
+    def _give_up(self, message: ReceivedMessage) -> Delivered:
         self._engine.session.check_open()
         current = self._current
         if current is None or current[1] is not message:
@@ -254,7 +264,7 @@ class Consumer:
                 "only the message that the loop handed out last can be asked for again"
             )
         self._current = None
-        await asyncio.shield(self._delivery.redeliver(*current, delay_level))
+        return current
 
     def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
         """Hand out one message after the other, until `stop` or `close`."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from client.commands.names import TOPIC
 from client.commands.output import print_table, write_json, write_line
 from client.commands.progress import ProgressBar
 from client.commands.running import nameserver, nameserver_option, run
@@ -47,7 +48,9 @@ class _Measured:
 
 
 @click.command()
-@click.option("--topic", help="Use this topic; else one is made, and deleted at the end.")
+@click.option(
+    "--topic", type=TOPIC, help="Use this topic; else one is made, and deleted at the end."
+)
 @click.option(
     "--count",
     "-c",

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import select
 import signal
-import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
-from client.commands.output import flush
+from client.commands.names import GROUP, TOPIC
 from client.commands.positions import PositionType
+from client.commands.reader import OutputReader
 from client.commands.rows import MessageRows
 from client.commands.running import (
-    EXIT_INTERRUPTED,
+    EXIT_SIGNALLED,
     nameserver,
     nameserver_option,
     report,
@@ -30,6 +29,12 @@ if TYPE_CHECKING:
     from client.consuming.settings import StartFrom
     from client.filters import Sql
     from client.pull_consumer import Position
+
+_NAMES: dict[int, str] = {
+    signal.SIGINT: "Ctrl-C",
+    signal.SIGTERM: "SIGTERM",
+    signal.SIGHUP: "the terminal went (SIGHUP)",
+}
 
 
 @dataclass(frozen=True)
@@ -44,8 +49,8 @@ class _Job:
 
 
 @click.command()
-@click.argument("topic")
-@click.option("--group", "-g", required=True, help="The consumer group to join.")
+@click.argument("topic", type=TOPIC)
+@click.option("--group", "-g", type=GROUP, required=True, help="The consumer group to join.")
 @click.option(
     "--tag",
     "--tags",
@@ -86,8 +91,8 @@ def consume(
 ) -> None:
     """Print the messages of TOPIC as a member of a consumer group.
 
-    The group's members share the messages; one that is printed is acknowledged. It goes on until
-    Ctrl-C, or until nobody reads its output any more.
+    The group's members share the messages; one that is printed, and taken out of the pipe that
+    it is printed to, is acknowledged. It goes on until Ctrl-C, or until nobody reads its output.
 
     \b
     Examples:
@@ -96,10 +101,7 @@ def consume(
     """  # noqa: D301  click's mark for a paragraph that stays as it is
     from client.filters import Sql, subscription_to
     from protocol.errors import SubscriptionError
-    from protocol.names import group_error
 
-    if mistake := group_error(group):
-        raise click.UsageError(mistake)
     if expression is not None and tag != "*":
         raise click.UsageError("--tag and --filter exclude each other: TAGS is a property, too")
     if isinstance(start, int):
@@ -115,20 +117,21 @@ def consume(
     ended = _Ended()
     job = _Job(topic, group, wanted, start, is_orderly, max_count, as_json)
     run(_consume(job, nameserver(), ended))
-    if ended.by_signal:
-        sys.exit(EXIT_INTERRUPTED)
+    if ended.by_signal is not None:
+        sys.exit(EXIT_SIGNALLED + ended.by_signal)
 
 
 class _Ended:
     """Why the reading ended."""
 
-    by_signal = False
+    by_signal: int | None = None
 
 
 async def _consume(job: _Job, nameserver: str | None, ended: _Ended) -> None:
     from client.consumer import Consumer
 
     rows = MessageRows(as_json=job.as_json)
+    reader = OutputReader()
     consumer = Consumer(
         job.group,
         {job.topic: job.wanted},
@@ -137,53 +140,48 @@ async def _consume(job: _Job, nameserver: str | None, ended: _Ended) -> None:
         orderly=job.is_orderly,
     )
 
-    def interrupted() -> None:
-        ended.by_signal = True
+    def interrupted(number: int) -> None:
+        ended.by_signal = number
         consumer.stop()
 
-    with _watch(interrupted, consumer.stop):
+    with _signals(interrupted), reader.watched(consumer.stop):
         async with consumer:
             async for message in consumer:
-                rows.print(message)
-                # Before the next one is asked for, which acknowledges this one.
-                flush()
+                # What the reader did not take was not consumed: `| head -1` shows the head alone.
+                if not (
+                    await reader.takes(rows.print_head)
+                    and await reader.takes(partial(rows.print, message))
+                ):
+                    consumer.put_back(message)
+                    break
                 if rows.count == job.max_count:
                     break
-    if ended.by_signal:
+    if ended.by_signal is not None:
         noun = "message was" if rows.count == 1 else "messages were"
-        report(f"{rows.count:,} {noun} consumed and acknowledged before Ctrl-C")
+        name = _NAMES[ended.by_signal]
+        report(f"{rows.count:,} {noun} consumed and acknowledged before {name}")
 
 
 @contextmanager
-def _watch(interrupted: Callable[[], None], reader_gone: Callable[[], None]) -> Iterator[None]:
-    """Tell of Ctrl-C, and of a reader of our output that goes away while nothing is printed."""
+def _signals(interrupted: Callable[[int], None]) -> Iterator[None]:
+    """Tell of the signal to end; the second one ends the program at once."""
     loop = asyncio.get_running_loop()
-    signals = (signal.SIGINT, signal.SIGTERM)
-    mode = os.fstat(1).st_mode
-    is_pipe = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+    # Under nohup the terminal may go.
+    numbers = [each for each in _NAMES if each != signal.SIGHUP or not _is_ignored(each)]
 
-    def looked_at() -> None:
-        loop.remove_reader(1)
-        poll = select.poll()
-        poll.register(1, 0)
-        # A socket may also have something to read, or be closed in that direction alone.
-        if any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0)):
-            reader_gone()
+    def first(number: int) -> None:
+        for each in numbers:
+            loop.remove_signal_handler(each)
+        interrupted(number)
 
-    def first() -> None:
-        for number in signals:
-            loop.remove_signal_handler(number)  # the second one ends the program at once
-        interrupted()
-
-    for number in signals:
-        loop.add_signal_handler(number, first)
-    if is_pipe:
-        # There is nothing to read: it becomes ready when the other end goes.
-        loop.add_reader(1, looked_at)
+    for number in numbers:
+        loop.add_signal_handler(number, first, number)
     try:
         yield
     finally:
-        if is_pipe:
-            loop.remove_reader(1)
-        for number in signals:
+        for number in numbers:
             loop.remove_signal_handler(number)
+
+
+def _is_ignored(number: int) -> bool:
+    return signal.getsignal(number) == signal.SIG_IGN

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from client.commands.names import GROUP, TOPIC
 from client.commands.output import (
     body_preview,
+    counted,
     flush,
     message_json,
     print_table,
@@ -49,6 +51,8 @@ async def _list(as_json: bool, nameserver: str | None) -> None:
 
     async with Admin(nameserver) as admin:
         counts = await admin.dead_letters.counts()
+        if not counts:
+            await admin.masters()  # raises where there is no broker, which is another matter
     if as_json:
         for each in counts:
             write_json(
@@ -73,7 +77,7 @@ async def _list(as_json: bool, nameserver: str | None) -> None:
 
 
 @dlq.command()
-@click.argument("group")
+@click.argument("group", type=GROUP)
 @click.option(
     "--max", "max_count", type=click.IntRange(min=1), metavar="N", help="Stop after N messages."
 )
@@ -144,12 +148,13 @@ def _letter_json(letter: DeadLetter) -> dict[str, Any]:
 
 
 @dlq.command()
-@click.argument("group")
+@click.argument("group", type=GROUP)
 @click.option(
     "--max", "max_count", type=click.IntRange(min=1), metavar="N", help="Stop after N messages."
 )
 @click.option(
     "--to",
+    type=TOPIC,
     metavar="TOPIC",
     help="Send them there instead; %RETRY%GROUP brings them to GROUP alone.",
 )
@@ -172,10 +177,6 @@ def requeue(
     They begin anew, as if they had never failed, and reach every group that reads the topic. What
     was sent back before is left out; nothing counts as sent before a broker has stored it.
     """
-    from protocol.names import topic_error
-
-    if to is not None and (mistake := topic_error(to)):
-        raise click.UsageError(mistake)
     run(_requeue(group, max_count, to, message_id, dry_run, yes, as_json, nameserver()))
 
 
@@ -198,9 +199,8 @@ async def _requeue(
             waiting = (await admin.dead_letters.count(group)).waiting
             how_many = 1 if message_id is not None else min(waiting, max_count or waiting)
             if how_many:
-                noun = "dead letter" if how_many == 1 else "dead letters"
                 where = to or "where they came from"
-                confirm(f"Send {how_many:,} {noun} of {group} to {where}?", yes)
+                confirm(f"Send {counted(how_many, 'dead letter')} of {group} to {where}?", yes)
         requeues = admin.dead_letters.requeue(
             group, max_count=max_count, to=to, message_id=message_id, dry_run=dry_run
         )
@@ -222,8 +222,8 @@ async def _requeue(
         return
     for topic, count in sorted(sent.items()):
         verb = "would be" if dry_run else "were" if count > 1 else "was"
-        noun = "dead letter" if count == 1 else "dead letters"
-        write_line(f"{count:,} {noun} of {printable(group)} {verb} sent to {printable(topic)}")
+        letters = counted(count, "dead letter")
+        write_line(f"{letters} of {printable(group)} {verb} sent to {printable(topic)}")
     if repeated:
         write_line(f"{repeated:,} had been sent by a requeue that was cut off, or alone")
     if not sent and not repeated:

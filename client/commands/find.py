@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from client.commands.names import TOPIC
 from client.commands.output import (
     body_preview,
     body_text,
@@ -29,7 +30,7 @@ _PREVIEW_MAX = 80
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", type=TOPIC)
 @click.option("--key", "-k", required=True, help="One of the keys that the message was sent with.")
 @click.option(
     "--max",
@@ -117,7 +118,7 @@ def _row(message: ReceivedMessage) -> tuple[object, ...]:
 
 @click.command(short_help="Show one message by its id.")
 @click.argument("message_id", metavar="ID")
-@click.option("--topic", "-t", help="Look in this topic only.")
+@click.option("--topic", "-t", type=TOPIC, help="Look in this topic only.")
 @click.option("--raw", is_flag=True, help="Print the body and nothing else, byte for byte.")
 @click.option("--json", "as_json", is_flag=True, help="Print the message as a JSON object.")
 @nameserver_option

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from client.commands.output import print_table, time_text, write_json, write_line
+from client.commands.names import GROUP, TOPIC
+from client.commands.output import counted, print_table, time_text, write_json, write_line
 from client.commands.positions import PositionType, QueueType, select_queues
 from client.commands.running import confirm, may_ask, nameserver, nameserver_option, run
 
@@ -89,7 +90,7 @@ def _lag(state: GroupState) -> int | None:
 
 
 @group.command()
-@click.argument("name", metavar="GROUP")
+@click.argument("name", type=GROUP, metavar="GROUP")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @nameserver_option
 def show(name: str, as_json: bool) -> None:
@@ -124,7 +125,7 @@ async def _show(name: str, as_json: bool, nameserver: str | None) -> None:
 
 def _print_head(state: GroupState) -> None:
     count = len(state.members)
-    who = f"{count} {'member' if count == 1 else 'members'}" if count else "nobody is online"
+    who = counted(count, "member") if count else "nobody is online"
     write_line(f"group      {state.name}")
     write_line(f"online     {who}")
     if state.model is not None:
@@ -145,7 +146,7 @@ def _settings_text(settings: Mapping[str, Any]) -> str:
     if settings.get("consumeMessageOrderly"):
         texts.append("in order")
     if settings.get("retryQueueNums", 1) != 1:
-        texts.append(f"{settings['retryQueueNums']} retry queues")
+        texts.append(counted(settings["retryQueueNums"], "retry queue"))
     return ", ".join(texts)
 
 
@@ -177,7 +178,7 @@ def _state_json(state: GroupState) -> dict[str, Any]:
 
 
 @group.command()
-@click.argument("name", metavar="GROUP")
+@click.argument("name", type=GROUP, metavar="GROUP")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per queue.")
 @nameserver_option
 def lag(name: str, as_json: bool) -> None:
@@ -227,16 +228,15 @@ def _print_lag(queues: Sequence[QueueLag], owners: Mapping[Any, str]) -> None:
         rows.append((*cells, owners.get(each.queue, "-")) if owners else cells)
     print_table(columns, rows)
     total = sum(each.lag for each in queues)
-    noun = "message" if total == 1 else "messages"
-    write_line(f"{total:,} {noun} behind in {len(queues)} queues")
+    write_line(f"{counted(total, 'message')} behind in {counted(len(queues), 'queue')}")
 
 
 # -- reset ----------------------------------------------------------------------------------------
 
 
 @group.command()
-@click.argument("name", metavar="GROUP")
-@click.option("--topic", "-t", required=True, help="In this topic.")
+@click.argument("name", type=GROUP, metavar="GROUP")
+@click.option("--topic", "-t", type=TOPIC, required=True, help="In this topic.")
 @click.option(
     "--to",
     "target",
@@ -329,7 +329,7 @@ def _print_moves(moves: Sequence[OffsetMove], *, as_json: bool, title: str) -> N
 
 
 @group.command()
-@click.argument("name", metavar="GROUP")
+@click.argument("name", type=GROUP, metavar="GROUP")
 @click.option("--offsets", "with_offsets", is_flag=True, help="Forget how far it is, too.")
 @click.option("--retry-topic", "with_retry", is_flag=True, help="Delete %RETRY%GROUP, too.")
 @click.option("--dead-letters", "with_dead", is_flag=True, help="Delete %DLQ%GROUP, too.")

@@ -37,6 +37,11 @@ def flush() -> None:
     sys.stdout.buffer.flush()
 
 
+def counted(count: int, noun: str) -> str:
+    """Return "1 queue", or "2 queues"."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def printable(text: str) -> str:
     """Return `text` with control characters escaped, so that it cannot command the terminal."""
     return text.translate(_NOT_FOR_TERMINALS)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from client.commands.names import GROUP, TOPIC
 from client.commands.output import flush
 from client.commands.positions import PositionType, QueueType, select_queues
 from client.commands.progress import ProgressBar
@@ -41,7 +42,7 @@ class _Job:
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", type=TOPIC)
 @click.option(
     "--from",
     "start",
@@ -63,7 +64,12 @@ class _Job:
     multiple=True,
     help="Read only this queue; repeatable.",
 )
-@click.option("--group", "-g", help="Consumer group: begin where it stands, and commit at the end.")
+@click.option(
+    "--group",
+    "-g",
+    type=GROUP,
+    help="Consumer group: begin where it stands, and commit at the end.",
+)
 @click.option("--tag", "-t", default="*", help='Only messages with these tags: "new || paid".')
 @click.option(
     "--filter",
@@ -96,10 +102,6 @@ def pull(
     """  # noqa: D301  click's mark for a paragraph that stays as it is
     from client.filters import Sql, subscription_to
     from protocol.errors import SubscriptionError
-    from protocol.names import group_error
-
-    if group is not None and (mistake := group_error(group)):
-        raise click.UsageError(mistake)
 
     if expression is not None and tag != "*":
         raise click.UsageError("--tag and --filter exclude each other: TAGS is a property, too")

@@ -33,15 +33,21 @@ class MessageRows:
         self.count = 0
         """How many were printed."""
         self._as_json = as_json
+        self._has_head = as_json
         self._width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+    def print_head(self) -> None:
+        """Print the head now, where there is one; the first message does so otherwise."""
+        if not self._has_head:
+            self._has_head = True
+            write_line(row("QUEUE", "OFFSET", "STORED", "TAG", "KEYS", "BODY"))
 
     def print(self, message: ReceivedMessage) -> None:
         """Print a message; flushing is left to the caller."""
         if self._as_json:
             write_json(message_json(message))
         else:
-            if self.count == 0:
-                write_line(row("QUEUE", "OFFSET", "STORED", "TAG", "KEYS", "BODY"))
+            self.print_head()
             write_line(self._row(message))
         self.count += 1
 

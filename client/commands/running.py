@@ -1,13 +1,14 @@
 """What every subcommand shares: the name service option, the event loop, errors and exit codes.
 
-Exit codes: 0 done, 1 a broker refused or could not be reached, 2 the command line is wrong, 130
-Ctrl-C. An error is one sentence on standard error.
+Exit codes: 0 done, 1 a broker refused or could not be reached, 2 the command line is wrong, 128
+and its number after a signal (130: Ctrl-C). An error is one sentence on standard error.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
@@ -16,7 +17,8 @@ import click
 
 EXIT_REFUSED = 1
 EXIT_USAGE = 2
-EXIT_INTERRUPTED = 130
+EXIT_SIGNALLED = 128
+EXIT_INTERRUPTED = EXIT_SIGNALLED + signal.SIGINT
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from client.commands.output import flush, write_json, write_line
+from client.commands.names import TOPIC
+from client.commands.output import counted, flush, write_json, write_line
 from client.commands.positions import QueueType, select_queues
 from client.commands.progress import ProgressBar
 from client.commands.running import nameserver, nameserver_option, report, run
@@ -61,7 +62,7 @@ class _Job:
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", type=TOPIC)
 @click.argument("body", required=False)
 @click.option(
     "--file", "-f", "source", type=click.File("rb"), help="Read the body from a file, as it is."
@@ -299,7 +300,7 @@ def _print_receipt(receipt: SendReceipt, as_json: bool) -> None:
 
 
 def _print_summary(job: _Job, done: int, seconds: float) -> None:
-    messages = "1 message" if done == 1 else f"{done:,} messages"
+    messages = counted(done, "message")
     if job.is_oneway:
         write_line(f"sent {messages} to {job.topic}, unconfirmed (--oneway)")
         return

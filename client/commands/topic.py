@@ -9,7 +9,8 @@ from collections.abc import Sequence
 import click
 
 from client.addresses import BrokerAddress
-from client.commands.output import print_table, time_text, write_json, write_line
+from client.commands.names import TOPIC
+from client.commands.output import counted, print_table, time_text, write_json, write_line
 from client.commands.running import Failure, confirm, nameserver, nameserver_option, run
 
 _PERMISSIONS = {"r": 4, "w": 2, "rw": 6, "none": 0}
@@ -34,6 +35,8 @@ async def _list(is_all: bool, as_json: bool, nameserver: str | None) -> None:
 
     async with Admin(nameserver) as admin:
         topics, brokers = await asyncio.gather(admin.topics(), admin.brokers())
+        if not topics:
+            await admin.masters()  # raises where there is no broker, which is another matter
     own = [name for name in topics if is_all or not _is_systems(name, brokers)]
     for name in own:
         if as_json:
@@ -56,7 +59,7 @@ def _is_systems(name: str, brokers: Sequence[BrokerAddress]) -> bool:
 
 
 @topic.command()
-@click.argument("name", metavar="TOPIC")
+@click.argument("name", type=TOPIC, metavar="TOPIC")
 @click.option(
     "--queues",
     "-q",
@@ -90,10 +93,6 @@ def create(
     as_json: bool,
 ) -> None:
     """Create TOPIC, or change the one that there is."""
-    from protocol.names import topic_error
-
-    if reason := topic_error(name):
-        raise click.UsageError(reason)
     pairs: dict[str, str] = {}
     for text in attributes:
         key, equals, value = text.partition("=")
@@ -124,12 +123,11 @@ async def _create(
                 {"topic": name, "broker": target.name, "address": target.address, "queues": queues}
             )
         else:
-            noun = "queue" if queues == 1 else "queues"
-            write_line(f"{name} has {queues} {noun} on {target.name} ({target.address})")
+            write_line(f"{name} has {counted(queues, 'queue')} on {target.name} ({target.address})")
 
 
 @topic.command()
-@click.argument("name", metavar="TOPIC")
+@click.argument("name", type=TOPIC, metavar="TOPIC")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @nameserver_option
 def delete(name: str, yes: bool) -> None:
@@ -152,7 +150,7 @@ async def _delete(name: str, nameserver: str | None) -> None:
 
 
 @topic.command()
-@click.argument("name", metavar="TOPIC")
+@click.argument("name", type=TOPIC, metavar="TOPIC")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @nameserver_option
 def purge(name: str, yes: bool) -> None:
@@ -179,12 +177,11 @@ async def _purge(name: str, nameserver: str | None) -> None:
             for queue, each in after.items()
             if queue.broker_name == target.name and queue in before
         )
-        noun = "message" if gone == 1 else "messages"
-        write_line(f"purged {name} on {target.name} ({target.address}): {gone:,} {noun}")
+        write_line(f"purged {name} on {target.name} ({target.address}): {counted(gone, 'message')}")
 
 
 @topic.command()
-@click.argument("name", metavar="TOPIC")
+@click.argument("name", type=TOPIC, metavar="TOPIC")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per queue.")
 @nameserver_option
 def show(name: str, as_json: bool) -> None:
@@ -234,4 +231,4 @@ async def _show(name: str, as_json: bool, nameserver: str | None) -> None:
     if not as_json:
         print_table(("BROKER", "QUEUE", "ACCESS", "MIN", "MAX", "MESSAGES", "OLDEST"), rows)
         total = sum(each.count for each in ranges)
-        write_line(f"{total:,} messages in {len(ranges)} queues")
+        write_line(f"{counted(total, 'message')} in {counted(len(ranges), 'queue')}")

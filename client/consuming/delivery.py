@@ -139,6 +139,12 @@ class Delivery:
             self._trace_end(message, ConsumeResult.SUCCESS)
         self._finish(held, message)
 
+    def put_back(self, held: ProcessQueue, message: ReceivedMessage) -> None:
+        """Let a message wait again, as if it had not been handed out."""
+        self._traced.pop(id(message), None)
+        if held.put_back(message):
+            self.offer(held)
+
     def redeliver(
         self, held: ProcessQueue, message: ReceivedMessage, delay_level: int = BY_THE_LADDER
     ) -> asyncio.Task[None]:

@@ -275,7 +275,7 @@ async def test_topics_are_made_shown_and_deleted(broker: Broker, shell: Shell) -
     assert "TBW102" in (await shell.run("topic", "list", "--all")).out
     shown = (await shell.run("topic", "show", "orders", "--json")).objects
     assert [(each["queue"], each["maxOffset"]) for each in shown] == [(0, 0), (1, 0), (2, 1)]
-    assert "1 messages in 3 queues" in (await shell.run("topic", "show", "orders")).out
+    assert "1 message in 3 queues" in (await shell.run("topic", "show", "orders")).out
     assert (await shell.run("topic", "delete", "orders")).code == 0
     again = await shell.run("topic", "delete", "orders")
     assert (again.code, again.err) == (1, "rockhopper: there is no topic 'orders' to delete\n")

@@ -75,6 +75,43 @@ async def test_ctrl_c_ends_it_with_everything_committed(broker: Broker) -> None:
     assert broker.offsets.get("orders", "billing", 0) == 2
 
 
+@pytest.mark.parametrize(
+    ("number", "name"), [(signal.SIGTERM, "SIGTERM"), (signal.SIGHUP, "the terminal went (SIGHUP)")]
+)
+async def test_other_signals_end_it_as_well_and_are_named(
+    broker: Broker, number: signal.Signals, name: str
+) -> None:
+    await send(broker, b"0")
+    process = await start(broker, "--json")
+    assert process.stdout is not None
+    async with asyncio.timeout(30):
+        await process.stdout.readline()
+    process.send_signal(number)
+    code, _, err = await finish(process)
+    assert code == 128 + number
+    assert err == f"rockhopper: 1 message was consumed and acknowledged before {name}\n"
+    assert broker.offsets.get("orders", "billing", 0) == 1
+
+
+@pytest.mark.parametrize("lines", [1, 3])
+async def test_what_its_reader_did_not_take_is_not_acknowledged(broker: Broker, lines: int) -> None:
+    await send(broker, *(b"%d" % number for number in range(50)))
+    command = f"{sys.executable} -m client consume orders --group billing | head -{lines}"
+    process = await asyncio.create_subprocess_shell(
+        command,
+        env={**os.environ, "NAMESRV_ADDR": broker.nameserver},
+        stdout=PIPE,
+        stderr=PIPE,
+    )
+    code, out, err = await finish(process)
+    assert (code, err, len(out.splitlines())) == (0, "", lines)
+    # The first line is the table's head.
+    assert broker.offsets.get("orders", "billing", 0) == lines - 1
+    _, out, _ = await finish(await start(broker, "--max", "1", "--json"))
+    again = json.loads(out)
+    assert (again["body"], again["topic"]) == (f"{lines - 1}", "orders")
+
+
 async def test_it_ends_when_its_reader_goes_though_nothing_comes(broker: Broker) -> None:
     await send(broker, b"0")
     process = await start(broker, "--json")

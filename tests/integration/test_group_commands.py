@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from broker import Broker
+from broker.config_file import build_config
+from broker.nameserver.alone import NameServer
 from client import Consumer, Message, Producer
 from client.received import ReceivedMessage
 from tests.support.command_line import CommandLine
@@ -265,3 +267,18 @@ async def test_all_masters_are_asked_and_told(broker: Broker, shell: CommandLine
         deleted = await shell.run("group", "delete", "billing", "--offsets")
         assert len(deleted.rows) == 2
         assert "billing" not in {*broker.groups.groups, *other.groups.groups}
+
+
+@pytest.mark.parametrize(
+    "command", ["topic list", "group list", "dlq list", "broker status", "topic create orders"]
+)
+async def test_a_name_service_without_brokers_is_not_an_empty_one(command: str) -> None:
+    settings = {"role": "nameserver", "namesrvPort": "0", "httpPort": "-1"}
+    names = NameServer(build_config(settings))
+    await names.start()
+    try:
+        ended = await CommandLine(names.address).run(*command.split())
+    finally:
+        await names.stop()
+    assert (ended.code, ended.out) == (1, "")
+    assert "knows no broker at all; start one that registers there" in ended.err

@@ -9,6 +9,7 @@ import pytest
 
 from client.commands.output import (
     body_preview,
+    counted,
     cut,
     message_json,
     pad,
@@ -114,3 +115,10 @@ def test_a_cut_counts_cells_of_the_terminal(text: str, shown: str) -> None:
 
 def test_a_cut_may_fall_into_a_wide_character() -> None:
     assert cut("日本語", 4) == "日 …"
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 queues"), (1, "1 queue"), (2, "2 queues"), (1200, "1,200 queues")]
+)
+def test_what_is_counted_is_one_or_many(count: int, text: str) -> None:
+    assert counted(count, "queue") == text
