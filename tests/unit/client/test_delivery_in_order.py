@@ -21,6 +21,7 @@ from client.routing import route_from_data
 from protocol.bodies import TopicRouteData
 from protocol.command import Command
 from tests.support.fake_server import FakeServer, route
+from tests.support.held_clock import HeldClock
 from tests.unit.client.test_producer import stored
 
 
@@ -108,26 +109,35 @@ async def test_those_that_waited_behind_a_failed_message_fail_and_may_be_sent_ag
 
 
 async def test_waiting_for_earlier_messages_counts_as_sending(
-    producer: Producer, server: FakeServer
+    producer: Producer, server: FakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    clock = HeldClock(monkeypatch)
     server.on(310, lambda request: None)
-    first = asyncio.create_task(producer.send(numbered(0), timeout=0.2))
-    second = asyncio.create_task(producer.send(numbered(1), timeout=0.1))
+    first = asyncio.create_task(producer.send(numbered(0), timeout=2))
+    second = asyncio.create_task(producer.send(numbered(1), timeout=1))
+    await server.wait_for(310)
+    clock.advance(1)
     with pytest.raises(EarlierSendFailedError, match="time of this one was up"):
         await second
+    clock.advance(1)
     with pytest.raises(RequestTimeoutError):
         await first
     assert bodies(server) == [b"0"]
 
 
 async def test_a_broker_that_is_away_is_waited_for_until_the_time_is_up(
-    producer: Producer, server: FakeServer
+    producer: Producer, server: FakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await producer.queues("orders")
     server.stop_listening()
     server.drop_connections()
+    clock = HeldClock(monkeypatch)
+    sending = asyncio.create_task(producer.send(numbered(0), timeout=1))
+    while not sending.done():
+        clock.advance(0.01)
+        await asyncio.sleep(0)
     with pytest.raises(BrokerUnreachableError) as caught:
-        await producer.send(numbered(0), timeout=0.3)
+        await sending
     assert caught.value.__notes__
 
 

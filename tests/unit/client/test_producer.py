@@ -23,6 +23,7 @@ from protocol.command import Command
 from protocol.message_codec import decode_batch
 from protocol.properties import decode_properties
 from tests.support.fake_server import FakeServer, route
+from tests.support.held_clock import HeldClock
 
 ORDERS = Message("orders", b"hello", tags="new", keys=["o-1"], properties={"region": "eu"})
 
@@ -173,10 +174,12 @@ async def test_a_broker_that_is_down_is_passed_over(
 
 
 async def test_a_broker_that_hangs_leaves_time_for_another(
-    producer: Producer, first: FakeServer
+    producer: Producer, first: FakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first.on(310, lambda request: None)
-    receipts = [await producer.send("orders", b"x", timeout=0.2) for _ in range(4)]
+    clock = HeldClock(monkeypatch)
+    first.on(310, lambda request: clock.advance(1.5))
+    receipts = [await producer.send("orders", b"x", timeout=2) for _ in range(4)]
+    assert first.requests_of(310)
     assert {receipt.queue.broker_name for receipt in receipts} == {"b"}
 
 
@@ -193,11 +196,12 @@ async def test_a_message_tried_again_keeps_its_id(
 
 
 async def test_a_send_to_a_chosen_queue_is_not_sent_elsewhere(
-    producer: Producer, first: FakeServer, second: FakeServer
+    producer: Producer, first: FakeServer, second: FakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first.on(310, lambda request: None)
+    clock = HeldClock(monkeypatch)
+    first.on(310, lambda request: clock.advance(2))
     with pytest.raises(RequestTimeoutError):
-        await producer.send("orders", b"x", queue=MessageQueue("orders", "a", 0), timeout=0.05)
+        await producer.send("orders", b"x", queue=MessageQueue("orders", "a", 0), timeout=2)
     assert second.requests_of(310) == []
     assert len(first.requests_of(310)) == 1
 

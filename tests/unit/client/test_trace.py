@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -16,6 +15,7 @@ from protocol.command import Command
 from protocol.message import StoredMessage
 from protocol.properties import decode_properties
 from tests.support.fake_server import route
+from tests.support.held_clock import HeldClock
 from tests.support.message_broker import MessageBroker
 
 NOW_MS = 1_700_000_000_000
@@ -199,7 +199,9 @@ async def test_traces_can_go_to_a_topic_of_their_own(broker: MessageBroker) -> N
     assert [(request.ext or {})["b"] for request in broker.requests_of(310)] == ["orders", "audit"]
 
 
-async def test_a_trace_that_hangs_delays_no_send(broker: MessageBroker) -> None:
+async def test_a_trace_that_hangs_delays_no_send(
+    broker: MessageBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def hang_on_traces(request: Command) -> Command | None:
         return None if (request.ext or {})["b"] == "RMQ_SYS_TRACE_TOPIC" else broker.store(request)
 
@@ -207,7 +209,8 @@ async def test_a_trace_that_hangs_delays_no_send(broker: MessageBroker) -> None:
     async with Producer(broker.address, trace=True) as producer:
         await producer.send("orders", b"x")
         await broker.wait_for(310, 2)
-        async with asyncio.timeout(1):
+        with monkeypatch.context() as patch:
+            HeldClock(patch)
             await producer.send("orders", b"y")
         assert producer._trace is not None
         assert producer._trace._sender is not None

@@ -22,6 +22,7 @@ from client.session import Session
 from client.transactions import Transaction
 from protocol.codes import FLAG_ONEWAY
 from protocol.command import Command, encode_command
+from tests.support.held_clock import HeldClock
 from tests.support.message_broker import MessageBroker
 from tests.support.turns import until
 
@@ -56,9 +57,7 @@ def checks() -> Checks:
 
 @pytest.fixture
 async def producer(broker: MessageBroker, checks: Checks) -> AsyncIterator[TransactionProducer]:
-    async with TransactionProducer(
-        "billing", check=checks, nameserver=broker.address, timeout=0.5
-    ) as producer:
+    async with TransactionProducer("billing", check=checks, nameserver=broker.address) as producer:
         yield producer
 
 
@@ -175,11 +174,12 @@ async def test_a_half_message_that_may_be_lost_is_rolled_back(
 
 
 async def test_a_half_message_that_may_be_stored_is_not_sent_again(
-    producer: TransactionProducer, broker: MessageBroker
+    producer: TransactionProducer, broker: MessageBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broker.on(310, lambda request: None)
+    clock = HeldClock(monkeypatch)
+    broker.on(310, lambda request: clock.advance(3))
     with pytest.raises(RequestTimeoutError):
-        async with producer.transaction(ORDER, timeout=0.1):
+        async with producer.transaction(ORDER):
             pytest.fail("the block must not run")
     assert len(broker.requests_of(310)) == 1
 
@@ -195,9 +195,17 @@ async def test_an_outcome_that_was_not_taken_is_left_to_the_check(
     producer: TransactionProducer,
     broker: MessageBroker,
     caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
     answer: Command | None,
 ) -> None:
-    broker.on(37, lambda request: answer)
+    clock = HeldClock(monkeypatch)
+
+    def answer_or_hang(request: Command) -> Command | None:
+        if answer is None:
+            clock.advance(3)
+        return answer
+
+    broker.on(37, answer_or_hang)
     async with producer.transaction(ORDER) as transaction:
         pass
     assert not transaction.is_confirmed
