@@ -14,6 +14,12 @@ _TRUE = frozenset({"true", "1", "yes", "on"})
 _FALSE = frozenset({"false", "0", "no", "off"})
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _SIZE = re.compile(r"([0-9]+)\s*([bkmgt]?)(?:i?b)?")
+_NAMED_ELSEWHERE = {
+    "kafka.bootstrap.servers": "nameServer",
+    "bootstrap.servers": "nameServer",
+    "kafka.group.id": "groupId",
+    "paths": "path",
+}
 
 
 class Options:
@@ -30,9 +36,10 @@ class Options:
         spelled = {name.lower(): name for name in known}
         for name in sorted(self._values):
             if name not in spelled:
+                meant = _NAMED_ELSEWHERE.get(name, name)
                 raise PipelineError(
                     f"{source} has no option {name!r}"
-                    f"{nearest(name, spelled.values())}: leave it out or correct it"
+                    f"{nearest(meant, spelled.values())}: leave it out or correct it"
                 )
 
     def __contains__(self, name: str) -> bool:
@@ -65,14 +72,8 @@ class Options:
 
     def boolean(self, name: str, default: bool) -> bool:
         """True or false."""
-        value = self.text(name).lower()
-        if value in _TRUE:
-            return True
-        if value in _FALSE:
-            return False
-        if value:
-            raise PipelineError(f"the option {name} is {value!r}: set it to true or false")
-        return default
+        value = self.text(name)
+        return read_boolean(name, value) if value else default
 
     def integer(self, name: str, default: int | None = None, minimum: int = 0) -> int | None:
         """A whole number of at least *minimum*."""
@@ -120,6 +121,14 @@ class Options:
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=UTC)
         return round(moment.timestamp() * 1000)
+
+
+def read_boolean(name: str, value: str) -> bool:
+    """What the option *name* says.  Raises PipelineError."""
+    lowered = value.lower()
+    if lowered not in _TRUE | _FALSE:
+        raise PipelineError(f"the option {name} is {value!r}: set it to true or false")
+    return lowered in _TRUE
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

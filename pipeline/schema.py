@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from pipeline.errors import PipelineError
-from pipeline.options import nearest
+from pipeline.options import nearest, read_boolean
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -106,19 +106,20 @@ def choose_columns(options: Mapping[str, str]) -> tuple[str, ...]:
     """The columns that a source's options ask for; names of options in any case.
 
     Raises:
-        PipelineError: an unknown column, none at all, or options that contradict each other.
+        PipelineError: an unknown column, none at all, options that contradict each other or are
+            neither true nor false.
     """
     given = {name.lower(): str(value).strip() for name, value in options.items()}
     has_crc = given.get("verifycrc", "").lower() == "flag"
     has_corrupt = given.get("corruptrecords", "").lower() == "column"
     switches = {
-        name: given[option].lower() in ("true", "1", "yes", "on")
+        name: read_boolean(option, given[option.lower()])
         for name, option in (
-            ("body", "includebody"),
-            ("properties", "includeproperties"),
-            ("rawProperties", "includerawproperties"),
+            ("body", "includeBody"),
+            ("properties", "includeProperties"),
+            ("rawProperties", "includeRawProperties"),
         )
-        if given.get(option)
+        if given.get(option.lower())
     }
     named = given.get("columns", "")
     if named and named != "*":

@@ -73,6 +73,7 @@ def test_where_to_start(given: dict[str, str], position: Position) -> None:
         ({"subscribe": "", "subscribePattern": "a("}, "no regular expression"),
         ({"subscribe": "", "assign": "[1]"}, "set it to an object"),
         ({"subscribe": "", "assign": "{"}, "is no JSON"),
+        ({"kafka.bootstrap.servers": "k:9092"}, "did you mean 'nameServer'?"),
         ({"startingOffset": "earliest"}, "did you mean 'startingOffsets'?"),
         ({"startingOffsets": "first"}, "set it to earliest, latest, committed or to JSON"),
         ({"endingOffsets": "last"}, "set it to latest or to JSON"),

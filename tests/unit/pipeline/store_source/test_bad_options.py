@@ -23,6 +23,7 @@ def refusal(path: Path | str, **options: Any) -> str:
     ("options", "says"),
     [
         ({"columns": "topic,offset"}, "no column 'offset' (did you mean 'queueOffset'?)"),
+        ({"includeBody": "maybe"}, "the option includeBody is 'maybe': set it to true or false"),
         ({"columns": "value"}, "no column 'value' (did you mean 'body'?)"),
         ({"columns": "topic,querId"}, "no column 'querId' (did you mean 'queueId'?)"),
         ({"columns": "topic,topic"}, "names 'topic' twice"),
