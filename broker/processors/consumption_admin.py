@@ -83,6 +83,9 @@ class ConsumptionAdminProcessors:
         entries = await asyncio.to_thread(lambda: list(broker.offsets.entries()))
         looked_at = 0
         for topic_name, group, _ in entries:
+            looked_at += 1
+            if looked_at % QUEUES_PER_TURN == 0:
+                await asyncio.sleep(0)
             topic = broker.topics.get(topic_name)
             if topic is None or group not in broker.groups or (fields.is_order and not topic.order):
                 continue
@@ -100,13 +103,14 @@ class ConsumptionAdminProcessors:
                 total += max(high - offset, 0)
             by_group.setdefault(group, []).append(stats)
         connection = request.connection
-        body = {
-            "brokerAddr": f"{connection.local_host}:{connection.local_port}",
-            "consumeStatsList": [{group: stats} for group, stats in sorted(by_group.items())],
-            "totalDiff": total,
-            "totalInflightDiff": 0,
-        }
-        return await long_json_response(lambda: body)
+        return await long_json_response(
+            lambda: {
+                "brokerAddr": f"{connection.local_host}:{connection.local_port}",
+                "consumeStatsList": [{group: stats} for group, stats in sorted(by_group.items())],
+                "totalDiff": total,
+                "totalInflightDiff": 0,
+            }
+        )
 
     async def group_forbidden(self, request: Request) -> Response:
         """353: forbid or allow a group to read a topic, or ask.  Other topics stay as they are."""

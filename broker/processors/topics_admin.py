@@ -211,24 +211,26 @@ class TopicAdminProcessors:
     async def get_all_topics(self, request: Request) -> Response:
         """21: the settings of all topics, in pages if the asker wants pages."""
         fields = request.fields(GetAllTopicConfigRequest)
-        topics = self._broker.topics
-        names = page(
-            sorted(topics.configs),
-            fields.topic_seq,
-            fields.max_topic_num,
-            is_same_version=is_version(fields.data_version, topics.version.to_json()),
-        )
-        chosen = {name: topic for name in names if (topic := topics.get(name)) is not None}
-        version = topics.version.to_json()
-        return await long_json_response(
-            lambda: {
+        topics = dict(self._broker.topics.configs)
+        version = self._broker.topics.version.to_json()
+
+        def describe() -> dict[str, object]:
+            names = page(
+                sorted(topics),
+                fields.topic_seq,
+                fields.max_topic_num,
+                is_same_version=is_version(fields.data_version, version),
+            )
+            return {
                 "dataVersion": version,
                 "mappingDataVersion": version,
-                "topicConfigTable": {name: topic.to_json() for name, topic in chosen.items()},
+                "topicConfigTable": {name: topics[name].to_json() for name in names},
                 "topicQueueMappingDetailMap": {},
                 "topicQueueMappingInfoMap": {},
-            },
-            encode_fields(GetAllTopicConfigResponse(total_topic_num=len(topics))),
+            }
+
+        return await long_json_response(
+            describe, encode_fields(GetAllTopicConfigResponse(total_topic_num=len(topics)))
         )
 
     async def topic_stats(self, request: Request) -> Response:

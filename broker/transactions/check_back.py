@@ -88,7 +88,7 @@ class CheckBack:
 
     def producer_came(self, group: str) -> None:
         """Look at what waits for a producer of *group*."""
-        if self._transactions.halves.producer_came(group, self._now_ms()):
+        if self._transactions.halves.producer_came(group):
             self.arm()
 
     def _run(self) -> None:

@@ -6,7 +6,7 @@ at next.  Nothing here knows a clock, a store or a socket.
 """
 
 import heapq
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterator
 
 # Entries of the heap and of the order that nothing belongs to any more, before they are swept out.
@@ -70,7 +70,9 @@ class OpenHalves:
         self._copies: dict[int, OpenHalf] = {}
         self._order: deque[int] = deque()
         self._dues: list[tuple[int, int]] = []
-        self._waiting: dict[str, dict[int, None]] = {}
+        self._waiting: dict[str, OrderedDict[int, None]] = {}
+        # Those whose producer came back: due at once.
+        self._returned: OrderedDict[int, None] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._halves)
@@ -118,7 +120,9 @@ class OpenHalves:
         heapq.heappush(self._dues, (due_ms, half.offset))
 
     def next_due_ms(self) -> int | None:
-        """When to look again; None when nothing is open."""
+        """When to look again, 0 for at once; None when nothing is open."""
+        if self._returned:
+            return 0
         dues = self._dues
         while dues and not self._is_alive(dues[0]):
             heapq.heappop(dues)
@@ -126,6 +130,8 @@ class OpenHalves:
 
     def take_due(self, now_ms: int) -> OpenHalf | None:
         """The next half message that is due; it is to be scheduled anew or removed."""
+        if self._returned:
+            return self._halves[self._returned.popitem(last=False)[0]]
         due_ms = self.next_due_ms()
         if due_ms is None or due_ms > now_ms:
             return None
@@ -149,21 +155,24 @@ class OpenHalves:
 
     def await_producer(self, half: OpenHalf) -> None:
         """Note that nobody of its producer group is there."""
-        self._waiting.setdefault(half.group, {})[half.offset] = None
+        self._waiting.setdefault(half.group, OrderedDict())[half.offset] = None
 
-    def producer_came(self, group: str, now_ms: int) -> bool:
+    def producer_came(self, group: str) -> bool:
         """Make due what waits for *group*; False when nothing does."""
-        offsets = self._waiting.pop(group, None)
-        for offset in offsets or ():
-            self.schedule(self._halves[offset], now_ms)
-        return offsets is not None
+        offsets = self._waiting.pop(group, OrderedDict())
+        if not self._returned:
+            # However many they are, this takes no time.
+            self._returned, offsets = offsets, self._returned
+        self._returned |= offsets
+        return bool(self._returned)
 
     def waiting_count(self) -> int:
         """How many half messages wait for a producer of their group to come back."""
         return sum(len(offsets) for offsets in self._waiting.values())
 
     def stop_waiting(self, half: OpenHalf) -> None:
-        """Forget that *half* waits for a producer."""
+        """Forget that *half* waits for a producer, or did until one came."""
+        self._returned.pop(half.offset, None)
         offsets = self._waiting.get(half.group)
         if offsets is not None:
             offsets.pop(half.offset, None)

@@ -15,6 +15,7 @@ import pytest
 
 from broker import Broker
 from broker.stalls import STALL_S
+from broker.topics import TopicConfig
 from protocol.bodies.sinks import SinkMessage, SinkPart, encode_sink_body
 from protocol.codes import RequestCode
 from protocol.command import Command, decode_header
@@ -157,6 +158,15 @@ def test_it_does_not_keep_the_loop(watched: WatchedBroker, make: Callable[[], by
         if watched.times.longest_s < best_s:
             best_s, what = watched.times.longest_s, watched.times.what
     assert 0 < best_s < STALL_S, what
+
+
+def test_the_list_of_20_000_topics_does_not_keep_it_either(watched: WatchedBroker) -> None:
+    topics = watched.broker.topics
+    many = {f"topic-{n}": TopicConfig(f"topic-{n}") for n in range(20_000)}
+    topics.configs.update(many)
+    test_it_does_not_keep_the_loop(watched, lambda: request(RequestCode.GET_ALL_TOPIC_CONFIG))
+    for name in many:
+        del topics.configs[name]
 
 
 def test_a_sink_does_not_keep_it_either(watched: WatchedBroker) -> None:

@@ -57,12 +57,40 @@ def test_who_waits_for_a_producer_is_due_when_one_comes() -> None:
     for one in (mine, other):
         halves.await_producer(one)
     assert halves.waiting_count() == 2
-    assert not halves.producer_came("strangers", 5)
-    assert halves.producer_came("payers", 5)
-    assert halves.next_due_ms() == 5
+    assert not halves.producer_came("strangers")
+    assert halves.producer_came("payers")
+    assert halves.next_due_ms() == 0
+    assert halves.take_due(5) is mine
+    assert halves.next_due_ms() == 1000
     halves.remove(other)
     assert halves.waiting_count() == 0
-    assert not halves.producer_came("others", 5)
+    assert not halves.producer_came("others")
+
+
+def test_nothing_is_done_for_each_of_those_that_wait_when_a_producer_comes() -> None:
+    halves = OpenHalves()
+    for offset in range(100):
+        one = half(offset)
+        halves.add(one, 1000)
+        halves.await_producer(one)
+    before = list(halves._dues)
+    assert halves.producer_came("payers")
+    assert halves._dues == before
+    assert [halves.take_due(5) for _ in range(100)] == list(halves)
+
+
+def test_those_of_several_producers_are_due_together_and_once() -> None:
+    halves = OpenHalves()
+    made = [half(0), half(1, "others"), half(2, "others")]
+    for one in made:
+        halves.add(one, 1000)
+        halves.await_producer(one)
+    assert halves.producer_came("payers")
+    assert halves.producer_came("others")
+    halves.remove(made[2])
+    halves.stop_waiting(made[1])
+    assert halves.take_due(5) is made[0]
+    assert halves.take_due(5) is None
 
 
 def test_times_move_with_the_clock() -> None:
