@@ -94,8 +94,7 @@ class BatchAppender:
         had it been deleted later, they would have gone with it.
 
         Raises:
-            StoreError: what was yielded last is in the log, and nothing behind it.
-            OSError: a part cannot be read.
+            StoreError, OSError: what was yielded last is in the log, and nothing behind it.
         """
         store = self._store
         number = count = size_bytes = 0
@@ -131,7 +130,7 @@ class BatchAppender:
                     positions.clear()
                     yield done
             store.commit()
-        except StoreError:
+        except (StoreError, OSError):
             # Ends the pass, if that has not failed just now.
             with contextlib.suppress(StoreError):
                 store.commit()
