@@ -90,9 +90,12 @@ class Connection(asyncio.Protocol):
         self._forks = _forks
         self._is_retiring = False
 
-    def request(self, command: Command, timeout_s: float) -> asyncio.Future[Command]:
+    def request(
+        self, command: Command, timeout_s: float, *, spent_s: float = 0.0
+    ) -> asyncio.Future[Command]:
         """Send a request; the future holds the answer, whatever its code, or a ClientError.
 
+        `spent_s` is what is gone of the time already, for example by connecting.
         Cancelling the future (or the task that awaits it) only gives up waiting.
         """
         opaque = self._stamp(command)
@@ -104,7 +107,7 @@ class Connection(asyncio.Protocol):
             self._negotiating.add(opaque)
         future: asyncio.Future[Command] = self._loop.create_future()
         now = self._loop.time()
-        deadline = now + timeout_s
+        deadline = now + timeout_s - spent_s
         if self._unanswered_since is None:
             self._unanswered_since = now
         self._pending[opaque] = (future, deadline, command.code, timeout_s)

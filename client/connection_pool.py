@@ -61,7 +61,7 @@ class ConnectionPool:
 
     def existing(self, address: str) -> Connection | None:
         """Return the open connection to `address`, or None; never dials."""
-        self._check_usable()
+        self.check_usable()
         connection = self._open.get(address)
         return connection if connection is not None and connection.is_open else None
 
@@ -91,7 +91,8 @@ class ConnectionPool:
                     await connection.wait_writable()
             except TimeoutError:
                 raise RequestTimeoutError(command.code, address, timeout_s) from None
-            timeout_s -= asyncio.get_running_loop().time() - started
+            spent_s = asyncio.get_running_loop().time() - started
+            return await connection.request(command, timeout_s, spent_s=spent_s)
         return await connection.request(command, timeout_s)
 
     async def send_oneway(self, address: str, command: Command) -> None:
@@ -132,7 +133,8 @@ class ConnectionPool:
                 connection.abort()
             await asyncio.wait(endings)
 
-    def _check_usable(self) -> None:
+    def check_usable(self) -> None:
+        """Raise ClientStateError when closed, in a forked process or in another event loop."""
         if self._forks != fork_count():
             raise ClientStateError(
                 "this client was opened before the process forked, and its connections belong to "
@@ -140,6 +142,10 @@ class ConnectionPool:
             )
         if self._is_closed:
             raise ClientStateError("this client is closed; open a new one")
+        self.check_loop()
+
+    def check_loop(self) -> None:
+        """Raise ClientStateError in another event loop than the one of the first call."""
         loop = asyncio.get_running_loop()
         if self._loop is None:
             self._loop = loop

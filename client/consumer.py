@@ -175,6 +175,7 @@ class Consumer:
         """
         if self._is_closed:
             return
+        self._engine.session.check_loop()
         self._is_closed = True
         if self._engine.session.is_inherited:
             await self._engine.session.close()
@@ -197,6 +198,7 @@ class Consumer:
         """Leave the group, asking for everything again that is unfinished."""
         if self._is_closed:
             return
+        self._engine.session.check_loop()
         self._is_closed = True
         if self._engine.session.is_inherited:
             await self._engine.session.close()

@@ -62,6 +62,7 @@ class Delivery:
         timeout_s: float | None = None,
     ) -> list[SendReceipt]:
         """Send `outgoing`, alone or the batch of `messages`, and return a receipt for each."""
+        self._session.check_open()
         started_s = asyncio.get_running_loop().time()
         deadline_s = started_s + (self._timeout_s if timeout_s is None else timeout_s)
         key = outgoing.sharding_key
@@ -74,6 +75,7 @@ class Delivery:
         self, outgoing: OutgoingMessage, choice: MessageQueue | int | None = None
     ) -> None:
         """Send a message that the broker does not answer, behind those of its sharding key."""
+        self._session.check_open()
         key = outgoing.sharding_key
         if key is None:
             await self._send_oneway(outgoing, choice)
@@ -129,6 +131,9 @@ class Delivery:
                 and bool(route.masters.keys() - failed_on - {target.broker_name})
             )
             left_s = deadline_s - now_s()
+            if left_s <= 0:  # finding the route, or waiting for the key's turn, took it all
+                address, timeout_s = _master(route, target), deadline_s - started_s
+                raise RequestTimeoutError(_code(outgoing), address, timeout_s)
             # With another broker to fall back on, one that hangs must not use up all the time.
             allowed_s = left_s / 2 if has_others and len(failures) < self._retries else left_s
             try:
@@ -153,10 +158,9 @@ class Delivery:
         self, route: TopicRoute, target: MessageQueue, outgoing: OutgoingMessage, timeout_s: float
     ) -> tuple[Command, str]:
         address = _master(route, target)
-        is_batch = outgoing.is_batch
         answer = await self._session.request(
             address,
-            RequestCode.SEND_BATCH_MESSAGE if is_batch else RequestCode.SEND_MESSAGE_V2,
+            _code(outgoing),
             send_fields(self.group, outgoing, target),
             outgoing.body,
             timeout_s=timeout_s,
@@ -230,6 +234,10 @@ def _target(
     if outgoing.sharding_key is not None:
         return queue_for_key(route, outgoing.sharding_key)
     return None
+
+
+def _code(outgoing: OutgoingMessage) -> RequestCode:
+    return RequestCode.SEND_BATCH_MESSAGE if outgoing.is_batch else RequestCode.SEND_MESSAGE_V2
 
 
 def _master(route: TopicRoute, queue: MessageQueue) -> str:

@@ -113,8 +113,7 @@ class RequestTimeoutError(ClientError):
 
     def __init__(self, request_code: int, address: str, timeout_s: float) -> None:
         super().__init__(
-            f"{address} did not answer {request_name(request_code)} "
-            f"within {round(timeout_s, 2):g} s",
+            f"{address} did not answer {request_name(request_code)} within {timeout_s:.3g} s",
             address=address,
         )
         self.timeout_s = timeout_s

@@ -99,6 +99,7 @@ class Producer:
 
     async def close(self) -> None:
         """Hand everything that was sent to the network, then close."""
+        self._session.check_loop()
         try:
             if self._trace is not None and not self._session.is_inherited:
                 await self._trace.close()
@@ -169,6 +170,7 @@ class Producer:
         `timeout_s` is for both together. Raises ReplyTimeoutError when there is no reply in time,
         else as `send` does. Cancelling it only gives up waiting.
         """
+        self._session.check_open()
         allowed_s = self._timeout_s if timeout_s is None else timeout_s
         deadline_s = asyncio.get_running_loop().time() + allowed_s
         correlation_id, properties = self._requests.begin(allowed_s)
@@ -290,6 +292,11 @@ def _as_message(
                 "a Message has its own body, tags, keys and properties: pass those to Message(...)"
             )
         return message
+    if not isinstance(message, str):
+        raise TypeError(
+            f"a Message or the name of a topic is sent, not {type(message).__name__}; "
+            "send_batch takes several messages"
+        )
     if isinstance(body, str):
         body = body.encode()
     return Message(message, body, tags=tags, keys=list(keys), properties=dict(properties or {}))

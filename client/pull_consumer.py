@@ -108,6 +108,7 @@ class PullConsumer:
 
     async def close(self) -> None:
         """Stop reading and close the connections; commits nothing."""
+        self._session.check_loop()
         try:
             if not self._session.is_inherited:  # else the tasks belong to the parent process
                 readings = [reader.stop() for reader in self._readers.values()]

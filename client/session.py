@@ -64,6 +64,7 @@ class Session:
         """Begin the upkeep. Opens no connection: the first request does."""
         if self._state != "new":
             raise ClientStateError(f"this client is {self._state} already; make a new one")
+        self._pool.check_usable()  # from now on it belongs to this process and loop
         self._state = "open"
         self._upkeep = asyncio.get_running_loop().create_task(self._keep_up())
         return self
@@ -76,6 +77,7 @@ class Session:
         if self._state == "closed" or self.is_inherited:
             self._state = "closed"
             return
+        self.check_loop()
         self._state = "closed"
         try:
             await end_tasks([self._upkeep])
@@ -122,15 +124,17 @@ class Session:
         return self._forks != fork_count()
 
     def check_open(self) -> None:
-        """Raise ClientStateError unless between `start` and `close`, and in the same process."""
-        if self._forks != fork_count():
-            raise ClientStateError(
-                "this client was opened before the process forked, and its connections belong to "
-                "the parent; make a new client in the child process"
-            )
-        if self._state != "open":
-            what = "not started; use `async with`" if self._state == "new" else "closed"
-            raise ClientStateError(f"this client is {what}")
+        """Raise ClientStateError unless between `start` and `close`, in its process and loop."""
+        if self._state == "open" or self.is_inherited:
+            self._pool.check_usable()
+            return
+        what = "not started; use `async with`" if self._state == "new" else "closed"
+        raise ClientStateError(f"this client is {what}")
+
+    def check_loop(self) -> None:
+        """Raise ClientStateError in another event loop than the one that it was started in."""
+        if self._state == "open" and not self.is_inherited:
+            self._pool.check_loop()
 
     def connection(self, address: str) -> Connection | None:
         """Return the open connection to `address`, or None; never dials."""

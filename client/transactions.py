@@ -168,6 +168,7 @@ class TransactionProducer(Producer):
 
     async def close(self) -> None:
         """Tell the brokers the outcomes that are known, give up checks under way, then close."""
+        self._session.check_loop()
         try:
             if not self._session.is_inherited:
                 await self._end_transactions()

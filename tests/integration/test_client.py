@@ -19,6 +19,7 @@ from client import (
     Producer,
     PullConsumer,
     RequestRefusedError,
+    RequestTimeoutError,
     RouteNotFoundError,
 )
 from client.received import ReceivedMessage
@@ -142,6 +143,21 @@ async def test_a_sharding_key_keeps_messages_together_and_in_order(
         own = [message for message in found if message.body.startswith(customer.encode())]
         assert len({message.queue for message in own}) == 1
         assert [message.body.split()[1] for message in own] == [b"%d" % n for n in range(20)]
+
+
+async def test_a_send_that_finds_no_time_left_names_the_time_it_was_given(
+    producer: Producer,
+) -> None:
+    await producer.send("orders", b"x")
+    with pytest.raises(RequestTimeoutError, match=r"did not answer SEND_MESSAGE_V2 within 1e-09 s"):
+        await producer.send("orders", b"x", timeout=1e-9)
+
+
+async def test_what_is_no_message_is_refused_with_the_call_that_takes_it(
+    producer: Producer,
+) -> None:
+    with pytest.raises(TypeError, match="not list; send_batch takes several messages"):
+        await producer.send([Message("orders")])  # type: ignore[arg-type]
 
 
 async def test_oneway_messages_arrive(broker: Broker) -> None:
