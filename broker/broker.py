@@ -55,6 +55,7 @@ log = structlog.get_logger("broker")
 ANNOUNCE_TIMEOUT_S = 3.0
 LAST_FLUSH_TIMEOUT_S = 5.0
 SUBSCRIPTIONS_SAVE_INTERVAL_MS = 1000
+VIP_PORTS_BELOW = 2
 
 # What makes a broker quick to start and light on the disk, for tests.
 TEMPORARY_SETTINGS = {
@@ -274,8 +275,22 @@ class Broker(ServingParts):
         self._every(SUBSCRIPTIONS_SAVE_INTERVAL_MS, self.tables.subscriptions.save_soon)
         self._undo.push_async_callback(self._stop_serving)
         await self._ports.listen("listenPort", self.server.start_on)
+        if config.vip_channel_enabled and config.listen_port > VIP_PORTS_BELOW:
+            await self._listen_for_vips(config.listen_port - VIP_PORTS_BELOW)
         self._registration.start()
         self.topics.on_created = self._share_topic
+
+    async def _listen_for_vips(self, port: int) -> None:
+        try:
+            self._ports.bind("vipChannelEnabled", port)
+            await self._ports.listen("vipChannelEnabled", self.server.start_on)
+        except StartError as error:
+            log.warning(
+                "Java clients before 4.5.1 cannot send: they need the port two below listenPort; "
+                "free it, or set vipChannelEnabled=false",
+                port=port,
+                reason=str(error.__cause__),
+            )
 
     # -- stop ----------------------------------------------------------------------------------
 

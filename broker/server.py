@@ -305,13 +305,13 @@ def frame_handler(dispatch: Callable[[Connection, Command], bytes]) -> FrameHand
 
 
 class Server:
-    """A listening port and its connections."""
+    """One or more listening ports and their connections."""
 
     def __init__(self, name: str, handler: FrameHandler, *, connections_max: int) -> None:
         self._name = name
         self._handler = handler
         self._connections_max = connections_max
-        self._listener: asyncio.Server | None = None
+        self._listeners: list[asyncio.Server] = []
         self._sweeper: asyncio.TimerHandle | asyncio.Handle | None = None
         self._unread_bytes_since_look = 0
         self.connections: set[Connection] = set()
@@ -325,7 +325,10 @@ class Server:
         self._listening(await loop.create_server(self._connected, host, port, backlog=1024))
 
     async def start_on(self, bound: socket.socket) -> None:
-        """Listen on a socket that is bound already, and is this server's from now on."""
+        """Listen on a socket that is bound already, and is this server's from now on.
+
+        Called again it listens there too; ``port`` remains the first one's.
+        """
         loop = asyncio.get_running_loop()
         self._listening(await loop.create_server(self._connected, sock=bound, backlog=1024))
 
@@ -333,15 +336,17 @@ class Server:
         return Connection(self, self._handler)
 
     def _listening(self, listener: asyncio.Server) -> None:
-        self._listener = listener
-        self.port = listener.sockets[0].getsockname()[1]
-        self._sweeper = asyncio.get_running_loop().call_later(SWEEP_INTERVAL_S, self._sweep_again)
+        if not self._listeners:
+            self.port = listener.sockets[0].getsockname()[1]
+            loop = asyncio.get_running_loop()
+            self._sweeper = loop.call_later(SWEEP_INTERVAL_S, self._sweep_again)
+        self._listeners.append(listener)
 
     def stop_listening(self) -> None:
         """Take no more connections; those that are open stay."""
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
+        for listener in self._listeners:
+            listener.close()
+        self._listeners.clear()
 
     async def close(self) -> None:
         """Stop listening and close every connection, sending what is queued first."""

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from broker import Broker, json_table
 from broker.broker import TEMPORARY_SETTINGS
@@ -13,6 +14,7 @@ from broker.startup import StartError
 from broker.store import disk
 from protocol.codes import RequestCode, ResponseCode
 from tests.support.direct import ask, pull, pull_fields, route, send
+from tests.support.free_ports import free_port_above
 from tests.support.wire import WireClient
 
 
@@ -156,6 +158,29 @@ async def test_a_port_in_use_is_named_and_the_store_is_let_go(tmp_path: Path, ke
         assert str(port) in str(caught.value)
         async with broker_on(tmp_path) as broker:
             assert (await send(broker.address, "orders", b"hello")).code == ResponseCode.SUCCESS
+
+
+async def test_old_java_clients_are_served_two_ports_below(tmp_path: Path) -> None:
+    port = free_port_above(2)
+    vip = f"127.0.0.1:{port - 2}"
+    async with broker_on(tmp_path, listenPort=str(port)) as broker:
+        assert broker.address == f"127.0.0.1:{port}"
+        assert (await send(vip, "orders", b"hello")).code == ResponseCode.SUCCESS
+        assert len(await pull(broker.address, "orders")) == 1
+    async with broker_on(tmp_path, listenPort=str(port), vipChannelEnabled="false"):
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", port - 2)
+
+
+async def test_a_port_for_old_java_clients_that_is_taken_is_no_obstacle(
+    tmp_path: Path,
+) -> None:
+    port = free_port_above(2)
+    listener = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", port - 2)
+    with capture_logs() as logs:
+        async with listener, broker_on(tmp_path, listenPort=str(port)) as broker:
+            assert (await send(broker.address, "orders", b"hello")).code == ResponseCode.SUCCESS
+    assert [entry["port"] for entry in logs if entry["log_level"] == "warning"] == [port - 2]
 
 
 async def test_a_store_that_cannot_be_made_is_refused_with_its_path(tmp_path: Path) -> None:
