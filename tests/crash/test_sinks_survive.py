@@ -8,7 +8,7 @@ import asyncio
 import errno
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from broker.sinks import SinkPublisher
 from broker.sinks.appender import BatchAppender
 from broker.sinks.journal import Intent, SinkJournal
 from broker.sinks.publisher import SinkError
+from broker.sinks.staged_parts import messages
 from broker.stats import BrokerStats
 from broker.store import disk
 from broker.store.commit_log import CommitLog
@@ -279,6 +280,28 @@ async def test_a_store_that_refuses_in_the_midst_gets_the_rest_later(
         assert calls > 5
         assert set(ends) <= {0, len(WHOLE)}
         assert bodies(sinks.store) == WHOLE
+
+
+async def test_a_part_that_cannot_be_read_for_once_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.sinks.publisher.RETRY_S", 0.0)
+    failures = [600, 50]
+
+    def read(path: Path) -> Iterator[SinkMessage]:
+        fails_at = failures.pop() if failures else -1
+        for number, message in enumerate(messages(path)):
+            if number == fails_at:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            yield message
+
+    monkeypatch.setattr("broker.sinks.appender.messages", read)
+    async with Sinks(tmp_path / "store") as sinks:
+        sinks.stage(0)
+        await sinks.publish(0)
+        assert not failures
+        put(sinks.store, b"behind")
+        assert bodies(sinks.store) == [*WHOLE, b"behind"]
 
 
 @pytest.mark.parametrize("restarted", [False, True])
