@@ -10,11 +10,15 @@ import msgspec
 from client.errors import MessageRejectedError
 from client.unique_id import UniqueIds
 from protocol.compression import compress_zlib
+from protocol.frame import FRAME_SIZE_BYTES_MAX
 from protocol.message import Message
 from protocol.message_codec import encode_batch
 from protocol.names import NOT_SENDABLE_TOPICS, is_retry_topic, topic_error
 from protocol.properties import PROPERTIES_SIZE_BYTES_MAX, encode_properties
 from protocol.sys_flags import SYS_FLAG_COMPRESSED_ZLIB
+
+# What a frame has room for beside the largest header: of JSON, whose escapes take six bytes each.
+BODY_SIZE_BYTES_MAX = FRAME_SIZE_BYTES_MAX - 6 * PROPERTIES_SIZE_BYTES_MAX - 4096
 
 
 class OutgoingMessage(msgspec.Struct, frozen=True, gc=False):
@@ -75,6 +79,7 @@ class OutgoingPolicy:
             if len(compressed) < len(body):
                 body = compressed
                 sys_flag |= SYS_FLAG_COMPRESSED_ZLIB
+        _check_fits_frame("body", len(body), topic)
         message_id = self._ids.next()
         return OutgoingMessage(
             topic,
@@ -98,6 +103,7 @@ class OutgoingPolicy:
             parts.append(self.prepare(message, in_batch=True))
         body = encode_batch((part.flag, part.body, part.properties.encode()) for part in parts)
         self._check_size("batch", len(body), first.topic)
+        _check_fits_frame("batch", len(body), first.topic)
         message_id = self._ids.next()
         outer = Message(first.topic, wait_stored=first.wait_stored)
         properties = _properties_text(outer, message_id)
@@ -128,6 +134,15 @@ class OutgoingPolicy:
                 remedy="send less at once, or raise message_size_bytes_max here and "
                 "maxMessageSize on the brokers",
             )
+
+
+def _check_fits_frame(what: str, size_bytes: int, topic: str) -> None:
+    if size_bytes > BODY_SIZE_BYTES_MAX:
+        raise MessageRejectedError(
+            f"the {what} for {topic!r} goes out with {size_bytes:,} bytes; RocketMQ's protocol "
+            f"has room for {BODY_SIZE_BYTES_MAX:,}",
+            remedy="send less at once: spread it over several messages",
+        )
 
 
 def _properties_text(

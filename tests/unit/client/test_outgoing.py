@@ -8,8 +8,9 @@ import zlib
 import pytest
 
 from client.errors import MessageRejectedError
-from client.outgoing import OutgoingPolicy
+from client.outgoing import BODY_SIZE_BYTES_MAX, OutgoingPolicy
 from client.unique_id import UniqueIds
+from protocol.command import Command, encode_command
 from protocol.message import Message
 from protocol.message_codec import decode_batch
 from protocol.properties import decode_properties
@@ -68,6 +69,29 @@ def test_a_body_over_the_limit_is_rejected_with_both_sizes() -> None:
 def test_names_that_cannot_be_topics_are_rejected(policy: OutgoingPolicy, topic: str) -> None:
     with pytest.raises(MessageRejectedError, match="topic"):
         policy.prepare(Message(topic))
+
+
+def test_what_no_frame_has_room_for_is_rejected_though_the_limit_is_higher() -> None:
+    policy = OutgoingPolicy(UniqueIds(), message_size_bytes_max=1 << 25, compress_above_bytes=None)
+    with pytest.raises(MessageRejectedError, match=r"16,777,216 bytes.*16,576,514.*several"):
+        policy.prepare(Message("orders", bytes(1 << 24)))
+    half = Message("orders", bytes(1 << 23))
+    with pytest.raises(MessageRejectedError, match=r"the batch.*16,576,514"):
+        policy.prepare_batch([half, half])
+
+
+def test_the_largest_body_fits_a_frame_with_the_largest_properties() -> None:
+    policy = OutgoingPolicy(UniqueIds(), message_size_bytes_max=1 << 25, compress_above_bytes=None)
+    escaped = {f"{n:04}": '"' for n in range(4600)}
+    body = bytes(BODY_SIZE_BYTES_MAX)
+    outgoing = policy.prepare(Message("orders" * 20, body, properties=escaped))
+    command = Command(310, ext={"b": outgoing.topic, "i": outgoing.properties}, body=outgoing.body)
+    assert len(encode_command(command)) > len(body)
+
+
+def test_a_large_body_that_becomes_small_is_sent() -> None:
+    policy = OutgoingPolicy(UniqueIds(), message_size_bytes_max=1 << 25)
+    assert len(policy.prepare(Message("orders", bytes(1 << 24))).body) < 1 << 20
 
 
 def test_topics_that_brokers_write_themselves_are_rejected(policy: OutgoingPolicy) -> None:
