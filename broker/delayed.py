@@ -17,7 +17,6 @@ A delivered message keeps DELAY, REAL_TOPIC and REAL_QID among its properties, a
 """
 
 import asyncio
-import contextlib
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +26,7 @@ import structlog
 from broker.delay_journal import DelayJournal, Pass
 from broker.delay_levels import DelayLevels
 from broker.json_table import JsonObject, JsonTable, wall_clock_ms
+from broker.last_flush import last_flush
 from broker.long_polling import LongPolling, ParkedPull, nobody
 from broker.stats import BrokerStats
 from broker.store.errors import StoreError
@@ -44,7 +44,6 @@ from protocol.properties import PROPERTY_REAL_TOPIC
 log = structlog.get_logger("broker.delayed")
 
 SAVE_INTERVAL_S = 10.0
-CLOSE_TIMEOUT_S = 5.0
 RETRY_S = 1.0
 PARKED_S = 300.0
 BATCH_COUNT_MAX = 32
@@ -175,23 +174,12 @@ class DelayedDelivery:
     async def close(self) -> None:
         """Stop, and settle what was delivered, so that a clean stop repeats nothing.
 
-        The store must still be open.  It tells after its next flush, or that it cannot.
+        The store must still be open.
         """
         self.stop()
         self._journal.close()
-        store = self._store
-        end = self._delivered[-1][0] if self._delivered else 0
-        if end > store.flushed_offset and store.failure is None:
-            flushed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-            def release(_error: StoreError | None) -> None:
-                if not flushed.done():
-                    flushed.set_result(None)
-
-            store.park(end, release)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(CLOSE_TIMEOUT_S):
-                    await flushed
+        if self._delivered:
+            await last_flush(self._store, self._delivered[-1][0])
         self.settle()
 
     def offset(self, level: int) -> int:

@@ -9,7 +9,6 @@ back, messages wait until it shows their time again.
 """
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +17,7 @@ import structlog
 
 from broker.config import BrokerConfig
 from broker.dispatcher import RequestError
+from broker.last_flush import last_flush
 from broker.long_polling import LongPolling, ParkedPull, nobody
 from broker.stats import BrokerStats
 from broker.store.errors import StoreError
@@ -55,7 +55,6 @@ log = structlog.get_logger("broker.timers")
 TURN_S = 0.004
 RETRY_S = 1.0
 SAVE_INTERVAL_S = 5.0
-CLOSE_TIMEOUT_S = 5.0
 PARKED_S = 300.0
 IDLE_MS = 60_000
 
@@ -270,7 +269,7 @@ class Timers:
         self._is_open = False
         if self._saving is not None:
             await asyncio.gather(self._saving, return_exceptions=True)
-        await self._flushed(self.delivery.last_end)
+        await last_flush(self._store, self.delivery.last_end)
         if self._store.failure is None:
             try:
                 self._leave_to_rocketmq()
@@ -278,21 +277,6 @@ class Timers:
             except OSError as error:
                 log.error("the timers could not be saved", reason=str(error))
         self.index.close()
-
-    async def _flushed(self, end: int) -> None:
-        store = self._store
-        if end <= store.flushed_offset or store.failure is not None:
-            return
-        flushed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def release(_error: StoreError | None) -> None:
-            if not flushed.done():
-                flushed.set_result(None)
-
-        store.park(end, release)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(CLOSE_TIMEOUT_S):
-                await flushed
 
     def _leave_to_rocketmq(self) -> None:
         """Let a RocketMQ broker that opens the store read the queue from the oldest pending one."""

@@ -11,7 +11,6 @@ RocketMQ: TransactionalMessageServiceImpl, TransactionalMessageBridge, EndTransa
 """
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 
 import structlog
@@ -20,6 +19,7 @@ from broker.config import BrokerConfig
 from broker.consumer_groups import ProducerTable
 from broker.consumer_offsets import ConsumerOffsetTable
 from broker.dispatcher import RequestError
+from broker.last_flush import last_flush
 from broker.stats import BrokerStats
 from broker.store.errors import StoreError
 from broker.store.message_store import MessageStore
@@ -50,7 +50,6 @@ from protocol.properties import (
 log = structlog.get_logger("broker.transactions")
 
 SETTLE_INTERVAL_S = 5.0
-CLOSE_TIMEOUT_S = 5.0
 # Transactions that ended behind one that is open, and that a start would have to read, before the
 # open one is put behind them.
 ENDED_BEHIND_MAX = 100_000
@@ -121,10 +120,8 @@ class Transactions:
         self.stop()
         store = self._store
         self._settle()
-        if self.ledger.awaits_flush and store.failure is None:
-            with contextlib.suppress(StoreError, TimeoutError):
-                async with asyncio.timeout(CLOSE_TIMEOUT_S):
-                    await store.flushed(store.max_commit_log_offset)
+        if self.ledger.awaits_flush:
+            await last_flush(store, store.max_commit_log_offset)
         self._settle()
         await self.counts.saved()
 
