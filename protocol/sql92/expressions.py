@@ -106,7 +106,8 @@ class Node:
     def evaluate(self) -> Evaluate:
         """The closure; a chain is complete when somebody asks for it."""
         if self.terms is not None and len(self.terms[1]) == 2:
-            return (_both if self.terms[0] == "AND" else _either)(*self.terms[1])
+            word, (first, second) = self.terms
+            return _pair(first, second, word == "OR")
         return self._evaluate
 
 
@@ -202,53 +203,34 @@ def chain(word: str, left: Node, right: Node) -> Node:
     else:
         depth = max(left.depth + 1, depth)
         terms = (word, [left.evaluate, right.evaluate])
-    evaluate = _all_of(terms[1]) if word == "AND" else _any_of(terms[1])
+    evaluate = _chain(terms[1], word == "OR")
     return Node(Kind.BOOLEAN, evaluate, depth, is_boolean=True, terms=terms)
 
 
-def _both(first: Evaluate, second: Evaluate) -> Evaluate:
+def _pair(first: Evaluate, second: Evaluate, decides: bool) -> Evaluate:
+    """AND, which False decides whatever else there is, or OR, which True decides."""
+    leaves_open = not decides
+
     def evaluate(properties: Properties) -> Value:
         left = first(properties)
-        if left is False:
-            return False
+        if left is decides:
+            return left
         right = second(properties)
-        return right if left is True or right is False else None
+        return right if left is leaves_open or right is decides else None
 
     return evaluate
 
 
-def _either(first: Evaluate, second: Evaluate) -> Evaluate:
+def _chain(terms: list[Evaluate], decides: bool) -> Evaluate:
+    """The same of any number of terms."""
+    leaves_open = not decides
+
     def evaluate(properties: Properties) -> Value:
-        left = first(properties)
-        if left is True:
-            return True
-        right = second(properties)
-        return right if left is False or right is True else None
-
-    return evaluate
-
-
-def _all_of(terms: list[Evaluate]) -> Evaluate:
-    def evaluate(properties: Properties) -> Value:
-        result: Value = True
+        result: Value = leaves_open
         for term in terms:
             value = term(properties)
-            if value is False:
-                return False
-            if value is None:
-                result = None
-        return result
-
-    return evaluate
-
-
-def _any_of(terms: list[Evaluate]) -> Evaluate:
-    def evaluate(properties: Properties) -> Value:
-        result: Value = False
-        for term in terms:
-            value = term(properties)
-            if value is True:
-                return True
+            if value is decides:
+                return value
             if value is None:
                 result = None
         return result
