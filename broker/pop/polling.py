@@ -12,9 +12,9 @@ import asyncio
 import heapq
 import time
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar
 
-from broker.long_polling import LongPolling, ParkedPull
+from broker.long_polling import LongPolling, ParkedPull, nobody
 from broker.store.message_store import MessageStore
 
 if TYPE_CHECKING:
@@ -56,14 +56,6 @@ class Waiter:
         self.done = False
 
 
-class _Nobody:
-    """What long polling takes for the connection of a bell."""
-
-    def __init__(self) -> None:
-        self.closed = False
-        self.on_close: list[Callable[[Connection], None]] = []
-
-
 class PopPolling:
     """All waiting pops of one broker.  Belongs to the event loop."""
 
@@ -81,7 +73,7 @@ class PopPolling:
         self._by_queue: dict[Queue, dict[Waiter, None]] = {}
         self._by_connection: dict[Connection, set[Waiter]] = {}
         self._bells: set[Queue] = set()
-        self._nobody = cast("Connection", _Nobody())
+        self._nobody = nobody()
         self._count = 0
         self._deadlines: list[tuple[float, int, Waiter]] = []
         self._sequence = 0
