@@ -3,6 +3,10 @@
 ``pytest --hypothesis-profile=explore`` looks for new ones.
 """
 
+import os
+from collections.abc import Iterator
+from unittest import mock
+
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
@@ -15,6 +19,26 @@ settings.register_profile(
     "explore", deadline=None, max_examples=1000, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("repeatable")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_waits_for_the_disk() -> Iterator[None]:
+    """A started broker syncs 22 times, and no test cuts the power: those that seem to replace this.
+
+    Daemons in processes of their own sync as ever.
+    """
+    with mock.patch.object(os, "fsync", os.fstat), mock.patch.object(os, "fdatasync", os.fstat):
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _processes_share_what_they_compile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Where the environment forbids bytecode files, each would compile everything anew."""
+    changed = dict(os.environ)
+    if changed.pop("PYTHONDONTWRITEBYTECODE", None):
+        changed["PYTHONPYCACHEPREFIX"] = str(tmp_path_factory.mktemp("bytecode"))
+    with mock.patch.dict(os.environ, changed, clear=True):
+        yield
 
 
 @pytest.fixture(autouse=True)

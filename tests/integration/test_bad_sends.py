@@ -50,6 +50,13 @@ MESSAGE = struct.Struct(">iiiii")
 
 @pytest.fixture
 async def unharmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Unharmed]:
+    async with Unharmed(tmp_path, monkeypatch) as made:
+        yield made
+
+
+@pytest.fixture
+async def roomy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Unharmed]:
+    """A broker whose files hold bodies of 4 MiB; checking it takes longer."""
     settings = {"mappedFileSizeCommitLog": str(12 << 20)}
     async with Unharmed(tmp_path, monkeypatch, settings) as made:
         yield made
@@ -172,22 +179,22 @@ async def test_s11_an_empty_body_is_a_message(unharmed: Unharmed, code: int) -> 
 
 
 @pytest.mark.parametrize("code", [SEND, SEND_V2, BATCH])
-async def test_s12_a_body_of_5_mib_is_too_large(unharmed: Unharmed, code: int) -> None:
-    async with RawPeer(unharmed.broker.address) as peer:
+async def test_s12_a_body_of_5_mib_is_too_large(roomy: Unharmed, code: int) -> None:
+    async with RawPeer(roomy.broker.address) as peer:
         await peer.ask(SEND, fields(SEND), b"first")
-        end = unharmed.broker.store.max_commit_log_offset
+        end = roomy.broker.store.max_commit_log_offset
         answer = await peer.ask(code, fields(code), bytes(5 << 20))
         assert answer.code == ResponseCode.MESSAGE_ILLEGAL
         assert is_plain(answer)
-        assert unharmed.broker.store.max_commit_log_offset == end
+        assert roomy.broker.store.max_commit_log_offset == end
         assert (await peer.ask(code, fields(code), bytes(17 << 18))).code == 13
-    await unharmed.check()
+    await roomy.check()
 
 
-async def test_f15_a_body_of_4_mib_in_small_writes_is_stored(unharmed: Unharmed) -> None:
+async def test_f15_a_body_of_4_mib_in_small_writes_is_stored(roomy: Unharmed) -> None:
     body = bytes(range(256)) * (4 << 12)
     data = request(SEND_V2, fields(SEND_V2), body)
-    async with RawPeer(unharmed.broker.address) as peer:
+    async with RawPeer(roomy.broker.address) as peer:
         for start in range(0, len(data), 4096):
             peer.send(data[start : start + 4096])
             await peer.drain()
@@ -195,7 +202,7 @@ async def test_f15_a_body_of_4_mib_in_small_writes_is_stored(unharmed: Unharmed)
         assert answer.code == ResponseCode.SUCCESS, answer.remark
         found = await peer.ask(PULL, pull_fields("orders", 0))
         assert decode_message(found.body, check_crc=True).body == body
-    await unharmed.check()
+    await roomy.check()
 
 
 FORGED = {
