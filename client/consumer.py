@@ -26,7 +26,7 @@ from client.callbacks import check_coroutine_function
 from client.consuming.allocation import Allocation, allocation_of
 from client.consuming.delivery import Delivered
 from client.consuming.engine import Engine
-from client.consuming.redelivery import BY_THE_LADDER, RetryLater
+from client.consuming.redelivery import BY_THE_LADDER, Delay, RetryLater
 from client.consuming.settings import ConsumerSettings, StartFrom
 from client.consuming.subscriptions import Topics, subscriptions_of
 from client.errors import ClientStateError
@@ -78,6 +78,7 @@ class Consumer:
         suspend: float = 1.0,
         request_timeout: float = 3.0,
         close_timeout: float = 30.0,
+        hand_over: float = 0.5,
         offsets_directory: Path | str | None = None,
         trace: bool | str = False,
     ) -> None:
@@ -96,8 +97,10 @@ class Consumer:
 
         With `handler` the messages go to it from the start, `concurrency` at once, as with `run`.
         `poll` is how long a broker may hold a request when there is nothing new; the four maxima
-        bound what is fetched ahead. `close_timeout` is how long closing waits for handlers. `trace`
-        records every delivery in the brokers' trace topic, or in the topic that it names.
+        bound what is fetched ahead. `close_timeout` is how long closing waits for handlers. A
+        member that takes over a queue leaves it to the one before for `hand_over` seconds: what
+        that one has not finished after 60 % of them comes twice. `trace` records every delivery in
+        the brokers' trace topic, or in the topic that it names.
         Raises ValueError, TypeError, protocol.errors.SubscriptionError.
         """
         self._engine = Engine(
@@ -119,6 +122,7 @@ class Consumer:
                 commit_interval_s=commit_interval,
                 suspend_s=suspend,
                 close_timeout_s=close_timeout,
+                hand_over_s=hand_over,
                 offsets_directory=Path(offsets_directory) if offsets_directory else None,
                 request_timeout_s=request_timeout,
             ),
@@ -149,8 +153,7 @@ class Consumer:
         if exc is None:
             await self.close()
         else:
-            level = exc.delay_level if isinstance(exc, RetryLater) else BY_THE_LADDER
-            await self._abandon(level)
+            await self._abandon(exc.delay if isinstance(exc, RetryLater) else BY_THE_LADDER)
 
     async def start(self) -> Self:
         """Join the group, and find out where to start.
@@ -194,7 +197,7 @@ class Consumer:
             finally:
                 await self._engine.close(timeout_s)
 
-    async def _abandon(self, delay_level: int) -> None:
+    async def _abandon(self, delay: Delay) -> None:
         """Leave the group, asking for everything again that is unfinished."""
         if self._is_closed:
             return
@@ -209,7 +212,7 @@ class Consumer:
         finally:
             current, self._current = self._current, None
             if current is not None:
-                self._delivery.redeliver(*current, delay_level)
+                self._delivery.redeliver(*current, delay)
             try:
                 await self._close_trace()
             finally:
@@ -251,12 +254,15 @@ class Consumer:
         """
         self._delivery.put_back(*self._give_up(message))
 
-    async def retry_later(self, message: ReceivedMessage, delay_level: int = BY_THE_LADDER) -> None:
+    async def retry_later(
+        self, message: ReceivedMessage, delay_level: int = 0, *, seconds: float | None = None
+    ) -> None:
         """Ask for the message that a loop has in work again, and go on with the next one.
 
-        See RetryLater for `delay_level`.
+        See RetryLater for `delay_level` and `seconds`.
         """
-        await asyncio.shield(self._delivery.redeliver(*self._give_up(message), delay_level))
+        delay = Delay(delay_level, seconds)
+        await asyncio.shield(self._delivery.redeliver(*self._give_up(message), delay))
 
     def _give_up(self, message: ReceivedMessage) -> Delivered:
         self._engine.session.check_open()
@@ -329,7 +335,7 @@ class Consumer:
                 await handler(message)
             except RetryLater as later:
                 log.debug("%r is asked for again: %s", message, later)
-                await asyncio.shield(delivery.redeliver(held, message, later.delay_level))
+                await asyncio.shield(delivery.redeliver(held, message, later.delay))
             except (asyncio.CancelledError, Exception) as error:
                 if _is_cancelled(error):
                     delivery.redeliver(held, message)

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 
 from client.consuming.process_queue import ProcessQueue
-from client.consuming.redelivery import BY_THE_LADDER, DEAD_LETTER, Redelivery
+from client.consuming.redelivery import BY_THE_LADDER, DEAD_LETTER, Delay, Redelivery
 from client.consuming.settings import ConsumerSettings
 from client.errors import ClientError
 from client.received import ReceivedMessage
@@ -146,13 +146,13 @@ class Delivery:
             self.offer(held)
 
     def redeliver(
-        self, held: ProcessQueue, message: ReceivedMessage, delay_level: int = BY_THE_LADDER
+        self, held: ProcessQueue, message: ReceivedMessage, delay: Delay = BY_THE_LADDER
     ) -> asyncio.Task[None]:
         """Ask for a message again; goes on by itself, also when the caller is cancelled."""
         self.failed += 1
         if self._traced:
             self._trace_end(message, ConsumeResult.FAILED)
-        outcome = self._redeliver(held, message, delay_level)
+        outcome = self._redeliver(held, message, delay)
         task = asyncio.get_running_loop().create_task(outcome)
         self._outcomes.add(task)
         task.add_done_callback(self._outcomes.discard)
@@ -184,35 +184,34 @@ class Delivery:
             held.last_finish_ms = time.time_ns() // 1_000_000
             self._on_idle(held)
 
-    async def _redeliver(
-        self, held: ProcessQueue, message: ReceivedMessage, delay_level: int
-    ) -> None:
+    async def _redeliver(self, held: ProcessQueue, message: ReceivedMessage, delay: Delay) -> None:
         if held.is_lost or (held.is_dropped and self._settings.orderly):
             held.put_back(message)  # whoever has the queue now gets it again anyway
         elif self._settings.broadcast:
             log.warning("%r is given up: in broadcast nothing is delivered again", message)
             self._finish(held, message)
         elif self._settings.orderly:
-            await self._keep_in_order(held, message, delay_level)
-        elif await self._redelivery.send_back(message, delay_level):
+            await self._keep_in_order(held, message, delay)
+        elif await self._redelivery.send_back(message, delay):
             self._finish(held, message)
         else:
             self._later(self._settings.local_retry_s, held, message)
 
     async def _keep_in_order(
-        self, held: ProcessQueue, message: ReceivedMessage, delay_level: int
+        self, held: ProcessQueue, message: ReceivedMessage, delay: Delay
     ) -> None:
         held.attempts += 1
         message.stored.reconsume_times += 1
         times_max = self._settings.max_reconsume_times
-        if delay_level == DEAD_LETTER or (times_max is not None and held.attempts > times_max):
+        if delay == DEAD_LETTER or (times_max is not None and held.attempts > times_max):
             log.warning("%r goes to the dead letters after %d times", message, held.attempts)
             if await self._redelivery.send_back(message, DEAD_LETTER):
                 self._finish(held, message)
                 return
         held.is_suspended = True
         held.put_back(message)
-        self._later(self._settings.suspend_s, held, None)
+        pause_s = self._settings.suspend_s if delay.seconds is None else delay.seconds
+        self._later(pause_s, held, None)
 
     def _later(self, delay_s: float, held: ProcessQueue, message: ReceivedMessage | None) -> None:
         """Hand out again after a while: a message that was sent back in vain, or a whole queue."""

@@ -3,11 +3,17 @@
 The broker that holds the message is asked to deliver it again (36). When it cannot be asked, a copy
 is sent to the group's retry topic, on any broker. When that fails too, the message stays here and
 is handed out again after a while: it is never lost.
+
+36 knows levels only. For a delay in seconds a copy goes to the retry topic at once, as a message
+for a time; a broker that refuses those is asked for the next level.
 """
 
 from __future__ import annotations
 
 import logging
+import math
+from bisect import bisect_left
+from dataclasses import dataclass
 
 from client.consuming.settings import ConsumerSettings
 from client.errors import BrokerUnreachableError, ClientError
@@ -21,6 +27,9 @@ from protocol.properties import (
     PROPERTY_DELAY_LEVEL,
     PROPERTY_ORIGIN_MESSAGE_ID,
     PROPERTY_RETRY_TOPIC,
+    PROPERTY_TIMER_DELAY_MS,
+    PROPERTY_TIMER_DELAY_SEC,
+    PROPERTY_TIMER_DELIVER_MS,
     PROPERTY_TRANSACTION_PREPARED,
     PROPERTY_WAIT,
     encode_properties,
@@ -29,23 +38,66 @@ from protocol.requests import ConsumerSendMsgBackRequest, encode_fields
 
 log = logging.getLogger(__name__)
 
-BY_THE_LADDER = 0
-DEAD_LETTER = -1
 _FIRST_RETRY_LEVEL = 3
 _RECONSUME_TIMES_MAX = 16
 _SEND_BACK_TIMEOUT_S = 5.0
+# RocketMQ's messageDelayLevel; a broker may have others.
+_LEVELS_S = (1, 5, 10, 30, *range(60, 601, 60), 1200, 1800, 3600, 7200)
+# What delayed or prepared the message itself would do so with the copy.
+_NOT_COPIED = (
+    PROPERTY_TRANSACTION_PREPARED,
+    PROPERTY_DELAY_LEVEL,
+    PROPERTY_TIMER_DELAY_SEC,
+    PROPERTY_TIMER_DELAY_MS,
+    PROPERTY_TIMER_DELIVER_MS,
+)
+
+
+@dataclass(frozen=True)
+class Delay:
+    """When a failed message shall come again."""
+
+    level: int = 0
+    """A level of the broker; 0 leaves it to the broker, -1 is the dead letters."""
+    seconds: float | None = None
+    """Counts instead of a level."""
+
+    def __post_init__(self) -> None:
+        if self.seconds is None:
+            return
+        if self.level:
+            raise ValueError("delay_level and seconds exclude each other: give one")
+        if not 0 <= self.seconds < math.inf:
+            raise ValueError(f"seconds is {self.seconds}: it must be 0 or above")
+
+    def __str__(self) -> str:
+        return f"level {self.level}" if self.seconds is None else f"{self.seconds:g} s"
+
+    @property
+    def level_above(self) -> int:
+        """The first of RocketMQ's levels that takes as long, else the last."""
+        if self.seconds is None:
+            return self.level
+        return min(bisect_left(_LEVELS_S, self.seconds) + 1, len(_LEVELS_S))
+
+
+BY_THE_LADDER = Delay()
+DEAD_LETTER = Delay(level=-1)
 
 
 class RetryLater(Exception):
-    """Raised by a handler to get its message again, after the delay of a level of the broker.
+    """Raised by a handler to get its message again, after so many seconds or at a delay level.
 
     Levels are the broker's messageDelayLevel, 1 to 18 (1s 5s 10s 30s 1m … 2h). Level 0 leaves it to
-    the broker, which waits longer each time; -1 sends the message to the dead letters.
+    the broker, which waits longer each time; -1 sends the message to the dead letters. Seconds need
+    Rockhopper or RocketMQ 5, and reach as far as timerMaxDelaySec there.
     """
 
-    def __init__(self, delay_level: int = BY_THE_LADDER, reason: str = "") -> None:
-        super().__init__(reason or f"delivery is asked for again at delay level {delay_level}")
-        self.delay_level = delay_level
+    def __init__(
+        self, delay_level: int = 0, reason: str = "", *, seconds: float | None = None
+    ) -> None:
+        self.delay = Delay(delay_level, seconds)
+        super().__init__(reason or f"delivery is asked for again: {self.delay}")
 
 
 class Redelivery:
@@ -55,13 +107,20 @@ class Redelivery:
         self._session = session
         self._settings = settings
 
-    async def send_back(self, message: ReceivedMessage, delay_level: int = BY_THE_LADDER) -> bool:
+    async def send_back(self, message: ReceivedMessage, delay: Delay = BY_THE_LADDER) -> bool:
         """Ask for the message again; False when nobody could be asked."""
+        if delay.seconds is not None:
+            try:
+                await self._send_copy(message, delay)
+                return True
+            except ClientError as refusal:
+                delay = Delay(delay.level_above)
+                log.warning("%r is sent back for %s instead: %s", message, delay, refusal)
         try:
-            await self._ask_broker(message, delay_level)
+            await self._ask_broker(message, delay)
         except ClientError as refusal:
             try:
-                await self._send_copy(message, delay_level)
+                await self._send_copy(message, delay)
             except ClientError as error:
                 log.warning(
                     "%r could not be sent back (%s) nor copied to the retry topic (%s): it will be "
@@ -74,7 +133,7 @@ class Redelivery:
             log.warning("a copy of %r went to the retry topic: %s", message, refusal)
         return True
 
-    async def _ask_broker(self, message: ReceivedMessage, delay_level: int) -> None:
+    async def _ask_broker(self, message: ReceivedMessage, delay: Delay) -> None:
         route = await self._session.routes.route(message.queue.topic)
         address = route.master(message.queue.broker_name)
         if address is None:
@@ -82,7 +141,7 @@ class Redelivery:
         fields = ConsumerSendMsgBackRequest(
             offset=message.stored.commit_log_offset,
             group=self._settings.group,
-            delay_level=delay_level,
+            delay_level=delay.level,
             origin_msg_id=message.offset_message_id,
             origin_topic=message.topic,
             unit_mode=False,
@@ -96,13 +155,13 @@ class Redelivery:
             timeout_s=_SEND_BACK_TIMEOUT_S,
         )
 
-    async def _send_copy(self, message: ReceivedMessage, delay_level: int) -> None:
+    async def _send_copy(self, message: ReceivedMessage, delay: Delay) -> None:
         topic = self._settings.retry_topic
         assert topic is not None  # nothing is sent back in broadcast
         route = await self._session.routes.route(topic)
         failure: ClientError | None = None
         for queue in route.write_queues:
-            ext = self._copy_fields(topic, queue.queue_id, message, delay_level)
+            ext = self._copy_fields(topic, queue.queue_id, message, delay)
             try:
                 await self._session.request(
                     _master(route, queue.broker_name),
@@ -116,7 +175,7 @@ class Redelivery:
         raise failure or BrokerUnreachableError(f"no broker has the topic {topic!r} now")
 
     def _copy_fields(
-        self, topic: str, queue_id: int, message: ReceivedMessage, delay_level: int
+        self, topic: str, queue_id: int, message: ReceivedMessage, delay: Delay
     ) -> dict[str, str]:
         """The fields of SendMessageRequestV2 (protocol/requests), by their wire letters."""
         stored = message.stored
@@ -124,7 +183,7 @@ class Redelivery:
         if times_max is None:
             times_max = _RECONSUME_TIMES_MAX
         times = stored.reconsume_times + 1
-        if delay_level == DEAD_LETTER:
+        if delay == DEAD_LETTER:
             times = max(times, times_max + 1)
         return {
             "a": CLIENT_INNER_PRODUCER_GROUP,
@@ -135,7 +194,7 @@ class Redelivery:
             "f": str(stored.sys_flag),
             "g": str(stored.born_time_ms),
             "h": str(stored.flag),
-            "i": encode_properties(_copy_properties(stored, delay_level)),
+            "i": encode_properties(_copy_properties(stored, delay)),
             "j": str(times),
             "k": "false",
             "l": str(times_max),
@@ -143,13 +202,17 @@ class Redelivery:
         }
 
 
-def _copy_properties(stored: StoredMessage, delay_level: int) -> dict[str, str]:
+def _copy_properties(stored: StoredMessage, delay: Delay) -> dict[str, str]:
     properties = dict(stored.properties)
-    properties.pop(PROPERTY_TRANSACTION_PREPARED, None)
+    for name in _NOT_COPIED:
+        properties.pop(name, None)
     properties.setdefault(PROPERTY_RETRY_TOPIC, stored.topic)
     properties.setdefault(PROPERTY_ORIGIN_MESSAGE_ID, stored.offset_message_id)
-    level = delay_level if delay_level > 0 else _FIRST_RETRY_LEVEL + stored.reconsume_times
-    properties[PROPERTY_DELAY_LEVEL] = str(level)
+    if delay.seconds is not None:
+        properties[PROPERTY_TIMER_DELAY_MS] = str(math.ceil(delay.seconds * 1000))
+    else:
+        level = delay.level if delay.level > 0 else _FIRST_RETRY_LEVEL + stored.reconsume_times
+        properties[PROPERTY_DELAY_LEVEL] = str(level)
     properties[PROPERTY_WAIT] = "true"
     return properties
 

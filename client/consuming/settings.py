@@ -56,7 +56,7 @@ class ConsumerSettings:
         for name in ("commit_interval", "request_timeout"):
             if (seconds := getattr(self, f"{name}_s")) <= 0:
                 raise ValueError(f"{name} is {seconds} s: it must be above 0")
-        for name in ("poll", "suspend", "close_timeout"):
+        for name in ("poll", "suspend", "close_timeout", "hand_over"):
             if (seconds := getattr(self, f"{name}_s")) < 0:
                 raise ValueError(f"{name} is {seconds} s: it must be 0 or above")
 

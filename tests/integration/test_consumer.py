@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -363,6 +364,51 @@ async def test_delay_level_minus_one_sends_straight_to_the_dead_letters(
         await leave_with(RetryLater(delay_level=-1), billing(broker), 1)
     assert broker.store.queue_range(dlq_topic("billing"), 0)[1] == 1
     assert committed(broker) == 1
+
+
+async def test_a_message_comes_again_after_the_seconds_asked_for_and_the_tries_count() -> None:
+    async with (
+        Broker.temporary() as broker,
+        Producer(broker.nameserver) as producer,
+        billing(broker, max_reconsume_times=2) as consumer,
+    ):
+        sent = await producer.send(Message("orders", b"x", tags="new", keys=["k"], delay_ms=1))
+        times: list[float] = []
+
+        async def handle(message: ReceivedMessage) -> None:
+            times.append(asyncio.get_running_loop().time())
+            assert (message.topic, message.message_id) == ("orders", sent.message_id)
+            assert (message.tags, message.keys) == ("new", ["k"])
+            assert message.reconsume_times == len(times) - 1
+            raise RetryLater(seconds=0.2)
+
+        running = asyncio.create_task(consumer.run(handle))
+        async with asyncio.timeout(10):
+            await until(lambda: bool(broker.topics.get(dlq_topic("billing"))))
+        consumer.stop()
+        await running
+        assert len(times) == 3
+        assert all(after - before >= 0.2 for before, after in pairwise(times))
+
+
+async def test_in_order_a_queue_rests_for_the_seconds_asked_for(
+    broker: Broker, producer: Producer
+) -> None:
+    await send(producer, 2)
+    seen: list[tuple[bytes, float]] = []
+    consumer = billing(broker, orderly=True, suspend=60)
+
+    async def handle(message: ReceivedMessage) -> None:
+        seen.append((message.body, asyncio.get_running_loop().time()))
+        if len(seen) == 1:
+            raise RetryLater(seconds=0.2)
+        if len(seen) == 3:
+            consumer.stop()
+
+    async with consumer, asyncio.timeout(10):
+        await consumer.run(handle)
+    assert [body for body, _ in seen] == [b"0", b"0", b"1"]
+    assert seen[1][1] - seen[0][1] >= 0.2
 
 
 async def test_in_order_a_failed_message_is_tried_again_first(

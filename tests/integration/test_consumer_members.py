@@ -128,6 +128,39 @@ async def test_every_message_is_consumed_once_while_nobody_comes_or_goes(
     assert len(group.counts()) == 2000
 
 
+async def test_a_handler_may_finish_for_as_long_as_the_hand_over_allows(
+    broker: Broker, producer: Producer
+) -> None:
+    async with Admin(broker.nameserver) as admin:
+        await admin.create_topic("orders", queues=2)
+    seen: Counter[bytes] = Counter()
+    release = asyncio.Event()
+
+    async def handle(message: ReceivedMessage) -> None:
+        seen[message.body] += 1
+        if message.body == b"slow":
+            await release.wait()
+
+    def member() -> Consumer:
+        nameserver = broker.nameserver
+        return Consumer("billing", "orders", nameserver=nameserver, handler=handle, hand_over=2)
+
+    loop = asyncio.get_running_loop()
+    async with member() as first, asyncio.timeout(20):
+        for queue in range(2):
+            await producer.send("orders", b"slow", queue=queue)
+        await until(lambda: seen[b"slow"] == 2)
+        async with member() as second:
+            await until(lambda: shares([first, second]) == [1, 1])
+            joined = loop.time()
+            await until(lambda: loop.time() - joined > 0.6)  # longer than half of the usual 0.5 s
+            release.set()
+            for queue in range(2):
+                await producer.send("orders", b"next", queue=queue)
+            await until(lambda: seen[b"next"] == 2)
+    assert seen == {b"slow": 2, b"next": 2}
+
+
 async def test_members_that_join_and_leave_cause_no_duplicates(
     broker: Broker, producer: Producer
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 from client import ClientError
 from client.consuming.delivery import Delivery
 from client.consuming.process_queue import ProcessQueue, Room
-from client.consuming.redelivery import BY_THE_LADDER, DEAD_LETTER
+from client.consuming.redelivery import BY_THE_LADDER, DEAD_LETTER, Delay
 from client.consuming.settings import ConsumerSettings
 from client.queues import MessageQueue
 from client.received import ReceivedMessage
@@ -26,11 +26,11 @@ class Backs:
     """In place of Redelivery: writes down what is sent back."""
 
     def __init__(self) -> None:
-        self.sent: list[tuple[int, int]] = []
+        self.sent: list[tuple[int, Delay]] = []
         self.works = True
 
-    async def send_back(self, message: ReceivedMessage, delay_level: int = BY_THE_LADDER) -> bool:
-        self.sent.append((message.queue_offset, delay_level))
+    async def send_back(self, message: ReceivedMessage, delay: Delay = BY_THE_LADDER) -> bool:
+        self.sent.append((message.queue_offset, delay))
         return self.works
 
 
@@ -107,8 +107,8 @@ async def test_a_message_that_was_sent_back_is_finished() -> None:
     line.offer(held)
     delivered = line.take()
     assert delivered is not None
-    await line.redeliver(*delivered, 5)
-    assert backs.sent == [(0, 5)]
+    await line.redeliver(*delivered, Delay(5))
+    assert backs.sent == [(0, Delay(5))]
     assert held.position == 1
 
 

@@ -1,0 +1,43 @@
+"""A message that shall come again after so many seconds, and brokers that know levels only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from client import Consumer, RetryLater
+from protocol.command import Command
+from tests.support.group_broker import GroupBroker
+
+
+async def test_where_a_time_is_refused_the_next_level_is_asked_for(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with GroupBroker(queues=4) as broker:
+        await broker.append(0, b"x", b"y", b"z")
+        broker.on(310, lambda request: Command(13, remark="timer message illegal"))
+        async with Consumer("billing", "orders", nameserver=broker.address) as consumer:
+            async for message in consumer:
+                seconds = {b"x": 0, b"y": 30.5, b"z": 1e6}[message.body]
+                await consumer.retry_later(message, seconds=seconds)
+                if message.body == b"z":
+                    break
+        levels = [(request.ext or {})["delayLevel"] for request in broker.requests_of(36)]
+        assert levels == ["1", "5", "18"]
+        assert "sent back for level 5 instead" in caplog.text
+        assert broker.committed["billing", 0] == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"seconds": 5, "delay_level": 3}, "exclude each other"),
+        ({"seconds": -1}, "0 or above"),
+        ({"seconds": float("nan")}, "0 or above"),
+        ({"seconds": float("inf")}, "0 or above"),
+    ],
+)
+def test_a_delay_that_is_none_is_refused(options: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        RetryLater(**options)
