@@ -14,7 +14,7 @@ from broker.startup import StartError
 from broker.store import disk
 from protocol.codes import RequestCode, ResponseCode
 from tests.support.direct import ask, pull, pull_fields, route, send
-from tests.support.free_ports import free_port_above
+from tests.support.free_ports import free_port
 from tests.support.wire import WireClient
 
 
@@ -161,7 +161,7 @@ async def test_a_port_in_use_is_named_and_the_store_is_let_go(tmp_path: Path, ke
 
 
 async def test_old_java_clients_are_served_two_ports_below(tmp_path: Path) -> None:
-    port = free_port_above(2)
+    port = free_port(below=[2])
     vip = f"127.0.0.1:{port - 2}"
     async with broker_on(tmp_path, listenPort=str(port)) as broker:
         assert broker.address == f"127.0.0.1:{port}"
@@ -175,7 +175,7 @@ async def test_old_java_clients_are_served_two_ports_below(tmp_path: Path) -> No
 async def test_a_port_for_old_java_clients_that_is_taken_is_no_obstacle(
     tmp_path: Path,
 ) -> None:
-    port = free_port_above(2)
+    port = free_port(below=[2])
     listener = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", port - 2)
     with capture_logs() as logs:
         async with listener, broker_on(tmp_path, listenPort=str(port)) as broker:

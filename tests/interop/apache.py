@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from tests.interop.processes import LineProcess, ProcessError, free_port
+from tests.interop.processes import LineProcess, ProcessError
+from tests.support.free_ports import free_port
 
 PROJECT = Path(__file__).parent / "java"
 TARGET = PROJECT / "target"
@@ -135,7 +136,7 @@ def start(
     heap_mb: int = 256,
     jvm_options: Sequence[str] = QUICK_JVM,
     cores: Collection[int] | None = None,
-    start_timeout_s: float = 60,
+    start_timeout_s: float = 300,
 ) -> ApacheServer:
     """Start Apache's name service and broker and return when they answer.
 

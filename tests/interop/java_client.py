@@ -3,6 +3,7 @@
 import itertools
 import json
 import threading
+import time
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,16 @@ class JavaClient:
             self._waiting[number] = future
             self.process.write_line(json.dumps({"id": number, "op": op, **arguments}))
         return future
+
+    def until_assigned(self, group: str, topic: str, counts: list[int]) -> None:
+        """Wait until the members of *group* that run here have *counts* queues of *topic*.
+
+        They rebalance on threads of their own and tell nobody when they did.
+        """
+        deadline = time.monotonic() + ANSWER_TIMEOUT_S
+        while (found := self.call("assigned", group=group, topic=topic)) != counts:
+            assert time.monotonic() < deadline, f"{group} shares {topic} as {found}, not {counts}"
+            time.sleep(0.05)
 
     def close(self) -> None:
         """End the JVM."""

@@ -77,7 +77,7 @@ class LineProcess:
         except BrokenPipeError:
             raise ProcessError(f"Ended.\n{self.last_output()}") from None
 
-    def stop(self, timeout_s: float = 60) -> int:
+    def stop(self, timeout_s: float = 180) -> int:
         """Ask it to end with SIGTERM, wait, and return its exit status."""
         if self.returncode is None:
             self._process.terminate()
@@ -87,7 +87,7 @@ class LineProcess:
         """End it with SIGKILL, as a crash would."""
         if self.returncode is None:
             self._process.send_signal(signal.SIGKILL)
-        self._wait(30)
+        self._wait(180)
 
     def last_output(self, size_bytes: int = 3000) -> str:
         """Return the end of what it wrote to standard error."""
@@ -113,21 +113,6 @@ class LineProcess:
             for line in stdout:
                 self._lines.put(line.rstrip("\n"))
         self._lines.put(None)
-
-
-def free_port(below: Sequence[int] = ()) -> int:
-    """Return a port that nobody listens on, nor on the ports *below* it by these distances."""
-    for _ in range(100):
-        with contextlib.ExitStack() as stack:
-            listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-            port: int = listener.getsockname()[1]
-            try:
-                for distance in below:
-                    stack.enter_context(socket.create_server(("127.0.0.1", port - distance)))
-            except OSError:
-                continue
-            return port
-    raise ProcessError("No free port was found in 100 tries.")
 
 
 def wait_for_port(process: LineProcess, port: int, timeout_s: float) -> None:

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.interop.processes import LineProcess, ProcessError, free_port, wait_for_port
+from tests.interop.processes import LineProcess, ProcessError, wait_for_port
+from tests.support.free_ports import free_port
 
 ROOT = Path(__file__).parents[2]
 
@@ -46,7 +47,7 @@ class RockhopperServer:
 
 
 def start(
-    directory: Path, *, settings: Mapping[str, str] | None = None, start_timeout_s: float = 60
+    directory: Path, *, settings: Mapping[str, str] | None = None, start_timeout_s: float = 300
 ) -> RockhopperServer:
     """Start the daemon on free ports and return when it accepts connections.
 

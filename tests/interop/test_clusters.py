@@ -20,7 +20,7 @@ TOPIC = "Both"
 async def _exchange(java: JavaClient, nameserver: str, brokers: set[str]) -> None:
     """Create a topic on all brokers, fill and empty it with the Java client and with ours."""
     address = {"nameserver": nameserver, "topic": TOPIC}
-    async with Admin(nameserver=nameserver) as admin, asyncio.timeout(20):
+    async with Admin(nameserver=nameserver) as admin, asyncio.timeout(60):
         # A broker registers with foreign name services once its own port is open; they tell nobody.
         while {broker.name for broker in await admin.brokers()} != brokers:  # noqa: ASYNC110
             await asyncio.sleep(0.1)
@@ -33,7 +33,7 @@ async def _exchange(java: JavaClient, nameserver: str, brokers: set[str]) -> Non
     async with PullConsumer(TOPIC, nameserver=nameserver) as consumer:
         pulled: list[ReceivedMessage] = []
         while len(pulled) < 80:
-            messages = await consumer.pull(timeout=20)
+            messages = await consumer.pull(timeout=60)
             assert messages, f"nothing came after {len(pulled)} of 80 messages"
             pulled += messages
 

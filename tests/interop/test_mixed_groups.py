@@ -24,6 +24,7 @@ Start = Callable[[dict[str, object]], Awaitable[dict[str, Any]]]
 
 QUEUES = 8
 PER_QUEUE = 50
+TIMEOUT_S = 120.0
 
 
 def _java_member(java: JavaClient) -> Start:
@@ -31,7 +32,7 @@ def _java_member(java: JavaClient) -> Start:
 
 
 async def _eventually(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(TIMEOUT_S):
         while not condition():  # noqa: ASYNC110  there is no event for it
             await asyncio.sleep(0.05)
 
@@ -58,7 +59,7 @@ async def _share_a_topic(nameserver: str, topic: str, start: Start) -> None:
     async with consumer, Producer(nameserver) as producer:
         assert shares() == QUEUES
         foreign_count = QUEUES // 2 * PER_QUEUE
-        foreign = start({**options, "count": foreign_count, "timeoutMs": 60_000})
+        foreign = start({**options, "count": foreign_count, "timeoutMs": 120_000})
         await _eventually(lambda: shares() == QUEUES // 2)
         half = set(consumer.assigned)
         queues = await producer.queues(topic)
@@ -70,7 +71,7 @@ async def _share_a_topic(nameserver: str, topic: str, start: Start) -> None:
         await _eventually(lambda: shares() == QUEUES)
         for queue in queues:
             await producer.send(topic, b"last", queue=queue)
-        async with has_come, asyncio.timeout(30):
+        async with has_come, asyncio.timeout(TIMEOUT_S):
             await has_come.wait_for(lambda: sum(m.body == b"last" for m in ours) == QUEUES)
 
     assert theirs["deliveries"] == foreign_count
@@ -125,7 +126,7 @@ async def test_apache_s_broker_takes_failed_messages_back_and_keeps_queues_in_or
         for number in range(10):
             await producer.send("MixedRetry", b"%d" % number)
         async with Consumer("retrying", "MixedRetry", nameserver=nameserver, handler=fail_once):
-            await asyncio.wait_for(done.wait(), 40)
+            await asyncio.wait_for(done.wait(), TIMEOUT_S)
     assert seen[-1] == (b"3", 1)
 
     in_order: dict[int, list[int]] = {0: [], 1: []}

@@ -42,7 +42,7 @@ def test_java_replies_to_our_requests(java: JavaClient, broker: Server) -> None:
 def test_we_reply_to_java_s_requests(java: JavaClient, broker: Server) -> None:
     address = {"nameserver": broker.nameserver, "topic": "AskPython"}
     java.call("createTopic", **address, broker=broker.broker_address, queues=2)
-    requests = java.begin("request", **address, count=5)
+    requests = java.begin("request", **address, count=5, timeoutMs=60_000)
 
     async def reply() -> None:
         async with (
@@ -56,8 +56,8 @@ def test_we_reply_to_java_s_requests(java: JavaClient, broker: Server) -> None:
                 if answered == 5:
                     return
 
-    asyncio.run(asyncio.wait_for(reply(), 60))
-    assert requests.result(30) == [f"re java asks {number}" for number in range(5)]
+    asyncio.run(asyncio.wait_for(reply(), 120))
+    assert requests.result(60) == [f"re java asks {number}" for number in range(5)]
 
 
 def test_java_consumes_what_we_send_in_order_and_in_transactions(
@@ -120,7 +120,7 @@ def test_apache_s_tools_read_our_traces(java: JavaClient, broker: Server) -> Non
             trace = producer._trace
             assert isinstance(trace, MessageTrace)
             async with PullConsumer("Traced", nameserver=broker.nameserver) as consumer:
-                (message, *_) = await consumer.pull(1, timeout=10)
+                (message, *_) = await consumer.pull(1, timeout=60)
             trace.consuming("py-consumer", [message]).done()
             assert message.queue == MessageQueue("Traced", message.broker_name, 0)
             return receipt.message_id, transaction.message_id

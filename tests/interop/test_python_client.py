@@ -37,7 +37,7 @@ async def _read(nameserver: str, topic: str, count: int, tags: str = "*") -> lis
     async with PullConsumer(topic, nameserver=nameserver, tags=tags) as consumer:
         bodies: list[bytes] = []
         while len(bodies) < count:
-            messages = await consumer.pull(timeout=20)
+            messages = await consumer.pull(timeout=60)
             assert messages, f"nothing came after {len(bodies)} of {count} messages"
             bodies += [message.body for message in messages]
         return bodies
@@ -126,10 +126,10 @@ async def test_tags_and_offsets_choose_what_is_read(apache_server: ApacheServer)
         assert (await consumer.begin_offset(queue), await consumer.end_offset(queue)) == (0, 20)
         assert await consumer.committed(queue) is None
         await consumer.seek(queue, 15)
-        messages = await consumer.pull(3, timeout=20)
+        messages = await consumer.pull(3, timeout=60)
         await consumer.commit(messages[-1])
     async with PullConsumer("PyChosen", nameserver=address, group="py-seekers") as consumer:
-        assert [m.queue_offset for m in await consumer.pull(3, timeout=20)] == [18, 19]
+        assert [m.queue_offset for m in await consumer.pull(3, timeout=60)] == [18, 19]
 
     assert [m.queue_offset for m in messages] == [15, 16, 17]
 
@@ -141,7 +141,7 @@ async def test_a_parked_pull_is_woken_by_a_send(apache_server: ApacheServer) -> 
         waiting = asyncio.create_task(consumer.pull())
         async with Producer(nameserver=apache_server.nameserver) as producer:
             await producer.send("PyWoken", b"at last")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             [message] = await waiting
 
     assert message.body == b"at last"

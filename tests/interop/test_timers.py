@@ -23,7 +23,7 @@ FILES = {
     "maxHashSlotNum": "1000",
     "maxIndexNum": "4000",
 }
-TIMEOUT_S = 60.0
+TIMEOUT_S = 120.0
 
 
 async def send_at(server: Server, body: bytes, after_ms: int) -> int:

@@ -14,8 +14,8 @@ from tests.interop.reading import read_topic
 
 pytestmark = pytest.mark.interop
 
-QUICK = SMALL_FILES | {"transactionTimeOut": "1000", "transactionCheckInterval": "1000"}
-DELIVERED_S = 30.0
+QUICK = SMALL_FILES | {"transactionTimeOut": "3000", "transactionCheckInterval": "1000"}
+DELIVERED_S = 90.0
 
 
 def serve(launch: Launcher, name: str, settings: Mapping[str, str]) -> Server:

@@ -1,10 +1,11 @@
 'use strict';
 
 // Consumes `topic` through ali-ons' push consumer until `count` distinct messages were seen or
-// `timeoutMs` is over; prints {messages, deliveries}.
+// `timeoutMs` is over; prints {messages, deliveries}. With `stays` it remains a member until it is
+// killed: closing commits nothing of what is finished meanwhile, so others would get it again.
 
 const { Consumer } = require('ali-ons');
-const { clientOptions, main, sha1 } = require('./common');
+const { clientOptions, main, print, sha1 } = require('./common');
 
 main(async (options) => {
   const consumer = new Consumer({
@@ -36,6 +37,10 @@ main(async (options) => {
       if (seen.size >= options.count) resolve();
     });
   });
+  if (options.stays) {
+    await print({ result: { messages, deliveries } });
+    await new Promise(() => {});
+  }
   await consumer.close();
   return { messages, deliveries };
 });

@@ -26,6 +26,7 @@ public final class JavaClient {
             Map.entry("consume", JavaPushConsumer::consume),
             Map.entry("fail", JavaGroups::fail),
             Map.entry("inOrder", JavaGroups::inOrder),
+            Map.entry("assigned", JavaMembers::assigned),
             Map.entry("pop", JavaPopConsumer::consume),
             Map.entry("pull", JavaPullConsumer::pull),
             Map.entry("litePull", JavaPullConsumer::litePull),

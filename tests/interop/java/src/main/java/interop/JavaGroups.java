@@ -46,8 +46,8 @@ final class JavaGroups {
     }
 
     /**
-     * Consume {@code count} messages in order, or until {@code timeoutMs} is over; fail on bodies of
-     * which the hash is in {@code poison}. Returns [queue, queue offset, nanoseconds, sha1] of each.
+     * Consume {@code count} messages in order and no more, or until {@code timeoutMs} is over; fail
+     * on bodies of which the hash is in {@code poison}. Returns [queue, queue offset, nanoseconds, sha1] of each.
      */
     static JSONArray inOrder(JSONObject command) throws Exception {
         CountDownLatch missing = new CountDownLatch(command.getIntValue("count"));
@@ -61,10 +61,13 @@ final class JavaGroups {
                     return ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT;
                 }
                 synchronized (seen) {
+                    if (missing.getCount() == 0) {
+                        return ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT;
+                    }
                     seen.add(JSONArray.of(
                             message.getQueueId(), message.getQueueOffset(), System.nanoTime(), sha1));
+                    missing.countDown();
                 }
-                missing.countDown();
             }
             return ConsumeOrderlyStatus.SUCCESS;
         });
@@ -74,12 +77,12 @@ final class JavaGroups {
     private static JSONArray runUntil(
             CountDownLatch missing, DefaultMQPushConsumer consumer, JSONObject command, JSONArray seen)
             throws Exception {
-        consumer.start();
+        JavaMembers.start(consumer);
         try {
             missing.await(JavaClient.intOr(command, "timeoutMs", 60_000), TimeUnit.MILLISECONDS);
             Thread.sleep(JavaClient.intOr(command, "lingerMs", 0));
         } finally {
-            consumer.shutdown();
+            JavaMembers.shutdown(consumer);
         }
         synchronized (seen) {
             return new JSONArray(seen);

@@ -34,6 +34,7 @@ final class JavaPushConsumer {
         consumer.setConsumeMessageBatchMaxSize(32);
         // Or the batch that completes the count would not be among the offsets stored at the end.
         consumer.setAwaitTerminationMillisWhenShutdown(5_000);
+        consumer.setHeartbeatBrokerInterval(JavaClient.intOr(command, "heartbeatMs", 30_000));
         String topic = command.getString("topic");
         if (command.containsKey("sql")) {
             consumer.subscribe(topic, MessageSelector.bySql(command.getString("sql")));
@@ -57,11 +58,11 @@ final class JavaPushConsumer {
             }
             return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
         });
-        consumer.start();
+        JavaMembers.start(consumer);
         try {
             missing.await(JavaClient.intOr(command, "timeoutMs", 60_000), TimeUnit.MILLISECONDS);
         } finally {
-            consumer.shutdown();
+            JavaMembers.shutdown(consumer);
         }
         JSONObject answer = new JSONObject();
         synchronized (seen) {
