@@ -57,7 +57,7 @@ def _empty_store(broker: ServingParts) -> None:
     users: list[str] = []
     for name in {*broker.store.topics(), *broker.topics.configs}:
         (system if broker.topics.is_system(name) else users).append(name)
-    broker.store.delete_topics(users)
+    broker.store.delete_topics(users).remove()
     broker.store.purge_topics(system)
 
 

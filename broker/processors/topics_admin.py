@@ -163,15 +163,18 @@ class TopicAdminProcessors:
         names = [name]
         for group in broker.offsets.groups_of(name):
             names += [retry_topic(f"{group}{joint}{name}") for joint in ("_", "+")]
+        gone: list[str] = []
         for doomed in names:
             existed = broker.topics.delete(doomed)
             if existed or doomed == name:
-                broker.store.delete_topic(doomed)
+                gone.append(doomed)
                 broker.offsets.delete_topic(doomed)
                 broker.stats.forget_topic(doomed)
             if existed:
                 log.info("topic deleted by an administrator", topic=doomed)
+        queues = broker.store.delete_topics(gone)
         broker.offsets.save_soon()
+        await asyncio.to_thread(queues.remove)
         await self._settle()
         return Response()
 

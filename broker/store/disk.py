@@ -151,6 +151,18 @@ def remove_files(paths: Iterable[Path]) -> int:
     return count
 
 
+def move_directory(source: Path, target: Path) -> None:
+    """Give a directory another name, durably.
+
+    Raises:
+        FileNotFoundError: there is no *source*.
+        OSError: it has its old name, or the new one is not durable.
+    """
+    source.rename(target)
+    sync_directory(target.parent)
+    sync_directory(source.parent)
+
+
 def remove_directory_if_empty(path: Path) -> bool:
     """Delete a directory, durably, unless it holds something or is not there; return whether so."""
     try:

@@ -115,6 +115,11 @@ class StoreLayout:
         return self.own / "quarantine"
 
     @property
+    def deleted_queues(self) -> Path:
+        """Where the directories of deleted queues are until they are gone."""
+        return self.own / "deleted-queues"
+
+    @property
     def offset_journal(self) -> Path:
         """The directory of what was committed since consumerOffset.json was saved."""
         return self.own / "offsets"

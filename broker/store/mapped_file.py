@@ -197,6 +197,8 @@ class MappedFile:
             for directory in self._unsynced_directories:
                 disk.sync_directory(directory)
         except OSError as error:
+            if self._is_deleted and isinstance(error, FileNotFoundError):
+                return
             self._failure = OSError(error.errno, error.strerror, str(self.path))
             raise self._failure from error
         finally:
@@ -258,11 +260,15 @@ class MappedFile:
         self.unmap()
         self._release_descriptor()
 
+    def mark_deleted(self) -> None:
+        """Note that somebody else deletes the file; ``close`` is still to be called."""
+        self._is_deleted = True
+
     def delete(self) -> None:
         """Close and delete the file; the caller syncs the directory once for all files it deletes.
 
         A file that is gone already is fine.
         """
-        self._is_deleted = True
+        self.mark_deleted()
         self.close()
         self.path.unlink(missing_ok=True)

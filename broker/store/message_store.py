@@ -22,6 +22,7 @@ import structlog
 from broker.config import FlushDiskType, StoreConfig
 from broker.store import checkpoint as checkpoints
 from broker.store.checkpoint import StoreCheckpoint
+from broker.store.deleted_queues import DeletedQueues
 from broker.store.disk import DISK_FULL_ERRNOS
 from broker.store.dispatch import Dispatch
 from broker.store.errors import (
@@ -392,15 +393,17 @@ class MessageStore(StoreReading):
 
     # -- the whole -----------------------------------------------------------------------------
 
-    def delete_topic(self, topic: str) -> None:
-        """Forget the queues of a topic; its records stay in the log until they expire."""
-        self.delete_topics((topic,))
+    def delete_topics(self, topics: Collection[str]) -> DeletedQueues:
+        """Forget the queues of topics; their records stay in the log until they expire.
 
-    def delete_topics(self, topics: Collection[str]) -> None:
-        """The same for several topics."""
+        The files are the caller's to remove, who may do so in a thread.
+
+        Raises:
+            OSError: the queues are forgotten; their files may be left to the next start.
+        """
         for topic in topics:
             self._staging.forget_topic(topic)
-        self._opened.delete_topics(topics, self._log.written_offset)
+        return self._opened.delete_topics(topics, self._log.written_offset)
 
     def purge_topics(self, topics: Collection[str]) -> int:
         """Empty the queues of topics, which keep their offsets; return how many messages went.

@@ -21,6 +21,7 @@ from broker.store import abort_file, disk, geometry, inventory
 from broker.store import checkpoint as checkpoints
 from broker.store.commit_log import CommitLog
 from broker.store.consume_queue_ext import ConsumeQueueExt
+from broker.store.deleted_queues import DeletedQueues, remove_left_over
 from broker.store.deleted_topics import DeletedTopics
 from broker.store.geometry import Geometry
 from broker.store.index import MessageIndex
@@ -85,6 +86,7 @@ class OpenedStore:
             config.consume_queue_file_size_bytes,
             config.batch_consume_queue_file_size_bytes,
         )
+        remove_left_over(layout.deleted_queues)
         self.queues.load()
         self.index: MessageIndex | None = None
         if config.index_enabled:
@@ -172,17 +174,18 @@ class OpenedStore:
             on_disk_full=on_disk_full,
         )
 
-    def delete_topic(self, topic: str, end: int) -> None:
-        """Delete the queues of a topic whose records end at *end* at the latest.  Blocks."""
-        self.delete_topics((topic,), end)
+    def delete_topics(self, topics: Collection[str], end: int) -> DeletedQueues:
+        """Forget the queues of topics whose records end at *end* at the latest; their files.
 
-    def delete_topics(self, topics: Collection[str], end: int) -> None:
-        """The same for several topics.  Blocks."""
+        Blocks.
+        """
         self.deleted_topics.add_all(topics, end)
+        deleted = DeletedQueues()
         for topic in topics:
-            self.queues.delete_topic(topic)
+            deleted += self.queues.delete_topic(topic)
         for key in [key for key in self.report.next_queue_offsets if key[0] in topics]:
             del self.report.next_queue_offsets[key]
+        return deleted
 
     def purge_topics(self, topics: Collection[str], end: int) -> int:
         """Let the queues of topics begin behind the records up to *end*; return how many that took.

@@ -15,9 +15,9 @@ from typing import Literal, overload
 
 import structlog
 
-from broker.store import disk
 from broker.store.batch_consume_queue import BatchConsumeQueue
 from broker.store.consume_queue import ConsumeQueue
+from broker.store.deleted_queues import DeletedQueues, move_aside
 from broker.store.errors import CorruptFileError, StoreError
 from broker.store.layout import StoreLayout
 from broker.store.unit_queue import UnitQueue
@@ -147,11 +147,21 @@ class ConsumeQueueTable:
         size_bytes = self.batch_file_size_bytes
         return BatchConsumeQueue(directory, topic, queue_id, size_bytes, self._dirty.append)
 
-    def delete_topic(self, topic: str) -> None:
-        """Delete the queues of a topic and their files; unknown topics are fine."""
-        for queue in self._topics.pop(topic, {}).values():
-            queue.destroy()
-            disk.remove_directory_if_empty(queue.directory.parent)
+    def delete_topic(self, topic: str) -> DeletedQueues:
+        """Forget the queues of a topic, and return their files; unknown topics are fine.
+
+        Whatever becomes of those, the topic may be made again.
+
+        Raises:
+            OSError: the files are where they were.
+        """
+        queues = self._topics.pop(topic, {}).values()
+        files = [file for queue in queues for file in queue.detach()]
+        moved = [
+            move_aside(directory, self._layout.deleted_queues)
+            for directory in {queue.directory.parent for queue in queues}
+        ]
+        return DeletedQueues(files, filter(None, moved))
 
     def flush_steps(self, thorough: bool) -> Iterator[None]:
         """Flush the queues that are dirty now, one between each step.  For the flush thread.

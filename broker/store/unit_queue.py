@@ -345,6 +345,15 @@ class UnitQueue(ABC):
         self.correct_min_offset(commit_log_min)
         return self._files.delete_files_before(self._start_position()) if self.has_files else 0
 
+    def detach(self) -> list[MappedFile]:
+        """Leave the queue's files to the caller, to be deleted; offsets start at 0 again."""
+        self._forget_mapping()
+        files = self._files.detach_first(len(self._files.files))
+        for file in files:
+            file.mark_deleted()
+        self._set_empty(0)
+        return files
+
     def destroy(self) -> None:
         """Delete the queue's files and directory; offsets start at 0 again."""
         self._forget_mapping()

@@ -1,7 +1,8 @@
 """No single request keeps the event loop for more than 20 ms.
 
 Measured is the processor time of each callback, on asyncio's own loop, which lets itself be
-watched; of three tries the best counts, for the machine may be busy with other things.
+watched; of three tries the best counts, for the machine may be busy with other things. A machine
+that is slower than ours is allowed as much more.
 """
 
 import asyncio
@@ -23,6 +24,7 @@ from protocol.frame import FrameDecoder
 from protocol.message_codec import encode_batch
 from tests.support.callback_times import CallbackTimes
 from tests.support.direct import pull_fields, send_fields
+from tests.support.machine_speed import slowness
 from tests.support.popping import GROUP, pop_fields
 from tests.support.raw_peer import frame, request
 
@@ -157,7 +159,7 @@ def test_it_does_not_keep_the_loop(watched: WatchedBroker, make: Callable[[], by
         watched.turn()
         if watched.times.longest_s < best_s:
             best_s, what = watched.times.longest_s, watched.times.what
-    assert 0 < best_s < STALL_S, what
+    assert 0 < best_s < STALL_S * slowness(), what
 
 
 def test_the_list_of_20_000_topics_does_not_keep_it_either(watched: WatchedBroker) -> None:
@@ -183,7 +185,34 @@ def test_a_sink_does_not_keep_it_either(watched: WatchedBroker) -> None:
         watched.turn()
         if watched.times.longest_s < best_s:
             best_s, what = watched.times.longest_s, watched.times.what
-    assert 0 < best_s < STALL_S, what
+    assert 0 < best_s < STALL_S * slowness(), what
+
+
+def test_a_topic_with_1024_written_queues_does_not_keep_it_either(watched: WatchedBroker) -> None:
+    topic = {"topic": "many", "readQueueNums": "1024", "writeQueueNums": "1024"}
+    body = encode_sink_body([SinkMessage("many", n, 0, 1, "", b"x") for n in range(1024)])
+    parts = encode_sink_body([SinkPart("p", 1024)])
+    best_s: dict[str, float] = {}
+    for batch in range(TRIES):
+        sink = {"sinkId": "many", "batchId": str(batch), "part": "p", "sequence": "0"}
+        stats = {"consumerGroup": GROUP, "topic": "many"}
+        for name, data in {
+            "make": request(RequestCode.UPDATE_AND_CREATE_TOPIC, WIDE | topic),
+            "stage": request(RequestCode.SINK_STAGE, sink, body),
+            "publish": request(RequestCode.SINK_PUBLISH, sink, parts),
+            "pop": request(RequestCode.POP_MESSAGE, pop_fields(topic="many")),
+            "peek": request(RequestCode.PEEK_MESSAGE, pop_fields(topic="many")),
+            "stats": request(RequestCode.GET_TOPIC_STATS_INFO, topic),
+            "consume stats": request(RequestCode.GET_CONSUME_STATS, stats),
+            "purge": request(RequestCode.PURGE_TOPIC, topic),
+            "delete": request(RequestCode.DELETE_TOPIC_IN_BROKER, topic),
+        }.items():
+            watched.turn()
+            watched.times.reset()
+            assert watched.client.ask(data).code == 0, name
+            watched.turn()
+            best_s[name] = min(best_s.get(name, 1e9), watched.times.longest_s)
+    assert {name: took_s for name, took_s in best_s.items() if took_s >= STALL_S} == {}
 
 
 def test_the_route_of_a_wide_topic_does_not_keep_it_either(watched: WatchedBroker) -> None:
@@ -191,7 +220,7 @@ def test_the_route_of_a_wide_topic_does_not_keep_it_either(watched: WatchedBroke
     watched.times.reset()
     assert watched.name_client.ask(request(105, {"topic": "wide"})).code == 0
     watched.turn()
-    assert watched.times.longest_s < STALL_S, watched.times.what
+    assert watched.times.longest_s < STALL_S * slowness(), watched.times.what
 
 
 def test_a_long_batch_of_acknowledgements_does_not_keep_it_either(watched: WatchedBroker) -> None:
@@ -214,4 +243,4 @@ def test_a_long_batch_of_acknowledgements_does_not_keep_it_either(watched: Watch
     assert watched.client.ask(request(200151, {}, body)).code == 0
     watched.turn()
     assert watched.broker.pop.lanes.in_flight == 0
-    assert watched.times.longest_s < STALL_S, watched.times.what
+    assert watched.times.longest_s < STALL_S * slowness(), watched.times.what

@@ -266,7 +266,7 @@ def test_a_deleted_topic_stays_deleted(stores: Stores) -> None:
     store = stores.open()
     put(store, b"gone")
     put(store, b"stays", "TopicB")
-    store.delete_topic("TopicA")
+    store.delete_topics(["TopicA"]).remove()
     for opened in (store, stores.reopen_after_kill(), stores.reopen_after_stop()):
         assert opened.queue_range("TopicA", 0) == (0, 0)
         assert bodies(opened) == []
@@ -277,7 +277,7 @@ def test_a_topic_that_is_made_again_starts_at_zero_and_stays_so(stores: Stores) 
     store = stores.open()
     for number in range(3):
         put(store, b"old %d" % number)
-    store.delete_topic("TopicA")
+    store.delete_topics(["TopicA"]).remove()
     assert put(store, b"new").queue_offset == 0
     assert bodies(store) == [b"new"]
     killed = stores.reopen_after_kill()
@@ -295,7 +295,7 @@ def test_a_topic_deleted_before_its_messages_were_dispatched_stays_deleted(
     stage(store, b"gone")
     stage(store, b"stays", "TopicB")
     store.commit()
-    store.delete_topic("TopicA")
+    store.delete_topics(["TopicA"]).remove()
     full.is_full = False
     store.catch_up()
     assert store.queue_range("TopicA", 0) == (0, 0)
@@ -309,7 +309,7 @@ def test_a_topic_deleted_before_its_messages_were_flushed_stays_deleted(stores: 
     put(store, b"early")
     flush(store)
     put(store, b"gone")
-    store.delete_topic("TopicA")
+    store.delete_topics(["TopicA"]).remove()
     flush(store)
     assert store.queue_range("TopicA", 0) == (0, 0)
     assert store.dispatched_offset == store.max_commit_log_offset

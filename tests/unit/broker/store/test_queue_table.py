@@ -133,8 +133,8 @@ def test_deleted_topic_leaves_nothing(tmp_path: Path) -> None:
     append(table.get_or_create("A", 0), 0)
     append(table.get_or_create("A", 1), 0)
     append(table.get_or_create("B", 0), 0)
-    table.delete_topic("A")
-    table.delete_topic("never heard of")
+    table.delete_topic("A").remove()
+    table.delete_topic("never heard of").remove()
     assert table.topics() == ["B"]
     assert os.listdir(tmp_path / "consumequeue") == ["B"]
     flush(table, thorough=True)
@@ -147,7 +147,7 @@ def test_topics_may_be_deleted_while_queues_are_visited(tmp_path: Path) -> None:
     for topic in ("A", "B", "C"):
         append(table.get_or_create(topic, 0), 0)
     for queue in table:
-        table.delete_topic(queue.topic)
+        table.delete_topic(queue.topic).remove()
     assert table.topics() == []
 
 

@@ -1,0 +1,104 @@
+"""The files of deleted queues: out of the way at once, and gone when somebody has the time.
+
+A topic may have thousands of queues, each with a file.  So the directory of all of them is moved to
+``<store>/rockhopper/deleted-queues``, where it stands in nobody's way, and what is in it is deleted
+there; at the next start, if a crash comes first.  What is no file of a queue stays there.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import structlog
+
+from broker.store import disk
+from broker.store.mapped_file import MappedFile
+
+log = structlog.get_logger("broker.store")
+
+
+class DeletedQueues:
+    """What is left of deleted queues: open files, and directories in which they are."""
+
+    def __init__(self, files: Iterable[MappedFile] = (), directories: Iterable[Path] = ()) -> None:
+        self._files = list(files)
+        self._directories = list(directories)
+
+    def __add__(self, other: "DeletedQueues") -> "DeletedQueues":
+        return DeletedQueues(self._files + other._files, self._directories + other._directories)
+
+    def remove(self) -> None:
+        """Close the files and delete them.  Blocks, and may run in any thread.
+
+        Raises:
+            OSError: some are left for the next start.
+        """
+        for file in self._files:
+            file.close()
+        for directory in self._directories:
+            _remove(directory)
+
+
+def move_aside(topic_directory: Path, aside: Path) -> Path | None:
+    """Move the directory of a topic's queues below *aside*, durably; None if there is none.
+
+    If that fails, what is in it is deleted where it is.
+
+    Raises:
+        OSError: not even that can be done.
+    """
+    try:
+        return _move_aside(topic_directory, aside)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        log.warning(
+            "the queues of a topic are deleted slowly: their directory cannot be moved",
+            directory=str(topic_directory),
+            reason=str(error),
+        )
+        _remove(topic_directory)
+        return None
+
+
+def _move_aside(topic_directory: Path, aside: Path) -> Path:
+    disk.make_directories_durably(aside)
+    taken = {entry.name for entry in os.scandir(aside)}
+    number = len(taken)
+    while str(number) in taken:
+        number += 1
+    target = aside / str(number)
+    disk.move_directory(topic_directory, target)
+    return target
+
+
+def remove_left_over(aside: Path) -> None:
+    """Delete what an earlier process moved aside.  Raises OSError."""
+    for directory in _numbered(aside):
+        _remove(directory)
+
+
+def _remove(topic_directory: Path) -> None:
+    for directory in _numbered(topic_directory):
+        for path in _numbered(directory):
+            path.unlink(missing_ok=True)
+        _remove_if_empty(directory)
+    if not _remove_if_empty(topic_directory):
+        log.warning("what is no file of a queue is left", directory=str(topic_directory))
+
+
+def _remove_if_empty(directory: Path) -> bool:
+    with contextlib.suppress(OSError):
+        directory.rmdir()
+    return not directory.exists()
+
+
+def _numbered(directory: Path) -> Iterator[Path]:
+    try:
+        names = sorted(os.listdir(directory))
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for name in names:
+        if name.isdecimal():
+            yield directory / name
