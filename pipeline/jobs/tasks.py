@@ -45,7 +45,7 @@ def runner(
         if not tasks:
             return []
         if not sessions:
-            progress.step("Starting Spark")
+            progress.step("starting Spark")
             sessions.append(job_session(job, None, master))
         return run_tasks(sessions[0], tasks, work, label=label, progress=progress)
 

@@ -17,6 +17,7 @@ from pipeline.derived.index_files import (
     seconds_since,
 )
 from pipeline.jobs.auditing.findings import Finding, Findings, Kind, runs_of
+from pipeline.jobs.results import count_text
 
 Array = npt.NDArray[Any]
 
@@ -122,7 +123,8 @@ def check_index_file(task: IndexFileTask) -> Findings:
             at = file.entries_at + number * 20
             findings.add(Finding(Kind.INDEX_FILE, reason, file.path, at, position))
         if len(behind):
-            reason = f"{len(behind)} entries point behind the end of the log"
+            surplus = count_text(len(behind), "entry", "entries")
+            reason = f"{surplus} pointing behind the end of the log"
             findings.add(
                 Finding(
                     Kind.INDEX_SURPLUS,

@@ -136,7 +136,7 @@ def audit(
     run = run or runner(
         "audit", spark, master, progress, size_bytes=size_of(groups) + archive_bytes
     )
-    parts: list[AuditPart] = run(tasks, audit_pieces, "Reading the commit log")
+    parts: list[AuditPart] = run(tasks, audit_pieces, "reading the commit log")
     for part in parts:
         findings.extend(part.findings)
         result.record_count += part.record_count
@@ -146,7 +146,7 @@ def audit(
         _check_rests(root, store, bounds_end, parts, run, findings, result)
     if index_files:
         file_tasks = [IndexFileTask(file, bounds_end, store.is_live) for file in index_files]
-        for found in run(file_tasks, check_index_file, "Checking index files"):
+        for found in run(file_tasks, check_index_file, "checking index files"):
             findings.extend(found)
     if archived is not None and files is not None and archive is not None:
         _check_archive(archive, files, archived, parts, run, findings, result)
@@ -274,7 +274,7 @@ def _check_rests(
         )
         for chunk in _few(chunks, os.cpu_count() or 1)
     ]
-    for rest in run(tasks, check_rest, "Looking for units without messages"):
+    for rest in run(tasks, check_rest, "looking for units without messages"):
         findings.extend(rest.findings)
         result.unit_count += rest.unit_count
         result.expired_unit_count += rest.expired_count
@@ -341,7 +341,7 @@ def _check_archive(
     result.archived_and_in_log_count = both
     result.only_archived_count, result.not_archived_count = only_archived, waiting
     tasks = [ArchiveFileTask(location, file) for file in files]
-    for found in run(tasks, check_archived_file, "Reading the archive"):
+    for found in run(tasks, check_archived_file, "reading the archive"):
         findings.extend(found)
 
 

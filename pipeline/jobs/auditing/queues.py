@@ -17,6 +17,7 @@ import numpy.typing as npt
 from pipeline.derived.entries import QueueKey
 from pipeline.derived.queue_files import QueueFiles, Units, is_blank
 from pipeline.jobs.auditing.findings import Finding, Findings, Kind, runs_of
+from pipeline.jobs.results import count_text
 from pipeline.store_source.scan import Damage
 from protocol.message_codec.record import RECORD_SIZE_BYTES_MIN
 from protocol.queue_layout import EXT_ADDRESS_MAX
@@ -103,7 +104,7 @@ def _report(
 
 def missing_units(count: int) -> str:
     """What to say of messages without units."""
-    return f"no unit for {_messages(count)}"
+    return f"no unit for {count_text(count, 'message')}"
 
 
 def claimed_twice(spans: tuple[Span, ...]) -> list[Span]:
@@ -144,12 +145,9 @@ def _difference(expected: Any, held: Any, count: int) -> str:
         for name, text in names.items()
         if int(held[name]) != int(expected[name])
     ]
-    more = f", and {_messages(count - 1)} behind it differ too" if count > 1 else ""
+    verb = "differs" if count == 2 else "differ"
+    more = f", and {count_text(count - 1, 'message')} behind it {verb} too" if count > 1 else ""
     return f"the unit has {', '.join(differs) or 'another size'}{more}"
-
-
-def _messages(count: int) -> str:
-    return "1 message" if count == 1 else f"{count} messages"
 
 
 def _extension_code(root: Path, key: QueueKey, address: int) -> int | None:
@@ -337,11 +335,12 @@ def _report_surplus(
     count = len(units)
     if bounds.damage_at(position):
         kind = Kind.MESSAGE_LOST
-        reason = f"{_messages(count)} lost: the units point into a damaged place of the log"
+        lost = count_text(count, "message")
+        reason = f"{lost} lost: the units point into a damaged place of the log"
     elif position >= bounds.end:
-        reason = f"{count} units point behind the end of the log"
+        reason = f"{count_text(count, 'unit')} pointing behind the end of the log"
     else:
-        reason = f"{count} units point to places where no message of this queue is"
+        reason = f"{count_text(count, 'unit')} pointing to places where no message of this queue is"
     key = files.key
     result.findings.add(
         Finding(kind, reason, path, at, position, key.topic, key.queue_id, first, count)
@@ -351,7 +350,8 @@ def _report_surplus(
 def _report_gap(files: QueueFiles, first: int, behind: int, result: RestResult) -> None:
     path, at = files.place(first)
     key = files.key
-    reason = f"{_messages(behind - first)} neither in the log nor in the queue, with others behind"
+    missing = count_text(behind - first, "message")
+    reason = f"{missing} neither in the log nor in the queue, with others behind"
     result.findings.add(
         Finding(
             Kind.MESSAGE_LOST,
@@ -378,12 +378,13 @@ def _check_batch_rest(
     key = files.key
     if inside < end and not bounds.is_live:
         path, at = files.place(inside)
-        reason = f"{end - inside} units point behind the end of the log"
+        reason = f"{count_text(end - inside, 'unit')} pointing behind the end of the log"
         result.findings.add(
             Finding(Kind.UNIT_SURPLUS, reason, path, at, None, key.topic, key.queue_id)
         )
     if inside - expired > compared:
-        reason = f"{inside - expired - compared} units point to places of the log without a record"
+        surplus = count_text(inside - expired - compared, "unit")
+        reason = f"{surplus} pointing to places of the log without a record"
         result.findings.add(
             Finding(
                 Kind.UNIT_SURPLUS,

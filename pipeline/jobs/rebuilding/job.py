@@ -213,18 +213,18 @@ def rebuild(
         stack.callback(shutil.rmtree, made if in_place else scratch, ignore_errors=True)
         place = Place(made, scratch, geometry, rules)
         tasks = [PieceTask(number, pieces, place) for number, pieces in enumerate(groups)]
-        results = run(tasks, rebuild_pieces, "Reading the commit log")
+        results = run(tasks, rebuild_pieces, "reading the commit log")
         assembly = Assembly(place, tasks, results)
-        progress.step("Completing the queues")
+        progress.step("completing the queues")
         assembly.finish_queues()
         index_tasks = assembly.index_tasks()
         if index_tasks:
             (made / INDEX_DIRECTORY).mkdir(exist_ok=True)
-        counts = run(index_tasks, build_index_file, "Building index files")
+        counts = run(index_tasks, build_index_file, "building index files")
         if in_place:
             result.kept_queue_count = keep_expired_queues(target, made, store)
         shutil.rmtree(scratch, ignore_errors=True)
-        progress.step("Waiting for the disk")
+        progress.step("waiting for the disk")
         _sync(made)
         if in_place:
             result.old_files = str(_put_in_place(target, made, stamp))

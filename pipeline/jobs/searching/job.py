@@ -101,7 +101,7 @@ def search(
         result.task_count = len(tasks)
         if dry_run:
             return result
-        found = run(tasks, _search_one, "Searching")
+        found = run(tasks, _search_one, "searching")
     seen: dict[tuple[Any, ...], Row] = {}
     for part in found:
         result.looked_at_count += part.looked_at_count
