@@ -42,13 +42,13 @@ test: $(VENV)/.installed-test  ## run the tests (under 5 minutes)
 	$(PYTEST) -q
 
 test-slow: $(VENV)/.installed-test  ## run the suites that take minutes (crash loops, fault injection)
-	$(PYTEST) -q -m "slow and not spark" --timeout 1200
+	$(PYTEST) -q -m "slow and not spark" --timeout 2400
 
 spark-demo: $(VENV)/.installed-spark  ## stream text through a broker into Spark; ends with a plot
 	@$(BIN)/python -m pipeline demo --output build/spark-demo
 
 spark-test: $(VENV)/.installed-test  ## run the Spark tests that take minutes (kills, a cluster)
-	$(PYTEST) -q -m "spark and slow" --timeout 1200
+	$(PYTEST) -q -m "spark and slow" --timeout 2400
 
 wheel: $(VENV)/.installed  ## build the wheel, and the pipeline as a zip for spark-submit, in dist/
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .

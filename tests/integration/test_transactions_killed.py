@@ -11,10 +11,9 @@ import pytest
 
 from protocol.codes import RequestCode as Code
 from protocol.command import Command
-from protocol.message import StoredMessage
 from protocol.message_codec import decode_messages
 from tests.support.daemon import Daemon
-from tests.support.direct import ask, pull_fields
+from tests.support.direct import pull_all, pull_fields
 from tests.support.transactions import (
     COMMIT,
     HALF_TOPIC,
@@ -31,6 +30,7 @@ from tests.support.wire import WireClient
 
 QUICK = ("--set", "transactionTimeOut=200", "--set", "transactionCheckInterval=200")
 WORKERS = 20
+DEADLINE_S = 300.0
 QUEUES = 4
 
 
@@ -150,22 +150,12 @@ class Producer:
             client.send_oneway(Code.END_TRANSACTION, fields)
 
 
-async def read_all(address: str, topic: str, queue_id: int = 0) -> list[StoredMessage]:
-    found: list[StoredMessage] = []
-    while True:
-        fields = pull_fields(topic, len(found), queue_id)
-        messages = decode_messages((await ask(address, Code.PULL_MESSAGE, fields)).body)
-        if not messages:
-            return found
-        found += messages
-
-
 async def until_all_ended(address: str) -> None:
     """Wait until an op message names every half message."""
-    halves = await read_all(address, HALF_TOPIC)
+    halves = await pull_all(address, HALF_TOPIC)
     ended: set[int] = set()
     offset = 0
-    async with asyncio.timeout(60), WireClient(address) as client:
+    async with asyncio.timeout(DEADLINE_S), WireClient(address) as client:
         while len(ended) < len(halves):
             fields = pull_fields(OP_TOPIC, offset, suspend_ms=15_000)
             for op in decode_messages((await client.ask(Code.PULL_MESSAGE, fields)).body):
@@ -181,9 +171,9 @@ async def run_transactions(store: Path, count: int, *options: str) -> Producer:
         delivered = [
             message.body.decode()
             for queue_id in range(QUEUES)
-            for message in await read_all(address, "orders", queue_id)
+            for message in await pull_all(address, "orders", queue_id)
         ]
-        halves = {message.properties["UNIQ_KEY"] for message in await read_all(address, HALF_TOPIC)}
+        halves = {message.properties["UNIQ_KEY"] for message in await pull_all(address, HALF_TOPIC)}
     finally:
         producer._answering.cancel()
         await producer._client.close()

@@ -17,9 +17,10 @@ import pytest
 
 from benchmarks.pipeline_data import write_store
 from tests.support import spark_cluster
+from tests.support.growing_directories import count_files
 from tests.support.spark_cluster import Cluster
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(2400)]
 
 ROOT = Path(__file__).parents[2]
 MESSAGES = 1_000_000
@@ -69,7 +70,7 @@ def start(command: list[str], directory: Path) -> "subprocess.Popen[str]":
 
 
 def finish(process: "subprocess.Popen[str]") -> str:
-    output, errors = process.communicate(timeout=300)
+    output, errors = process.communicate(timeout=1200)
     assert process.returncode == 0, errors[-4000:]
     return output
 
@@ -154,7 +155,7 @@ def test_a_job_archives_each_message_once_though_an_executor_was_killed(
 
     began = time.monotonic()
     process = job(cluster, "archive", str(archives[1]), *options)
-    kill_an_executor(cluster, process, lambda: any(archives[1].rglob("*.parquet*")))
+    kill_an_executor(cluster, process, lambda: count_files(archives[1], ".parquet") > 0)
     results.append(json.loads(finish(process)))
     print(f"archive: {clean_s:.1f} s, with a kill {time.monotonic() - began:.1f} s")
 

@@ -12,7 +12,7 @@ import pytest
 
 from pipeline.jobs.demonstrating.text import passages, words
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(2400)]
 
 ROOT = Path(__file__).parents[2]
 
@@ -67,7 +67,7 @@ def test_ctrl_c_ends_it_and_leaves_nothing_behind(tmp_path: Path) -> None:
         if line.startswith("streaming"):
             break
     os.killpg(process.pid, signal.SIGINT)
-    output, errors = process.communicate(timeout=120)
+    output, errors = process.communicate(timeout=600)
 
     assert process.returncode == 130, errors
     assert output == ""

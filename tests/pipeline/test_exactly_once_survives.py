@@ -26,7 +26,7 @@ from tests.support.free_ports import free_ports
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.slow,
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(2400),
     pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc"),
 ]
 
@@ -59,7 +59,7 @@ class Driver:
         """Read on up to a line that starts so; False if it ends before."""
         assert self._process is not None
         assert self._process.stdout is not None
-        async with asyncio.timeout(240):
+        async with asyncio.timeout(900):
             while line := (await self._process.stdout.readline()).decode().strip():
                 self.lines.append(line)
                 if line.startswith(start):

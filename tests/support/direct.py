@@ -62,3 +62,16 @@ async def pull(address: str, topic: str, offset: int = 0, queue_id: int = 0) -> 
     """The messages of a queue from *offset* on."""
     answer = await ask(address, RequestCode.PULL_MESSAGE, pull_fields(topic, offset, queue_id))
     return decode_messages(answer.body)
+
+
+async def pull_all(address: str, topic: str, queue_id: int = 0) -> list[StoredMessage]:
+    """Everything in a queue that starts at offset 0, over one connection."""
+    found: list[StoredMessage] = []
+    async with WireClient(address) as client:
+        while True:
+            fields = pull_fields(topic, len(found), queue_id)
+            answer = await client.ask(RequestCode.PULL_MESSAGE, fields)
+            messages = decode_messages(answer.body)
+            if not messages:
+                return found
+            found += messages
