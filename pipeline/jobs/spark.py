@@ -6,13 +6,14 @@ pass through the JVM.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
@@ -28,6 +29,10 @@ _Result = TypeVar("_Result")
 
 _POLL_S = 0.3
 _SENTENCE = re.compile(r"pipeline\.[\w.]*?(?:PipelineError|UsageProblem): (.+)")
+_JAVA_REASON = re.compile(r"^(?:: |Caused by: )?(?:[a-z]\w*\.)+\w*(?:Exception|Error): (.+)$", re.M)
+_GATEWAY_COMPLAINT = "Exception while sending command."
+# Spark's own default is one failure on one machine, four on a cluster.
+_LOCAL_MASTER = "local[*,4]"
 _own: list[SparkSession] = []
 _is_hushed = False
 
@@ -54,7 +59,7 @@ def job_session(
         made = register(SparkSession.builder.appName(f"rockhopper {job}").getOrCreate())
         ship(made)
     else:
-        chosen = master or "local[*]"
+        chosen = master or _LOCAL_MASTER
         if chosen.startswith("local"):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         with _quiet() as settings:
@@ -70,6 +75,8 @@ def hush() -> None:
     """
     global _is_hushed
     _is_hushed = os.environ.get("ROCKHOPPER_SPARK_LOG", "") in ("", "0")
+    if _is_hushed:
+        logging.getLogger().addFilter(lambda record: record.msg != _GATEWAY_COMPLAINT)
 
 
 @contextmanager
@@ -101,7 +108,9 @@ def _quiet() -> Iterator[dict[str, str]]:
 def stop_own_session() -> None:
     """Stop the session that ``job_session`` made, if it made one."""
     while _own:
-        _own.pop().stop()
+        session = _own.pop()
+        if _has_java(session):
+            session.stop()
 
 
 def run_tasks(
@@ -147,13 +156,26 @@ def run_tasks(
         context.cancelJobGroup(group)
         raise
     except Exception as error:
+        if not _has_java(spark):
+            raise PipelineError(
+                "the Java process that Spark runs in has ended (killed, or out of memory): start "
+                "the job again; what it had finished is not done twice"
+            ) from error
         raise spark_problem(error) from error
     finally:
         done.set()
         watcher.join()
-        context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+        if _has_java(spark):
+            context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
     progress.reach(len(tasks))
     return results
+
+
+def _has_java(spark: SparkSession) -> bool:
+    """Whether Spark's JVM still answers; a kill may have ended it."""
+    with suppress(Exception):
+        return not spark.sparkContext._jsc.sc().isStopped()
+    return False
 
 
 def _completed(tracker: Any, group: str) -> int:
@@ -174,6 +196,13 @@ def spark_problem(error: Exception) -> PipelineError:
     found = _SENTENCE.findall(text)
     if found:
         return PipelineError(found[-1].strip())
+    if "Python worker exited unexpectedly" in text:
+        return PipelineError(
+            "a Python process of Spark's has ended in mid-task, time and again (killed, or out of "
+            "memory): start the job again, on fewer cores (--master 'local[1]') if memory is short"
+        )
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    first = lines[0] if lines else type(error).__name__
-    return PipelineError(f"Spark gave up: {first}; its log says more")
+    first = next(iter(_JAVA_REASON.findall(text) or lines), type(error).__name__).strip()
+    return PipelineError(
+        f"Spark gave up: {first.rstrip('.')}; set ROCKHOPPER_SPARK_LOG=1 to see its log"
+    )

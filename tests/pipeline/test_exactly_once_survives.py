@@ -22,6 +22,7 @@ from protocol.message_codec import decode_messages
 from tests.support.copying_query import SOURCE, TARGET
 from tests.support.daemon import ROOT, Daemon
 from tests.support.free_ports import free_ports
+from tests.support.process_tree import command_line, descendants
 
 pytestmark = [
     pytest.mark.spark,
@@ -98,32 +99,6 @@ class Driver:
         while await self._process.stdout.readline():
             pass
         await self._process.wait()
-
-
-def command_line(pid: int) -> bytes:
-    """What a process was started with; empty if it has ended."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
-
-
-def descendants(root: int) -> list[int]:
-    """The processes that a process started, and those that they started."""
-    parents: dict[int, int] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                parents[int(entry.name)] = int(
-                    (entry / "stat").read_text().rpartition(")")[2].split()[1]
-                )
-            except OSError:
-                continue
-    found, new = set[int](), {root}
-    while new:
-        new = {pid for pid, parent in parents.items() if parent in new} - found
-        found |= new
-    return sorted(found)
 
 
 async def produce(nameserver: str, ends: asyncio.Event) -> int:

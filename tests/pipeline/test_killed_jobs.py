@@ -1,5 +1,6 @@
 """Jobs whose driver is killed with kill -9, Java and all, go on and do nothing twice."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -15,9 +16,11 @@ from pipeline import jobs
 from pipeline.jobs.archiving.catalog import Catalog
 from pipeline.jobs.archiving.files import LocalFiles
 from pipeline.jobs.spark import stop_own_session
+from tests.support.growing_directories import count_files
 from tests.support.pipeline_broker import PipelineBroker
+from tests.support.process_tree import command_line, descendants
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(2400)]
 MESSAGES = 200_000
 
 
@@ -40,6 +43,34 @@ def run_and_kill(arguments: list[str], is_time: Callable[[], bool]) -> bool:
     return True
 
 
+@pytest.mark.parametrize("victim", ["java", "worker"])
+def test_an_archive_one_of_whose_processes_is_killed(tmp_path: Path, victim: str) -> None:
+    store, root = tmp_path / "store", tmp_path / "history"
+    write_store(store, MESSAGES)
+    arguments = ["archive", str(root), "--path", str(store), "--split-size", "8m"]
+    staged = root / "_rockhopper" / "staging"
+
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pipeline", *arguments], stderr=subprocess.PIPE, text=True
+    )
+    while process.poll() is None and not any(staged.glob("run-*/*/*.parquet")):
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(0.005)
+    command = b"SparkSubmit" if victim == "java" else b"pyspark.daemon"
+    victims = [pid for pid in descendants(process.pid) if command in command_line(pid)]
+    os.kill(victims[-1], signal.SIGKILL)
+    said = process.communicate()[1]
+
+    assert "Traceback" not in said
+    if victim == "java":
+        assert process.returncode == 1
+        assert "the Java process that Spark runs in has ended" in said.splitlines()[-1]
+        assert jobs.archive(root, path=store).rows == MESSAGES
+    else:
+        assert process.returncode == 0
+        assert len(archived_offsets(root)) == MESSAGES
+
+
 def archived_offsets(root: Path) -> list[int]:
     found: list[int] = []
     for file in Catalog(LocalFiles(root)).archived_files():
@@ -56,8 +87,8 @@ def test_an_archive(tmp_path: Path) -> None:
     store, root = tmp_path / "store", tmp_path / "history"
     record_bytes = write_store(store, MESSAGES) // MESSAGES
     moments: list[Callable[[], bool]] = [
-        lambda: any((root / "_rockhopper" / "staging").glob("run-*/*/*.parquet")),
-        lambda: sum(1 for _ in (root / "_rockhopper" / "staging").glob("run-*/*/*.parquet")) > 4,
+        lambda: count_files(root / "_rockhopper" / "staging", ".parquet") > 0,
+        lambda: count_files(root / "_rockhopper" / "staging", ".parquet") > 4,
         lambda: (root / "_rockhopper" / "intent.json").exists(),
     ]
 
