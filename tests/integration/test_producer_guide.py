@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from broker import Broker
-from client import Admin
 
 GUIDE = Path(__file__).parents[2] / "docs" / "producer.md"
 EXAMPLES = re.findall(r"^## (.+?)\n.*?^```python\n(.*?)^```", GUIDE.read_text(), re.M | re.S)
@@ -19,8 +18,6 @@ EXAMPLES = re.findall(r"^## (.+?)\n.*?^```python\n(.*?)^```", GUIDE.read_text(),
 async def test_the_example_runs(title: str, code: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async with Broker.temporary() as broker:
         monkeypatch.setenv("NAMESRV_ADDR", broker.nameserver)
-        async with Admin() as admin:
-            await admin.create_topic("questions", queues=1)
         run = compile(code, f"the example of {title!r} in {GUIDE.name}", "exec")
         await asyncio.wait_for(asyncio.to_thread(exec, run, {"__name__": "__main__"}), 20)
 
