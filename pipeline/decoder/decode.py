@@ -179,7 +179,6 @@ class _Columns:
         self._bodies = bodies
         self._crc_ok = crc_ok
         self._broker_name = broker_name
-        self._raw: Any = None
         self._split: Properties | None = None
         self._ids: Any = None
 
@@ -205,14 +204,13 @@ class _Columns:
 
     def _properties(self) -> Properties:
         if self._split is None:
-            self._split = Properties(self._raw_properties())
+            records = self._records
+            self._split = Properties(records.data, records.properties_start, records.ends)
         return self._split
 
-    def _raw_properties(self, _kind: Any = None) -> Any:
-        if self._raw is None:
-            records = self._records
-            self._raw = gather(records.data, records.properties_start, records.ends, pa.binary())
-        return self._raw
+    def _raw_properties(self, _kind: Any) -> Any:
+        records = self._records
+        return gather(records.data, records.properties_start, records.ends, pa.binary())
 
     def _offset_ids(self, _kind: Any = None) -> Any:
         if self._ids is None:

@@ -28,39 +28,37 @@ Positions = npt.NDArray[np.int64]
 class Properties:
     """The pairs of all rows, one after the other."""
 
-    def __init__(self, raw: Any) -> None:
-        """Split *raw*, a binary array with the string of each message."""
-        edges, data = buffers_of(raw)
-        if len(data) and data.max() >= 0x80:
-            edges, data = _as_utf8(raw, edges, data)
-        self._data = data
+    def __init__(self, data: Bytes, starts: Positions, ends: Positions) -> None:
+        """Split the string of each message, at [start, end) of *data*.
+
+        Each has a byte in front of it that is no string's: of its size, in a record.
+        """
+        raw = gather(data, starts - 1, ends, pa.binary())
+        edges, pairs = buffers_of(raw)
+        # So a pair is what stands between two ends, also one that is a string's last without any.
+        pairs[edges[:-1]] = _PAIR_END
+        if pairs.max(initial=0) >= 0x80:
+            edges, pairs = _as_utf8(raw, edges, pairs)
+        self._data = pairs
         self._edges = edges
         self._find_pairs()
 
     def _find_pairs(self) -> None:
-        data, edges = self._data, self._edges
+        data = self._data
         separators = np.flatnonzero((data - np.uint8(1)) < 2)
-        is_end = data[separators] == _PAIR_END
-        ends = separators[is_end]
-        name_ends = separators[~is_end]
-        row_ends = edges[1:][edges[1:] > edges[:-1]]
-        unfinished = row_ends[data[row_ends - 1] != _PAIR_END]
-        if len(unfinished):
-            # Stable: in front of a pair's end at the same place, which is in the next row.
-            merged = np.concatenate((unfinished, ends))
-            order = np.argsort(merged, kind="stable")
-            ends = merged[order]
-            starts = np.empty_like(ends)
-            starts[1:] = ends[:-1] + (order[:-1] >= len(unfinished))
-        else:
-            starts = np.empty_like(ends)
-            starts[1:] = ends[:-1] + 1
-        starts[:1] = 0
-        regular = len(name_ends) == len(ends) and bool(
-            ((name_ends > starts) & (name_ends + 1 < ends)).all()
-        )
-        if not regular:
-            starts, name_ends, ends = _named_pairs(starts, name_ends, ends)
+        kinds = np.append(data[separators], np.uint8(_PAIR_END))
+        separators = np.append(separators, len(data))
+        first_ones = np.flatnonzero((kinds[1:] == _NAME_END) & (kinds[:-1] == _PAIR_END)) + 1
+        followers = first_ones + 1
+        if not (kinds[followers] == _PAIR_END).all():  # more of \x01 in a value
+            pair_ends = np.flatnonzero(kinds == _PAIR_END)
+            followers = pair_ends[np.searchsorted(pair_ends, first_ones)]
+        starts = separators[first_ones - 1] + 1
+        name_ends = separators[first_ones]
+        ends = separators[followers]
+        named = (name_ends > starts) & (name_ends + 1 < ends)
+        if not named.all():
+            starts, name_ends, ends = starts[named], name_ends[named], ends[named]
         self._starts: Positions = starts
         self._name_ends: Positions = name_ends
         self._ends: Positions = ends
@@ -151,19 +149,6 @@ class Properties:
         places[hit_rows] = np.arange(len(hits))
         missing[hit_rows] = False
         return found.take(pa.array(places, mask=missing))
-
-
-def _named_pairs(
-    starts: Positions, ones: Positions, ends: Positions
-) -> tuple[Positions, Positions, Positions]:
-    """The pairs that have a name and a value."""
-    if not len(ones) or not len(ends):
-        none = np.empty(0, np.int64)
-        return none, none, none
-    first = np.searchsorted(ones, starts)
-    name_ends = ones[np.minimum(first, len(ones) - 1)]
-    keep = (first < len(ones)) & (name_ends > starts) & (name_ends + 1 < ends)
-    return starts[keep], name_ends[keep], ends[keep]
 
 
 def _as_utf8(raw: Any, edges: Any, data: Bytes) -> tuple[Any, Bytes]:

@@ -46,8 +46,10 @@ class Records:
     data: Bytes
     offsets: Offsets
     ends: Offsets
+    parts: tuple[Array, ...]
+    """The fixed fields as structures."""
     heads: dict[str, Array]
-    """Numbers by column name, and bodySize; big-endian as they are stored."""
+    """Their numbers by column name, and bodySize; big-endian as they are stored."""
     hosts_shift: Offsets | None
     """By how many bytes IPv6 hosts make the body later; None if there are none."""
     body_start: Offsets
@@ -64,13 +66,15 @@ class Records:
 
 def read_records(data: Bytes, offsets: Offsets) -> Records:
     """Split the records at *offsets*, each of which is whole in *data* by its size and magic."""
-    heads = _columns(_read(data, offsets, _HEAD))
+    parts: tuple[Array, ...] = (_read(data, offsets, _HEAD),)
+    heads = _columns(parts)
     sys_flags = heads["sysFlag"]
     v6 = sys_flags & (SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6)
     ends = offsets + heads["size"]
     shift: Offsets | None = None
     if v6.any():
-        heads, shift = _read_shifted(data, offsets, v6, ends)
+        parts, shift = _read_shifted(data, offsets, v6, ends)
+        heads = _columns(parts)
     body_size = heads["bodySize"].astype(np.int64)
     is_v1 = heads["magic"] == MAGIC_V1
     all_v1 = bool(is_v1.all())
@@ -105,6 +109,7 @@ def read_records(data: Bytes, offsets: Offsets) -> Records:
         data,
         offsets,
         ends,
+        parts,
         heads,
         shift,
         body_start,
@@ -119,11 +124,13 @@ def read_records(data: Bytes, offsets: Offsets) -> Records:
 def pick(records: Records, chosen: Array | slice) -> Records:
     """The records that *chosen* (a mask, or positions) names."""
     shift = records.hosts_shift
+    parts = tuple(_whole(part)[chosen].view(part.dtype) for part in records.parts)
     return Records(
         records.data,
         records.offsets[chosen],
         records.ends[chosen],
-        {name: values[chosen] for name, values in records.heads.items()},
+        parts,
+        _columns(parts),
         None if shift is None else shift[chosen],
         records.body_start[chosen],
         records.body_end[chosen],
@@ -134,32 +141,38 @@ def pick(records: Records, chosen: Array | slice) -> Records:
     )
 
 
-def _columns(heads: Array) -> dict[str, Array]:
-    assert heads.dtype.names is not None
-    return {name: heads[name] for name in heads.dtype.names}
+def _columns(parts: tuple[Array, ...]) -> dict[str, Array]:
+    return {name: part[name] for part in parts for name in part.dtype.names or ()}
+
+
+def _whole(structures: Array) -> Array:
+    """The same without fields: numpy copies structures field by field, which is slow."""
+    return structures.view(np.dtype((np.void, structures.itemsize)))
 
 
 def _read(data: Bytes, offsets: Offsets, layout: np.dtype[Any]) -> Array:
     """The structures at *offsets*, anywhere in *data*."""
     count = len(data) - layout.itemsize + 1
     every: Array = np.ndarray(shape=(count,), dtype=layout, buffer=data, strides=(1,))
-    found: Array = every[offsets]
+    found: Array = _whole(every)[offsets].view(layout)
     return found
 
 
 def _read_shifted(
     data: Bytes, offsets: Offsets, v6: Array, ends: Offsets
-) -> tuple[dict[str, Array], Offsets]:
+) -> tuple[tuple[Array, ...], Offsets]:
     born = np.where(v6 & SYS_FLAG_BORN_HOST_V6, 12, 0)
     shift = born + np.where(v6 & SYS_FLAG_STORE_HOST_V6, 12, 0)
     front, middle, back = _PARTS
-    heads = _columns(_read(data, offsets, front))
     # A record too short for its hosts is found out later; here it must not lead out of the data.
     middle_at = np.minimum(offsets + front.itemsize + born, ends - middle.itemsize)
     back_at = np.minimum(offsets + HEAD_SIZE_BYTES - back.itemsize + shift, ends - back.itemsize)
-    heads |= _columns(_read(data, middle_at, middle))
-    heads |= _columns(_read(data, back_at, back))
-    return heads, shift
+    parts = (
+        _read(data, offsets, front),
+        _read(data, middle_at, middle),
+        _read(data, back_at, back),
+    )
+    return parts, shift
 
 
 def born_host_start(records: Records) -> Offsets:

@@ -208,7 +208,7 @@ class _Window:
         self.records = records
         self.raw = raw
         self._rules = rules
-        self._properties = Properties(raw)
+        self._properties = Properties(records.data, records.properties_start, records.ends)
         self.properties_bytes = buffers_of(raw)[1].tobytes()
         coded = topics(records).dictionary_encode()
         self.topics: list[str] = coded.dictionary.to_pylist()
