@@ -7,6 +7,7 @@ lie in a hole of a file, or outside the times asked for, are left out.
 import os
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 
 from pipeline.decoder import resync
 from pipeline.errors import PipelineError
@@ -32,13 +33,18 @@ def plan(store: StoreDirectory, rules: Rules, cores: int) -> list[tuple[Piece, .
     pieces = list(_ranges(store, start, end))
     pieces = [piece for piece in pieces if piece.start < piece.end]
     total = sum(data_bytes(piece) for piece in pieces)
-    size = rules.split_size_bytes or min(
-        max(total // (2 * max(cores, 1)), SPLIT_SIZE_BYTES_MIN), SPLIT_SIZE_BYTES_MAX
-    )
+    size = rules.split_size_bytes or split_size_bytes(total, max(cores, 1))
     cut = [part for piece in pieces for part in _cut(piece, size)]
     if rules.start_ms is not None or rules.end_ms is not None:
         cut = _in_time(cut, rules)
     return list(_grouped(cut, size))
+
+
+def split_size_bytes(total: int, cores: int) -> int:
+    """Such that all cores are done at about the same time."""
+    size = min(max(total // (2 * cores), SPLIT_SIZE_BYTES_MIN), SPLIT_SIZE_BYTES_MAX)
+    rounds = -(-total // (size * cores))
+    return -(-total // (rounds * cores)) if rounds > 1 else size
 
 
 def _refuse_foreign_files(store: StoreDirectory, rules: Rules) -> None:
@@ -109,17 +115,17 @@ def _cut(piece: Piece, size: int) -> Iterator[Piece]:
     if piece.is_missing:
         yield piece
         return
-    data = data_ranges_of(
-        piece.path, piece.start - piece.base_offset, piece.end - piece.base_offset
-    )
-    count = max(1, -(-(piece.end - piece.start) // size))
-    for number in range(count):
-        start = piece.start + (piece.end - piece.start) * number // count
-        end = piece.start + (piece.end - piece.start) * (number + 1) // count
-        # The first piece finds out that nothing was ever written to a file.
-        low, high = start - piece.base_offset, end - piece.base_offset
-        if number == 0 or any(first < high and low < last for first, last in data):
-            yield replace(piece, start=start, end=end)
+    base = piece.base_offset
+    data = data_ranges_of(piece.path, piece.start - base, piece.end - base)
+    # The first piece finds out that nothing was ever written to a file.
+    end = base + data[-1][1] if data else min(piece.start + size, piece.end)
+    count = max(1, -(-(end - piece.start) // size))
+    edges = [piece.start + (end - piece.start) * number // count for number in range(count + 1)]
+    for low, high in pairwise(edges):
+        if low == piece.start or any(
+            first < high - base and low - base < last for first, last in data
+        ):
+            yield replace(piece, start=low, end=high)
 
 
 def data_bytes(piece: Piece) -> int:

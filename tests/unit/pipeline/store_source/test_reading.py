@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pipeline.errors import PipelineError
+from pipeline.store_source.splits import split_size_bytes
 from protocol.queue_layout import CHECKPOINT, OWN_CHECKPOINT
 from tests.support import apache_golden, golden_stores
 from tests.support.written_logs import T0_MS, WrittenLog, read_rows, store_reader
@@ -56,6 +57,29 @@ def test_any_way_to_cut_the_log_gives_every_message_once_and_in_order(tmp_path: 
         rows = read_rows(tmp_path, {**FIVE, "splitSize": split_size})
         assert [row["physOffset"] for row in rows] == log.offsets
         assert [row["queueOffset"] for row in rows] == list(range(700))
+
+
+def test_only_what_was_written_is_cut_and_evenly(tmp_path: Path) -> None:
+    log = WrittenLog(tmp_path, file_size_bytes=1 << 20).add(700)
+
+    partitions = store_reader(tmp_path, {**FIVE, "splitSize": 20_000}).partitions()
+
+    pieces = [piece for each in partitions for piece in each.pieces]
+    sizes = [piece.end - piece.start for piece in pieces]
+    assert max(sizes) - min(sizes) <= 1
+    assert 0 <= pieces[-1].end - log.end < 8192
+
+
+@pytest.mark.parametrize("cores", [1, 2, 3, 8, 64])
+@pytest.mark.parametrize("total_mib", [1, 100, 719, 2048, 100_000])
+def test_all_cores_get_equally_many_splits(cores: int, total_mib: int) -> None:
+    total = total_mib << 20
+
+    size = split_size_bytes(total, cores)
+
+    count = -(-total // size)
+    assert size <= 128 << 20
+    assert count <= cores or count % cores == 0
 
 
 def test_the_commit_log_directory_serves_as_the_path_too(tmp_path: Path) -> None:
