@@ -3,38 +3,75 @@
 Each message has a hash of its body's CRC-32 and size and of its queue offset; a queue's is the sum
 of its messages', modulo 2^64.  So parts of a queue can be hashed anywhere and added up.  It finds
 what is damaged, lost, doubled or swapped; it does not resist somebody who means to deceive it.
+
+The CRC is that of RocketMQ, with 31 bits, so that whoever trusts a record need not read its body.
 """
 
 from __future__ import annotations
 
-import itertools
+from itertools import pairwise
 from typing import Any
 from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+
+from protocol.message_codec.record import BODY_CRC_MASK
+from protocol.sys_flags import SYS_FLAG_COMPRESSED
+
+CRC_BITS = BODY_CRC_MASK.bit_length()
+"""Archives of former days have hashes of CRCs with 32."""
 
 _WEIGHT = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
 
+Numbers = npt.NDArray[np.uint64]
 
-def body_hashes(bodies: Any, queue_offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
-    """The hash of each message; *bodies* are an Arrow array of type binary, null counts as empty.
+
+def body_edges(bodies: Any) -> npt.NDArray[np.int32]:
+    """Where in its data each of *bodies*, an Arrow array of type binary, starts, and the end."""
+    return np.frombuffer(bodies.buffers()[1], np.int32)[bodies.offset :][: len(bodies) + 1]
+
+
+def body_crcs(bodies: Any) -> Numbers:
+    """The CRC of each body, with 32 bits; null counts as empty."""
+    if not len(bodies):
+        return np.zeros(0, np.uint64)
+    data = memoryview(bodies.buffers()[2] or b"")
+    edges = body_edges(bodies).tolist()
+    return np.array([crc32(data[start:end]) for start, end in pairwise(edges)], np.uint64)
+
+
+def stored_crcs(batch: pa.RecordBatch) -> Numbers:
+    """What the records of a decoded *batch* say are the CRCs of its bodies.
+
+    Of a body that was compressed they do not say it.
+    """
+    crcs: Numbers = batch.column("bodyCrc").to_numpy().astype(np.uint64)
+    bodies = batch.column("body")
+    crcs[np.diff(body_edges(bodies)) == 0] = 0
+    compressed = np.flatnonzero(batch.column("sysFlag").to_numpy() & SYS_FLAG_COMPRESSED)
+    if len(compressed):
+        crcs[compressed] = body_crcs(bodies.take(pa.array(compressed)))
+    return crcs & np.uint64(BODY_CRC_MASK)
+
+
+def body_hashes(
+    crcs: Numbers,
+    sizes: npt.NDArray[np.int32],
+    queue_offsets: npt.NDArray[np.int64],
+    crc_bits: int = CRC_BITS,
+) -> Numbers:
+    """The hash of each message by the CRC and size of its body.
 
     A sum of them, by numpy with dtype uint64, wraps as it should.
     """
-    if not len(bodies):
-        return np.zeros(0, np.uint64)
-    ends = np.frombuffer(bodies.buffers()[1], np.int32)[bodies.offset :][: len(bodies) + 1]
-    data = memoryview(bodies.buffers()[2] or b"")
-    edges = ends.tolist()
-    crcs = [crc32(data[start:end]) for start, end in itertools.pairwise(edges)]
-    sizes = np.diff(ends).astype(np.uint64)
-    mixed = np.array(crcs, np.uint64) | (sizes << np.uint64(32))
+    mixed = (crcs & np.uint64((1 << crc_bits) - 1)) | (sizes.astype(np.uint64) << np.uint64(32))
     mixed ^= (queue_offsets.astype(np.uint64) + np.uint64(1)) * _WEIGHT
     # The finaliser of splitmix64.
     mixed = (mixed ^ (mixed >> np.uint64(30))) * _MIX_1
     mixed = (mixed ^ (mixed >> np.uint64(27))) * _MIX_2
-    result: npt.NDArray[np.uint64] = mixed ^ (mixed >> np.uint64(31))
+    result: Numbers = mixed ^ (mixed >> np.uint64(31))
     return result

@@ -137,7 +137,9 @@ class LocalFiles:
 
     def open_output(self, name: str) -> Any:
         """See Files."""
-        return open(self.path(name), "wb")
+        import pyarrow as pa
+
+        return pa.OSFile(str(self.path(name)), "wb")
 
     def settle(self, name: str) -> int:
         """See Files."""

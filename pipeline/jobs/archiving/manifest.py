@@ -1,10 +1,11 @@
-"""What an archive says of itself: one manifest for each run, JSON of version 1.
+"""What an archive says of itself: one manifest for each run, JSON of version 2.
 
-    {"format": 1, "run": 3, "createdMs": …, "source": {…}, "columns": […], "value": {…} or null,
+    {"format": 2, "run": 3, "createdMs": …, "source": {…}, "columns": […], "value": {…} or null,
      "files": […], "queues": […], "positions": {"log": …, "queues": …}, "undecoded": 0}
 
 ``files`` and ``queues`` are what this run added; ``positions`` say how far the archive goes after
 it, so that the newest manifest tells where to go on.  A file that no manifest lists does not count.
+In version 1 bodies had hashes of another kind (QueueSummary.crc_bits).
 """
 
 from __future__ import annotations
@@ -16,9 +17,12 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from pipeline.errors import PipelineError
+from pipeline.jobs.body_hash import CRC_BITS
 
-FORMAT = 1
+FORMAT = 2
+FORMATS = (1, FORMAT)
 
+_CRC_BITS_OF_FORMAT_1 = 32
 _WORD = re.compile(r"_([a-z])")
 _CAPITAL = re.compile(r"[A-Z]")
 
@@ -41,6 +45,8 @@ class QueueSummary:
     """The sum of pipeline.jobs.body_hash over all messages."""
     min_store_ms: int
     max_store_ms: int
+    crc_bits: int = CRC_BITS
+    """See body_hash."""
 
     @property
     def queue(self) -> tuple[str, str, int]:
@@ -130,7 +136,7 @@ class Manifest:
         try:
             document = json.loads(data)
             version = document["format"]
-            if version == FORMAT:
+            if version in FORMATS:
                 return _manifest(document)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise PipelineError(
@@ -164,7 +170,8 @@ def _queue_document(each: QueueSummary) -> dict[str, Any]:
 
 def _queue(document: Mapping[str, Any]) -> QueueSummary:
     values = _snake(document)
-    return QueueSummary(**{**values, "body_hash": int(values["body_hash"], 16)})
+    values["body_hash"] = int(values["body_hash"], 16)
+    return QueueSummary(**{"crc_bits": _CRC_BITS_OF_FORMAT_1, **values})
 
 
 def _manifest(document: Mapping[str, Any]) -> Manifest:

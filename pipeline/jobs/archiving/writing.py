@@ -9,6 +9,7 @@ columns get dictionaries and statistics: for the others they cost much and help 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -23,7 +24,7 @@ import pyarrow.parquet as pq
 from pipeline.jobs.archiving.files import Files, files_at
 from pipeline.jobs.archiving.manifest import ArchivedFile, QueueSummary, merged
 from pipeline.jobs.archiving.values import ValueDecoder, ValueFormat
-from pipeline.jobs.body_hash import body_hashes
+from pipeline.jobs.body_hash import CRC_BITS, Numbers, body_edges, body_hashes, stored_crcs
 from pipeline.schema import COLUMNS, arrow_schema
 
 FILE_COLUMNS = tuple(name for name in COLUMNS if name != "topic")
@@ -35,6 +36,11 @@ COLLECTED_BYTES_MAX = 128 << 20
 OPEN_FILES_MAX = 200
 MS_PER_DAY = 86_400_000
 
+# Beside zstd's fastest level this is what compressing random bytes costs, and saves nothing.
+_CODEC, _LEVEL = "zstd", 1
+_SAMPLE_BYTES_MIN = 1 << 12
+_SAMPLE_BYTES_MAX = 1 << 16
+_WORTH_COMPRESSING = 0.95
 # A sixth of the time to write goes into what the defaults of these two do.
 _PAGE_BYTES = 4 << 20
 _WRITE_BATCH_ROWS = 16_384
@@ -102,12 +108,16 @@ class SplitWriter:
         # An attempt that lost is not to write into the files of the one that won.
         self._directory = f"{target.staging}/{task:05d}-{uuid4().hex[:12]}"
         self._schema = file_schema(target.value)
+        self._leaves = _leaves(self._schema)
         self._decoder = None if target.value is None else ValueDecoder(target.value)
         self._row_group_rows = row_group_rows
         self._open_files_max = open_files_max
         self._parts: dict[tuple[str, int], _Part] = {}
         self._collected_bytes = 0
-        self._written = WrittenSplit()
+        self._staged: list[str] = []
+        self._closed: list[Future[ArchivedFile]] = []
+        # Waits for the disk while the next file is written.
+        self._settling = ThreadPoolExecutor(1, "settling")
         self._undecoded = 0
 
     def add(self, topic: str, batch: pa.RecordBatch) -> None:
@@ -130,7 +140,7 @@ class SplitWriter:
         size = batch.nbytes
         part.bytes += size
         self._collected_bytes += size
-        part.summaries += summaries_of(topic, batch)
+        part.summaries += summaries_of(topic, batch, stored_crcs(batch))
         if part.rows >= self._row_group_rows or part.bytes >= ROW_GROUP_BYTES:
             self._write(part)
         elif self._collected_bytes > COLLECTED_BYTES_MAX:
@@ -138,11 +148,11 @@ class SplitWriter:
 
     def finish(self, **more: Any) -> WrittenSplit:
         """Write what is left; all files are on disk then."""
-        for part in list(self._parts.values()):
-            self._close(part)
-        return WrittenSplit(
-            self._written.files, self._written.staged, undecoded=self._undecoded, **more
-        )
+        with self._settling:
+            for part in list(self._parts.values()):
+                self._close(part)
+        files = [closed.result() for closed in self._closed]
+        return WrittenSplit(files, self._staged, undecoded=self._undecoded, **more)
 
     def _write(self, part: _Part) -> None:
         """Write what is collected as a row group."""
@@ -161,15 +171,18 @@ class SplitWriter:
         if len(is_open) >= self._open_files_max:
             self._close(is_open[0])
             self._parts.setdefault((part.topic, part.day), part)
-        if not self._written.files and not is_open:
+        if not self._staged and not is_open:
             self._files.create_leaf(self._directory)
         part.staged = f"{self._directory}/{uuid4().hex[:12]}.parquet"
         part.output = self._files.open_output(part.staged)
+        codecs = dict.fromkeys(self._leaves, _CODEC)
+        if not _compresses(max((each.column("body") for each in part.batches), key=_bytes_of)):
+            codecs["body"] = "none"
         part.writer = pq.ParquetWriter(
             part.output,
             self._schema,
-            compression="zstd",
-            compression_level=1,
+            compression=codecs,
+            compression_level={name: _LEVEL for name, codec in codecs.items() if codec == _CODEC},
             use_dictionary=_DICTIONARIES,
             write_statistics=_STATISTICS,
             data_page_size=_PAGE_BYTES,
@@ -185,22 +198,23 @@ class SplitWriter:
             return
         part.writer.close()
         part.output.close()
-        number = len(self._written.files)
+        number = len(self._staged)
+        self._staged.append(part.staged)
+        self._closed.append(self._settling.submit(self._settle, part, number))
+
+    def _settle(self, part: _Part, number: int) -> ArchivedFile:
         date = datetime.fromtimestamp(part.day * (MS_PER_DAY // 1000), UTC).date().isoformat()
         queues = merged(part.summaries)
-        self._written.files.append(
-            ArchivedFile(
-                path=f"{partition_directory(part.topic, date)}/{self._name}-{number}.parquet",
-                topic=part.topic,
-                date=date,
-                rows=part.written_rows,
-                bytes=self._files.settle(part.staged),
-                min_store_ms=min(each.min_store_ms for each in queues),
-                max_store_ms=max(each.max_store_ms for each in queues),
-                queues=queues,
-            )
+        return ArchivedFile(
+            path=f"{partition_directory(part.topic, date)}/{self._name}-{number}.parquet",
+            topic=part.topic,
+            date=date,
+            rows=part.written_rows,
+            bytes=self._files.settle(part.staged),
+            min_store_ms=min(each.min_store_ms for each in queues),
+            max_store_ms=max(each.max_store_ms for each in queues),
+            queues=queues,
         )
-        self._written.staged.append(part.staged)
 
 
 class _Part:
@@ -219,6 +233,28 @@ class _Part:
         self.writer: Any = None
 
 
+def _leaves(schema: pa.Schema) -> list[str]:
+    """The columns of a file, as Parquet names those inside of others."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(schema.empty_table(), sink)
+    return [column.path for column in pq.ParquetFile(pa.BufferReader(sink.getvalue())).schema]
+
+
+def _compresses(bodies: Any) -> bool:
+    """Whether bodies get smaller; what is compressed or encrypted already does not."""
+    size = min(_bytes_of(bodies), _SAMPLE_BYTES_MAX)
+    if size < _SAMPLE_BYTES_MIN:
+        return True
+    start = int(body_edges(bodies)[0])
+    packed = pa.Codec(_CODEC, _LEVEL).compress(bodies.buffers()[2][start : start + size])
+    return len(packed) < _WORTH_COMPRESSING * size
+
+
+def _bytes_of(bodies: Any) -> int:
+    edges = body_edges(bodies)
+    return int(edges[-1] - edges[0])
+
+
 def _by_value(values: npt.NDArray[np.int64]) -> Iterator[tuple[int, Any]]:
     """Each value with the rows that have it, None for all; nothing for an empty array."""
     if not len(values):
@@ -230,11 +266,16 @@ def _by_value(values: npt.NDArray[np.int64]) -> Iterator[tuple[int, Any]]:
         yield value, np.flatnonzero(values == value)
 
 
-def summaries_of(topic: str, batch: pa.RecordBatch) -> list[QueueSummary]:
-    """What is in a batch of messages of one topic and one broker, by queue."""
+def summaries_of(
+    topic: str, batch: pa.RecordBatch, crcs: Numbers, crc_bits: int = CRC_BITS
+) -> list[QueueSummary]:
+    """What is in a batch of messages of one topic and one broker, by queue.
+
+    *crcs* are those of the bodies.
+    """
     offsets = batch.column("queueOffset").to_numpy()
-    hashes = body_hashes(batch.column("body"), offsets)
-    sizes = np.diff(_edges(batch.column("body")))
+    sizes = np.diff(body_edges(batch.column("body")))
+    hashes = body_hashes(crcs, sizes, offsets, crc_bits)
     times = batch.column("storeTimestamp").view(pa.int64()).to_numpy() // 1000
     broker = batch.column("brokerName")[0].as_py() or ""
     found = []
@@ -252,10 +293,7 @@ def summaries_of(topic: str, batch: pa.RecordBatch) -> list[QueueSummary]:
                 body_hash=int(hashes[chosen].sum(dtype=np.uint64)),
                 min_store_ms=int(times[chosen].min()),
                 max_store_ms=int(times[chosen].max()),
+                crc_bits=crc_bits,
             )
         )
     return found
-
-
-def _edges(bodies: Any) -> npt.NDArray[np.int32]:
-    return np.frombuffer(bodies.buffers()[1], np.int32)[bodies.offset :][: len(bodies) + 1]

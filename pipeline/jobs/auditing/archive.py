@@ -8,7 +8,7 @@ it has expired, the archive's files are still compared with what was noted of th
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -22,7 +22,7 @@ from pipeline.jobs.archiving.catalog import Catalog
 from pipeline.jobs.archiving.files import files_at
 from pipeline.jobs.archiving.manifest import ArchivedFile, QueueSummary, merged
 from pipeline.jobs.auditing.findings import Finding, Findings, Kind
-from pipeline.jobs.body_hash import body_hashes
+from pipeline.jobs.body_hash import CRC_BITS, Numbers, body_crcs, body_edges, body_hashes
 
 _COLUMNS = ("topic", "queueId", "queueOffset", "body")
 
@@ -57,6 +57,8 @@ class ArchivedRange:
     last: int
     sums: Sums
     paths: tuple[str, ...]
+    crc_bits: int
+    """See pipeline.jobs.body_hash; 0 where the hashes are of two kinds and cannot be compared."""
 
 
 ArchivedRanges: TypeAlias = Mapping[LogQueue, tuple[ArchivedRange, ...]]
@@ -75,7 +77,8 @@ def archived_ranges(files: Iterable[ArchivedFile], broker: str | None) -> Archiv
 
 def _range(file: ArchivedFile, queue: QueueSummary) -> ArchivedRange:
     sums = Sums(queue.rows, queue.body_bytes, queue.body_hash)
-    return ArchivedRange(queue.first_offset, queue.last_offset, sums, (file.path,))
+    paths = (file.path,)
+    return ArchivedRange(queue.first_offset, queue.last_offset, sums, paths, queue.crc_bits)
 
 
 def _joined(ranges: list[ArchivedRange]) -> tuple[ArchivedRange, ...]:
@@ -84,11 +87,14 @@ def _joined(ranges: list[ArchivedRange]) -> tuple[ArchivedRange, ...]:
     for each in sorted(ranges, key=lambda one: one.first):
         if found and each.first <= found[-1].last:
             before = found[-1]
+            crc_bits = each.crc_bits if each.crc_bits == before.crc_bits else 0
+            sums = before.sums + each.sums
             found[-1] = ArchivedRange(
                 before.first,
                 max(before.last, each.last),
-                before.sums + each.sums,
+                sums if crc_bits else replace(sums, body_hash=0),
                 before.paths + each.paths,
+                crc_bits,
             )
         else:
             found.append(each)
@@ -140,8 +146,8 @@ def _add_batch(archived: ArchivedRanges, topic: str, batch: Any, found: LogSums)
     offsets = batch.column("queueOffset").to_numpy()
     queue_ids = batch.column("queueId").to_numpy()
     bodies = batch.column("body")
-    hashes = body_hashes(bodies, offsets)
-    sizes = np.diff(np.frombuffer(bodies.buffers()[1], np.int32)[: len(bodies) + 1])
+    crcs, sizes = body_crcs(bodies), np.diff(body_edges(bodies))
+    hashes: dict[int, Numbers] = {0: np.zeros(len(bodies), np.uint64)}
     for queue_id in np.unique(queue_ids).tolist():
         ranges = archived.get((topic, queue_id))
         if ranges is None:
@@ -152,7 +158,11 @@ def _add_batch(archived: ArchivedRanges, topic: str, batch: Any, found: LogSums)
         numbers = _numbers(ranges, offsets[rows])
         for number in np.unique(numbers).tolist():
             part = rows[numbers == number]
-            added = Sums(len(part), int(sizes[part].sum()), int(hashes[part].sum(dtype=np.uint64)))
+            crc_bits = ranges[number // 2].crc_bits if number % 2 else CRC_BITS
+            if crc_bits not in hashes:
+                hashes[crc_bits] = body_hashes(crcs, sizes, offsets, crc_bits)
+            body_hash = int(hashes[crc_bits][part].sum(dtype=np.uint64))
+            added = Sums(len(part), int(sizes[part].sum()), body_hash)
             key = topic, queue_id, number
             found.sums[key] = found.sums.get(key, Sums()) + added
 
@@ -197,7 +207,7 @@ def _difference(topic: str, queue_id: int, each: ArchivedRange, in_log: Sums) ->
         what = f"bodies of {each.sums.body_bytes} bytes, those in the log {in_log.body_bytes}"
         kind = Kind.ARCHIVE_DIFFERS
     else:
-        what, kind = "other bodies than the log", Kind.ARCHIVE_DIFFERS
+        what, kind = "other bodies than the log, or CRCs of others", Kind.ARCHIVE_DIFFERS
     count = abs(in_log.rows - each.sums.rows) or each.sums.rows
     return Finding(
         kind,
@@ -244,7 +254,7 @@ def check_archived_file(task: ArchiveFileTask) -> Findings:
                 f"the file has {has.rows} messages of {has.body_bytes} bytes where the manifest "
                 f"says {was.rows} of {was.body_bytes}"
                 if (has.rows, has.body_bytes) != (was.rows, was.body_bytes)
-                else "the bodies in the file are not those that were written"
+                else "the bodies in the file do not have the CRCs that were stored with them"
             )
             findings.add(
                 Finding(Kind.ARCHIVE_FILE, reason, where, topic=queue[0], queue_id=queue[2])
@@ -259,11 +269,13 @@ def _summaries(task: ArchiveFileTask) -> dict[tuple[str, str, int], Sums]:
 
     with _opened(task.location, task.file.path) as source, pq.ParquetFile(source) as parquet:
         columns = ["brokerName", "queueId", "queueOffset", "body", "storeTimestamp"]
+        crc_bits = min((queue.crc_bits for queue in task.file.queues), default=CRC_BITS)
         summaries = []
         for batch in parquet.iter_batches(columns=columns):
             if batch.num_rows:
                 for part in _by_broker(batch):
-                    summaries += summaries_of(task.file.topic, part)
+                    crcs = body_crcs(part.column("body"))
+                    summaries += summaries_of(task.file.topic, part, crcs, crc_bits)
     return {
         each.queue: Sums(each.rows, each.body_bytes, each.body_hash) for each in merged(summaries)
     }

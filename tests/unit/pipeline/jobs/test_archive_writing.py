@@ -1,6 +1,9 @@
 """What tasks write: row groups, many topics at a time, and sums over bodies."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -11,8 +14,9 @@ from pipeline.jobs.archiving.files import LocalFiles
 from pipeline.jobs.archiving.manifest import merged
 from pipeline.jobs.archiving.selection import Selection, archived_up_to
 from pipeline.jobs.archiving.writing import SplitWriter, WriteTarget, summaries_of
-from pipeline.jobs.body_hash import body_hashes
-from protocol.message_codec import encode_message
+from pipeline.jobs.body_hash import body_crcs, body_edges, body_hashes, stored_crcs
+from protocol.compression import compress_zlib
+from protocol.message_codec import SYS_FLAG_COMPRESSED_ZLIB, encode_message
 
 
 def batch_of(count: int, first: int = 0, topic: str = "t", queue_id: int = 0) -> pa.RecordBatch:
@@ -83,16 +87,18 @@ def test_parts_of_a_queue_add_up_in_any_order() -> None:
     whole = batch_of(90)
     cuts = [whole.slice(60), whole.slice(0, 25), whole.slice(25, 35)]
 
-    assert merged([each for cut in cuts for each in summaries_of("t", cut)]) == tuple(
-        summaries_of("t", whole)
+    assert merged([each for cut in cuts for each in summaries_of("t", cut, stored_crcs(cut))]) == (
+        *summaries_of("t", whole, stored_crcs(whole)),
     )
 
 
 def test_the_sum_tells_damage_loss_doubling_and_swaps() -> None:
     bodies = [b"a", b"bb", b"ccc", b""]
 
-    def sum_of(bodies: list[bytes], offsets: list[int]) -> int:
-        hashes = body_hashes(pa.array(bodies, pa.binary()), np.array(offsets, np.int64))
+    def sum_of(bodies: Sequence[bytes] | pa.Array, offsets: list[int]) -> int:
+        array = bodies if isinstance(bodies, pa.Array) else pa.array(bodies, pa.binary())
+        sizes = np.diff(body_edges(array))
+        hashes = body_hashes(body_crcs(array), sizes, np.array(offsets, np.int64))
         return int(hashes.sum(dtype=np.uint64))
 
     known = sum_of(bodies, [0, 1, 2, 3])
@@ -107,8 +113,50 @@ def test_the_sum_tells_damage_loss_doubling_and_swaps() -> None:
     assert known not in others
     assert len(set(others)) == len(others)
     sliced = pa.array([b"x", *bodies], pa.binary()).slice(1)
-    assert int(body_hashes(sliced, np.arange(4)).sum(dtype=np.uint64)) == known
-    assert len(body_hashes(pa.array([], pa.binary()), np.zeros(0, np.int64))) == 0
+    assert sum_of(sliced, [0, 1, 2, 3]) == known
+    assert len(body_crcs(pa.array([], pa.binary()))) == 0
+
+
+def test_a_body_need_not_be_read_for_its_hash_unless_it_was_compressed() -> None:
+    plain = [b"", b"a", b"body" * 100, bytes(range(256))]
+    packed = SYS_FLAG_COMPRESSED_ZLIB
+    records: list[dict[str, Any]] = [{"body": body} for body in plain]
+    records += [{"body": compress_zlib(body), "sys_flag": packed} for body in plain]
+    data = b"".join(encode_message(topic="t", **record) for record in records)
+    offsets = walk(data, 0, len(data)).offsets
+
+    (batch,) = decode(data, offsets)
+    (wrong,) = decode(data.replace(b"bodybody", b"BODYbody"), offsets)
+
+    expected = [crc32(body) & 0x7FFFFFFF for body in plain] * 2
+    assert stored_crcs(batch).tolist() == expected
+    assert stored_crcs(wrong).tolist() == expected
+    assert (body_crcs(wrong.column("body")) & np.uint64(0x7FFFFFFF)).tolist() != expected
+
+
+def test_bodies_that_do_not_compress_are_written_as_they_are(tmp_path: Path) -> None:
+    random = np.random.default_rng(1)
+    writing = writer(tmp_path)
+    for topic, body in (("text", b"body" * 50), ("random", random.bytes(200))):
+        bodies = [body if topic == "text" else random.bytes(200) for _ in range(100)]
+        batch = batch_of(100, topic=topic)
+        writing.add(topic, batch.set_column(6, "body", pa.array(bodies, pa.binary())))
+
+    written = writing.finish()
+
+    codecs = {
+        file.topic: {
+            name: group.column(number).compression
+            for number in range(group.num_columns)
+            if (name := group.column(number).path_in_schema) in ("body", "msgId")
+        }
+        for file, staged in zip(written.files, written.staged, strict=True)
+        for group in [pq.ParquetFile(tmp_path / staged).metadata.row_group(0)]
+    }
+    assert codecs == {
+        "text": {"body": "ZSTD", "msgId": "ZSTD"},
+        "random": {"body": "UNCOMPRESSED", "msgId": "ZSTD"},
+    }
 
 
 def test_positions_say_up_to_where_each_topic_is_archived() -> None:

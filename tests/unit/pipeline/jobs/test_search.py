@@ -7,14 +7,21 @@ from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 from pipeline.errors import PipelineError
 from pipeline.jobs.archiving.catalog import Catalog
 from pipeline.jobs.archiving.files import files_at
 from pipeline.jobs.archiving.manifest import Manifest
-from pipeline.jobs.archiving.writing import FILE_COLUMNS, SplitWriter, WriteTarget
+from pipeline.jobs.archiving.writing import (
+    FILE_COLUMNS,
+    SplitWriter,
+    WriteTarget,
+    summaries_of,
+)
 from pipeline.jobs.auditing.result import AuditResult
+from pipeline.jobs.body_hash import body_crcs
 from pipeline.jobs.results import UsageProblem
 from pipeline.jobs.searching.condition import _holding
 from pipeline.jobs.searching.job import search
@@ -51,6 +58,23 @@ def archive_of(log: WrittenLog, directory: Path, broker: str = "broker-a", end: 
     manifest = Manifest(1, 0, {}, FILE_COLUMNS, None, tuple(written.files))
     catalog.commit(manifest, written.staged)
     return directory
+
+
+def rewrite_as_format_1(archive: Path) -> None:
+    """Let the manifest say what it said when hashes were those of CRCs with 32 bits."""
+    (path,) = archive.glob("_rockhopper/manifest-*.json")
+    document = json.loads(path.read_bytes())
+    document["format"] = 1
+    for file in document["files"]:
+        (rows,) = pq.ParquetFile(archive / file["path"]).iter_batches()
+        crcs = body_crcs(rows.column("body"))
+        found = {each.queue_id: each for each in summaries_of("", rows, crcs, crc_bits=32)}
+        for queue in file["queues"]:
+            assert queue.pop("crcBits") == 31
+            was = queue["bodyHash"]
+            queue["bodyHash"] = f"{found[queue['queueId']].body_hash:016x}"
+            assert queue["bodyHash"] != was
+    path.write_text(json.dumps(document))
 
 
 @pytest.fixture
@@ -245,6 +269,26 @@ class TestAuditOfAnArchive:
         finding = result.findings[-1]
         assert finding["topic"] == "topic-1"
         assert "other bodies" in finding["reason"]
+
+    def test_a_body_that_was_damaged_before_it_was_archived(
+        self, log: WrittenLog, tmp_path: Path
+    ) -> None:
+        log.write(log.offsets[10] + 88, b"BODY")
+        archive = archive_of(log, tmp_path / "archive")
+        (bad,) = archive.glob("topic=topic-1/*/*.parquet")
+
+        result = self.audited(log, archive)
+
+        assert result.counts == {"body": 1, "archive differs": 1, "archive file": 1}
+        assert {Path(each["path"]).name for each in result.findings[1:]} == {bad.name}
+
+    def test_manifests_of_format_1_have_other_hashes(self, log: WrittenLog, archive: Path) -> None:
+        rewrite_as_format_1(archive)
+
+        assert self.audited(log, archive).counts == {}
+
+        log.write(log.offsets[10] + 88, b"BODY")
+        assert self.audited(log, archive).counts == {"body": 1, "archive differs": 1}
 
     def test_a_file_that_is_damaged_or_gone(self, log: WrittenLog, archive: Path) -> None:
         first, second, _ = sorted(archive.rglob("*.parquet"))
