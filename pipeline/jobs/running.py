@@ -6,6 +6,7 @@ Standard output has the result; progress and errors go to standard error.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable
@@ -83,12 +84,28 @@ def run_job(
         report(error)
         sys.exit(EXIT_REFUSED)
     except OSError as error:
-        report(f"{error.filename or 'reading or writing'}: {error.strerror or error}")
+        report(_sentence(error))
         sys.exit(EXIT_REFUSED)
     finally:
         stop_own_session()
     if not result.is_good:
         sys.exit(EXIT_REFUSED)
+
+
+def _sentence(error: OSError) -> str:
+    place = error.filename or "a file"
+    said = error.strerror or str(error)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        where = f" of {error.filename}" if error.filename else ""
+        return f"the disk{where} is full ({said}): make room, and start the job again"
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return (
+            f"{place} cannot be used ({said}): start the job as a user who may, or choose another "
+            "directory"
+        )
+    if error.errno in (errno.ENOTDIR, errno.EEXIST):
+        return f"{place} cannot be made ({said}): choose another directory"
+    return f"{place} cannot be read or written ({said}): correct that, and start the job again"
 
 
 def report(error: PipelineError | str) -> None:

@@ -30,6 +30,7 @@ _Result = TypeVar("_Result")
 _POLL_S = 0.3
 _SENTENCE = re.compile(r"pipeline\.[\w.]*?(?:PipelineError|UsageProblem): (.+)")
 _JAVA_REASON = re.compile(r"^(?:: |Caused by: )?(?:[a-z]\w*\.)+\w*(?:Exception|Error): (.+)$", re.M)
+_PYTHON_REASON = re.compile(r"^((?:\w+\.)*\w*(?:Error|Exception): .+)$", re.M)
 _GATEWAY_COMPLAINT = "Exception while sending command."
 # Spark's own default is one failure on one machine, four on a cluster.
 _LOCAL_MASTER = "local[*,4]"
@@ -201,8 +202,14 @@ def spark_problem(error: Exception) -> PipelineError:
             "a Python process of Spark's has ended in mid-task, time and again (killed, or out of "
             "memory): start the job again, on fewer cores (--master 'local[1]') if memory is short"
         )
+    if "No space left on device" in text:
+        return PipelineError(
+            "a disk is full (No space left on device), that of the output or of Spark's scratch "
+            "files (TMPDIR, spark.local.dir): make room, and start the job again"
+        )
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    first = next(iter(_JAVA_REASON.findall(text) or lines), type(error).__name__).strip()
+    raised = _PYTHON_REASON.findall(text) if "Traceback" in text else []
+    first = next(iter(raised[-1:] or _JAVA_REASON.findall(text) or lines), type(error).__name__)
     return PipelineError(
-        f"Spark gave up: {first.rstrip('.')}; set ROCKHOPPER_SPARK_LOG=1 to see its log"
+        f"Spark gave up: {first.strip().rstrip('.')}; set ROCKHOPPER_SPARK_LOG=1 to see its log"
     )
