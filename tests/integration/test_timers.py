@@ -47,7 +47,7 @@ async def test_message_arrives_at_its_time() -> None:
         answer = await send_later(broker.address, b"x", f"TIMER_DELIVER_MS={due_ms}")
         assert answer.code == ResponseCode.SUCCESS
         (message,) = await arrived(broker.address, 1)
-    assert due_ms <= message.store_time_ms <= due_ms + 1000
+    assert due_ms <= message.store_time_ms <= due_ms + 10_000
 
 
 async def test_recalled_message_does_not_arrive() -> None:
