@@ -160,14 +160,14 @@ async def test_a_port_in_use_is_named_and_the_store_is_let_go(tmp_path: Path, ke
             assert (await send(broker.address, "orders", b"hello")).code == ResponseCode.SUCCESS
 
 
-async def test_old_java_clients_are_served_two_ports_below(tmp_path: Path) -> None:
+async def test_old_java_clients_are_served_two_ports_below_if_asked(tmp_path: Path) -> None:
     port = free_port(below=[2])
     vip = f"127.0.0.1:{port - 2}"
-    async with broker_on(tmp_path, listenPort=str(port)) as broker:
+    async with broker_on(tmp_path, listenPort=str(port), vipChannelEnabled="true") as broker:
         assert broker.address == f"127.0.0.1:{port}"
         assert (await send(vip, "orders", b"hello")).code == ResponseCode.SUCCESS
         assert len(await pull(broker.address, "orders")) == 1
-    async with broker_on(tmp_path, listenPort=str(port), vipChannelEnabled="false"):
+    async with broker_on(tmp_path, listenPort=str(port)):
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.1", port - 2)
 
@@ -178,7 +178,10 @@ async def test_a_port_for_old_java_clients_that_is_taken_is_no_obstacle(
     port = free_port(below=[2])
     listener = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", port - 2)
     with capture_logs() as logs:
-        async with listener, broker_on(tmp_path, listenPort=str(port)) as broker:
+        async with (
+            listener,
+            broker_on(tmp_path, listenPort=str(port), vipChannelEnabled="true") as broker,
+        ):
             assert (await send(broker.address, "orders", b"hello")).code == ResponseCode.SUCCESS
     assert [entry["port"] for entry in logs if entry["log_level"] == "warning"] == [port - 2]
 
