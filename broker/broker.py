@@ -24,7 +24,7 @@ import structlog
 from broker import log as logging
 from broker.advertise import Advertiser, fixed_host, is_loopback
 from broker.config import BrokerConfig, Role
-from broker.config_file import apply_live, build_config
+from broker.config_file import apply_live, build_config, check_keys
 from broker.delay_levels import DelayLevels
 from broker.dispatcher import Dispatcher
 from broker.health import HealthServer
@@ -102,8 +102,12 @@ class Broker(ServingParts):
         """A broker for tests: free ports, and a store that is removed at the end.
 
         *settings* are by RocketMQ's keys: ``{"autoCreateTopic": "off"}``.
+
+        Raises:
+            SettingError: there is no such setting, or its value makes no sense.
         """
         texts = {key: format_value(value) for key, value in (settings or {}).items()}
+        check_keys(texts)
         broker = cls(build_config(TEMPORARY_SETTINGS | texts))
         broker._is_temporary = True
         broker._settings_at_start = build_config(TEMPORARY_SETTINGS | texts)

@@ -168,8 +168,18 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return texts
 
 
+def check_keys(texts: Mapping[str, str]) -> None:
+    """Raise SettingError for a key that is not known."""
+    for key, text in texts.items():
+        if key not in _KNOWN_KEYS:
+            raise SettingError(key, text, f"there is no such setting{_nearest(key)}")
+
+
 def _warning(key: str) -> str:
+    return f"setting {key} is not known and has no effect{_nearest(key)}"
+
+
+def _nearest(key: str) -> str:
     lower_case = {known.lower(): known for known in _KNOWN_KEYS}
     nearest = difflib.get_close_matches(key.lower(), lower_case, n=1)
-    hint = f"; the nearest known one is {lower_case[nearest[0]]}" if nearest else ""
-    return f"setting {key} is not known and has no effect{hint}"
+    return f"; the nearest known one is {lower_case[nearest[0]]}" if nearest else ""

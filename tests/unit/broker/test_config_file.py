@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from broker import Broker
 from broker.config import AutoCreateTopic, BrokerConfig, InitialOffset, Role
 from broker.config_file import apply_live, change_live, load_config
 from broker.settings import SettingError
@@ -65,6 +66,11 @@ def test_an_unknown_key_brings_a_warning_with_the_nearest_known_one() -> None:
     (warning,) = load_config(flags={"listenPrt": "1"}).warnings
     assert "listenPrt" in warning
     assert "listenPort" in warning
+
+
+def test_a_test_s_broker_refuses_a_key_that_is_none() -> None:
+    with pytest.raises(SettingError, match="no such setting; the nearest known one is autoCreateT"):
+        Broker.temporary({"autoCreateTopics": "off"})
 
 
 def test_an_unknown_key_unlike_all_others_brings_a_warning_too() -> None:
