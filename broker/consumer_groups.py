@@ -168,6 +168,8 @@ class ConsumerGroups:
         self._remembered = remembered
         self._groups: dict[str, ConsumerGroup] = {}
         self._groups_of: dict[Connection, set[str]] = {}
+        # Who reads for a group from before the restart, and has sent no heartbeat since.
+        self._early_readers: dict[str, set[Connection]] = {}
         # What V2 clients told us before they lost their connection: they do not repeat it.
         self._departed: dict[tuple[str, str], tuple[int, Member]] = {}
 
@@ -210,6 +212,23 @@ class ConsumerGroups:
     def is_remembered(self, group: str) -> bool:
         """Whether *group* was online before a restart so short ago that it may come back."""
         return self._remembered is not None and group in self._remembered
+
+    def read_early(self, group: str, connection: "Connection") -> None:
+        """Hear of a read for a group that *connection* has sent no heartbeat for.
+
+        After a restart that is a member whose next heartbeat may be 30 s away, while those that are
+        back already share out its queues.  So it is told of changes as they are: a Java, Go or Rust
+        client then finds that it is not counted, lets its queues go and sends a heartbeat at once.
+        """
+        if connection.closed or not self.is_remembered(group):
+            return
+        early = self._early_readers.setdefault(group, set())
+        if connection in early:
+            return
+        early.add(connection)
+        connection.on_close.append(lambda closed: early.discard(closed))
+        if self._may_tell(group):
+            self._notify(group, connection)
 
     def groups_of_topic(self, topic: str) -> list[str]:
         """The groups that are online and subscribe to *topic*."""
@@ -285,6 +304,7 @@ class ConsumerGroups:
                 online.subscribe(member, former.subscriptions)
         member.last_seen_ms = self._now_ms()
         if is_new:
+            self._early_readers.get(group, set()).discard(client.connection)
             groups = self._groups_of.get(client.connection)
             if groups is None:
                 groups = self._groups_of[client.connection] = set()
@@ -309,6 +329,10 @@ class ConsumerGroups:
         for name, connection in silent:
             log.info("a consumer stopped sending heartbeats", group=name, peer=connection.peer)
             self.unregister(name, connection)
+        if self._early_readers:
+            # A reader that never sends a heartbeat is not a member that comes back.
+            for group in [name for name in self._early_readers if not self.is_remembered(name)]:
+                del self._early_readers[group]
         self._departed = {
             key: (left_ms, member)
             for key, (left_ms, member) in self._departed.items()
@@ -331,19 +355,26 @@ class ConsumerGroups:
         else:
             del self._groups[group]
 
+    def _may_tell(self, name: str) -> bool:
+        group = self._groups.get(name)
+        return (
+            group is not None
+            and group.settings.message_model != BROADCASTING
+            and self._may_notify(name)
+        )
+
     def _tell(self, name: str) -> int:
         """Tell every member to share out the queues again; return how many there are."""
-        group = self._groups.get(name)
-        if (
-            group is None
-            or group.settings.message_model == BROADCASTING
-            or not self._may_notify(name)
-        ):
+        if not self._may_tell(name):
             return 0
+        told = [*self._groups[name].members, *self._early_readers.get(name, ())]
+        for connection in told:
+            self._notify(name, connection)
+        return len(told)
+
+    def _notify(self, name: str, connection: "Connection") -> None:
         ext = {"consumerGroup": name}
-        for connection in list(group.members):
-            connection.send_request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, ext)
-        return len(group.members)
+        connection.send_request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, ext)
 
 
 class ProducerTable:

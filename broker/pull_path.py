@@ -289,6 +289,8 @@ class PullPath:
                 f"the consumer group[{pull.group}] is forbidden for topic[{pull.topic}]",
                 FORBIDDEN_SUBSCRIPTION,
             )
+        if online is None or pull.connection not in online.members:
+            self._consumers.read_early(pull.group, pull.connection)
         subscription = self._consumers.subscription(pull.group, pull.topic, pull.connection)
         if subscription is None:
             raise RequestError(

@@ -5,6 +5,8 @@ to a broker ends or begins, and every 20 s; again within a second while somethin
 
 After a broker came back, its members make themselves known to it one by one. What the first of them
 see is not the group: rounds wait a moment for the others, while every queue goes on being read.
+Clients of other makes read on before they make themselves known, and try that every 3 s; so what
+belonged to a member from before is left to it for as long.
 """
 
 from __future__ import annotations
@@ -36,6 +38,8 @@ _RETRY_MAX_S = 0.5
 # How long a broker that has left a route is looked for more often than routes are refreshed.
 _ABSENT_PATIENCE_S = 600.0
 _SETTLE_S = 0.6
+# Other clients try a pull again after 3 s.
+_RETURN_S = 5.0
 # 1 is what brokers answer when they know no member of the group.
 _ANSWERS = frozenset({int(ResponseCode.SUCCESS), int(ResponseCode.SYSTEM_ERROR)})
 
@@ -71,6 +75,8 @@ class Rebalancer:
         self._present: dict[str, set[str]] = {}
         self._absent_since_s: dict[tuple[str, str], float] = {}
         self._members: dict[str, list[str]] = {}
+        self._awaited: dict[str, list[str]] = {}
+        self._awaited_until_s = 0.0
         self._problems: set[str] = set()
 
     async def start(self) -> None:
@@ -108,7 +114,11 @@ class Rebalancer:
         if not self._session.routes.has_broker(address):
             return
         if address in self._was_connected:
-            self._not_before_s = self._now_s() + _SETTLE_S
+            now_s = self._now_s()
+            self._not_before_s = now_s + _SETTLE_S
+            if now_s >= self._awaited_until_s:
+                self._awaited = dict(self._members)
+            self._awaited_until_s = now_s + _RETURN_S
             if self._locks is not None:
                 asyncio.get_running_loop().call_soon(self.soon)
         self._was_connected.add(address)
@@ -165,7 +175,9 @@ class Rebalancer:
         lonely: set[str] = set()
         for topic, route in routes.items():
             members = await self._ask_members(route)
-            queues = self._share(route, members)
+            queues = None
+            if not self._may_come_back(topic, members):
+                queues = self._share(route, members)
             if queues is None:
                 undecided.add(topic)
                 is_complete = False
@@ -245,6 +257,12 @@ class Rebalancer:
             if (route := self._session.routes.known(topic)) is not None
             for address in route.masters.values()
         }
+
+    def _may_come_back(self, topic: str, members: list[str] | None) -> bool:
+        """Whether somebody is missing who was a member before the broker went away."""
+        if members is None or self._now_s() >= self._awaited_until_s:
+            return False
+        return not set(self._awaited.get(topic, ())).issubset(members)
 
     def _share(self, route: TopicRoute, members: list[str] | None) -> set[MessageQueue] | None:
         """Return our queues of a topic; None when that cannot be said now."""

@@ -1,5 +1,7 @@
 """ConsumerGroups and ProducerTable: who is online, who is told of it, and when they are gone."""
 
+from pathlib import Path
+
 from broker.consumer_groups import (
     DEPARTED_MEMORY_MS,
     HEARTBEAT_TIMEOUT_MS,
@@ -8,6 +10,7 @@ from broker.consumer_groups import (
     ConsumeSettings,
     ProducerTable,
 )
+from broker.remembered_subscriptions import REMEMBERED_MS, RememberedSubscriptions
 from protocol.subscription import Subscription
 from tests.support.peers import Clock, Peer
 
@@ -104,6 +107,52 @@ def test_goodbye_of_a_stranger_changes_nothing() -> None:
     table.unregister("billing", Peer().connection)
     table.unregister("nobody", peer.connection)
     assert ids(table) == ["c1"]
+
+
+def after_restart(directory: Path, clock: Clock) -> ConsumerGroups:
+    """Groups of a broker that knew "billing" before it stopped."""
+    path = directory / "subscriptions.json"
+    before = RememberedSubscriptions(path, now_ms=clock)
+    before.put("billing", to("orders"), 0)
+    before.save()
+    remembered = RememberedSubscriptions(path, now_ms=clock)
+    remembered.load()
+    return ConsumerGroups(now_ms=clock, remembered=remembered)
+
+
+def test_who_reads_ahead_of_its_heartbeat_is_told_once_that_others_are_back(tmp_path: Path) -> None:
+    table, quick, slow = after_restart(tmp_path, Clock()), Peer(), Peer()
+    table.register("billing", client(quick), PUSH, to("orders"))
+    for _ in range(2):
+        table.read_early("billing", slow.connection)
+    assert slow.requests == [CHANGED]
+    assert ids(table) == ["c1"]
+
+
+def test_who_reads_ahead_of_its_heartbeat_is_told_when_others_come_back(tmp_path: Path) -> None:
+    table, quick, slow = after_restart(tmp_path, Clock()), Peer(), Peer()
+    table.read_early("billing", slow.connection)
+    assert slow.requests == []
+    table.register("billing", client(quick), PUSH, to("orders"))
+    assert slow.requests == [CHANGED]
+    table.register("billing", client(slow, "c2"), PUSH, to("orders"))
+    assert slow.requests == [CHANGED] * 2
+    assert quick.requests == [CHANGED] * 2
+
+
+def test_who_reads_ahead_of_its_heartbeat_is_forgotten(tmp_path: Path) -> None:
+    clock = Clock()
+    table, gone, stranger, quick = after_restart(tmp_path, clock), Peer(), Peer(), Peer()
+    table.read_early("billing", gone.connection)
+    gone.hang_up()
+    table.read_early("others", stranger.connection)
+    table.read_early("billing", stranger.connection)
+    clock.advance(REMEMBERED_MS + 1)
+    table.expire()
+    table.register("billing", client(quick), PUSH, to("orders"))
+    assert gone.requests == stranger.requests == []
+    table.read_early("billing", stranger.connection)
+    assert stranger.requests == []
 
 
 def test_silence_of_two_minutes_ends_membership_and_the_rest_is_told() -> None:

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from client import ClientError, ClientStateError, Consumer, RequestRefusedError
+from client.consuming import rebalancing
 from client.queues import MessageQueue
 from client.received import ReceivedMessage
 from protocol import fastjson
@@ -98,6 +99,26 @@ async def test_queues_stay_while_nobody_can_say_who_the_members_are(broker: Grou
         await broker.notify()
         await broker.wait_for(38, 4)
         assert consumer.assigned == [RETRY, *QUEUES]
+
+
+async def test_a_member_that_is_slow_to_come_back_keeps_its_queues(
+    broker: GroupBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rebalancing, "_RETURN_S", 3600.0)
+    broker.others = ["\x7f"]
+    async with billing(broker) as consumer:
+        assert consumer.assigned == [RETRY, *QUEUES[:2]]
+        # The first connection was made to a name service, which happens to be a broker as well.
+        broker.drop_connections()
+        await broker.wait_for(34, 2)
+        broker.others = []
+        broker.drop_connections()
+        asked = len(broker.requests_of(38))
+        # A round asks twice, for two topics; the first ones come to nothing, for 0.6 s.
+        await broker.wait_for(38, asked + 8)
+        assert consumer.assigned == [RETRY, *QUEUES[:2]]
+        monkeypatch.setattr(consumer._engine.rebalancer, "_awaited_until_s", 0.0)
+        await until(lambda: consumer.assigned == [RETRY, *QUEUES])
 
 
 async def test_offsets_are_reset_by_an_operator(broker: GroupBroker) -> None:
