@@ -300,8 +300,12 @@ class SinkPublisher:
         """Append everything, then show it.
 
         What fails is tried again, since the batch is sure to be published.
+
+        Raises:
+            StoreFailedError: by the next process.
         """
         done = 0
+        failing = False
         while True:
             try:
                 for count in self._appender.append(_batch(intent), paths, done):
@@ -310,7 +314,11 @@ class SinkPublisher:
                 await self._dispatched(self._store.max_commit_log_offset)
                 break
             except (StoreError, OSError) as error:
-                log.error("a batch waits for the store", sink=intent.sink_id, reason=str(error))
+                if self._store.failure is not None:
+                    raise
+                if not failing:
+                    log.error("a batch waits for the store", sink=intent.sink_id, reason=str(error))
+                failing = True
             await asyncio.sleep(RETRY_S)
         self._store.release()
         if done < intent.message_count:

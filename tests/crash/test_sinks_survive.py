@@ -26,6 +26,7 @@ from broker.stats import BrokerStats
 from broker.store import disk
 from broker.store.commit_log import CommitLog
 from broker.store.consume_queue import ConsumeQueue
+from broker.store.errors import StoreFailedError
 from broker.store.message_store import MessageStore
 from broker.topics import TopicConfig, TopicTable
 from protocol.bodies.sinks import SinkMessage, SinkPart, encode_sink_body
@@ -280,6 +281,26 @@ async def test_a_store_that_refuses_in_the_midst_gets_the_rest_later(
         assert calls > 5
         assert set(ends) <= {0, len(WHOLE)}
         assert bodies(sinks.store) == WHOLE
+
+
+async def test_a_store_that_has_failed_leaves_the_batch_to_the_next_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "store"
+    async with Sinks(root) as sinks:
+        sinks.stage(0)
+        real = SinkJournal.save_intent
+
+        def fail(journal: SinkJournal, intent: Intent) -> None:
+            real(journal, intent)
+            sinks.store._failed(StoreFailedError("the disk is gone"))
+
+        with monkeypatch.context() as patch:
+            patch.setattr(SinkJournal, "save_intent", fail)
+            with pytest.raises(StoreFailedError, match="the disk is gone"):
+                await sinks.publish(0)
+    async with Sinks(root) as again:
+        assert bodies(again.store) == WHOLE
 
 
 async def test_a_part_that_cannot_be_read_for_once_is_read_again(
