@@ -7,7 +7,7 @@ it has expired, the archive's files are still compared with what was noted of th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -19,7 +19,7 @@ import pyarrow as pa
 from pipeline.decoder import Decoder, Records, pick
 from pipeline.decoder.decode import topics
 from pipeline.jobs.archiving.catalog import Catalog
-from pipeline.jobs.archiving.files import files_at
+from pipeline.jobs.archiving.files import Files, files_at
 from pipeline.jobs.archiving.manifest import ArchivedFile, QueueSummary, merged
 from pipeline.jobs.auditing.findings import Finding, Findings, Kind
 from pipeline.jobs.body_hash import CRC_BITS, Numbers, body_crcs, body_edges, body_hashes
@@ -297,6 +297,32 @@ def _by_broker(batch: Any) -> list[Any]:
         return [batch]
     rows = [np.flatnonzero(codes == code) for code in range(len(names.dictionary))]
     return [batch.take(pa.array(part)) for part in rows]
+
+
+def check_foreign_files(location: str, files: Iterable[ArchivedFile]) -> Findings:
+    """Look for what no manifest lists and a reader of Parquet would take for archived."""
+    found, catalog = Findings(), Catalog(files_at(location))
+    if catalog.killed_run() is not None:  # its files are there, and its manifest comes
+        return found
+    listed = {file.path for file in files}
+    where = catalog.files.location.rstrip("/")
+    for path in _visible(catalog.files, ("topic=", "date=")):
+        if path not in listed:
+            reason = "no manifest lists it, and spark.read.parquet reads it all the same"
+            found.add(Finding(Kind.ARCHIVE_FOREIGN, reason, f"{where}/{path}"))
+    return found
+
+
+def _visible(files: Files, levels: tuple[str, ...], directory: str = "") -> Iterator[str]:
+    for name in files.names(directory):
+        path = f"{directory}/{name}".lstrip("/")
+        if levels and name.startswith(levels[0]):
+            try:
+                yield from _visible(files, levels[1:], path)
+            except NotADirectoryError:
+                yield path
+        elif not name.startswith(("_", ".")):
+            yield path
 
 
 def read_archive(location: str) -> list[ArchivedFile] | None:

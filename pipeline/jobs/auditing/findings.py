@@ -31,6 +31,7 @@ class Kind(StrEnum):
     INDEX_MISSING = "index missing"
     INDEX_SURPLUS = "index surplus"
     ARCHIVE_FILE = "archive file"
+    ARCHIVE_FOREIGN = "archive foreign"
     ARCHIVE_MISSING = "archive missing"
     ARCHIVE_DIFFERS = "archive differs"
 
@@ -50,6 +51,7 @@ REMEDIES: dict[Kind, str] = {
     Kind.INDEX_MISSING: _REBUILD,
     Kind.INDEX_SURPLUS: _REBUILD,
     Kind.ARCHIVE_FILE: "restore the file from a copy of the archive, or archive anew elsewhere",
+    Kind.ARCHIVE_FOREIGN: "move it out of the archive",
     Kind.ARCHIVE_MISSING: "archive anew into another directory while the log still has them",
     Kind.ARCHIVE_DIFFERS: "find out which side is damaged; archive anew if the log is sound",
 }

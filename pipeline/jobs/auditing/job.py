@@ -330,6 +330,7 @@ def _check_archive(
         ArchiveFileTask,
         LogSums,
         check_archived_file,
+        check_foreign_files,
         compare_sums,
     )
 
@@ -343,6 +344,7 @@ def _check_archive(
     tasks = [ArchiveFileTask(location, file) for file in files]
     for found in run(tasks, check_archived_file, "reading the archive"):
         findings.extend(found)
+    findings.extend(check_foreign_files(location, files))
 
 
 def _finish(

@@ -1,6 +1,7 @@
 """Messages are found by key, tag, body and condition, in stores and archives, each once."""
 
 import json
+import shutil
 import zlib
 from pathlib import Path
 from typing import Any
@@ -299,6 +300,31 @@ class TestAuditOfAnArchive:
 
         assert result.counts == {"archive file": 2}
         assert {one["path"] for one in result.findings} == {str(first), str(second)}
+
+    def test_files_that_no_manifest_lists(self, log: WrittenLog, archive: Path) -> None:
+        first = min(archive.rglob("*.parquet"))
+        copied = first.with_name("copied.parquet")
+        shutil.copy(first, copied)
+        notes = archive / "notes.txt"
+        notes.write_text("foreign")
+        (archive / "topic=file").write_text("no directory")
+        (archive / ".hidden").write_text("Spark does not read it")
+
+        result = self.audited(log, archive)
+
+        assert result.counts == {"archive foreign": 3}
+        found = {one["path"] for one in result.findings}
+        assert found == {str(copied), str(notes), str(archive / "topic=file")}
+
+    def test_files_of_a_run_that_was_killed_while_it_committed_are_not_foreign(
+        self, log: WrittenLog, archive: Path
+    ) -> None:
+        newest = max((archive / "_rockhopper").glob("manifest-*.json"))
+        intent = {"manifest": json.loads(newest.read_text()), "staged": []}
+        (archive / "_rockhopper" / "intent.json").write_text(json.dumps(intent))
+        (archive / "topic=topic-1" / "moved.parquet").write_text("its manifest comes")
+
+        assert self.audited(log, archive).counts == {}
 
     def test_the_broker_has_to_be_named_among_several(self, log: WrittenLog, archive: Path) -> None:
         with pytest.raises(PipelineError, match="did you mean 'broker-a'"):
