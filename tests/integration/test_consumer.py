@@ -1,12 +1,10 @@
-"""Our Consumer against our broker: what counts as consumed, redelivery, restarts, broadcast."""
+"""Our Consumer against our broker: what counts as consumed, closing, handlers, restarts."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from datetime import datetime
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -15,21 +13,13 @@ from broker import Broker
 from broker.broker import TEMPORARY_SETTINGS
 from broker.config_file import build_config
 from client import (
-    Admin,
     ClientStateError,
-    Consumer,
     Message,
     Producer,
-    PullConsumer,
-    RequestRefusedError,
     RetryLater,
-    Sql,
 )
-from client.queues import MessageQueue
 from client.received import ReceivedMessage
-from protocol.codes import RequestCode
-from protocol.errors import SubscriptionError
-from protocol.names import dlq_topic
+from tests.support.billing import billing, committed, leave_with, send, sent_back, take
 from tests.support.turns import until
 
 QUICK_LEVELS = " ".join(["0s"] * 18)
@@ -45,42 +35,6 @@ async def broker() -> AsyncIterator[Broker]:
 async def producer(broker: Broker) -> AsyncIterator[Producer]:
     async with Producer(broker.nameserver) as producer:
         yield producer
-
-
-def billing(broker: Broker, **options: object) -> Consumer:
-    return Consumer("billing", "orders", nameserver=broker.nameserver, **options)  # type: ignore[arg-type]
-
-
-async def send(producer: Producer, count: int, first: int = 0, topic: str = "orders") -> None:
-    """Send numbered messages to one queue, so that their order is known."""
-    for number in range(first, first + count):
-        await producer.send(topic, b"%d" % number, queue=0)
-
-
-async def take(consumer: Consumer, count: int) -> list[ReceivedMessage]:
-    """Read with a loop of its own, which leaves the last message unfinished."""
-    messages: list[ReceivedMessage] = []
-    async for message in consumer:
-        messages.append(message)
-        if len(messages) == count:
-            break
-    return messages
-
-
-async def leave_with(error: Exception, consumer: Consumer, count: int) -> None:
-    """Read some messages, then fail."""
-    async with consumer:
-        await take(consumer, count)
-        raise error
-
-
-def committed(broker: Broker, group: str = "billing", topic: str = "orders") -> int | None:
-    return broker.offsets.get(topic, group, 0)
-
-
-def sent_back(broker: Broker, group: str = "billing") -> int:
-    """How many messages of the group were asked for again."""
-    return broker.store.queue_range("SCHEDULE_TOPIC_XXXX", 2)[1]
 
 
 async def test_a_clean_close_commits_everything_and_nothing_comes_again(
@@ -205,22 +159,6 @@ async def test_a_new_loop_over_an_unfinished_message_asks_for_it_again(
     assert committed(broker) == 4
 
 
-async def test_a_loop_may_ask_for_its_message_again_and_go_on(
-    broker: Broker, producer: Producer
-) -> None:
-    await send(producer, 3)
-    seen: list[tuple[bytes, int]] = []
-    async with billing(broker) as consumer:
-        async for message in consumer:
-            seen.append((message.body, message.reconsume_times))
-            if seen == [(b"0", 0)]:
-                await consumer.retry_later(message, delay_level=1)
-            if len(seen) == 4:
-                break
-    assert seen[0] == (b"0", 0)
-    assert sorted(seen) == [(b"0", 0), (b"0", 1), (b"1", 0), (b"2", 0)]
-
-
 async def test_a_handler_acknowledges_by_returning_and_asks_again_by_raising(
     broker: Broker, producer: Producer, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -333,262 +271,6 @@ async def test_cancelling_run_leaves_the_consumer_usable(
             await running
         messages = await take(consumer, 3)
     assert sorted(message.body for message in messages) == [b"0", b"1", b"2"]
-
-
-async def test_a_message_that_fails_for_ever_ends_in_the_dead_letters(
-    broker: Broker, producer: Producer
-) -> None:
-    await send(producer, 3)
-    times: dict[bytes, list[int]] = {}
-
-    async def fail(message: ReceivedMessage) -> None:
-        times.setdefault(message.body, []).append(message.reconsume_times)
-        raise RuntimeError("no")
-
-    async with billing(broker, handler=fail, max_reconsume_times=1):
-        async with PullConsumer(nameserver=broker.nameserver) as reader:
-            dead = MessageQueue(dlq_topic("billing"), "broker-a", 0)
-            await until(lambda: broker.topics.get(dead.topic) is not None)
-            await reader.assign([dead])
-            found = [*await reader.pull(1), *await reader.pull(1), *await reader.pull(1)]
-    assert {message.body for message in found} == {b"0", b"1", b"2"}
-    assert times == {body: [0, 1] for body in (b"0", b"1", b"2")}
-    assert found[0].properties["RETRY_TOPIC"] == "orders"
-
-
-async def test_delay_level_minus_one_sends_straight_to_the_dead_letters(
-    broker: Broker, producer: Producer
-) -> None:
-    await send(producer, 1)
-    with pytest.raises(RetryLater):
-        await leave_with(RetryLater(delay_level=-1), billing(broker), 1)
-    assert broker.store.queue_range(dlq_topic("billing"), 0)[1] == 1
-    assert committed(broker) == 1
-
-
-async def test_a_message_comes_again_after_the_seconds_asked_for_and_the_tries_count() -> None:
-    async with (
-        Broker.temporary() as broker,
-        Producer(broker.nameserver) as producer,
-        billing(broker, max_reconsume_times=2) as consumer,
-    ):
-        sent = await producer.send(Message("orders", b"x", tags="new", keys=["k"], delay_ms=1))
-        times: list[float] = []
-
-        async def handle(message: ReceivedMessage) -> None:
-            times.append(asyncio.get_running_loop().time())
-            assert (message.topic, message.message_id) == ("orders", sent.message_id)
-            assert (message.tags, message.keys) == ("new", ["k"])
-            assert message.reconsume_times == len(times) - 1
-            raise RetryLater(seconds=0.2)
-
-        running = asyncio.create_task(consumer.run(handle))
-        async with asyncio.timeout(10):
-            await until(lambda: bool(broker.topics.get(dlq_topic("billing"))))
-        consumer.stop()
-        await running
-        assert len(times) == 3
-        assert all(after - before >= 0.2 for before, after in pairwise(times))
-
-
-async def test_in_order_a_queue_rests_for_the_seconds_asked_for(
-    broker: Broker, producer: Producer
-) -> None:
-    await send(producer, 2)
-    seen: list[tuple[bytes, float]] = []
-    consumer = billing(broker, orderly=True, suspend=60)
-
-    async def handle(message: ReceivedMessage) -> None:
-        seen.append((message.body, asyncio.get_running_loop().time()))
-        if len(seen) == 1:
-            raise RetryLater(seconds=0.2)
-        if len(seen) == 3:
-            consumer.stop()
-
-    async with consumer, asyncio.timeout(10):
-        await consumer.run(handle)
-    assert [body for body, _ in seen] == [b"0", b"0", b"1"]
-    assert seen[1][1] - seen[0][1] >= 0.2
-
-
-async def test_in_order_a_failed_message_is_tried_again_first(
-    broker: Broker, producer: Producer
-) -> None:
-    await send(producer, 5)
-    seen: list[bytes] = []
-
-    async def handle(message: ReceivedMessage) -> None:
-        seen.append(message.body)
-        if message.body == b"2" and seen.count(b"2") < 3:
-            raise RuntimeError("not yet")
-
-    async with billing(broker, orderly=True, handler=handle, concurrency=4, suspend=0.01):
-        await until(lambda: b"4" in seen)
-    assert seen == [b"0", b"1", b"2", b"2", b"2", b"3", b"4"]
-    assert committed(broker) == 5
-    assert sent_back(broker) == 0
-
-
-async def test_in_order_a_message_goes_to_the_dead_letters_after_the_maximum(
-    broker: Broker, producer: Producer
-) -> None:
-    await send(producer, 2)
-    seen: list[tuple[bytes, int]] = []
-
-    async def handle(message: ReceivedMessage) -> None:
-        seen.append((message.body, message.reconsume_times))
-        if message.body == b"0":
-            raise RuntimeError("never")
-
-    options = {"suspend": 0.01, "max_reconsume_times": 2}
-    async with billing(broker, orderly=True, handler=handle, **options):
-        await until(lambda: (b"1", 0) in seen)
-    assert seen == [(b"0", 0), (b"0", 1), (b"0", 2), (b"1", 0)]
-    assert broker.store.queue_range(dlq_topic("billing"), 0)[1] == 1
-
-
-async def test_in_order_an_exception_leaves_the_message_the_first_of_its_queue(
-    broker: Broker, producer: Producer
-) -> None:
-    await send(producer, 3)
-    with pytest.raises(ZeroDivisionError):
-        await leave_with(ZeroDivisionError(), billing(broker, orderly=True), 2)
-    assert committed(broker) == 1
-    async with billing(broker, orderly=True) as consumer:
-        assert [message.body for message in await take(consumer, 2)] == [b"1", b"2"]
-
-
-async def test_only_the_tags_asked_for_come(broker: Broker, producer: Producer) -> None:
-    for tag in ("new", "paid", "old", None, "new"):
-        await producer.send("orders", (tag or "none").encode(), tags=tag, queue=0)
-    wanted = {"orders": "new || paid"}
-    async with Consumer("billing", wanted, nameserver=broker.nameserver) as consumer:
-        messages = await take(consumer, 3)
-    assert [message.body for message in messages] == [b"new", b"paid", b"new"]
-    assert committed(broker) == 5
-
-
-async def test_a_new_group_starts_where_it_is_told(broker: Broker, producer: Producer) -> None:
-    await send(producer, 2)
-    first = await producer.send("orders", b"2", queue=0)
-    async with PullConsumer("orders", nameserver=broker.nameserver) as reader:
-        (stored,) = (await reader.pull_from(first.queue, 2)).messages
-    moment = datetime.fromtimestamp((stored.store_time_ms + 1) / 1000)
-    await until(lambda: broker.now_ms() > stored.store_time_ms + 1)
-
-    async def starts(group: str, start: object) -> bytes:
-        consumer = Consumer(group, "orders", nameserver=broker.nameserver, start_from=start)  # type: ignore[arg-type]
-        async with consumer:
-            await producer.send("orders", b"for " + group.encode(), queue=0)
-            (message,) = await take(consumer, 1)
-            return message.body
-
-    assert await starts("late", "latest") == b"for late"
-    assert await starts("since", moment) == b"for late"
-    assert await starts("since-ms", round(moment.timestamp() * 1000)) == b"for late"
-    assert await starts("early", "earliest") == b"0"
-
-
-async def test_where_a_group_starts_is_remembered_though_nothing_came(
-    broker: Broker, producer: Producer
-) -> None:
-    await send(producer, 2)
-    async with billing(broker, start_from="latest"):
-        pass
-    await send(producer, 1, first=2)
-    async with billing(broker, start_from="latest") as consumer:
-        assert (await take(consumer, 1))[0].body == b"2"
-
-
-async def test_a_topic_that_comes_later_is_read_from_its_beginning(
-    broker: Broker, producer: Producer, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with billing(broker, start_from="latest") as consumer:
-        (warning,) = [r.message for r in caplog.records if "does not exist" in r.message]
-        assert "rockhopper topic create orders" in warning
-        await send(producer, 2)
-        async with asyncio.timeout(5):
-            assert [message.body for message in await take(consumer, 2)] == [b"0", b"1"]
-
-
-async def test_queues_that_are_added_are_read_from_their_beginning(
-    broker: Broker, producer: Producer
-) -> None:
-    async with Admin(broker.nameserver) as admin:
-        await admin.create_topic("orders", queues=1)
-        async with billing(broker, start_from="latest") as consumer:
-            await admin.create_topic("orders", queues=2)
-            async with Producer(broker.nameserver) as other:
-                await other.send("orders", b"x", queue=1)
-            await consumer._engine.session.keep_up_once()
-            assert (await take(consumer, 1))[0].body == b"x"
-
-
-async def test_an_expression_selects_by_properties(broker: Broker, producer: Producer) -> None:
-    for price in ("4", "6", "5", "70"):
-        await producer.send("orders", price.encode(), queue=0, properties={"price": price})
-    wanted = {"orders": Sql("price > 5")}
-    async with Consumer("billing", wanted, nameserver=broker.nameserver) as consumer:
-        assert [message.body for message in await take(consumer, 2)] == [b"6", b"70"]
-
-
-def test_an_expression_that_is_none_is_refused_before_anything_is_asked() -> None:
-    with pytest.raises(SubscriptionError, match="expression ends"):
-        Consumer("billing", {"orders": Sql("price >")})
-
-
-async def test_a_broker_that_does_not_filter_by_expressions_is_an_error_at_the_start() -> None:
-    async with Broker.temporary({"enablePropertyFilter": "false"}) as broker:
-        async with Producer(broker.nameserver) as producer:
-            await send(producer, 1)
-        wanted = {"orders": Sql("price > 5")}
-        with pytest.raises(RequestRefusedError, match="SQL92"):
-            await Consumer("billing", wanted, nameserver=broker.nameserver).start()
-
-
-async def test_a_group_that_may_not_be_created_is_an_error_with_a_remedy() -> None:
-    async with Broker.temporary({"autoCreateSubscriptionGroup": "false"}) as broker:
-        async with Producer(broker.nameserver) as producer:
-            await send(producer, 1)
-        with pytest.raises(RequestRefusedError, match="create the group") as caught:
-            async with billing(broker) as consumer, asyncio.timeout(10):
-                await take(consumer, 1)
-        assert caught.value.code == 26
-
-
-async def test_a_reset_by_an_operator_is_followed_at_once(
-    broker: Broker, producer: Producer
-) -> None:
-    await send(producer, 5)
-    async with billing(broker) as consumer:
-        messages = aiter(consumer)
-        for _ in range(5):
-            await anext(messages)
-        ext = {"topic": "orders", "group": "billing", "timestamp": "0", "isForce": "true"}
-        code = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
-        await producer._session.request(broker.address, code, ext)
-        async with asyncio.timeout(5):
-            assert [(await anext(messages)).body for _ in range(5)] == [b"%d" % n for n in range(5)]
-    assert committed(broker) == 5
-
-
-async def test_a_broadcast_group_gives_every_member_everything_and_remembers_in_a_file(
-    broker: Broker, producer: Producer, tmp_path: Path
-) -> None:
-    await send(producer, 3)
-    options = {"broadcast": True, "offsets_directory": tmp_path}
-    async with billing(broker, **options) as one, billing(broker, **options) as other:
-        assert [message.body for message in await take(one, 3)] == [b"0", b"1", b"2"]
-        assert [message.body for message in await take(other, 2)] == [b"0", b"1"]
-        with pytest.raises(ZeroDivisionError):
-            await leave_with(ZeroDivisionError(), billing(broker, **options), 1)
-    assert len(list(tmp_path.glob("*@DEFAULT*/billing/offsets.json"))) == 3
-    assert sent_back(broker) == 0
-    assert committed(broker) is None
-    async with billing(broker, **options) as one, billing(broker, **options) as other:
-        assert (await take(other, 1))[0].body == b"2"
-        await send(producer, 1, first=3)
-        assert (await take(one, 1))[0].body == b"3"
 
 
 def broker_on(root: Path, ports: dict[str, str]) -> Broker:
