@@ -72,7 +72,9 @@ class Client:
     def ask(self, data: bytes) -> Command:
         self._socket.sendall(data)
         while True:
-            for serialize_type, header, body in self._decoder.feed(self._socket.recv(1 << 18)):
+            received = self._socket.recv(1 << 18)
+            assert received, "the broker has closed the connection"
+            for serialize_type, header, body in self._decoder.feed(received):
                 return decode_header(serialize_type, header, body)
 
     def close(self) -> None:
@@ -102,11 +104,9 @@ class WatchedBroker:
         self._thread.start()
         assert self._ready.wait(30)
         self.client = Client(self.broker.address)
-        self.name_client = Client(self.broker.nameserver)
 
     def stop(self) -> None:
         self.client.close()
-        self.name_client.close()
         self._loop.call_soon_threadsafe(self._stopping.set)
         self._thread.join()
 
@@ -193,6 +193,7 @@ def test_a_topic_with_1024_written_queues_does_not_keep_it_either(watched: Watch
     body = encode_sink_body([SinkMessage("many", n, 0, 1, "", b"x") for n in range(1024)])
     parts = encode_sink_body([SinkPart("p", 1024)])
     best_s: dict[str, float] = {}
+    limit_s = STALL_S * slowness()
     for batch in range(TRIES):
         sink = {"sinkId": "many", "batchId": str(batch), "part": "p", "sequence": "0"}
         stats = {"consumerGroup": GROUP, "topic": "many"}
@@ -212,14 +213,17 @@ def test_a_topic_with_1024_written_queues_does_not_keep_it_either(watched: Watch
             assert watched.client.ask(data).code == 0, name
             watched.turn()
             best_s[name] = min(best_s.get(name, 1e9), watched.times.longest_s)
-    assert {name: took_s for name, took_s in best_s.items() if took_s >= STALL_S} == {}
+    assert {name: took_s for name, took_s in best_s.items() if took_s >= limit_s} == {}
 
 
 def test_the_route_of_a_wide_topic_does_not_keep_it_either(watched: WatchedBroker) -> None:
+    # A connection that says nothing for long would be closed before its turn came.
+    client = Client(watched.broker.nameserver)
     watched.turn()
     watched.times.reset()
-    assert watched.name_client.ask(request(105, {"topic": "wide"})).code == 0
+    assert client.ask(request(105, {"topic": "wide"})).code == 0
     watched.turn()
+    client.close()
     assert watched.times.longest_s < STALL_S * slowness(), watched.times.what
 
 
