@@ -141,7 +141,7 @@ class NameServices:
         for address in addresses:
             pool.remedies[address] = (
                 "check that a name service runs there, or name another one "
-                "(--nameserver, NAMESRV_ADDR)"
+                "(nameserver, in Spark nameServer; --nameserver or NAMESRV_ADDR)"
             )
 
     def __str__(self) -> str:

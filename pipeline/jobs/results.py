@@ -31,6 +31,9 @@ class JobResult:
         """A summary for people."""
         raise NotImplementedError
 
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
 
 def as_document(value: Any) -> Any:
     """A value as JSON has it: dataclasses as objects with camelCase names, times as ISO 8601."""

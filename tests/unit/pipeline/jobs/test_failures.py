@@ -39,6 +39,14 @@ def test_what_the_disk_refuses(
     assert capsys.readouterr().err.startswith(f"pipeline: {says}")
 
 
+def test_a_result_prints_as_its_summary() -> None:
+    class Result(JobResult):
+        def lines(self) -> list[str]:
+            return ["archived 3 messages", "  orders: 3 messages"]
+
+    assert str(Result()) == "archived 3 messages\n  orders: 3 messages"
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
