@@ -53,7 +53,7 @@ def test_an_archive_one_of_whose_processes_is_killed(tmp_path: Path, victim: str
     process = subprocess.Popen(
         [sys.executable, "-m", "pipeline", *arguments], stderr=subprocess.PIPE, text=True
     )
-    while process.poll() is None and not any(staged.glob("run-*/*/*.parquet")):
+    while process.poll() is None and count_files(staged, ".parquet") == 0:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(0.005)
     command = b"SparkSubmit" if victim == "java" else b"pyspark.daemon"
