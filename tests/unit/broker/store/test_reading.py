@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from broker.store import reader
 from broker.store.get_result import GetResult, GetStatus
 from broker.store.message_store import MessageStore
-from protocol.java_hash import index_key_hash, java_string_hash
+from protocol.java_hash import java_string_hash
 from protocol.message_codec import decode_messages, encode_batch
 from protocol.subscription import Subscription
 from tests.support.golden_stores import copy_golden_store
@@ -453,110 +453,6 @@ def test_times_are_found_though_a_message_is_unreadable(stores: Stores) -> None:
 
 def test_an_empty_log_has_no_earliest_time(store: MessageStore) -> None:
     assert store.earliest_time_ms == -1
-
-
-# -- by key ----------------------------------------------------------------------------------
-
-
-def colliding_key(topic: str, key: str) -> str:
-    """Another key with the same hash: "Aa" and "BB" have one."""
-    assert "Aa" in key
-    other = key.replace("Aa", "BB")
-    assert index_key_hash(topic, key) == index_key_hash(topic, other)
-    return other
-
-
-def found(
-    store: MessageStore, key: str, count: int = 32, begin: int = 0, end: int = 2**62
-) -> list[bytes]:
-    return [
-        decode_messages(record)[0].body for record in store.query(TOPIC, key, count, begin, end)
-    ]
-
-
-def test_messages_are_found_by_unique_key_and_by_each_key_newest_first(
-    store: MessageStore,
-) -> None:
-    for number in range(3):
-        put(
-            store, b"%d" % number, properties=f"KEYS\x01k{number}  all\x02UNIQ_KEY\x01U{number}\x02"
-        )
-    assert found(store, "all") == [b"2", b"1", b"0"]
-    assert found(store, "all", 2) == [b"2", b"1"]
-    assert found(store, "k1") == found(store, "U1") == [b"1"]
-    assert found(store, "k") == found(store, "") == []
-
-
-def test_a_key_that_a_message_has_twice_finds_it_once(store: MessageStore) -> None:
-    put(store, b"1", properties="KEYS\x01k k U\x02UNIQ_KEY\x01U\x02")
-    assert found(store, "k") == found(store, "U") == [b"1"]
-
-
-def test_a_colliding_key_never_shows(store: MessageStore) -> None:
-    key = "Aa1"
-    put(store, b"wanted", properties=f"KEYS\x01{key}\x02")
-    for _ in range(40):
-        put(store, b"other", properties=f"KEYS\x01{colliding_key(TOPIC, key)}\x02")
-    assert found(store, key) == [b"wanted"]
-    assert found(store, key, 1) == [b"wanted"]
-
-
-def test_a_flood_of_collisions_ends_the_search(
-    store: MessageStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("broker.store.find_by_key.MISSES_MAX", 5)
-    put(store, b"wanted", properties="KEYS\x01Aa\x02")
-    for _ in range(6):
-        put(store, properties="KEYS\x01BB\x02")
-    reads: list[int] = []
-    real = store._reader.record
-
-    def record(position: int) -> bytes:
-        reads.append(position)
-        return real(position)
-
-    monkeypatch.setattr(store._reader, "record", record)
-    assert found(store, "Aa") == []
-    assert len(reads) == 6
-
-
-def test_a_key_of_another_topic_is_not_found(store: MessageStore) -> None:
-    put(store, b"other", "Aa", properties="KEYS\x01k\x02")
-    put(store, b"wanted", "BB", properties="KEYS\x01k\x02")
-    assert index_key_hash("Aa", "k") == index_key_hash("BB", "k")
-    (record,) = store.query("BB", "k", 32, 0, 2**62)
-    assert decode_messages(record)[0].body == b"wanted"
-
-
-def test_only_messages_of_the_time_range_are_found(stores: Stores) -> None:
-    store = stores.open()
-    start = stores.clock.now_ms
-    for number in range(5):
-        put(store, b"%d" % number, properties="KEYS\x01k\x02")
-        stores.clock.advance(300)
-    assert found(store, "k", 32, start + 300, start + 900) == [b"3", b"2", b"1"]
-    assert found(store, "k", 32, start + 301, start + 599) == []
-
-
-def test_no_more_than_8_mib_are_found_at_once(stores: Stores) -> None:
-    store = stores.open(commit_log_file_size_bytes=16 << 20)
-    for _ in range(4):
-        put(store, bytes(3 << 20), properties="KEYS\x01k\x02")
-    assert len(found(store, "k")) == 2
-
-
-def test_without_an_index_nothing_is_found(stores: Stores) -> None:
-    store = stores.open(index_enabled=False)
-    put(store, properties="KEYS\x01k\x02")
-    assert found(store, "k") == []
-    assert not (stores.root / "index").exists()
-
-
-@pytest.mark.parametrize("offset", [-1, 1, 2**62])
-def test_an_id_that_is_not_a_messages_finds_nothing(store: MessageStore, offset: int) -> None:
-    put(store)
-    assert store.message_at(offset) == b""
-    assert decode_messages(store.message_at(0))[0].body == b"hello"
 
 
 @pytest.mark.parametrize("name", ["basic30", "eof_exact8", "three_sessions"])
