@@ -168,8 +168,8 @@ class ConsumerGroups:
         self._remembered = remembered
         self._groups: dict[str, ConsumerGroup] = {}
         self._groups_of: dict[Connection, set[str]] = {}
-        # Who reads for a group from before the restart, and has sent no heartbeat since.
-        self._early_readers: dict[str, set[Connection]] = {}
+        # Who pulls or commits for a group from before the restart, and has sent no heartbeat since.
+        self._early_members: dict[str, set[Connection]] = {}
         # What V2 clients told us before they lost their connection: they do not repeat it.
         self._departed: dict[tuple[str, str], tuple[int, Member]] = {}
 
@@ -213,8 +213,8 @@ class ConsumerGroups:
         """Whether *group* was online before a restart so short ago that it may come back."""
         return self._remembered is not None and group in self._remembered
 
-    def read_early(self, group: str, connection: "Connection") -> None:
-        """Hear of a read for a group that *connection* has sent no heartbeat for.
+    def seen_early(self, group: str, connection: "Connection") -> None:
+        """Hear of a pull or commit for a group that *connection* has sent no heartbeat for.
 
         After a restart that is a member whose next heartbeat may be 30 s away, while those that are
         back already share out its queues.  So it is told of changes as they are: a Java, Go or Rust
@@ -222,7 +222,7 @@ class ConsumerGroups:
         """
         if connection.closed or not self.is_remembered(group):
             return
-        early = self._early_readers.setdefault(group, set())
+        early = self._early_members.setdefault(group, set())
         if connection in early:
             return
         early.add(connection)
@@ -304,7 +304,7 @@ class ConsumerGroups:
                 online.subscribe(member, former.subscriptions)
         member.last_seen_ms = self._now_ms()
         if is_new:
-            self._early_readers.get(group, set()).discard(client.connection)
+            self._early_members.get(group, set()).discard(client.connection)
             groups = self._groups_of.get(client.connection)
             if groups is None:
                 groups = self._groups_of[client.connection] = set()
@@ -329,10 +329,10 @@ class ConsumerGroups:
         for name, connection in silent:
             log.info("a consumer stopped sending heartbeats", group=name, peer=connection.peer)
             self.unregister(name, connection)
-        if self._early_readers:
-            # A reader that never sends a heartbeat is not a member that comes back.
-            for group in [name for name in self._early_readers if not self.is_remembered(name)]:
-                del self._early_readers[group]
+        if self._early_members:
+            # Who has sent no heartbeat by then is not a member that comes back.
+            for group in [name for name in self._early_members if not self.is_remembered(name)]:
+                del self._early_members[group]
         self._departed = {
             key: (left_ms, member)
             for key, (left_ms, member) in self._departed.items()
@@ -367,7 +367,7 @@ class ConsumerGroups:
         """Tell every member to share out the queues again; return how many there are."""
         if not self._may_tell(name):
             return 0
-        told = [*self._groups[name].members, *self._early_readers.get(name, ())]
+        told = [*self._groups[name].members, *self._early_members.get(name, ())]
         for connection in told:
             self._notify(name, connection)
         return len(told)

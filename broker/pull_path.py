@@ -290,7 +290,7 @@ class PullPath:
                 FORBIDDEN_SUBSCRIPTION,
             )
         if online is None or pull.connection not in online.members:
-            self._consumers.read_early(pull.group, pull.connection)
+            self._consumers.seen_early(pull.group, pull.connection)
         subscription = self._consumers.subscription(pull.group, pull.topic, pull.connection)
         if subscription is None:
             raise RequestError(

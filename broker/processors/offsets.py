@@ -83,6 +83,10 @@ class OffsetProcessors:
             )
         check_queue(self._broker, fields.topic, fields.queue_id)
         topic_name, group, queue_id = fields.topic, fields.consumer_group, fields.queue_id
+        online = broker.consumers.get(group)
+        if online is None or request.connection not in online.members:
+            # A Java 4 client goes on committing while it waits for pulls that went down with us.
+            broker.consumers.seen_early(group, request.connection)
         is_stored = broker.offsets.commit(
             topic_name,
             group,

@@ -124,14 +124,14 @@ def test_who_reads_ahead_of_its_heartbeat_is_told_once_that_others_are_back(tmp_
     table, quick, slow = after_restart(tmp_path, Clock()), Peer(), Peer()
     table.register("billing", client(quick), PUSH, to("orders"))
     for _ in range(2):
-        table.read_early("billing", slow.connection)
+        table.seen_early("billing", slow.connection)
     assert slow.requests == [CHANGED]
     assert ids(table) == ["c1"]
 
 
 def test_who_reads_ahead_of_its_heartbeat_is_told_when_others_come_back(tmp_path: Path) -> None:
     table, quick, slow = after_restart(tmp_path, Clock()), Peer(), Peer()
-    table.read_early("billing", slow.connection)
+    table.seen_early("billing", slow.connection)
     assert slow.requests == []
     table.register("billing", client(quick), PUSH, to("orders"))
     assert slow.requests == [CHANGED]
@@ -143,15 +143,15 @@ def test_who_reads_ahead_of_its_heartbeat_is_told_when_others_come_back(tmp_path
 def test_who_reads_ahead_of_its_heartbeat_is_forgotten(tmp_path: Path) -> None:
     clock = Clock()
     table, gone, stranger, quick = after_restart(tmp_path, clock), Peer(), Peer(), Peer()
-    table.read_early("billing", gone.connection)
+    table.seen_early("billing", gone.connection)
     gone.hang_up()
-    table.read_early("others", stranger.connection)
-    table.read_early("billing", stranger.connection)
+    table.seen_early("others", stranger.connection)
+    table.seen_early("billing", stranger.connection)
     clock.advance(REMEMBERED_MS + 1)
     table.expire()
     table.register("billing", client(quick), PUSH, to("orders"))
     assert gone.requests == stranger.requests == []
-    table.read_early("billing", stranger.connection)
+    table.seen_early("billing", stranger.connection)
     assert stranger.requests == []
 
 

@@ -62,6 +62,20 @@ async def test_commits_of_a_push_consumer_only_go_forward(broker: ServedBroker) 
     assert broker.offsets.get("orders", "billing", 0) == 5
 
 
+async def test_who_commits_ahead_of_its_heartbeat_after_a_restart_learns_of_the_others(
+    broker: ServedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(broker.consumers, "is_remembered", lambda group: group == "billing")
+    member, early = join(broker, "CONSUME_PASSIVELY"), Peer()
+    told = (int(Code.NOTIFY_CONSUMER_IDS_CHANGED), {"consumerGroup": "billing"})
+    for _ in range(2):
+        for peer in (member, early):
+            ext = BY_BILLING | {"commitOffset": "0"}
+            await broker.ask(Code.UPDATE_CONSUMER_OFFSET, ext, peer=peer)
+    assert member.requests == [told]
+    assert early.requests == [told]
+
+
 async def test_commit_of_a_pull_consumer_may_go_back(broker: ServedBroker) -> None:
     for _ in range(9):
         broker.put("orders")
