@@ -20,7 +20,15 @@ from client import (
 )
 from protocol.codes import RequestCode
 from protocol.errors import SubscriptionError
-from tests.support.billing import billing, committed, leave_with, send, sent_back, take
+from tests.support.billing import (
+    NEXT_ROUND_S,
+    billing,
+    committed,
+    leave_with,
+    send,
+    sent_back,
+    take,
+)
 from tests.support.turns import until
 
 QUICK_LEVELS = " ".join(["0s"] * 18)
@@ -87,7 +95,7 @@ async def test_a_topic_that_comes_later_is_read_from_its_beginning(
         (warning,) = [r.message for r in caplog.records if "does not exist" in r.message]
         assert "rockhopper topic create orders" in warning
         await send(producer, 2)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(NEXT_ROUND_S):
             assert [message.body for message in await take(consumer, 2)] == [b"0", b"1"]
 
 
@@ -147,7 +155,7 @@ async def test_a_reset_by_an_operator_is_followed_at_once(
         ext = {"topic": "orders", "group": "billing", "timestamp": "0", "isForce": "true"}
         code = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
         await producer._session.request(broker.address, code, ext)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(NEXT_ROUND_S):
             assert [(await anext(messages)).body for _ in range(5)] == [b"%d" % n for n in range(5)]
     assert committed(broker) == 5
 

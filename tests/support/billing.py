@@ -6,6 +6,9 @@ from broker import Broker
 from client import Consumer, Producer
 from client.received import ReceivedMessage
 
+# A consumer looks at everything by itself every 20 s: what has to happen at once is over before.
+NEXT_ROUND_S = 15.0
+
 
 def billing(broker: Broker, **options: object) -> Consumer:
     return Consumer("billing", "orders", nameserver=broker.nameserver, **options)  # type: ignore[arg-type]

@@ -60,7 +60,7 @@ async def cancel_everywhere(call: Call, connections: Callable[[], None]) -> int:
             await task
         except asyncio.CancelledError:
             cancelled += 1
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             await call()
     return cancelled
 
