@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from client import Message, Producer
+from pipeline.jobs.archiving.job import archive
 from pipeline.jobs.auditing.job import audit
 from pipeline.jobs.command_line import main
 from pipeline.jobs.rebuilding.job import rebuild
@@ -63,6 +64,24 @@ def test_search_over_the_network_and_in_files(broker: PipelineBroker) -> None:
         len(search(nameserver=broker.nameserver, topics=["batches"], run=in_this_process).messages)
         == 20
     )
+
+
+def test_what_is_at_the_broker_and_in_an_archive_is_told_once(
+    broker: PipelineBroker, tmp_path: Path
+) -> None:
+    wait_until_flushed(broker, 202)
+    root = broker.broker.config.store.root
+    archive(tmp_path / "history", path=root)
+
+    found = search(
+        nameserver=broker.nameserver,
+        archive=str(tmp_path / "history"),
+        key="order-7",
+        run=in_this_process,
+    )
+
+    assert [one["body"] for one in found.messages] == ["paid 7"]
+    assert found.match_count == 2
 
 
 async def test_a_killed_broker_is_audited_and_rebuilt(tmp_path: Path) -> None:

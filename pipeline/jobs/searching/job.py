@@ -324,4 +324,6 @@ def _archived_files(location: str) -> list[ArchivedFile]:
 
 
 def _identity(row: Row) -> tuple[Any, ...]:
-    return row["brokerName"] or "", row["topic"], row["queueId"], row["queueOffset"]
+    """Of the broker where it was stored, which files do not name: offsetMsgId has its address."""
+    names = ("topic", "queueId", "queueOffset", "offsetMsgId", "storeTimestamp")
+    return tuple(row[name] for name in names)
