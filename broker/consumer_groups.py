@@ -213,22 +213,24 @@ class ConsumerGroups:
         """Whether *group* was online before a restart so short ago that it may come back."""
         return self._remembered is not None and group in self._remembered
 
-    def seen_early(self, group: str, connection: "Connection") -> None:
+    def seen_early(self, group: str, connection: "Connection") -> bool:
         """Hear of a pull or commit for a group that *connection* has sent no heartbeat for.
+
+        False if the group was not online before a restart so short ago.
 
         After a restart that is a member whose next heartbeat may be 30 s away, while those that are
         back already share out its queues.  So it is told of changes as they are: a Java, Go or Rust
         client then finds that it is not counted, lets its queues go and sends a heartbeat at once.
         """
         if connection.closed or not self.is_remembered(group):
-            return
+            return False
         early = self._early_members.setdefault(group, set())
-        if connection in early:
-            return
-        early.add(connection)
-        connection.on_close.append(lambda closed: early.discard(closed))
-        if self._may_tell(group):
-            self._notify(group, connection)
+        if connection not in early:
+            early.add(connection)
+            connection.on_close.append(lambda closed: early.discard(closed))
+            if self._may_tell(group):
+                self._notify(group, connection)
+        return True
 
     def groups_of_topic(self, topic: str) -> list[str]:
         """The groups that are online and subscribe to *topic*."""

@@ -289,8 +289,17 @@ class PullPath:
                 f"the consumer group[{pull.group}] is forbidden for topic[{pull.topic}]",
                 FORBIDDEN_SUBSCRIPTION,
             )
-        if online is None or pull.connection not in online.members:
-            self._consumers.seen_early(pull.group, pull.connection)
+        if (
+            (online is None or pull.connection not in online.members)
+            and self._consumers.seen_early(pull.group, pull.connection)
+            and online is not None
+            and online.subscription(pull.topic) is not None
+        ):
+            # The queue is somebody else's by now, until a heartbeat says that there are two.
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_NOT_EXIST,
+                f"the consumer's group info not exist, group: {pull.group}: send a heartbeat first",
+            )
         subscription = self._consumers.subscription(pull.group, pull.topic, pull.connection)
         if subscription is None:
             raise RequestError(

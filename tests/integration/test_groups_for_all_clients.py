@@ -92,6 +92,28 @@ async def test_pulls_go_on_after_a_restart_without_a_heartbeat(tmp_path: Path) -
         assert refused.code == ResponseCode.SUBSCRIPTION_NOT_EXIST
 
 
+async def test_who_pulls_after_others_are_back_is_asked_for_a_heartbeat_first(
+    tmp_path: Path,
+) -> None:
+    config = build_config(TEMPORARY_SETTINGS | {"storePathRootDir": str(tmp_path)})
+    async with Broker(config) as broker, WireClient(broker.address) as client:
+        await join(client, "c1")
+        await send(client, "orders", b"before")
+    fields = PLACE | {"consumerGroup": "billing", "queueOffset": "0", "maxMsgNums": "32"}
+    fields |= {"sysFlag": "2", "commitOffset": "0", "suspendTimeoutMillis": "0", "subVersion": "0"}
+    async with (
+        Broker(config) as broker,
+        WireClient(broker.address) as quick,
+        WireClient(broker.address) as slow,
+    ):
+        await join(quick, "c1")
+        refused = await slow.ask(Code.PULL_MESSAGE, fields)
+        assert refused.code == ResponseCode.SUBSCRIPTION_NOT_EXIST
+        assert (await slow.next_push()).code == Code.NOTIFY_CONSUMER_IDS_CHANGED
+        await join(slow, "c2")
+        assert (await slow.ask(Code.PULL_MESSAGE, fields)).code == ResponseCode.SUCCESS
+
+
 async def test_heartbeat_without_subscriptions_still_means_the_same_after_a_restart(
     tmp_path: Path,
 ) -> None:
