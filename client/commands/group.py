@@ -290,6 +290,7 @@ async def _reset(
     from client.admin import Admin
 
     async with Admin(nameserver) as admin:
+        await admin.groups.lag(name)  # raises where no broker knows the group
         queues = None
         if wanted:
             queues = select_queues((await admin.route(topic)).read_queues, wanted, topic)

@@ -282,3 +282,13 @@ async def test_a_name_service_without_brokers_is_not_an_empty_one(command: str) 
         await names.stop()
     assert (ended.code, ended.out) == (1, "")
     assert "knows no broker at all; start one that registers there" in ended.err
+
+
+@pytest.mark.parametrize("option", ["--dry-run", "--yes"])
+async def test_a_group_that_there_is_not_cannot_be_moved(option: str) -> None:
+    async with Broker.temporary() as broker, Producer(broker.nameserver) as producer:
+        await producer.send("orders", b"x")
+        command = ["group", "reset", "nobody", "--topic", "orders", "--to", "latest", option]
+        ended = await CommandLine(broker.nameserver).run(*command)
+    assert (ended.code, ended.out) == (1, "")
+    assert "knows a group 'nobody'; `rockhopper group list` shows" in ended.err
