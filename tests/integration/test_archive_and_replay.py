@@ -239,6 +239,7 @@ def test_any_parquet_with_a_body_can_be_replayed(broker: PipelineBroker, tmp_pat
         ({"job_id": "a b"}, UsageProblem, "cannot be used"),
         ({"start_ms": 5, "end_ms": 5}, UsageProblem, "ends before it starts"),
         ({"to": {"x": "y"}, "topics": ["orders"]}, UsageProblem, "is not among the topics"),
+        ({"topics": ["order"], "to": "copy"}, UsageProblem, r"'order' \(did you mean 'orders'\?\)"),
         ({"delivery": "twice"}, UsageProblem, "choose one of auto"),
         ({"broker": "broker-x"}, PipelineError, "there is no broker 'broker-x'"),
     ],

@@ -67,6 +67,14 @@ def archive(
         raise UsageProblem("decoding bodies needs a schema: give it with --schema FILE")
     if schema is not None and decode is None:
         raise UsageProblem("a schema is for decoding bodies: add --decode json or --decode avro")
+    of_files = {"broker_name": broker_name, "split_size_bytes": split_size_bytes}
+    of_files["corrupt"] = corrupt if corrupt != "fail" else None
+    unused = [name for name, value in of_files.items() if value]
+    if path is None and unused:
+        option = unused[0].removesuffix("_bytes").replace("_", "-")
+        raise UsageProblem(
+            f"--{option} ({unused[0]}) is for reading a store's files: add --path, or leave it out"
+        )
     asked = Request(
         path="" if path is None else str(path),
         nameserver=nameserver or "",

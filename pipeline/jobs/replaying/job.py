@@ -36,6 +36,7 @@ from pipeline.jobs.replaying.targets import choose_target, last_batch, queue_cou
 from pipeline.jobs.replaying.work import ReplayTask, replay_slices
 from pipeline.jobs.results import UsageProblem
 from pipeline.jobs.spark import job_session, run_tasks, spark_problem
+from pipeline.options import nearest
 from pipeline.sink.staging import publish
 
 if TYPE_CHECKING:
@@ -153,6 +154,14 @@ def _request(
 def _check_topics(source: Source, request: Request) -> None:
     has_topic = "topic" in source.columns or all(each.topic is not None for each in source.files)
     if has_topic:
+        known = {each.topic for each in source.files if each.topic is not None}
+        missing = [topic for topic in request.topics if topic not in known]
+        if missing and all(each.topic is not None for each in source.files):
+            listed = ", ".join(sorted(known)[:10]) or "none"
+            raise UsageProblem(
+                f"{request.source} has no messages of the topic {missing[0]!r}"
+                f"{nearest(missing[0], known)}: name one of those it has ({listed})"
+            )
         return
     if "*" not in request.to:
         raise UsageProblem(

@@ -110,7 +110,7 @@ def report(
     started = time.monotonic()
     progress = progress or Progress()
     chosen = Chosen(tuple(dict.fromkeys(topics)), start_ms, end_ms)
-    _check(path, archive, nameserver, watch_s, chosen, formats)
+    _check(path, archive, nameserver, watch_s, watch_count, chosen, formats)
     directory = Path(output)
     page_file = directory / PAGE_FILE
     if path is not None:
@@ -150,6 +150,7 @@ def _check(
     archive: object,
     nameserver: str | None,
     watch_s: float | None,
+    watch_count: int | None,
     chosen: Chosen,
     formats: Sequence[str],
 ) -> None:
@@ -164,6 +165,8 @@ def _check(
         raise UsageProblem("only brokers can tell of lag: add --nameserver to --watch")
     if watch_s is not None and watch_s <= 0:
         raise UsageProblem(f"--watch is {watch_s:g}: give seconds, such as 60")
+    if watch_count is not None and watch_s is None:
+        raise UsageProblem("--samples says how many to take with --watch: add that as well")
     if unknown := set(formats) - {PARQUET, CSV}:
         raise UsageProblem(f"tables are written as parquet and csv, not as {', '.join(unknown)}")
     start, end = chosen.start_ms, chosen.end_ms

@@ -242,6 +242,9 @@ def test_bodies_become_values_and_stay_bodies(tmp_path: Path) -> None:
     [
         ({}, "give one"),
         ({"path": "s", "nameserver": "n:1"}, "give one"),
+        ({"nameserver": "n:1", "broker_name": "a"}, r"--broker-name \(broker_name\) .*add --path"),
+        ({"nameserver": "n:1", "split_size_bytes": 9999}, "--split-size .*add --path"),
+        ({"nameserver": "n:1", "corrupt": "skip"}, "--corrupt .*add --path"),
         ({"path": "s", "decode": "json"}, "give it with --schema FILE"),
         ({"path": "s", "schema": "{}"}, "add --decode json"),
         ({"path": "s", "topics": ["a"], "pattern": "b"}, "leave one out"),

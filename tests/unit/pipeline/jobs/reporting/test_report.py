@@ -191,6 +191,7 @@ def test_a_report_of_nothing_says_so(tmp_path: Path) -> None:
         ({"path": "a", "archive": "b"}, "give one"),
         ({"path": "a", "watch_s": 5}, "add --nameserver"),
         ({"path": "a", "nameserver": "n:1", "watch_s": 0}, "give seconds"),
+        ({"path": "a", "watch_count": 3}, "with --watch: add that"),
         ({"path": "a", "start_ms": 5, "end_ms": 5}, "nothing in between"),
         ({"path": "a", "formats": ("xls",)}, "not as xls"),
     ],
