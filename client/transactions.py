@@ -8,6 +8,7 @@ network failed, the broker asks later: it checks with any producer of the group 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -224,7 +225,13 @@ class TransactionProducer(Producer):
                 "function without calling it; it gets the Transaction"
             )
         async with self.transaction(message, timeout=timeout) as transaction:
-            transaction.state = _state(await local(transaction), "the local transaction")
+            outcome = local(transaction)
+            if not inspect.isawaitable(outcome):
+                raise TypeError(
+                    f"the local transaction {local!r} is not a coroutine function: write it with "
+                    "`async def`; the message is rolled back"
+                )
+            transaction.state = _state(await outcome, "the local transaction")
         return transaction
 
     async def _prepare(self, message: Message, timeout: float | None) -> Transaction:

@@ -147,6 +147,15 @@ async def test_a_function_that_returns_nonsense_leaves_it_to_the_check(
     assert "'comit'" in caplog.text
 
 
+async def test_a_local_transaction_that_is_no_coroutine_function_rolls_back_and_says_so(
+    producer: TransactionProducer, broker: MessageBroker
+) -> None:
+    with pytest.raises(TypeError, match="write it with `async def`; the message is rolled back"):
+        await producer.send_in_transaction(ORDER, lambda _: "commit")  # type: ignore[arg-type,return-value]
+    await until(lambda: len(broker.ended) == 1)
+    assert broker.ended[0].commit_or_rollback == ROLLBACK
+
+
 async def test_the_block_does_not_run_when_the_half_message_was_not_stored(
     producer: TransactionProducer, broker: MessageBroker
 ) -> None:
