@@ -23,6 +23,9 @@ HEAD_SIZE_BYTES = 88
 # After so many records of one size as many more are tried at once as have it.
 EQUAL_SIZES_MIN = 8
 RUN_MAX = 1 << 16
+# After so many of various sizes their magics are looked for in the bytes ahead.
+VARIOUS_SIZES_MIN = 16
+_AHEAD_BYTES_MIN, _AHEAD_BYTES_MAX = 1 << 14, 1 << 18
 # V1 and V2 differ in the last byte.
 _MAGIC_START = MAGIC_V1.to_bytes(4, "big")[:3]
 _SIZE_AND_MAGIC = struct.Struct(">II")
@@ -71,6 +74,7 @@ def walk(buffer: Buffer, start: int, end: int) -> Walk:
     last_start = min(end, size_bytes - RECORD_SIZE_BYTES_MIN + 1)
     at = start
     last_size = equal_sizes = 0
+    ahead_bytes = _AHEAD_BYTES_MIN
     while at < last_start:
         size, magic = read(buffer, at)
         if magic != MAGIC_V1 and magic != MAGIC_V2:
@@ -80,16 +84,20 @@ def walk(buffer: Buffer, start: int, end: int) -> Walk:
             break
         equal_sizes = equal_sizes + 1 if size == last_size else 0
         last_size = size
-        if equal_sizes < EQUAL_SIZES_MIN:
+        if equal_sizes >= EQUAL_SIZES_MIN:
+            # Records of one kind often have one size: then many are looked at together.
+            run = _equal_records(buffer, at, size, magic, min(last_start, size_bytes - size + 1))
+            at = int(run[-1]) + size
+            equal_sizes = 0
+        else:
             offsets.append(at)
             at = behind
-            continue
-        # Records of one kind often have one size: then many are looked at together.
-        run = _equal_records(buffer, at, size, magic, min(last_start, size_bytes - size + 1))
+            if len(offsets) < VARIOUS_SIZES_MIN:
+                continue
+            run, at = _linked_records(buffer, at, min(at + ahead_bytes, last_start))
+            ahead_bytes = min(2 * ahead_bytes, _AHEAD_BYTES_MAX) if len(run) else _AHEAD_BYTES_MIN
         runs += [np.array(offsets, dtype=np.int64), run]
         offsets = []
-        at = int(run[-1]) + size
-        equal_sizes = 0
     runs.append(np.array(offsets, dtype=np.int64))
     found = np.concatenate(runs) if len(runs) > 1 else runs[0]
     if at >= end:
@@ -108,6 +116,33 @@ def _equal_records(buffer: Buffer, at: int, size: int, magic: int, last_start: i
         found = count if same.all() else int(same.argmin())
         if found < count or count >= RUN_MAX or at + count * size >= last_start:
             return at + size * np.arange(found, dtype=np.int64)
+
+
+def _linked_records(buffer: Buffer, at: int, last_start: int) -> tuple[Offsets, int]:
+    """The records from *at* on, in front of *last_start*, and where the next one is.
+
+    They are those of which each leads to the next place with a magic.  At a magic inside of a
+    record, or a record that is none, it ends early.
+    """
+    size_bytes = len(buffer)
+    count = last_start - at
+    if count <= 0:
+        return np.empty(0, np.int64), at
+    firsts: npt.NDArray[np.uint8] = np.ndarray(count, np.uint8, buffer, at + 4)
+    places = np.flatnonzero(firsts == _MAGIC_START[0])
+    heads = np.ndarray(count, _HEADS, buffer, at, (1,))
+    magics = heads["magic"][places]
+    places = places[(magics == MAGIC_V1) | (magics == MAGIC_V2)]
+    if not len(places) or places[0] != 0:
+        return np.empty(0, np.int64), at
+    sizes = heads["size"][places].astype(np.int64)
+    behind = places + sizes
+    is_whole = (sizes >= RECORD_SIZE_BYTES_MIN) & (behind <= size_bytes - at)
+    leads_on = is_whole[:-1] & (behind[:-1] == places[1:])
+    found = int(leads_on.argmin()) if not leads_on.all() else len(leads_on)
+    if is_whole[found]:
+        found += 1
+    return places[:found] + at, at + int(behind[found - 1]) if found else at
 
 
 def _why_stopped(buffer: Buffer, at: int, available: int) -> tuple[int, str | None, Stop]:

@@ -2,12 +2,14 @@
 
 import contextlib
 from datetime import UTC, datetime, timedelta
+from random import Random
 from typing import Any
+from unittest.mock import patch
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.decoder import decode, walk
+from pipeline.decoder import Stop, decode, walk
 from pipeline.errors import PipelineError
 from pipeline.schema import COLUMNS, arrow_schema
 from protocol.addresses import host_bytes, ip_bytes
@@ -15,6 +17,7 @@ from protocol.compression import compress_zlib
 from protocol.message import StoredMessage
 from protocol.message_codec import (
     MAGIC_V1,
+    MAGIC_V2,
     SYS_FLAG_COMPRESSED_ZLIB,
     SYS_FLAG_INNER_BATCH,
     SYS_FLAG_NEED_UNWRAP,
@@ -108,6 +111,37 @@ def test_properties_come_back_whatever_they_hold(strings: list[bytes]) -> None:
         assert row["tags"] == message.properties.get("TAGS")
         assert row["keys"] == message.properties.get("KEYS")
         assert row["rawProperties"] == text
+
+
+MAGIC = MAGIC_V1.to_bytes(4, "big")
+# Some with what looks like a record's start.
+BODIES = [b"", MAGIC, b"\0\0\0\x64" + MAGIC + bytes(200), b"\xda" * 50]
+
+
+@given(st.integers(0), st.integers(0, 2), st.sampled_from([1, 300, 1 << 14]))
+def test_records_of_any_sizes_are_walked_as_one_by_one(
+    seed: int, damage_count: int, ahead_bytes: int
+) -> None:
+    random = Random(seed)
+    bodies = [random.choice([*BODIES, bytes(random.randrange(60))]) for _ in range(200)]
+    log = bytearray(b"".join(encode_message(topic="t", body=body) for body in bodies))
+    for _ in range(damage_count):
+        log[random.randrange(len(log))] ^= 1
+    end = random.randrange(len(log) + 1)
+    expected, at = [], 0
+    while at < end and at + 91 <= len(log):
+        size = int.from_bytes(log[at : at + 4], "big")
+        is_record = bytes(log[at + 4 : at + 8]) in (MAGIC, MAGIC_V2.to_bytes(4, "big"))
+        if not is_record or size < 91 or at + size > len(log):
+            break
+        expected.append(at)
+        at += size
+
+    with patch("pipeline.decoder.walk._AHEAD_BYTES_MIN", ahead_bytes):
+        found = walk(log, 0, end)
+
+    assert found.offsets.tolist() == expected
+    assert found.stop is Stop.BLANK or found.end == at
 
 
 @given(st.binary(max_size=300), st.lists(records(), max_size=3))
