@@ -31,6 +31,7 @@ _POLL_S = 0.3
 _SENTENCE = re.compile(r"pipeline\.[\w.]*?(?:PipelineError|UsageProblem): (.+)")
 _JAVA_REASON = re.compile(r"^(?:: |Caused by: )?(?:[a-z]\w*\.)+\w*(?:Exception|Error): (.+)$", re.M)
 _PYTHON_REASON = re.compile(r"^((?:\w+\.)*\w*(?:Error|Exception): .+)$", re.M)
+_CHATTER = re.compile(r"WARNING: Using incubator|Using Spark's default|Setting |To adjust logging")
 _GATEWAY_COMPLAINT = "Exception while sending command."
 # Spark's own default is one failure on one machine, four on a cluster.
 _LOCAL_MASTER = "local[*,4]"
@@ -97,7 +98,8 @@ def _quiet() -> Iterator[dict[str, str]]:
         except Exception as error:
             scratch.seek(0)
             said = scratch.read().decode(errors="replace").split("\n")
-            last = next((line.strip() for line in reversed(said) if line.strip()), str(error))
+            told = [line.strip() for line in said if line.strip() and not _CHATTER.match(line)]
+            last = (told or [str(error).partition("\n")[0] or "it said nothing"])[-1]
             raise PipelineError(
                 f"Spark did not start ({last}): set ROCKHOPPER_SPARK_LOG=1 to see why"
             ) from error

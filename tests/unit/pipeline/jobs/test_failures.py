@@ -5,6 +5,8 @@ import os
 
 import pytest
 
+from pipeline.errors import PipelineError
+from pipeline.jobs import spark
 from pipeline.jobs.progress import Progress
 from pipeline.jobs.results import JobResult
 from pipeline.jobs.running import run_job
@@ -37,6 +39,24 @@ def test_what_the_disk_refuses(
 
     assert ended.value.code == 1
     assert capsys.readouterr().err.startswith(f"pipeline: {says}")
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (b'Setting Spark log level to "OFF".\n', "Java is gone"),
+        (b'Error: no such master\nSetting Spark log level to "OFF".\n', "Error: no such master"),
+    ],
+)
+def test_why_spark_did_not_start_is_not_its_chatter(
+    said: bytes, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark, "_is_hushed", True)
+
+    with pytest.raises(PipelineError, match=rf"^Spark did not start \({reason}\): set ROCK"):
+        with spark._quiet():
+            os.write(2, said)
+            raise RuntimeError("Java is gone")
 
 
 def test_a_result_prints_as_its_summary() -> None:
