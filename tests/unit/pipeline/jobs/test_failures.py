@@ -53,10 +53,13 @@ def test_why_spark_did_not_start_is_not_its_chatter(
 ) -> None:
     monkeypatch.setattr(spark, "_is_hushed", True)
 
-    with pytest.raises(PipelineError, match=rf"^Spark did not start \({reason}\): set ROCK"):
+    def start() -> None:
         with spark._quiet():
             os.write(2, said)
             raise RuntimeError("Java is gone")
+
+    with pytest.raises(PipelineError, match=rf"^Spark did not start \({reason}\): set ROCK"):
+        start()
 
 
 def test_a_result_prints_as_its_summary() -> None:
