@@ -13,7 +13,11 @@ from hypothesis import HealthCheck, settings
 
 # These machines are shared: how long an example takes says nothing.
 settings.register_profile(
-    "repeatable", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+    "repeatable",
+    deadline=None,
+    derandomize=True,
+    max_examples=60,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile(
     "explore", deadline=None, max_examples=1000, suppress_health_check=[HealthCheck.too_slow]
@@ -32,12 +36,10 @@ def _nothing_waits_for_the_disk() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _processes_share_what_they_compile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Where the environment forbids bytecode files, each would compile everything anew."""
-    changed = dict(os.environ)
-    if changed.pop("PYTHONDONTWRITEBYTECODE", None):
-        changed["PYTHONPYCACHEPREFIX"] = str(tmp_path_factory.mktemp("bytecode"))
-    with mock.patch.dict(os.environ, changed, clear=True):
+def _processes_share_what_they_compile() -> Iterator[None]:
+    """Where the environment forbids bytecode files, each process would compile all of ours anew."""
+    with mock.patch.dict(os.environ):
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
         yield
 
 

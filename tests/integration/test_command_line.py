@@ -17,6 +17,7 @@ import pytest
 
 from broker import Broker
 from client import Message, Producer
+from tests.support.command_line import CommandLine
 from tests.support.turns import until
 
 
@@ -66,6 +67,12 @@ async def broker() -> AsyncIterator[Broker]:
 @pytest.fixture
 def shell(broker: Broker) -> Shell:
     return Shell(broker.nameserver)
+
+
+@pytest.fixture
+def commands(broker: Broker) -> CommandLine:
+    """The same without processes, for what was tried with one already."""
+    return CommandLine(broker.nameserver)
 
 
 async def send(broker: Broker, *bodies: bytes, queue: int = 0, topic: str = "orders") -> None:
@@ -152,13 +159,12 @@ async def test_a_count_and_oneway(shell: Shell) -> None:
     assert len((await shell.run("pull", "orders", "--json")).objects) == 350
 
 
-async def test_a_pull_begins_where_it_is_told_to(broker: Broker, shell: Shell) -> None:
+async def test_a_pull_begins_where_it_is_told_to(broker: Broker, commands: CommandLine) -> None:
     await send(broker, *(b"%d" % number for number in range(10)))
 
     async def bodies(*options: str) -> list[str]:
-        return [
-            each["body"] for each in (await shell.run("pull", "orders", "--json", *options)).objects
-        ]
+        pulled = await commands.run("pull", "orders", "--json", *options)
+        return [each["body"] for each in pulled.objects]
 
     assert await bodies("--from", "7") == ["7", "8", "9"]
     assert await bodies("--from", "latest") == []
@@ -253,43 +259,47 @@ async def test_output_that_cannot_be_written_is_one_sentence(shell: Shell) -> No
     assert error == b"rockhopper: reading or writing failed: No space left on device\n"
 
 
-async def test_messages_are_found_by_key_and_id(shell: Shell) -> None:
-    await shell.run("send", "orders", "first", "--key", "k")
-    sent = await shell.run("send", "orders", "second\nline", "--key", "k", "--json")
+async def test_messages_are_found_by_key_and_id(shell: Shell, commands: CommandLine) -> None:
+    await commands.run("send", "orders", "first", "--key", "k")
+    sent = await commands.run("send", "orders", "second\nline", "--key", "k", "--json")
     found = await shell.run("query", "orders", "--key", "k", "--json")
     assert [each["body"] for each in found.objects] == ["second\nline", "first"]
-    assert len((await shell.run("query", "orders", "--key", "k")).out.splitlines()) == 3
-    nothing = await shell.run("query", "orders", "--key", "none")
+    assert len((await commands.run("query", "orders", "--key", "k")).out.splitlines()) == 3
+    nothing = await commands.run("query", "orders", "--key", "none")
     assert (nothing.code, nothing.out) == (0, "")
     for name in ("messageId", "offsetMessageId"):
-        shown = await shell.run("message", sent.objects[0][name])
+        shown = await commands.run("message", sent.objects[0][name])
         assert shown.out.endswith("\nsecond\nline\n")
     assert (await shell.run("message", "0" * 32)).code == 1
 
 
-async def test_topics_are_made_shown_and_deleted(broker: Broker, shell: Shell) -> None:
-    created = await shell.run("topic", "create", "orders", "--queues", "3")
+async def test_topics_are_made_shown_and_deleted(
+    broker: Broker, shell: Shell, commands: CommandLine
+) -> None:
+    created = await commands.run("topic", "create", "orders", "--queues", "3")
     assert created.out == f"orders has 3 queues on broker-a ({broker.address})\n"
     await send(broker, b"x", queue=2)
-    assert (await shell.run("topic", "list")).out == "orders\n"
-    assert "TBW102" in (await shell.run("topic", "list", "--all")).out
-    shown = (await shell.run("topic", "show", "orders", "--json")).objects
+    assert (await commands.run("topic", "list")).out == "orders\n"
+    assert "TBW102" in (await commands.run("topic", "list", "--all")).out
+    shown = (await commands.run("topic", "show", "orders", "--json")).objects
     assert [(each["queue"], each["maxOffset"]) for each in shown] == [(0, 0), (1, 0), (2, 1)]
     assert "1 message in 3 queues" in (await shell.run("topic", "show", "orders")).out
-    assert (await shell.run("topic", "delete", "orders")).code == 0
-    again = await shell.run("topic", "delete", "orders")
+    assert (await commands.run("topic", "delete", "orders")).code == 0
+    again = await commands.run("topic", "delete", "orders")
     assert (again.code, again.err) == (1, "rockhopper: there is no topic 'orders' to delete\n")
 
 
-async def test_a_broker_tells_its_state_and_settings(broker: Broker, shell: Shell) -> None:
+async def test_a_broker_tells_its_state_and_settings(
+    broker: Broker, shell: Shell, commands: CommandLine
+) -> None:
     (status,) = (await shell.run("broker", "status", "--json")).objects
     assert (status["broker"], status["brokerVersionDesc"]) == ("broker-a", "V5_3_3")
-    assert "V5_3_3" in (await shell.run("broker", "status")).out
-    changed = await shell.run("broker", "config", "defaultTopicQueueNums=3")
+    assert "V5_3_3" in (await commands.run("broker", "status")).out
+    changed = await commands.run("broker", "config", "defaultTopicQueueNums=3")
     assert (changed.code, changed.out) == (0, "defaultTopicQueueNums=3\n")
-    unknown = await shell.run("broker", "config", "noSuchSetting")
+    unknown = await commands.run("broker", "config", "noSuchSetting")
     assert (unknown.code, unknown.err) == (1, "rockhopper: broker-a has no setting noSuchSetting\n")
-    (listed,) = (await shell.run("cluster", "--json")).objects
+    (listed,) = (await commands.run("cluster", "--json")).objects
     assert (listed["address"], listed["error"]) == (broker.address, None)
     assert broker.address in (await shell.run("cluster")).out
 

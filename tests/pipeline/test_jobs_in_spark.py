@@ -18,7 +18,7 @@ from tests.support.written_logs import T0_MS, WrittenLog
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 
 def test_tasks_archive_what_spark_reads_back(spark: "SparkSession", tmp_path: Path) -> None:
