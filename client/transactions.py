@@ -160,6 +160,7 @@ class TransactionProducer(Producer):
         self._reachability = Reachability(self._session)
         self._checks_at_once = asyncio.Semaphore(_CHECKS_AT_ONCE_MAX)
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._running: set[str] = set()  # message ids whose blocks have not ended
 
     async def start(self) -> Self:
         """Open the producer, and begin to connect to the brokers."""
@@ -196,14 +197,17 @@ class TransactionProducer(Producer):
         """
         transaction = await self._prepare(message, timeout)
         half = self._half_message(transaction)
+        self._running.add(half.message_id)
         try:
             yield transaction
         except BaseException as error:
+            self._running.discard(half.message_id)
             transaction.state = TransactionState.ROLLBACK
             ending = self._spawn(self._finish(transaction, half))
             if isinstance(error, Exception):
                 await asyncio.shield(ending)
             raise
+        self._running.discard(half.message_id)
         # A cancellation must not keep the outcome from the broker.
         await asyncio.shield(self._spawn(self._finish(transaction, half)))
 
@@ -364,6 +368,9 @@ class TransactionProducer(Producer):
             self._trace_end(message, half, state, from_check=True)
 
     async def _ask_check(self, message: ReceivedMessage) -> TransactionState:
+        if message.message_id in self._running:
+            # Nothing is recorded yet, which `check` would take for a rollback.
+            return TransactionState.UNKNOWN
         try:
             return _state(await self._check(message), "the check")
         except Exception:

@@ -316,6 +316,23 @@ async def test_a_check_is_answered_by_the_coroutine(
         assert "no database" in caplog.text
 
 
+async def test_a_check_while_the_block_still_runs_is_answered_with_unknown(
+    producer: TransactionProducer, broker: MessageBroker, checks: Checks
+) -> None:
+    checks.answer = "rollback"  # of a check that finds nothing recorded
+    async with producer.transaction(ORDER):
+        await ask(broker, broker.check_of(0))
+        await until(lambda: len(broker.ended) == 1)
+    assert [end.commit_or_rollback for end in broker.ended] == [UNKNOWN, COMMIT]
+    assert checks.asked == []
+    with pytest.raises(ValueError, match="no stock"):
+        async with producer.transaction(ORDER):
+            raise ValueError("no stock")
+    await ask(broker, broker.check_of(1))
+    await until(lambda: len(broker.ended) == 4)
+    assert len(checks.asked) == 1
+
+
 async def test_checks_of_other_groups_and_damaged_ones_are_not_answered(
     producer: TransactionProducer,
     broker: MessageBroker,
