@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,9 +20,16 @@ SMALL += ["--set", "maxIndexNum=200000"]
 class Daemon:
     """``python -m broker`` on *store*; started by ``async with``, killed at the end if need be."""
 
-    def __init__(self, store: Path, *options: str, open_files: int | None = None) -> None:
+    def __init__(
+        self,
+        store: Path,
+        *options: str,
+        open_files: int | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self._options = ("--store", str(store), *SMALL, *options)
         self._open_files = open_files
+        self._environment = environment or {}
         self.address = ""
         self.nameserver = ""
         self.lines: list[dict[str, Any]] = []
@@ -54,7 +62,10 @@ class Daemon:
             *ports,
             *self._options,
             cwd=ROOT,
-            env={name: text for name, text in os.environ.items() if "ROCKHOPPER" not in name},
+            env={
+                **{name: text for name, text in os.environ.items() if "ROCKHOPPER" not in name},
+                **self._environment,
+            },
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
         )
@@ -86,6 +97,11 @@ class Daemon:
     async def _read_on(self) -> None:
         while await self._read_line():
             pass
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
 
     async def kill(self) -> None:
         """End it with SIGKILL."""
