@@ -281,7 +281,7 @@ class BrokerConfig:
     vip_channel_enabled: bool = setting("vipChannelEnabled", False)
     """Ours, by the clients' name for it.  Whether the broker also listens two ports below
     listenPort (10909), unless that is 0: Java clients before 4.5.1 send, commit and look for their
-    group there unless they are told not to.  Taken by somebody else, it is warned of and left out."""
+    group there unless they are told not to.  Where somebody else has it, that is warned of."""
 
     namesrv_port: int = setting("namesrvPort", 9876, least=0, most=65535)
     """Ours.  The name service's port; 0 picks a free one."""
