@@ -90,6 +90,8 @@ def _rates(broker: BrokerParts) -> dict[str, str]:
     names = {
         "putTps": "put_messages",
         "getTransferredTps": "get_messages",
+        # RocketMQ 4 spelt it so; its mqadmin clusterList fails without.
+        "getTransferedTps": "get_messages",
         "getFoundTps": "get_found",
         "getMissTps": "get_missed",
         "getTotalTps": "get_total",

@@ -122,6 +122,7 @@ PARSED_BY_TOOLS = {
     "brokerActive": "true",
     "putTps": THREE_RATES,
     "getTransferredTps": THREE_RATES,
+    "getTransferedTps": THREE_RATES,
     "getFoundTps": THREE_RATES,
     "getMissTps": THREE_RATES,
     "getTotalTps": THREE_RATES,
