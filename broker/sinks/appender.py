@@ -43,8 +43,9 @@ REFUSED_PROPERTIES = frozenset(
 )
 SLICE_COUNT_MAX = 256
 SLICE_BYTES_MAX = 1 << 20
-# The first message of a queue, which may take a file, counts as so many.
-FIRST_OF_QUEUE_COUNT = 16
+# The first message of a queue counts as so many: it may take a file, of which making and
+# allocating takes a millisecond.
+FIRST_OF_QUEUE_COUNT = 64
 _MARK = re.compile(rf"{PROPERTY_SINK}\x01([0-9a-f]+:\d+):(\d+)\x02".encode()).search
 
 
