@@ -2,11 +2,18 @@
 
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.derived.entries import QueueKey
-from pipeline.derived.index_files import index_file_size, index_paths
+from pipeline.derived.index_files import index_paths
+from pipeline.derived.index_geometry import (
+    IndexGeometry,
+    completed,
+    search_geometry,
+    usual_size,
+)
 from pipeline.derived.queue_files import QueueFiles, find_queues, rounded_file_size, unit_layout
 from pipeline.errors import PipelineError
 from protocol.store_paths import INDEX_DIRECTORY, OWN_DIRECTORY
@@ -17,6 +24,10 @@ INDEX_SLOT_COUNT = 5_000_000
 INDEX_ENTRY_COUNT_MAX = 20_000_000
 
 _GEOMETRY_FILE = "geometry.json"
+_REMEDY = (
+    "set --index-slots and --index-entries (index_slots and index_entries) to what maxHashSlotNum "
+    "and maxIndexNum are in broker.conf"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +42,8 @@ class Geometry:
     batch_queue_file_size_bytes: int = BATCH_QUEUE_FILE_SIZE_BYTES
     index_slot_count: int = INDEX_SLOT_COUNT
     index_entry_count_max: int = INDEX_ENTRY_COUNT_MAX
+    index_problem: str = ""
+    """Why the geometry of the index files is not known, and what to do; empty if it is."""
 
     def queue_file_size(self, key: QueueKey) -> int:
         """The size of the files of a queue."""
@@ -48,31 +61,73 @@ def find_geometry(
     """What is given counts; else what the store in *root* has; else the brokers' defaults.
 
     Raises:
-        PipelineError: the index files are of another geometry, or there is no room for a unit.
+        PipelineError: the index files are not of the geometry that is given, or there is no room
+            for a unit.
     """
     found = _sizes_of_queue_files(root)
-    noted = _noted(root)
-    slots = index_slot_count or noted.get("indexSlotCount") or INDEX_SLOT_COUNT
-    entries = index_entry_count_max or noted.get("indexEntryCountMax") or INDEX_ENTRY_COUNT_MAX
-    if slots < 1 or entries < 2:
-        raise PipelineError(
-            f"index files cannot have {slots} slots and {entries} entries: set --index-slots "
-            "to at least 1 and --index-entries to at least 2"
-        )
-    sizes = [path.stat().st_size for path in index_paths(root / INDEX_DIRECTORY)] if root else []
-    if sizes and index_file_size(slots, entries) not in sizes:
-        raise PipelineError(
-            f"the index files have {sizes[0]} bytes, and {slots} slots with {entries} entries make "
-            f"{index_file_size(slots, entries)}: set --index-slots and --index-entries "
-            "(index_slots and index_entries) to what maxHashSlotNum and maxIndexNum are in "
-            "broker.conf"
-        )
+    index, problem = _index_geometry(root, index_slot_count, index_entry_count_max)
     return Geometry(
         rounded_file_size(queue_file_size_bytes or found[False], False),
         rounded_file_size(batch_queue_file_size_bytes or found[True], True),
-        slots,
-        entries,
+        *index,
+        problem,
     )
+
+
+def _index_geometry(
+    root: Path | None, slots: int | None, entries: int | None
+) -> tuple[IndexGeometry, str]:
+    """That of the index, and why it is not known."""
+    paths = [] if root is None else index_paths(root / INDEX_DIRECTORY)
+    size = usual_size(paths)
+    noted = _noted(root)
+    likely = noted or IndexGeometry(INDEX_SLOT_COUNT, INDEX_ENTRY_COUNT_MAX)
+    if slots is not None or entries is not None:
+        return _given(slots, entries, likely, paths), ""
+    if size is None or (noted is not None and noted.file_size_bytes == size):
+        return likely, ""
+    found = search_geometry(paths, likely)
+    if found is not None:
+        return found, ""
+    if noted is not None or likely.file_size_bytes in _sizes(paths):
+        return likely, ""
+    return likely, (
+        f"the index files have {size} bytes, which fit many geometries, and their entries do not "
+        f"tell which: {_REMEDY}"
+    )
+
+
+def _given(
+    slots: int | None, entries: int | None, likely: IndexGeometry, paths: list[Path]
+) -> IndexGeometry:
+    size = usual_size(paths)
+    given = None
+    if size is not None and (slots is None or entries is None):
+        given = completed(slots, entries, size)
+    given = given or IndexGeometry(
+        likely.slot_count if slots is None else slots,
+        likely.entry_count_max if entries is None else entries,
+    )
+    if given.slot_count < 1 or given.entry_count_max < 2:
+        raise PipelineError(
+            f"index files cannot have {given.slot_count} slots and {given.entry_count_max} "
+            "entries: set --index-slots to at least 1 and --index-entries to at least 2"
+        )
+    if size is not None and given.file_size_bytes not in _sizes(paths):
+        raise PipelineError(
+            f"the index files have {size} bytes, and {given.slot_count} slots with "
+            f"{given.entry_count_max} entries make {given.file_size_bytes}: leave the two out, or "
+            f"{_REMEDY}"
+        )
+    return given
+
+
+def _sizes(paths: list[Path]) -> set[int]:
+    found = set()
+    for path in paths:
+        with suppress(FileNotFoundError):  # It has expired.
+            found.add(path.stat().st_size)
+    return found
 
 
 def _sizes_of_queue_files(root: Path | None) -> dict[bool, int]:
@@ -95,11 +150,12 @@ def _first_queues(root: Path | None) -> Iterable[QueueKey]:
     return () if root is None else find_queues(root)
 
 
-def _noted(root: Path | None) -> dict[str, int]:
+def _noted(root: Path | None) -> IndexGeometry | None:
+    """What Rockhopper notes beside the index that it makes."""
     if root is None:
-        return {}
+        return None
     try:
         document = json.loads((root / OWN_DIRECTORY / _GEOMETRY_FILE).read_bytes())
-        return {str(name): int(value) for name, value in document.items()}
-    except (OSError, ValueError, AttributeError, TypeError):
-        return {}
+        return IndexGeometry(int(document["indexSlotCount"]), int(document["indexEntryCountMax"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

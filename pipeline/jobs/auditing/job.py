@@ -76,7 +76,8 @@ def audit(
 
     Raises:
         UsageProblem: arguments that make no sense.
-        PipelineError: no store or no archive there.
+        PipelineError: no store or no archive there, or only the index is to be checked and its
+            geometry is not known.
     """
     started = time.monotonic()
     progress = progress or Progress()
@@ -84,6 +85,10 @@ def audit(
     chosen = _chosen_checks(checks, root, archive)
     store = open_store(path)
     geometry = _geometry(root, index_slots, index_entries, chosen)
+    unchecked = {}
+    if geometry.index_problem:
+        unchecked = {"index": geometry.index_problem}
+        chosen = _without_index(chosen, geometry.index_problem)
     rules = read_dispatch_rules(
         root,
         store,
@@ -104,6 +109,7 @@ def audit(
         bounds_end,
         store.is_live,
         len(groups),
+        unchecked=unchecked,
     )
     findings = Findings()
     files = archived = None
@@ -162,6 +168,13 @@ def _geometry(
     if "index" not in chosen:
         root = None
     return find_geometry(root, index_slot_count=slots, index_entry_count_max=entries)
+
+
+def _without_index(chosen: tuple[str, ...], problem: str) -> tuple[str, ...]:
+    """The checks that can be made.  Raises PipelineError if that of the index is the only one."""
+    if chosen == ("index",):
+        raise PipelineError(problem)
+    return tuple(check for check in chosen if check != "index")
 
 
 def _chosen_checks(

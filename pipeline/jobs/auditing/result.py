@@ -37,6 +37,8 @@ class AuditResult(JobResult):
     counts: dict[str, int] = field(default_factory=dict)
     """Findings by kind."""
     findings: list[dict[str, Any]] = field(default_factory=list)
+    unchecked: dict[str, str] = field(default_factory=dict)
+    """Checks that could not be made: why, and what would let them."""
     notes: list[str] = field(default_factory=list)
     seconds: float = 0.0
     _findings: list[Finding] = field(default_factory=list)
@@ -53,6 +55,7 @@ class AuditResult(JobResult):
         if self.is_dry_run:
             yield f"Would audit {log}, in {count_text(self.task_count, 'task')}"
             yield f"  checks   {', '.join(self.checks)}"
+            yield from self._unchecked_lines()
             return
         yield f"Audited {log}"
         rate = f", {self.size_bytes / 1e6 / self.seconds:,.0f} MB/s" if self.seconds > 0 else ""
@@ -72,6 +75,7 @@ class AuditResult(JobResult):
                 f"  index    {count_text(self.index_file_count, 'file')}, "
                 f"{count_text(self.index_entry_count, 'entry', 'entries')}"
             )
+        yield from self._unchecked_lines()
         if "archive" in self.checks:
             yield (
                 f"  archive  {count_text(self.archived_file_count, 'file')}; "
@@ -82,9 +86,14 @@ class AuditResult(JobResult):
         for note in self.notes:
             yield f"  note     {note}"
         if not self.counts:
-            yield "Nothing is wrong."
+            where = " in what was checked" if self.unchecked else ""
+            yield f"Nothing is wrong{where}."
             return
         yield from self._finding_lines()
+
+    def _unchecked_lines(self) -> Iterable[str]:
+        for check, why in self.unchecked.items():
+            yield f"  {check:8} not checked: {why}"
 
     def _finding_lines(self) -> Iterable[str]:
         total = sum(self.counts.values())

@@ -86,6 +86,8 @@ class RebuildResult(JobResult):
             yield f"Would rebuild {log}, in {count_text(self.task_count, 'task')}"
             yield f"  into     {self.output}"
             yield f"  sizes    {self._sizes()}"
+            if self.geometry.index_problem:
+                yield self._index_left_out()
             return
         rate = f", {self.record_count / self.seconds:,.0f} a second" if self.seconds > 0 else ""
         yield f"Rebuilt {log}"
@@ -98,10 +100,13 @@ class RebuildResult(JobResult):
             f"  queues   {count_text(self.queue_count, 'queue')} with "
             f"{count_text(self.unit_count, 'unit')}"
         )
-        yield (
-            f"  index    {count_text(self.index_file_count, 'file')} with "
-            f"{count_text(self.index_entry_count, 'entry', 'entries')}"
-        )
+        if self.geometry.index_problem:
+            yield self._index_left_out()
+        else:
+            yield (
+                f"  index    {count_text(self.index_file_count, 'file')} with "
+                f"{count_text(self.index_entry_count, 'entry', 'entries')}"
+            )
         yield f"  into     {self.output}"
         yield f"  sizes    {self._sizes()}"
         if self.kept_queue_count:
@@ -126,8 +131,14 @@ class RebuildResult(JobResult):
         if more:
             yield f"  and {more:,} more; --json tells all"
 
+    def _index_left_out(self) -> str:
+        problem = self.geometry.index_problem
+        return f"  index    not made, and what is there stays as it is: {problem}"
+
     def _sizes(self) -> str:
         geometry = self.geometry
+        if geometry.index_problem:
+            return f"queue files of {geometry.queue_file_size_bytes:,} bytes"
         tags = ", with tags" if self.has_tag_keys else ""
         return (
             f"queue files of {geometry.queue_file_size_bytes:,} bytes, index files of "
@@ -160,7 +171,8 @@ def rebuild(
     They go into the new directory *output*, or with *in_place* into the store itself, of which the
     former files are moved aside.  Sizes and the kind of index are those of the files that are
     there, unless given; *index_tags* says whether tags are in the index, as RocketMQ puts them
-    there from 5.4 on.  *run* runs the tasks otherwise than on Spark.
+    there from 5.4 on.  Where those of the index are neither given nor found out, it is left as it
+    is, and the result says so.  *run* runs the tasks otherwise than on Spark.
 
     Raises:
         UsageProblem: arguments that contradict each other.
@@ -181,6 +193,8 @@ def rebuild(
         index_slot_count=index_slots,
         index_entry_count_max=index_entries,
     )
+    if geometry.index_problem and index_tags is not None:
+        raise PipelineError(geometry.index_problem)
     rules = read_dispatch_rules(
         root,
         store,
@@ -217,7 +231,7 @@ def rebuild(
         assembly = Assembly(place, tasks, results)
         progress.step("completing the queues")
         assembly.finish_queues()
-        index_tasks = assembly.index_tasks()
+        index_tasks = [] if geometry.index_problem else assembly.index_tasks()
         if index_tasks:
             (made / INDEX_DIRECTORY).mkdir(exist_ok=True)
         counts = run(index_tasks, build_index_file, "building index files")
@@ -227,7 +241,7 @@ def rebuild(
         progress.step("waiting for the disk")
         _sync(made)
         if in_place:
-            result.old_files = str(_put_in_place(target, made, stamp))
+            result.old_files = str(_put_in_place(target, made, stamp, geometry))
     result.record_count = sum(part.record_count for part in results)
     result.size_bytes = sum(part.size_bytes for part in results)
     result.undispatched_count = sum(part.undispatched_count for part in results)
@@ -273,11 +287,12 @@ def _make_directories(made: Path, scratch: Path) -> None:
         ) from None
 
 
-def _put_in_place(root: Path, made: Path, stamp: str) -> Path:
+def _put_in_place(root: Path, made: Path, stamp: str, geometry: Geometry) -> Path:
     """Move the former directories aside and the new ones in; says where the former are."""
+    replaced = [name for name in _OLD if name != INDEX_DIRECTORY or not geometry.index_problem]
     aside = root / OWN_DIRECTORY / f"before-rebuild-{stamp}"
     aside.mkdir()
-    for name in _OLD:
+    for name in replaced:
         if (root / name).exists():
             os.rename(root / name, aside / name)
     for name in _NEW:

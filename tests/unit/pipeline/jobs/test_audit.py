@@ -59,6 +59,45 @@ def test_nor_with_what_apache_wrote(name: str, tmp_path: Path) -> None:
     assert result.record_count == result.unit_count
 
 
+@pytest.mark.parametrize("name", ["plain", "killed"])
+def test_the_geometry_of_an_index_need_not_be_said(name: str, tmp_path: Path) -> None:
+    apache = apache_golden.unpack(name, tmp_path).path
+
+    result = audited(apache, index_slots=None, index_entries=None)
+
+    assert "index" in result.checks
+    assert result.index_entry_count > 0
+    assert result.counts == {}
+
+
+def without_telling_entries(store: Path) -> None:
+    """Damage the headers of the index, so that nothing tells its geometry."""
+    for path in index_paths(store / "index"):
+        overwrite(path, 24, (1 << 40).to_bytes(8, "big"))
+
+
+def test_where_the_geometry_is_not_known_all_else_is_checked(tmp_path: Path) -> None:
+    apache = apache_golden.unpack("plain", tmp_path).path
+    without_telling_entries(apache)
+    unsaid = {"index_slots": None, "index_entries": None}
+
+    result = audited(apache, **unsaid)
+
+    assert (result.is_good, result.counts) == (True, {})
+    assert result.checks == ("crc", "queues")
+    assert result.unit_count == result.record_count > 0
+    document = as_document(result)
+    assert "--index-slots and --index-entries" in document["unchecked"]["index"]
+    lines = list(result.lines())
+    assert any(line.startswith("  index    not checked: the index files have") for line in lines)
+    assert lines[-1] == "Nothing is wrong in what was checked."
+    foretold = list(audited(apache, dry_run=True, **unsaid).lines())
+    assert any(line.startswith("  index    not checked: ") for line in foretold)
+    with pytest.raises(PipelineError, match="set --index-slots and --index-entries"):
+        audited(apache, checks=["index"], **unsaid)
+    assert audited(apache, index_entries=None, index_slots=64).index_file_count > 0
+
+
 def test_what_a_crash_of_the_reference_takes_from_the_index(tmp_path: Path) -> None:
     reference = golden_stores.copy_golden_store("three_sessions", tmp_path / "store")
 

@@ -299,6 +299,36 @@ def test_a_dry_run_makes_nothing(tmp_path: Path) -> None:
     assert "Would rebuild" in next(iter(result.lines()))
 
 
+@pytest.mark.parametrize("name", ["plain", "killed"])
+def test_the_geometry_of_an_index_need_not_be_said(name: str, tmp_path: Path) -> None:
+    store = apache_golden.unpack(name, tmp_path / "apache").path
+
+    rebuilt(store, tmp_path / "output", index_slots=None, index_entries=None)
+
+    assert index_files(tmp_path / "output") == index_files(store)
+
+
+def test_an_index_whose_geometry_is_not_known_stays_as_it_is(tmp_path: Path) -> None:
+    store = apache_golden.unpack("plain", tmp_path / "apache").path
+    for path in sorted((store / "index").iterdir()):
+        overwrite(path, 24, (1 << 40).to_bytes(8, "big"))
+    before = queue_files(store), index_files(store)
+    unsaid = {"index_slots": None, "index_entries": None}
+
+    with pytest.raises(PipelineError, match="set --index-slots and --index-entries"):
+        rebuilt(store, None, in_place=True, index_tags=True, **unsaid)
+    foretold = rebuilt(store, None, in_place=True, dry_run=True, **unsaid)
+    result = rebuilt(store, None, in_place=True, **unsaid)
+
+    assert result.is_good
+    assert (queue_files(store), index_files(store)) == before
+    for one in (foretold, result):
+        assert any("not made, and what is there stays" in line for line in one.lines())
+    rebuilt(store, tmp_path / "output", **unsaid)
+    assert queue_files(tmp_path / "output") == before[0]
+    assert not (tmp_path / "output" / "index").exists()
+
+
 def test_what_cannot_be_done_is_said(tmp_path: Path) -> None:
     store = write_store(tmp_path / "store", 5)
 
