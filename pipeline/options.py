@@ -5,11 +5,12 @@ Every refusal is a PipelineError that names the option as its documentation spel
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from pipeline.errors import PipelineError
 
+_NAMED_MAX = 3
 _TRUE = frozenset({"true", "1", "yes", "on"})
 _FALSE = frozenset({"false", "0", "no", "off"})
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
@@ -136,3 +137,15 @@ def nearest(name: str, known: Iterable[str]) -> str:
     spelled = {word.lower(): word for word in known}
     found = difflib.get_close_matches(name.lower(), spelled, 1, 0.6)
     return f" (did you mean {spelled[found[0]]!r}?)" if found else ""
+
+
+def near_or_some(name: str, known: Sequence[str]) -> str:
+    """As ``nearest`` with up to three words; where none is near, a few that there are."""
+    near = difflib.get_close_matches(name, known, _NAMED_MAX, 0.6)
+    if near:
+        return f" (did you mean {' or '.join(map(repr, near))}?)"
+    if not known:
+        return ""
+    more = len(known) - _NAMED_MAX
+    rest = f" and {more:,} more" if more > 0 else ""
+    return f" (there is {', '.join(map(repr, known[:_NAMED_MAX]))}{rest})"

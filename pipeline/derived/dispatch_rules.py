@@ -1,15 +1,13 @@
 """What dispatch goes by, besides the records: types of topics, delays, deleted topics, tag keys."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pipeline.derived.delay_levels import DEFAULT_DELAY_LEVELS, delays_ms
 from pipeline.store_source.directory import StoreDirectory
+from pipeline.store_source.topics import topic_table
 from protocol.store_paths import BATCH_CONSUME_QUEUE_DIRECTORY
-
-_TOPICS = Path("config") / "topics.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +41,7 @@ def read_dispatch_rules(
     Raises:
         PipelineError: *delay_levels* is not as messageDelayLevel has to be.
     """
-    configured = None if root is None else _topic_table(root)
+    configured = None if root is None else topic_table(root)
     found = set(batch_topics)
     if root is not None and (root / BATCH_CONSUME_QUEUE_DIRECTORY).is_dir():
         found.update(entry.name for entry in (root / BATCH_CONSUME_QUEUE_DIRECTORY).iterdir())
@@ -58,14 +56,3 @@ def read_dispatch_rules(
         dict(store.deleted_topics),
         has_tag_keys,
     )
-
-
-def _topic_table(root: Path) -> dict[str, object] | None:
-    for path in (root / _TOPICS, root / f"{_TOPICS}.bak"):
-        try:
-            table = json.loads(path.read_bytes())["topicConfigTable"]
-        except (OSError, ValueError, KeyError, TypeError):
-            continue
-        if isinstance(table, dict):
-            return table
-    return None

@@ -9,12 +9,14 @@ from client.queues import MessageQueue
 from pipeline.errors import PipelineError
 from pipeline.network.positions import EARLIEST, LATEST, Offsets, resolve_json
 from pipeline.network.rules import Position, Rules
+from pipeline.options import near_or_some
 from pipeline.remote import Remote, connect
 from pipeline.retrying import is_unknown_topic
-from protocol.names import is_system_topic
+from pipeline.store_source.topics import application_topics
 
 # Spark asks for the latest offsets a hundred times a second when there is nothing to do.
 ROUTES_KEPT_S = 1.0
+ANY_TOPIC = ".*"
 SAMPLE_COUNT = 1000
 SAMPLE_BYTES = 64 << 10
 
@@ -54,8 +56,7 @@ class Discovery:
         rules = self._rules
         if rules.pattern:
             matches = re.compile(rules.pattern).fullmatch
-            names = [name for name in self.remote.topics() if matches(name)]
-            topics = [name for name in names if not is_system_topic(name) and name[:1] != "%"]
+            topics = application_topics(filter(matches, self.remote.topics()))
             topics += sorted(set(in_use) - set(topics))
         else:
             topics = list(rules.topics or rules.assign)
@@ -75,12 +76,28 @@ class Discovery:
                     "go on without it"
                 ) from RouteNotFoundError(topic)
             if not rules.pattern:
+                near = near_or_some(topic, application_topics(self.remote.topics()))
                 raise PipelineError(
-                    f"the name service {rules.nameserver} knows no topic {topic!r}: correct the "
-                    f"name, create it (rockhopper topic create {topic}), or see that its broker "
-                    "runs"
+                    f"the name service {rules.nameserver} knows no topic {topic!r}{near}: correct "
+                    f"the name, create it (rockhopper topic create {topic}), or see that its "
+                    "broker runs"
                 )
         return found
+
+    def nothing_matches(self) -> str:
+        """What to say where there are no queues since no topic matches the pattern; else empty.
+
+        ``.*`` asks for what there is, and that may be nothing.
+        """
+        rules = self._rules
+        if rules.pattern in ("", ANY_TOPIC):
+            return ""
+        near = near_or_some(rules.pattern, application_topics(self.remote.topics()))
+        return (
+            f"the option subscribePattern={rules.pattern!r} matches none of the topics that the "
+            f"name service {rules.nameserver} knows{near}: correct it (it has to match whole "
+            "names, such as orders.*), or create the topic"
+        )
 
     def _assigned(self, topic: str, queues: list[MessageQueue]) -> list[MessageQueue]:
         if not self._rules.assign:

@@ -13,6 +13,7 @@ that says ``fresh`` stands for the ``initial`` of the offset that a batch ends w
 where queues begin that were not there when the query began.
 """
 
+import logging
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -43,6 +44,8 @@ from pipeline.network.rules import SOURCE, Rules, read_rules
 from pipeline.schema import spark_schema
 
 Document = dict[str, Any]
+
+_log = logging.getLogger(__name__)
 
 
 class RocketMQSource(DataSource):
@@ -106,6 +109,8 @@ class NetworkReader(DataSourceReader):
         """Fix the offsets, and share them out over tasks."""
         discovery = Discovery(self._rules)
         held = discovery.ranges()
+        if not held and (problem := discovery.nothing_matches()):
+            raise PipelineError(problem)
         starts, ends = discovery.starts(held), discovery.ends(held)
         ranges = []
         for queue, (low, high) in held.items():
@@ -158,6 +163,8 @@ class NetworkStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where a new query begins; the same as long as this instance lives."""
         if self._initial is None:
             held = self._discovery.ranges()
+            if not held and (problem := self._discovery.nothing_matches()):
+                _log.warning("%s; until then the query waits for topics", problem)
             self._initial = self._discovery.starts(held)
         return _document(self._initial, self._initial, {}, fresh=True)
 

@@ -32,6 +32,7 @@ from pipeline.store_source.pieces import Piece
 from pipeline.store_source.reading import read_batches
 from pipeline.store_source.rules import SOURCE, Rules, read_rules
 from pipeline.store_source.splits import plan
+from pipeline.store_source.topics import check_topics
 
 
 @dataclass
@@ -98,6 +99,8 @@ class StoreSource(DataSource):
                 f"{SOURCE} has a schema of its own: leave .schema(...) out, and choose columns "
                 "with the option columns"
             )
+        if not rules.include_deleted_topics:
+            check_topics(find_commit_log(rules.path)[0], rules.topics or ())
         return self._reader(rules)
 
     def streamReader(self, schema: StructType) -> NoReturn:  # noqa: N802

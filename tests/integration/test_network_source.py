@@ -222,6 +222,30 @@ def test_positions_that_cannot_be(
         read(shared, topic, **given)
 
 
+def test_a_topic_of_nearly_that_name_is_told(shared: PipelineBroker, topic: str) -> None:
+    with pytest.raises(PipelineError, match=rf"'{topic}x' \(did you mean .*'{topic}'"):
+        read(shared, topic, subscribe=topic + "x")
+
+
+def test_a_pattern_that_matches_nothing(
+    shared: PipelineBroker, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(
+        PipelineError, match=rf"subscribePattern='{topic}z\+' matches none .*: corr"
+    ):
+        read(shared, topic, subscribePattern=topic + "z+")
+
+    query = Query(shared, topic, subscribePattern=topic + "z+", startingOffsets="earliest")
+    assert query.batch() == []
+    (warning,) = caplog.messages
+    assert "matches none of the topics" in warning
+    assert warning.endswith("; until then the query waits for topics")
+    shared.create(topic + "z", 1)
+    shared.send(topic + "z", ["late"], 0)
+    assert query.batch() == ["late"]
+    assert len(caplog.messages) == 1
+
+
 def test_offsets_out_of_range_where_loss_is_expected(shared: PipelineBroker, topic: str) -> None:
     shared.send(topic, numbered(0, 3), 0)
     ending = json.dumps({topic: {"0": 50}})

@@ -70,6 +70,16 @@ class Catalog:
         """All files of the archive, in the order in which their messages were stored."""
         return [file for manifest in self.manifests() for file in manifest.files]
 
+    def topics(self) -> set[str]:
+        """The topics that have messages in the archive, or were read for it."""
+        current = self.current()
+        found = {file.topic for file in self.archived_files()}
+        if current is not None:
+            found.update(current.queue_positions)
+            for position in current.log_positions.values():
+                found.update(key for key in position.offsets if key[:1] not in ("*", "~"))
+        return found
+
     def _manifest(self, name: str) -> Manifest:
         data = self.files.read(name)
         where = f"{self.files.location}/{name}"

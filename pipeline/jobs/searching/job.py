@@ -29,10 +29,12 @@ from pipeline.jobs.searching.work import (
     search_store,
 )
 from pipeline.jobs.tasks import RunTasks, runner, size_of
+from pipeline.options import near_or_some
 from pipeline.schema import COLUMNS, spark_schema
-from pipeline.store_source.directory import open_store
+from pipeline.store_source.directory import find_commit_log, open_store
 from pipeline.store_source.rules import Rules
 from pipeline.store_source.splits import plan
+from pipeline.store_source.topics import check_topics, known_topics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -86,6 +88,7 @@ def search(
     )
     _check(condition, path, nameserver, archive, where, limit)
     search_ = _Search(condition, path, nameserver, archive, broker_name, limit)
+    search_.find_topics()
     result = SearchResult(search_.names, dry_run, _as_json_lines=as_json_lines)
     if where is not None:
         if dry_run:
@@ -169,22 +172,58 @@ class _Search:
         self._nameserver = nameserver
         self._archive = archive
         self._limit = limit
-        self._files = [] if archive is None else _archived_files(archive)
+        self._live_topics: tuple[str, ...] | None = condition.topics or None
+        """Those to look for in the store or at the brokers; None for all."""
+        self._catalog = None if archive is None else Catalog(files_at(archive))
+        self._files = [] if self._catalog is None else _archived_files(self._catalog)
         brokers = {queue.broker for file in self._files for queue in file.queues}
         if broker_name is None and len(brokers) == 1:
             broker_name = next(iter(brokers))
         self._broker_name = broker_name or ""
         self.names = [name for name in (path, nameserver, archive) if name is not None]
 
+    def find_topics(self) -> None:
+        """See which topics are in the archive alone, and that each is somewhere.
+
+        Raises:
+            PipelineError: one is nowhere.
+        """
+        topics = self._condition.topics
+        archived = set() if self._catalog is None else self._catalog.topics()
+        elsewhere = [topic for topic in topics if topic not in archived]
+        known = None
+        if self._path is not None:
+            root, _ = find_commit_log(self._path)
+            check_topics(root, elsewhere)
+            known = known_topics(root)
+        elif self._nameserver is not None and len(elsewhere) < len(topics):
+            from pipeline.remote import connect
+
+            # What is in neither the source refuses itself.
+            known = frozenset(connect(self._nameserver).topics())
+        elif self._nameserver is None and elsewhere:
+            near = near_or_some(elsewhere[0], sorted(archived))
+            raise PipelineError(
+                f"the archive {self._archive} has no topic {elsewhere[0]!r}{near}: correct the "
+                "name, or search the store or the brokers as well"
+            )
+        if topics and known is not None:
+            self._live_topics = tuple(t for t in topics if t in known or t in elsewhere)
+
+    @property
+    def _is_live(self) -> bool:
+        """Whether there is something to look for outside of the archive."""
+        return self._live_topics != () and (self._path or self._nameserver) is not None
+
     def tasks(self) -> Iterator[Any]:
         """One for each part of each source; what is live first, so that it counts of two."""
         condition = self._condition
-        if self._path is not None:
+        if self._is_live and self._path is not None:
             rules = self._store_rules()
             store = open_store(self._path)
             for pieces in plan(store, rules, os.cpu_count() or 1):
                 yield StoreTask(pieces, rules, store.gone, condition, self._limit)
-        if self._nameserver is not None:
+        if self._is_live and self._nameserver is not None:
             from pipeline.network.rules import read_rules
             from pipeline.network.source import NetworkReader
 
@@ -207,7 +246,7 @@ class _Search:
         return Rules(
             self._path,
             COLUMNS,
-            topics=frozenset(self._condition.topics) or None,
+            topics=frozenset(self._live_topics or ()) or None,
             start_ms=self._condition.start_ms,
             end_ms=self._condition.end_ms,
             corrupt_records="skip",
@@ -219,8 +258,8 @@ class _Search:
         assert self._nameserver is not None
         condition = self._condition
         options = {"nameServer": self._nameserver, "failOnDataLoss": "false"}
-        if condition.topics:
-            options["subscribe"] = ",".join(condition.topics)
+        if self._live_topics:
+            options["subscribe"] = ",".join(self._live_topics)
         else:
             options["subscribePattern"] = ".*"
         if condition.start_ms is not None:
@@ -266,7 +305,7 @@ class _Search:
         return rows
 
     def _frames(self, spark: SparkSession) -> Iterator[tuple[DataFrame, str]]:
-        if self._path is not None:
+        if self._is_live and self._path is not None:
             rules = self._store_rules()
             options = {
                 "path": rules.path,
@@ -283,7 +322,7 @@ class _Search:
                 if ms is not None:
                     options[name] = str(ms)
             yield spark.read.format("rocketmq-store").options(**options).load(), self._path
-        if self._nameserver is not None:
+        if self._is_live and self._nameserver is not None:
             options = self._network_options()
             yield spark.read.format("rocketmq").options(**options).load(), self._nameserver
         files = [file for file in self._files if self._may_hold(file)]
@@ -314,11 +353,11 @@ class _Search:
         return frame
 
 
-def _archived_files(location: str) -> list[ArchivedFile]:
-    catalog = Catalog(files_at(location))
+def _archived_files(catalog: Catalog) -> list[ArchivedFile]:
     if catalog.current() is None:
         raise PipelineError(
-            f"there is no archive in {location}: give the directory that the job archive wrote to"
+            f"there is no archive in {catalog.files.location}: give the directory that the job "
+            "archive wrote to"
         )
     return catalog.archived_files()
 

@@ -103,6 +103,27 @@ def test_by_tag_topic_and_time(log: WrittenLog) -> None:
     assert places(found) == log.offsets[10:12]
 
 
+def test_a_topic_that_is_nowhere(log: WrittenLog, tmp_path: Path) -> None:
+    archive = str(archive_of(log, tmp_path / "archive"))
+    (log.root / "consumequeue" / "topic-1").mkdir(parents=True)
+
+    with pytest.raises(PipelineError, match=r"has no topic 'topic-7' \(did you mean 'topic-1'"):
+        searched(log.root, topics=["topic-1", "topic-7"])
+    with pytest.raises(PipelineError, match="has no topic 'topic-7'"):
+        searched(log.root, archive=archive, topics=["topic-7"], dry_run=True)
+    with pytest.raises(PipelineError, match=r"the archive .* has no topic 'topic-7' \(did you"):
+        searched(None, archive=archive, topics=["topic-7"])
+
+
+def test_a_topic_that_only_the_archive_has(log: WrittenLog, tmp_path: Path) -> None:
+    archive = str(archive_of(log, tmp_path / "archive"))
+    (log.root / "consumequeue" / "topic-1").mkdir(parents=True)
+
+    for topics in (["topic-2"], ["topic-1", "topic-2"]):
+        found = searched(log.root, archive=archive, topics=topics, limit=1000)
+        assert {one["topic"] for one in found.messages} == set(topics)
+
+
 def test_by_a_piece_of_the_body(log: WrittenLog) -> None:
     log.add(body=b"\xff\x00needle\xff")
     log.add(body=zlib.compress(b"hay needle hay" * 20), sys_flag=0x1)

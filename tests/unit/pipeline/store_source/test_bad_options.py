@@ -1,5 +1,6 @@
 """Options and directories that make no sense are refused in one sentence, before any task runs."""
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,51 @@ def test_options(options: dict[str, str], says: str, tmp_path: Path) -> None:
     WrittenLog(tmp_path).add(3)
 
     assert says in refusal(tmp_path, **options)
+
+
+def with_topics(root: Path, *names: str) -> Path:
+    """A store whose broker knows these topics."""
+    WrittenLog(root).add(30)
+    (root / "config").mkdir()
+    (root / "config" / "topics.json").write_text(
+        json.dumps({"topicConfigTable": {name: {} for name in names}})
+    )
+    return root
+
+
+def test_a_topic_that_the_store_does_not_have(tmp_path: Path) -> None:
+    with_topics(tmp_path, "topic-0", "topic-1", "topic-2", "%RETRY%g", "TBW102")
+    (tmp_path / "checkpoint").touch()
+
+    said = refusal(tmp_path, topic="topic-0,topic-9")
+    assert said.startswith(f"the store {tmp_path} has no topic 'topic-9' (did you mean 'topic-")
+    assert "includeDeletedTopics=true" in said
+    assert "(there is 'topic-0', 'topic-1', 'topic-2')" in refusal(tmp_path, topic="x")
+    assert "has no topic 'x'" in refusal(tmp_path / "commitlog", topic="x")
+    assert read_rows(tmp_path, {"topic": "x", "includeDeletedTopics": "true"}) == []
+
+
+def test_a_topic_that_was_deleted_is_read_when_asked_for(tmp_path: Path) -> None:
+    with_topics(tmp_path, "topic-0")
+
+    assert "has no topic 'topic-1'" in refusal(tmp_path, topic="topic-1")
+    given = {"topic": "topic-1", "includeDeletedTopics": "true"}
+    assert len(read_rows(tmp_path, given)) == 10
+
+
+def test_topics_without_messages_and_where_nobody_can_say(tmp_path: Path) -> None:
+    with_topics(tmp_path / "a", "topic-0", "empty")
+    queue = tmp_path / "a" / "consumequeue" / "expired" / "0"
+    queue.mkdir(parents=True)
+    for topic in ("empty", "expired", "rmq_sys_wheel_timer"):
+        assert read_rows(tmp_path / "a", {"topic": topic}) == []
+
+    with_topics(tmp_path / "b", "topic-0")
+    (tmp_path / "b" / "config" / "topics").mkdir()
+    (tmp_path / "b" / "config" / "topics" / "CURRENT").write_text("MANIFEST-000005")
+    WrittenLog(tmp_path / "c").add(3)
+    for root in (tmp_path / "b", tmp_path / "c", tmp_path / "c" / "commitlog"):
+        assert read_rows(root, {"topic": "x"}) == []
 
 
 def test_a_path_that_is_missing(tmp_path: Path) -> None:

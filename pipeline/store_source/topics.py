@@ -1,0 +1,67 @@
+"""Which topics a store has, and the refusal of one that it does not.
+
+A topic is there if the broker's table has it, or a queue of it is left, whatever became of its
+messages.  RocketMQ may keep that table in RocksDB; then nobody can say.
+"""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from pipeline.errors import PipelineError
+from pipeline.options import near_or_some
+from protocol.names import is_system_topic
+from protocol.store_paths import BATCH_CONSUME_QUEUE_DIRECTORY, CONSUME_QUEUE_DIRECTORY
+
+_CONFIG = "config"
+_TOPICS_FILE = "topics.json"
+_FILE_OF_ROCKSDB = "CURRENT"
+
+
+def topic_table(root: Path) -> dict[str, object] | None:
+    """The broker's table of topics in the store *root*; None if it is not there."""
+    path = root / _CONFIG / _TOPICS_FILE
+    for each in (path, path.with_name(f"{_TOPICS_FILE}.bak")):
+        try:
+            table = json.loads(each.read_bytes())["topicConfigTable"]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        if isinstance(table, dict):
+            return table
+    return None
+
+
+def known_topics(root: Path | None) -> frozenset[str] | None:
+    """The topics of the store *root*; None where its files do not tell."""
+    if root is None or any((root / _CONFIG).glob(f"**/{_FILE_OF_ROCKSDB}")):
+        return None
+    found = set(topic_table(root) or ())
+    for name in (CONSUME_QUEUE_DIRECTORY, BATCH_CONSUME_QUEUE_DIRECTORY):
+        try:
+            found.update(path.name for path in (root / name).iterdir() if path.is_dir())
+        except OSError:
+            continue
+    return frozenset(found) or None
+
+
+def check_topics(root: Path | None, topics: Iterable[str]) -> None:
+    """See that the store *root* has all of *topics*, as far as its files tell.
+
+    Raises:
+        PipelineError: names one that it does not have, and what is near.
+    """
+    known = known_topics(root)
+    for topic in sorted(topics):
+        if known is None or topic in known or is_system_topic(topic):
+            continue
+        near = near_or_some(topic, application_topics(known))
+        raise PipelineError(
+            f"the store {root} has no topic {topic!r}{near}: correct the name, or, if the topic "
+            "was deleted, read what the log still holds of it with rocketmq-store's option "
+            "includeDeletedTopics=true"
+        )
+
+
+def application_topics(topics: Iterable[str]) -> list[str]:
+    """Those of *topics* that people make, in order."""
+    return sorted(name for name in topics if not is_system_topic(name) and name[:1] != "%")
