@@ -6,7 +6,6 @@ Standard output has the result; progress and errors go to standard error.
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from client.commands.running import (
     nameserver_option,
 )
 from pipeline.errors import PipelineError
+from pipeline.jobs.disk import naming_disk_problems
 from pipeline.jobs.progress import Progress
 from pipeline.jobs.results import JobResult, UsageProblem, as_document
 
@@ -63,16 +63,17 @@ def run_job(
 
     hush()
     try:
-        # A descriptor of its own: the one of standard error is taken away from Java for a while.
-        with open(os.dup(2), "w") as stream:
-            with Progress(stream, is_wanted=not quiet) as progress:
-                result = work(progress)
-        if as_json:
-            write_json(as_document(result))
-        else:
-            for line in result.lines():
-                write_line(line)
-        flush()
+        with naming_disk_problems():
+            # A descriptor of its own: that of standard error is taken from Java for a while.
+            with open(os.dup(2), "w") as stream:
+                with Progress(stream, is_wanted=not quiet) as progress:
+                    result = work(progress)
+            if as_json:
+                write_json(as_document(result))
+            else:
+                for line in result.lines():
+                    write_line(line)
+            flush()
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
     except BrokenPipeError:
@@ -83,29 +84,10 @@ def run_job(
     except PipelineError as error:
         report(error)
         sys.exit(EXIT_REFUSED)
-    except OSError as error:
-        report(_sentence(error))
-        sys.exit(EXIT_REFUSED)
     finally:
         stop_own_session()
     if not result.is_good:
         sys.exit(EXIT_REFUSED)
-
-
-def _sentence(error: OSError) -> str:
-    place = error.filename or "a file"
-    said = error.strerror or str(error)
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        where = f" of {error.filename}" if error.filename else ""
-        return f"the disk{where} is full ({said}): make room, and start the job again"
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return (
-            f"{place} cannot be used ({said}): start the job as a user who may, or choose another "
-            "directory"
-        )
-    if error.errno in (errno.ENOTDIR, errno.EEXIST):
-        return f"{place} cannot be made ({said}): choose another directory"
-    return f"{place} cannot be read or written ({said}): correct that, and start the job again"
 
 
 def report(error: PipelineError | str) -> None:

@@ -44,6 +44,11 @@ class Catalog:
         with self.files.lock(LOCK_FILE):
             yield
 
+    def check_writable(self) -> None:
+        """See that a run could write, as far as can be told without.  Raises OSError."""
+        for name in ("", OWN_DIRECTORY):
+            self.files.check_writable(name)
+
     def current(self) -> Manifest | None:
         """The newest manifest; None for a place without an archive.  Raises PipelineError."""
         data = self.files.read(CURRENT_FILE)

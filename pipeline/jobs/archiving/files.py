@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
 from pipeline.errors import PipelineError
+from pipeline.jobs.disk import check_writable
 
 
 class Files(Protocol):
@@ -35,6 +36,12 @@ class Files(Protocol):
 
     def exists(self, name: str) -> bool:
         """Whether there is such a file or directory."""
+
+    def check_writable(self, name: str) -> None:
+        """See that a directory can be written to or made, where that can be told beforehand.
+
+        Raises OSError.
+        """
 
     def create_directory(self, name: str) -> None:
         """Make a directory, and those above it; it may be there already."""
@@ -103,6 +110,10 @@ class LocalFiles:
     def exists(self, name: str) -> bool:
         """See Files."""
         return self.path(name).exists()
+
+    def check_writable(self, name: str) -> None:
+        """See Files."""
+        check_writable(self.path(name))
 
     def create_directory(self, name: str) -> None:
         """See Files."""
@@ -221,6 +232,9 @@ class RemoteFiles:
         """See Files."""
         found = self._files.get_file_info(self.path(name)).type
         return bool(found != self._fs.FileType.NotFound)
+
+    def check_writable(self, name: str) -> None:
+        """See Files; here only a try can tell."""
 
     def create_directory(self, name: str) -> None:
         """See Files."""

@@ -18,6 +18,7 @@ from pipeline.jobs.archiving.result import ArchiveResult, TopicCount
 from pipeline.jobs.archiving.selection import Selection
 from pipeline.jobs.archiving.values import ValueFormat, value_format
 from pipeline.jobs.archiving.writing import FILE_COLUMNS, WriteTarget, WrittenSplit
+from pipeline.jobs.disk import naming_disk_problems
 from pipeline.jobs.progress import Progress
 from pipeline.jobs.results import UsageProblem, count_text
 from pipeline.jobs.spark import job_session, run_tasks
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@naming_disk_problems()
 def archive(
     directory: str | os.PathLike[str],
     *,
@@ -102,6 +104,7 @@ def _foretell(catalog: Catalog, asked: Request, progress: Progress) -> ArchiveRe
     current = catalog.current()
     plan = plan_run(asked, current, progress)
     _value(asked, current)
+    catalog.check_writable()
     return ArchiveResult(
         directory=catalog.files.location,
         run=(current.run if current else 0) + 1,

@@ -31,6 +31,7 @@ from pipeline.jobs.auditing.queues import (
 )
 from pipeline.jobs.auditing.result import AuditResult
 from pipeline.jobs.auditing.work import AuditPart, AuditTask, audit_pieces
+from pipeline.jobs.disk import naming_disk_problems
 from pipeline.jobs.progress import Progress
 from pipeline.jobs.results import UsageProblem, count_text
 from pipeline.jobs.tasks import RunTasks, runner, size_of
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 CHECKS = ("crc", "queues", "index", "archive")
 
 
+@naming_disk_problems()
 def audit(
     path: str,
     *,

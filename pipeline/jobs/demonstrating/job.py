@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from pipeline.errors import PipelineError
 from pipeline.jobs.demonstrating.broker import throw_away_broker
 from pipeline.jobs.demonstrating.text import passages, words
+from pipeline.jobs.disk import naming_disk_problems
 from pipeline.jobs.progress import Progress
 from pipeline.jobs.results import JobResult, UsageProblem, count_text
 
@@ -74,6 +75,7 @@ class DemoResult(JobResult):
         yield f"archive: {self.archive}"
 
 
+@naming_disk_problems()
 def demo(
     output: str | os.PathLike[str],
     *,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+from pipeline.jobs.disk import naming_disk_problems
 from pipeline.jobs.results import JobResult, size_text
 from pipeline.packaging import write_zip
 
@@ -27,6 +28,7 @@ class PackageResult(JobResult):
         ]
 
 
+@naming_disk_problems()
 def package(output: str | os.PathLike[str], *, dry_run: bool = False) -> PackageResult:
     """Write the pipeline into the zip *output*."""
     size = 0 if dry_run else write_zip(output)

@@ -16,6 +16,7 @@ from pipeline.derived.dispatch_rules import read_dispatch_rules
 from pipeline.derived.geometry import Geometry, find_geometry
 from pipeline.derived.tag_keys import has_tag_keys
 from pipeline.errors import PipelineError
+from pipeline.jobs.disk import check_writable, naming_disk_problems
 from pipeline.jobs.progress import Progress
 from pipeline.jobs.rebuilding.assembly import Assembly, QueueNote
 from pipeline.jobs.rebuilding.kept_queues import keep_expired_queues
@@ -147,6 +148,7 @@ class RebuildResult(JobResult):
         )
 
 
+@naming_disk_problems()
 def rebuild(
     path: str,
     output: str | None = None,
@@ -215,6 +217,7 @@ def rebuild(
         rules.has_tag_keys,
     )
     if dry_run:
+        check_writable(target)
         return result
     run = run or runner("rebuild", spark, master, progress, size_bytes=size_of(groups))
     with ExitStack() as stack:
@@ -223,7 +226,7 @@ def rebuild(
         stamp = f"{started:%Y%m%d%H%M%S%f}"
         made = target / OWN_DIRECTORY / f"rebuild-{stamp}" if in_place else target
         scratch = made / f"scratch-{stamp}"
-        _make_directories(made, scratch)
+        scratch.mkdir(parents=True)
         stack.callback(shutil.rmtree, made if in_place else scratch, ignore_errors=True)
         place = Place(made, scratch, geometry, rules)
         tasks = [PieceTask(number, pieces, place) for number, pieces in enumerate(groups)]
@@ -273,18 +276,12 @@ def _target(path: str, root: Path | None, output: str | None, *, in_place: bool)
                 f"{target} has a directory {name} already: give another output directory, or move "
                 "it away"
             )
-    return target
-
-
-def _make_directories(made: Path, scratch: Path) -> None:
-    try:
-        made.mkdir(parents=True, exist_ok=True)
-        scratch.mkdir(parents=True)
-    except OSError as error:
+    if target.is_dir() and any(target.iterdir()):
         raise PipelineError(
-            f"{error.filename} cannot be made ({error.strerror}): give an output directory that "
-            "this user may write to"
-        ) from None
+            f"{target} is not empty: give an output directory that is new, so that nothing but "
+            "queues and index is in it"
+        )
+    return target
 
 
 def _put_in_place(root: Path, made: Path, stamp: str, geometry: Geometry) -> Path:

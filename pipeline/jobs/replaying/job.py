@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from pipeline.errors import PipelineError
 from pipeline.jobs.archiving.catalog import OWN_DIRECTORY
 from pipeline.jobs.archiving.files import LocalFiles
+from pipeline.jobs.disk import naming_disk_problems
 from pipeline.jobs.progress import Progress
 from pipeline.jobs.replaying.parquet_files import Source, SourceFile, find_source, mean_row_bytes
 from pipeline.jobs.replaying.plan import (
@@ -62,6 +63,7 @@ class _Way:
     sleep: Callable[[float], None]
 
 
+@naming_disk_problems()
 def replay(
     source: str | os.PathLike[str],
     *,
@@ -111,6 +113,7 @@ def replay(
     directory = LocalFiles(Path(state or found.root / OWN_DIRECTORY / "replays") / name)
     way = _Way(nameserver, directory, rate, spark, master, progress or Progress(), now, sleep)
     if dry_run:
+        directory.check_writable("")
         result = _foretell(found, request, name, delivery, broker, way)
     else:
         with directory.lock(LOCK_FILE):

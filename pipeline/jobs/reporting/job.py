@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from pipeline.jobs.disk import check_writable, naming_disk_problems
 from pipeline.jobs.progress import Progress
 from pipeline.jobs.reporting.inputs import (
     Chosen,
@@ -78,6 +79,7 @@ class ReportResult(JobResult):
         return [*told, f"open {self.page}"]
 
 
+@naming_disk_problems()
 def report(
     output: str | os.PathLike[str],
     *,
@@ -121,6 +123,7 @@ def report(
         source = str(nameserver)
         work = network_work(source, chosen, os.cpu_count() or 1)
     if dry_run:
+        check_writable(directory)
         return ReportResult(str(page_file), dry_run=True, tasks=len(work.tasks))
     counted = _counted(work, spark, master, progress)
     lag = _lag(directory, nameserver, chosen, now_ms())

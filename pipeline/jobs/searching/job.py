@@ -13,6 +13,7 @@ from pipeline.errors import PipelineError
 from pipeline.jobs.archiving.catalog import Catalog
 from pipeline.jobs.archiving.files import files_at
 from pipeline.jobs.archiving.manifest import ArchivedFile
+from pipeline.jobs.disk import naming_disk_problems
 from pipeline.jobs.progress import Progress
 from pipeline.jobs.results import UsageProblem
 from pipeline.jobs.searching.condition import Condition
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 LIMIT = 100
 
 
+@naming_disk_problems()
 def search(
     path: str | None = None,
     *,

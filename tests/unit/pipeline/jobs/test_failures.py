@@ -2,15 +2,23 @@
 
 import errno
 import os
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from pipeline import jobs
 from pipeline.errors import PipelineError
 from pipeline.jobs import spark
+from pipeline.jobs.archiving.files import LocalFiles
+from pipeline.jobs.disk import check_writable, naming_disk_problems
 from pipeline.jobs.progress import Progress
 from pipeline.jobs.results import JobResult
 from pipeline.jobs.running import run_job
 from pipeline.jobs.spark import spark_problem
+from pipeline.store_source.directory import StoreDirectory
+from tests.support.written_logs import WrittenLog
 
 STAGE = "An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.\n"
 ABORTED = (
@@ -39,6 +47,76 @@ def test_what_the_disk_refuses(
 
     assert ended.value.code == 1
     assert capsys.readouterr().err.startswith(f"pipeline: {says}")
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda store, below, dry_run: jobs.archive(below, path=store, dry_run=dry_run),
+        lambda store, below, dry_run: jobs.report(below, path=store, dry_run=dry_run),
+        lambda store, below, dry_run: jobs.rebuild(str(store), str(below), dry_run=dry_run),
+        lambda store, below, dry_run: jobs.replay(
+            store.parent / "archive", nameserver="127.0.0.1:1", state=below, dry_run=dry_run
+        ),
+    ],
+    ids=["archive", "report", "rebuild", "replay"],
+)
+def test_functions_say_it_as_commands_do_and_dry_runs_beforehand(
+    work: Callable[[Path, Path, bool], JobResult], dry_run: bool, tmp_path: Path
+) -> None:
+    store = WrittenLog(tmp_path / "store").add(3).root
+    jobs.archive(tmp_path / "archive", path=store)
+    (tmp_path / "file").touch()
+
+    with pytest.raises(
+        PipelineError, match=r"/file\S* cannot be made .*: choose another directory"
+    ):
+        work(store, tmp_path / "file" / "x", dry_run)
+
+
+@pytest.mark.parametrize("name", ["audit", "search"])
+def test_so_do_functions_that_only_read(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = WrittenLog(tmp_path / "store").add(3).root
+
+    def fail(_: str) -> StoreDirectory:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), "/dev/bad")
+
+    monkeypatch.setattr(f"pipeline.jobs.{name}ing.job.open_store", fail)
+    with pytest.raises(PipelineError, match="/dev/bad cannot be read or written"):
+        jobs.audit(str(store)) if name == "audit" else jobs.search(str(store), key="k")
+
+
+def test_a_full_disk_and_a_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = WrittenLog(tmp_path / "store").add(3).root
+
+    def write(files: LocalFiles, name: str, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(LocalFiles, "write", write)
+
+    with pytest.raises(PipelineError, match=r"the disk is full .*: make room"):
+        jobs.archive(tmp_path / "archive", path=store)
+
+
+def test_a_closed_pipe_is_no_problem_of_a_disk() -> None:
+    with pytest.raises(BrokenPipeError), naming_disk_problems():
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+
+@pytest.mark.parametrize(("flags", "says"), [(os.ST_RDONLY, "Read-only"), (0, "Permission")])
+def test_a_directory_that_may_not_be_written(
+    flags: int, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_writable(tmp_path / "a" / "b")
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_flag=flags))
+    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)
+
+    with pytest.raises(OSError, match=says):
+        check_writable(tmp_path / "a" / "b")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -336,6 +336,11 @@ def test_what_cannot_be_done_is_said(tmp_path: Path) -> None:
         rebuilt(store, None)
     with pytest.raises(PipelineError, match="has a directory consumequeue already"):
         rebuilt(store, store)
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "letter.txt").touch()
+    for dry_run in (True, False):
+        with pytest.raises(PipelineError, match="home is not empty: give an output directory"):
+            rebuilt(store, tmp_path / "home", dry_run=dry_run)
     with pytest.raises(PipelineError, match="maxHashSlotNum"):
         rebuilt(store, tmp_path / "output", index_slots=17)
     with pytest.raises(PipelineError, match="messageDelayLevel"):

@@ -1,0 +1,63 @@
+"""What a disk refuses, as one sentence with a remedy; and asking beforehand whether it would."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pipeline.errors import PipelineError
+
+
+@contextmanager
+def naming_disk_problems() -> Iterator[None]:
+    """Let a full disk, or a directory that may not be written, say so; decorates every job.
+
+    Raises:
+        PipelineError: instead of an OSError.  That of a closed pipe stays what it is.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise PipelineError(_sentence(error)) from error
+
+
+def check_writable(directory: Path) -> None:
+    """See that *directory* may be written to or made, as far as can be told without trying.
+
+    Raises:
+        OSError: as writing would.
+    """
+    nearest = directory
+    while not nearest.exists():
+        nearest = nearest.parent
+    if not nearest.is_dir():
+        raise _refusal(errno.ENOTDIR, directory)
+    if os.statvfs(nearest).f_flag & os.ST_RDONLY:
+        raise _refusal(errno.EROFS, directory)
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise _refusal(errno.EACCES, directory)
+
+
+def _refusal(number: int, path: Path) -> OSError:
+    return OSError(number, os.strerror(number), str(path))
+
+
+def _sentence(error: OSError) -> str:
+    place = error.filename or "a file"
+    said = error.strerror or str(error)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        where = f" of {error.filename}" if error.filename else ""
+        return f"the disk{where} is full ({said}): make room, and start the job again"
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return (
+            f"{place} cannot be used ({said}): start the job as a user who may, or choose another "
+            "directory"
+        )
+    if error.errno in (errno.ENOTDIR, errno.EEXIST):
+        return f"{place} cannot be made ({said}): choose another directory"
+    return f"{place} cannot be read or written ({said}): correct that, and start the job again"
