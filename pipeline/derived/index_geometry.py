@@ -26,8 +26,12 @@ from protocol.queue_layout import (
 )
 
 _FILES_LOOKED_AT = 4
+_TRIES = 3
+"""A broker may write to the file meanwhile, so that its header fits no more."""
 _ENTRIES_LOOKED_AT = 256
 _PLACES_MAX = 4096
+_NEWER_ENTRIES_MAX = 64
+"""So many are stepped over that were put into a slot since the header was read."""
 _CHUNK_BYTES = 16 << 20
 _LEAST_AGREEMENT = 0.75
 """What is damaged is to be found with the right geometry, so not everything has to agree."""
@@ -89,11 +93,12 @@ def search_geometry(paths: Sequence[Path], likely: IndexGeometry) -> IndexGeomet
     for path in _of_size(paths, size):
         try:
             with open(path, "rb") as file:
-                found = _search_file(file.fileno(), likely)
+                for _ in range(_TRIES):
+                    found = _search_file(file.fileno(), likely)
+                    if found is not None:
+                        return found
         except OSError:
             continue
-        if found is not None:
-            return found
     return None
 
 
@@ -186,5 +191,9 @@ def _agreement(descriptor: int, geometry: IndexGeometry, ends: _Ends) -> float:
         at = INDEX_HEADER_SIZE_BYTES + slot * INDEX_SLOT_SIZE_BYTES
         named = int.from_bytes(os.pread(descriptor, INDEX_SLOT_SIZE_BYTES, at), "big")
         # A broker may have gone on meanwhile, or died before it wrote the header.
-        agreeing.append(named == number or last < named < geometry.entry_count_max)
+        for _ in range(_NEWER_ENTRIES_MAX):
+            if not last < named < geometry.entry_count_max:
+                break
+            named = int(np.frombuffer(entries(named, 1), ENTRY)["previous"][0])
+        agreeing.append(named == number)
     return sum(agreeing) / len(agreeing)

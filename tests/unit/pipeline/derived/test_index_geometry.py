@@ -83,6 +83,21 @@ def test_an_entry_that_is_counted_and_whose_offset_is_not_noted_yet(tmp_path: Pa
     assert search_geometry([path], DEFAULT) == geometry
 
 
+@pytest.mark.parametrize("slots", [7, 1000])
+@pytest.mark.parametrize("counted", [100, 300])
+def test_entries_that_came_after_the_header_was_read(
+    slots: int, counted: int, tmp_path: Path
+) -> None:
+    geometry = IndexGeometry(slots, 5000)
+    path = write(tmp_path / "1", geometry, 400, keys=1)
+    overwrite(path, 36, (counted + 1).to_bytes(4, "big"))
+    overwrite(path, 24, ((counted - 1) * 230).to_bytes(8, "big"))
+
+    assert search_geometry([path], DEFAULT) == geometry
+    overwrite(path, 36, (counted + 2).to_bytes(4, "big"))
+    assert search_geometry([path], DEFAULT) == geometry
+
+
 def test_files_that_say_nothing(tmp_path: Path) -> None:
     geometry = IndexGeometry(1000, 5000)
     path = write(tmp_path / "1", geometry, 400)
