@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from client import Message, Producer
+from pipeline.errors import PipelineError
 from pipeline.jobs.archiving.job import archive
 from pipeline.jobs.auditing.job import audit
 from pipeline.jobs.command_line import main
@@ -82,6 +83,29 @@ def test_what_is_at_the_broker_and_in_an_archive_is_told_once(
 
     assert [one["body"] for one in found.messages] == ["paid 7"]
     assert found.match_count == 2
+
+
+def test_a_topic_that_brokers_have_no_more_is_found_in_the_archive(
+    broker: PipelineBroker, tmp_path: Path
+) -> None:
+    broker.create("gone")
+    broker.send("gone", ["kept"])
+    history = str(tmp_path / "history")
+    archive(history, nameserver=broker.nameserver, topics=["gone"])
+    broker.delete("gone")
+
+    def found(topics: list[str]) -> list[str]:
+        result = search(
+            nameserver=broker.nameserver, archive=history, topics=topics, run=in_this_process
+        )
+        return [one["body"] for one in result.messages]
+
+    assert found(["gone"]) == ["kept"]
+    assert len(found(["gone", "batches"])) == 21
+    with pytest.raises(PipelineError, match=r"knows no topic 'batch' \(did you mean 'batches'"):
+        found(["gone", "batch"])
+    with pytest.raises(PipelineError, match=r"knows no topic 'gone'"):
+        search(nameserver=broker.nameserver, topics=["gone"], run=in_this_process)
 
 
 async def test_a_killed_broker_is_audited_and_rebuilt(tmp_path: Path) -> None:
