@@ -35,7 +35,7 @@ def index_options(command: _Command) -> _Command:
             "--index-slots",
             type=click.IntRange(1),
             metavar="N",
-            help="maxHashSlotNum of the broker, if it is neither noted nor RocketMQ's.",
+            help="maxHashSlotNum of the broker, if the index files do not tell it.",
         ),
     ):
         command = add(command)
