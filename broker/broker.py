@@ -193,7 +193,9 @@ class Broker(ServingParts):
         host = fixed_host(config.bind_address, config.broker_ip1)
         store_host = host_bytes(host, self._ports.number("listenPort"))
         levels = DelayLevels(config.delay_levels)
-        broker_share, name_share = connection_shares(with_name_service=config.role is Role.ALL)
+        broker_share, name_share = connection_shares(
+            with_store=True, with_name_service=config.role is Role.ALL
+        )
         with _store_errors_explained(config.store.root):
             self.load_tables()
             if config.role is Role.ALL:

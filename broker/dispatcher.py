@@ -8,6 +8,7 @@ here and nowhere else:
     FieldError                      1 for a missing field, 29 for one that does not parse
     StoreError                      14 disk full or failed, 13 record too large, 2 too much waits
     OSError of a full disk          14
+    OSError without a descriptor    14
     anything else                   1, and one line in the log, because it is our mistake
 """
 
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import structlog
 
+from broker.store.descriptors import shortage_of
 from broker.store.disk import DISK_FULL_ERRNOS
 from broker.store.errors import (
     DiskFullError,
@@ -24,6 +26,7 @@ from broker.store.errors import (
     StoreBusyError,
     StoreError,
     StoreFailedError,
+    TooManyOpenFilesError,
 )
 from protocol.codes import FLAG_RESPONSE, MQ_VERSION, ResponseCode
 from protocol.command import Command, encode_command
@@ -156,7 +159,7 @@ def store_error_response(error: StoreError) -> Response:
     """What a producer is told when the store did not take a message.  Nothing was stored."""
     if isinstance(error, RecordTooLargeError):
         return Response(ResponseCode.MESSAGE_ILLEGAL, str(error))
-    if isinstance(error, (DiskFullError, StoreFailedError)):
+    if isinstance(error, (DiskFullError, StoreFailedError, TooManyOpenFilesError)):
         return Response(ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now. {error}")
     if isinstance(error, StoreBusyError):
         return Response(ResponseCode.SYSTEM_BUSY, str(error))
@@ -194,6 +197,8 @@ def error_response(error: BaseException) -> Response | None:
             f"service not available now. the disk is full ({error.strerror}): free space; what was "
             "changed holds until the broker stops, and is saved as soon as there is room",
         )
+    if isinstance(error, OSError) and (shortage := shortage_of(error)) is not None:
+        return store_error_response(shortage)
     return None
 
 

@@ -1,11 +1,16 @@
-"""How many connections the file descriptors of this process allow."""
+"""How the file descriptors of this process are shared out."""
 
 import contextlib
 import sys
 
-# Files of the store, the tables while they are written, standard streams.
+from broker.store.descriptors import open_files_max
+from broker.store.mappings import MAPPED_FILES_MAX
+
+# Index, journals, whatever is open for a moment, standard streams.
 DESCRIPTORS_KEPT = 192
 CONNECTIONS_MAX = 100_000
+# One in so many of the others is for mapped files: with fewer the store only gets slower.
+_MAPPED_FILES_PART = 4
 
 
 def raise_open_files_limit() -> None:
@@ -20,16 +25,22 @@ def raise_open_files_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def connection_shares(*, with_name_service: bool) -> tuple[int, int]:
-    """Most connections of the broker's port and of the name service's."""
-    descriptors = CONNECTIONS_MAX
-    if sys.platform != "win32":
-        import resource
+def mapped_files_share() -> int:
+    """Most files of log and queues that are mapped at a time; each holds a descriptor."""
+    return min(_available() // _MAPPED_FILES_PART, MAPPED_FILES_MAX)
 
-        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        if soft != resource.RLIM_INFINITY:
-            descriptors = min(soft, CONNECTIONS_MAX)
-    available = max(descriptors - DESCRIPTORS_KEPT, descriptors // 2, 8)
+
+def connection_shares(*, with_store: bool, with_name_service: bool) -> tuple[int, int]:
+    """Most connections of the broker's port and of the name service's."""
+    available = _available() - (mapped_files_share() if with_store else 0)
+    available = min(available, CONNECTIONS_MAX)
     if not with_name_service:
         return available, 0
     return available * 3 // 4, available // 4
+
+
+def _available() -> int:
+    descriptors = open_files_max()
+    if descriptors is None:
+        descriptors = CONNECTIONS_MAX + MAPPED_FILES_MAX + DESCRIPTORS_KEPT
+    return max(descriptors - DESCRIPTORS_KEPT, descriptors // 2, 8)

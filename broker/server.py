@@ -22,6 +22,7 @@ from typing import cast
 
 import structlog
 
+from broker.store.descriptors import RAISE_OPEN_FILES_MAX
 from protocol.addresses import host_bytes
 from protocol.codes import FLAG_ONEWAY
 from protocol.command import Command, decode_header, encode_command
@@ -369,7 +370,7 @@ class Server:
         if len(self.connections) >= self._connections_max:
             if self.refused_count == 0:
                 log.error(
-                    "connections refused: raise the limit on open files (ulimit -n)",
+                    f"connections refused: {RAISE_OPEN_FILES_MAX}",
                     server=self._name,
                     open=len(self.connections),
                 )

@@ -12,6 +12,7 @@ from broker.consumer_offsets import ConsumerOffsetTable
 from broker.delay_levels import DelayLevels
 from broker.delayed import DelayedDelivery
 from broker.hot_pass import broker_properties
+from broker.limits import mapped_files_share
 from broker.long_polling import LongPolling
 from broker.message_ids import UniqueIds
 from broker.nameserver.service import NameService
@@ -71,6 +72,7 @@ class ServingParts:
             batch_topic=self.topics.is_batch,
             delay_ms=levels.delay_ms,
             store_host=store_host,
+            mapped_files_max=mapped_files_share(),
         )
         self.tables.agree_with(self.store)
 

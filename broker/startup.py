@@ -4,6 +4,8 @@ import errno
 import socket
 from pathlib import Path
 
+from broker.store.descriptors import shortage_of
+
 
 class StartError(Exception):
     """The broker cannot start; str() is a sentence that says what to do."""
@@ -36,6 +38,9 @@ def port_error(key: str, host: str, port: int, error: OSError) -> StartError:
 
 def store_directory_error(root: Path, error: OSError) -> StartError:
     """Why the store directory cannot be used."""
+    shortage = shortage_of(error)
+    if shortage is not None:
+        return StartError(f"the store directory {root} cannot be opened: {shortage}")
     reason = error.strerror or str(error)
     if isinstance(error, (FileExistsError, NotADirectoryError)):
         reason = "there is a file, not a directory"

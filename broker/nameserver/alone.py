@@ -26,7 +26,7 @@ class NameServer:
         self._service = NameService(
             lambda: config,
             may_administer=self._may_administer,
-            connections_max=connection_shares(with_name_service=False)[0],
+            connections_max=connection_shares(with_store=False, with_name_service=False)[0],
             now_ms=wall_clock_ms,
         )
         self._http = HttpServer({"/healthz": self._page, "/readyz": self._page})

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from broker.store.errors import QueueConflictError, QueueGapError
+from broker.store.mappings import Mappings
 from broker.store.unit_files import points_into_log
 from broker.store.unit_queue import UnitQueue, ignore
 from protocol.queue_layout import (
@@ -35,10 +36,11 @@ class BatchConsumeQueue(UnitQueue):
         queue_id: int,
         file_size_bytes: int,
         mark_dirty: Callable[[Any], None] = ignore,
+        mappings: Mappings | None = None,
     ) -> None:
         """As UnitQueue."""
         self._start = self._end = 0
-        super().__init__(directory, topic, queue_id, file_size_bytes, mark_dirty)
+        super().__init__(directory, topic, queue_id, file_size_bytes, mark_dirty, mappings)
 
     def append_batch(
         self,

@@ -19,7 +19,13 @@ import os
 from concurrent.futures import Executor, Future
 
 from broker.store.disk import DISK_FULL_ERRNOS
-from broker.store.errors import DiskFullError, RecordTooLargeError, StoreError, StoreFailedError
+from broker.store.errors import (
+    DiskFullError,
+    RecordTooLargeError,
+    StoreError,
+    StoreFailedError,
+    TooManyOpenFilesError,
+)
 from broker.store.mapped_file import MappedFile
 from broker.store.mapped_file_queue import MappedFileQueue
 from protocol.message_codec import (
@@ -241,12 +247,15 @@ class CommitLog:
         """Make everything written durable and return up to where.  Blocks: for the flush thread.
 
         Raises:
+            TooManyOpenFilesError: no descriptor is free; ``flushed_offset`` stays.
             StoreFailedError: an fsync failed; what is on disk is unknown until a restart reads it.
         """
         target, store_time_ms = self.written_mark
         if target > self.flushed_offset:
             try:
                 self._files.flush_range(self.flushed_offset, target)
+            except TooManyOpenFilesError:
+                raise
             except OSError as error:
                 raise StoreFailedError(
                     f"the commit log could not be flushed ({os.strerror(error.errno or 0)}): "
@@ -275,6 +284,8 @@ class CommitLog:
 
 
 def _store_error(error: OSError, what: str) -> StoreError:
+    if isinstance(error, TooManyOpenFilesError):
+        return TooManyOpenFilesError(error.errno, f"cannot {what}: {error}")
     reason = os.strerror(error.errno or 0)
     if error.errno in DISK_FULL_ERRNOS:
         return DiskFullError(

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from broker.store.errors import QueueConflictError, QueueGapError
+from broker.store.mappings import Mappings
 from broker.store.unit_files import points_into_log
 from broker.store.unit_queue import UnitQueue, ignore
 from protocol.queue_layout import (
@@ -49,9 +50,10 @@ class ConsumeQueue(UnitQueue):
         queue_id: int,
         file_size_bytes: int,
         mark_dirty: Callable[[Any], None] = ignore,
+        mappings: Mappings | None = None,
     ) -> None:
         """As UnitQueue."""
-        super().__init__(directory, topic, queue_id, file_size_bytes, mark_dirty)
+        super().__init__(directory, topic, queue_id, file_size_bytes, mark_dirty, mappings)
         self.next_offset = 0
         self.is_held = False
 

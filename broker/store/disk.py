@@ -14,6 +14,8 @@ from pathlib import Path
 
 import structlog
 
+from broker.store.descriptors import descriptor_needed
+
 log = structlog.get_logger("broker.store")
 
 # There is no room: not a fault of the disk, and over as soon as somebody frees space.
@@ -47,7 +49,9 @@ def write_atomically(path: Path, data: bytes, keep_backup: bool = False) -> None
 
 
 def _write_durably(path: Path, data: bytes) -> None:
-    with path.open("wb") as file:
+    with descriptor_needed():
+        file = path.open("wb")
+    with file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
@@ -110,7 +114,8 @@ def sync_file(descriptor: int) -> None:
 
 def sync_directory(path: Path) -> None:
     """Make creations, renames and deletions inside *path* durable."""
-    descriptor = os.open(path, os.O_RDONLY)
+    with descriptor_needed():
+        descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
@@ -129,6 +134,13 @@ def make_directories(path: Path) -> list[Path]:
     for directory in reversed(missing):
         directory.mkdir(exist_ok=True)
     return [directory.parent for directory in reversed(missing)]
+
+
+def unmake_directories(path: Path, count: int) -> None:
+    """Take back what ``make_directories`` made: *path* and so many in all, if they are empty."""
+    for directory in (path, *path.parents)[:count]:
+        with contextlib.suppress(OSError):
+            directory.rmdir()
 
 
 def make_directories_durably(path: Path) -> None:

@@ -10,8 +10,9 @@ from collections.abc import Callable, Set
 from broker.store.batch_consume_queue import BatchConsumeQueue
 from broker.store.commit_log import CommitLog
 from broker.store.consume_queue import ConsumeQueue
+from broker.store.descriptors import shortage_of
 from broker.store.encoding import INDEX_KEY, index_keys
-from broker.store.errors import DiskFullError, StoreError
+from broker.store.errors import DiskFullError, StoreError, TooManyOpenFilesError
 from broker.store.index import MessageIndex
 from broker.store.queue_table import ConsumeQueueTable
 from broker.store.queue_tail import QueueTail, Run
@@ -150,10 +151,18 @@ class Dispatch:
 
     def _fall_behind(self, position: int, error: OSError | StoreError) -> None:
         self.offset = position
-        self.behind = DiskFullError(
-            f"a consume queue or the index cannot grow ({error}): free disk space; "
-            "messages already accepted are safe in the commit log"
-        )
+        shortage = shortage_of(error) if isinstance(error, OSError) else None
+        if shortage is None:
+            self.behind = DiskFullError(
+                f"a consume queue or the index cannot grow ({error}): free disk space; "
+                "messages already accepted are safe in the commit log"
+            )
+        else:
+            self.behind = TooManyOpenFilesError(
+                shortage.errno,
+                f"a consume queue or the index cannot be opened: {shortage}; messages already "
+                "accepted are safe in the commit log",
+            )
         self._on_behind()
 
     def catch_up(self, bound: int) -> bool:

@@ -8,6 +8,7 @@ StoreError
 ├── StoreFailedError      an fsync failed: what is on disk is unknown until a restart reads it
 ├── RecordTooLargeError   no commit log file could ever hold the record
 ├── StoreBusyError        too much is waiting to be flushed; try again
+├── TooManyOpenFilesError no file descriptor is free; an OSError as well
 ├── QueueGapError         a consume queue was given an offset beyond its end
 └── QueueConflictError    a consume queue already holds another message at the offset
 
@@ -59,6 +60,16 @@ class RecordTooLargeError(StoreError):
 
 class StoreBusyError(StoreError):
     """Too much is waiting to be flushed; nothing was stored, and the sender may try again."""
+
+
+class TooManyOpenFilesError(StoreError, OSError):
+    """No file descriptor is free: nothing was tried on the disk, and trying again is safe."""
+
+    def __init__(self, number: int | None, reason: str) -> None:
+        super().__init__(number, reason)
+
+    def __str__(self) -> str:
+        return str(self.strerror)
 
 
 class QueueGapError(StoreError):

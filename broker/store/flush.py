@@ -7,6 +7,9 @@ SYNC_FLUSH   besides, at once when somebody waits; whatever is written while one
 Consume queues and index follow at their own pace, one file at a time, so that a producer that
 waits is served in between.  The checkpoint is saved after the fsyncs whose times it states.
 
+Without a free file descriptor nothing can be flushed: what was to be stays as it is, the checkpoint
+does not move past it, and it is tried again a moment later.
+
 An fsync that fails is never repeated: the kernel may have dropped the pages and a second try would
 succeed without them.  The service stops and reports the failure; the store refuses writes from
 then on.
@@ -19,15 +22,28 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from broker.store.errors import StoreBusyError, StoreError, StoreFailedError
+import structlog
+
+from broker.store.errors import (
+    StoreBusyError,
+    StoreError,
+    StoreFailedError,
+    TooManyOpenFilesError,
+)
+
+log = structlog.get_logger("broker.store")
 
 # Called with None when the disk has confirmed, else with why it has not.
 Release = Callable[[StoreError | None], None]
 EXPIRY_INTERVAL_S = 1.0
+SHORTAGE_PAUSE_S = 0.2
 
 
 class FlushWork(NamedTuple):
-    """What the thread does; every function runs in it and may block."""
+    """What the thread does; every function runs in it and may block.
+
+    Whatever raises TooManyOpenFilesError is called again.
+    """
 
     commit_log: Callable[[], int]
     """Flush the commit log; return up to which offset."""
@@ -38,7 +54,10 @@ class FlushWork(NamedTuple):
 
 
 class FlushService:
-    """Runs FlushWork in a thread; calls ``on_flushed`` and ``on_failure`` in the event loop."""
+    """Runs FlushWork in a thread; what begins with ``on_`` is called in the event loop.
+
+    ``on_shortage`` is to free file descriptors.
+    """
 
     def __init__(
         self,
@@ -49,6 +68,7 @@ class FlushService:
         queue_flush_thorough_interval_ms: int,
         on_flushed: Callable[[int], None],
         on_failure: Callable[[StoreFailedError], None],
+        on_shortage: Callable[[TooManyOpenFilesError], None],
     ) -> None:
         self._work = work
         self._interval_s = flush_interval_ms / 1000
@@ -56,9 +76,15 @@ class FlushService:
         self._thorough_interval_s = queue_flush_thorough_interval_ms / 1000
         self._on_flushed = on_flushed
         self._on_failure = on_failure
+        self._on_shortage = on_shortage
         self._wake = threading.Event()
         self._requested = False
         self._stopping = False
+        self._stopped = threading.Event()
+        now_s = time.monotonic()
+        self._log_due_s = now_s + self._interval_s
+        self._queues_due_s = now_s + self._queue_interval_s
+        self._thorough_due_s = now_s + self._thorough_interval_s
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
@@ -78,6 +104,7 @@ class FlushService:
         """End the thread after its current step.  Blocks until then; flushes nothing more."""
         self._stopping = True
         self._wake.set()
+        self._stopped.set()
         if self._thread is not None:
             self._thread.join()
 
@@ -96,34 +123,52 @@ class FlushService:
             )
 
     def _serve(self) -> None:
-        now_s = time.monotonic()
-        log_due_s = now_s + self._interval_s
-        queues_due_s = now_s + self._queue_interval_s
-        thorough_due_s = now_s + self._thorough_interval_s
+        is_short = False
         while not self._stopping:
-            self._wake.wait(max(0.0, min(log_due_s, queues_due_s) - time.monotonic()))
-            now_s = time.monotonic()
-            if self._requested or now_s >= log_due_s:
+            due_s = min(self._log_due_s, self._queues_due_s)
+            self._wake.wait(max(0.0, due_s - time.monotonic()))
+            try:
+                self._flush_what_is_due()
+            except TooManyOpenFilesError as error:
+                if not is_short:
+                    log.error("flushing waits for a file descriptor", reason=str(error))
+                is_short = True
+                self._call(self._on_shortage, error)
+                self._stopped.wait(SHORTAGE_PAUSE_S)
+            else:
+                if is_short:
+                    log.info("flushing goes on")
+                is_short = False
+
+    def _flush_what_is_due(self) -> None:
+        now_s = time.monotonic()
+        if self._requested or now_s >= self._log_due_s:
+            self._flush_commit_log()
+            self._log_due_s = now_s + self._interval_s
+        if now_s < self._queues_due_s or self._stopping:
+            return
+        thorough = now_s >= self._thorough_due_s
+        for _ in self._work.derived_files(thorough):
+            if self._requested:
                 self._flush_commit_log()
-                log_due_s = now_s + self._interval_s
-            if now_s >= queues_due_s and not self._stopping:
-                thorough = now_s >= thorough_due_s
-                for _ in self._work.derived_files(thorough):
-                    if self._requested:
-                        self._flush_commit_log()
-                    if self._stopping:
-                        return
-                self._work.checkpoint()
-                queues_due_s = time.monotonic() + self._queue_interval_s
-                if thorough:
-                    thorough_due_s = now_s + self._thorough_interval_s
+            if self._stopping:
+                return
+        self._work.checkpoint()
+        self._queues_due_s = time.monotonic() + self._queue_interval_s
+        if thorough:
+            self._thorough_due_s = now_s + self._thorough_interval_s
 
     def _flush_commit_log(self) -> None:
         # Cleared before the flush looks at the end of the log: what is requested later than that
         # is either covered by this flush or sets the event again.
         self._wake.clear()
         self._requested = False
-        self._call(self._on_flushed, self._work.commit_log())
+        try:
+            offset = self._work.commit_log()
+        except TooManyOpenFilesError:
+            self.request()
+            raise
+        self._call(self._on_flushed, offset)
 
     def _call(self, function: Callable[..., None], argument: object) -> None:
         loop = self._loop

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Self
 
 from broker.store import disk
+from broker.store.descriptors import descriptor_needed
 from broker.store.encoding import INDEX_KEY
 from broker.store.errors import CorruptFileError
 from broker.store.fast_encoding import put_entries
@@ -115,7 +116,8 @@ class IndexFile:
             FileExistsError: the name is taken.
             OSError: no room for the slot table, or another failure; nothing is left behind.
         """
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        with descriptor_needed():
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         try:
             os.ftruncate(descriptor, file_size_bytes(slot_count, entry_count_max))
             disk.preallocate(descriptor, HEADER_SIZE_BYTES + SLOT_SIZE_BYTES * slot_count)
@@ -144,7 +146,8 @@ class IndexFile:
             CorruptFileError: the length does not fit the geometry.
             OSError: it cannot be opened or mapped.
         """
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        with descriptor_needed():
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
             expected_bytes = file_size_bytes(slot_count, entry_count_max)
             actual_bytes = os.fstat(descriptor).st_size
@@ -280,7 +283,8 @@ class IndexFile:
         with self._lock:
             if number == self.flushed_number or self.descriptor < 0:
                 return False
-            descriptor = os.dup(self.descriptor)
+            with descriptor_needed():
+                descriptor = os.dup(self.descriptor)
         try:
             disk.sync_file(descriptor)
             if self._is_new:

@@ -12,20 +12,16 @@ Threads: everything belongs to the thread that appends, except ``sync``, which t
 calls.  It neither touches the mapping nor moves what the other thread moves.
 """
 
-import errno
 import mmap
 import os
 import threading
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
 
 from broker.store import disk
-from broker.store.errors import CorruptFileError
-
-_NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
-_NO_DESCRIPTOR_PAUSES_S = (0.01, 0.1, 0.5, 1.0, 2.0, 5.0)
+from broker.store.descriptors import descriptor_needed
+from broker.store.errors import CorruptFileError, TooManyOpenFilesError
 
 
 class MappedFile:
@@ -41,6 +37,7 @@ class MappedFile:
         "_is_deleted",
         "_is_writable",
         "_lock",
+        "_map_file",
         "_mapping",
         "_unsynced_directories",
         "base_offset",
@@ -51,15 +48,25 @@ class MappedFile:
     )
 
     def __init__(
-        self, path: Path, base_offset: int, size_bytes: int, *, writable: bool = False
+        self,
+        path: Path,
+        base_offset: int,
+        size_bytes: int,
+        *,
+        writable: bool = False,
+        map_file: "MapFile | None" = None,
     ) -> None:
-        """Stand for the existing file *path*; *writable* makes the mapping one to write through."""
+        """Stand for the existing file *path*; *writable* makes the mapping one to write through.
+
+        *map_file* is called in place of ``map``, and calls that.
+        """
         self.path = path
         self.base_offset = base_offset
         self.size_bytes = size_bytes
         self.write_position = 0
         self.flushed_position = 0
         self._is_writable = writable
+        self._map_file = map_file
         self._mapping: mmap.mmap | None = None
         self._descriptor = -1
         self._unsynced_directories: Sequence[Path] = ()
@@ -75,6 +82,7 @@ class MappedFile:
         size_bytes: int,
         *,
         writable: bool = False,
+        map_file: "MapFile | None" = None,
         unsynced_directories: Sequence[Path] = (),
     ) -> Self:
         """Make the file with all its blocks, filled with zeros.
@@ -86,7 +94,8 @@ class MappedFile:
             FileExistsError: there is such a file; it is left as it is.
             OSError: no room (ENOSPC) or another failure; nothing is left behind.
         """
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        with descriptor_needed():
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         try:
             disk.preallocate(descriptor, size_bytes)
         except BaseException:
@@ -94,7 +103,7 @@ class MappedFile:
             raise
         finally:
             os.close(descriptor)
-        file = cls(path, base_offset, size_bytes, writable=writable)
+        file = cls(path, base_offset, size_bytes, writable=writable, map_file=map_file)
         file._unsynced_directories = (*unsynced_directories, path.parent)
         return file
 
@@ -128,23 +137,27 @@ class MappedFile:
 
         Raises:
             CorruptFileError: the file has been cut short since; touching its pages would be fatal.
-            OSError: it cannot be opened (too many open files, for one).
+            TooManyOpenFilesError: no descriptor is free.
+            OSError: it cannot be opened.
         """
         if self._mapping is None:
-            self._mapping = self._map()
+            self._mapping = self.map() if self._map_file is None else self._map_file(self)
         return self._mapping
 
-    def _map(self) -> mmap.mmap:
+    def map(self) -> mmap.mmap:
+        """Make another mapping, for who shares out descriptors.  Raises as ``mapping``."""
         flags = os.O_RDWR if self._is_writable else os.O_RDONLY
         access = mmap.ACCESS_WRITE if self._is_writable else mmap.ACCESS_READ
-        descriptor = os.open(self.path, flags | os.O_CLOEXEC)
+        with descriptor_needed():
+            descriptor = os.open(self.path, flags | os.O_CLOEXEC)
         try:
             actual_bytes = os.fstat(descriptor).st_size
             if actual_bytes < self.size_bytes:
                 raise CorruptFileError(
                     self.path, f"{actual_bytes} bytes long, not {self.size_bytes}"
                 )
-            return mmap.mmap(descriptor, self.size_bytes, access=access)
+            with descriptor_needed():
+                return mmap.mmap(descriptor, self.size_bytes, access=access)
         finally:
             os.close(descriptor)
 
@@ -165,7 +178,8 @@ class MappedFile:
             raise ValueError(f"{len(data)} bytes at {position} do not fit {self.path}")
         with self._lock:
             if self._descriptor < 0:
-                self._descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+                with descriptor_needed():
+                    self._descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
             descriptor = self._descriptor
         disk.write_fully(descriptor, position, data)
 
@@ -181,6 +195,8 @@ class MappedFile:
         fails in the same way: a repeated fsync can succeed although the kernel dropped the bytes.
 
         Raises:
+            TooManyOpenFilesError: no descriptor is free; nothing has failed, and to try again is
+                safe.
             OSError: what is on disk is unknown.
         """
         if self._failure is not None:
@@ -196,6 +212,8 @@ class MappedFile:
             disk.sync_file(descriptor)
             for directory in self._unsynced_directories:
                 disk.sync_directory(directory)
+        except TooManyOpenFilesError:
+            raise
         except OSError as error:
             if self._is_deleted and isinstance(error, FileNotFoundError):
                 return
@@ -211,21 +229,11 @@ class MappedFile:
     def _descriptor_to_sync(self) -> int:
         # A duplicate shares the open file that was written through, so the kernel reports to it
         # every failure to write that file back; and nobody can close it meanwhile.
-        # Having no descriptor free is no failure of the disk: it is waited out, up to a point.
-        for pause_s in _NO_DESCRIPTOR_PAUSES_S:
-            try:
-                return self._duplicate()
-            except OSError as error:
-                if error.errno not in _NO_DESCRIPTOR:
-                    raise
-            time.sleep(pause_s)
-        return self._duplicate()
-
-    def _duplicate(self) -> int:
-        with self._lock:
-            if self._descriptor >= 0:
-                return os.dup(self._descriptor)
-        return os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        with descriptor_needed():
+            with self._lock:
+                if self._descriptor >= 0:
+                    return os.dup(self._descriptor)
+            return os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
 
     def zero_from(self, position: int) -> bool:
         """Zero and sync what stands from *position* on; return whether there was anything.
@@ -233,7 +241,8 @@ class MappedFile:
         Raises:
             OSError: the tail may still hold what it held.
         """
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        with descriptor_needed():
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
         try:
             changed = disk.zero_tail(descriptor, position, self.size_bytes)
             if changed:
@@ -272,3 +281,6 @@ class MappedFile:
         self.mark_deleted()
         self.close()
         self.path.unlink(missing_ok=True)
+
+
+MapFile = Callable[[MappedFile], mmap.mmap]

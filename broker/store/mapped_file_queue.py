@@ -18,7 +18,7 @@ import structlog
 from broker.store import disk
 from broker.store.errors import CorruptFileError
 from broker.store.layout import file_name
-from broker.store.mapped_file import MappedFile
+from broker.store.mapped_file import MapFile, MappedFile
 
 log = structlog.get_logger("broker.store")
 
@@ -31,6 +31,7 @@ class MappedFileQueue:
 
     __slots__ = (
         "_is_writable",
+        "_map_file",
         "_unit_size_bytes",
         "directory",
         "file_size_bytes",
@@ -45,10 +46,12 @@ class MappedFileQueue:
         *,
         writable: bool = False,
         unit_size_bytes: int = 1,
+        map_file: MapFile | None = None,
     ) -> None:
         """*file_size_bytes* counts for an empty directory only: files that exist keep their size.
 
         *writable* makes the mappings ones to write through; a size must be whole units.
+        *map_file* is as for MappedFile.
         """
         self.directory = directory
         self.file_size_bytes = file_size_bytes
@@ -56,6 +59,7 @@ class MappedFileQueue:
         self.flushed_offset = 0
         self._is_writable = writable
         self._unit_size_bytes = unit_size_bytes
+        self._map_file = map_file
 
     def load(self) -> None:
         """Find the files.  Positions are set as if all were full; recovery corrects them.
@@ -71,7 +75,9 @@ class MappedFileQueue:
             log.warning("an empty file at the end is deleted", path=str(path))
             disk.remove_files([path])
         self.files = [
-            MappedFile(path, offset, size_bytes, writable=self._is_writable)
+            MappedFile(
+                path, offset, size_bytes, writable=self._is_writable, map_file=self._map_file
+            )
             for offset, size_bytes, path in found
         ]
         if found:
@@ -196,12 +202,12 @@ class MappedFileQueue:
                 base_offset,
                 self.file_size_bytes,
                 writable=self._is_writable,
+                map_file=self._map_file,
                 unsynced_directories=changed,
             )
         except OSError:
-            # The next attempt finds the directories there and has no reason to sync them.
-            for directory in changed:
-                disk.sync_directory(directory)
+            # The next attempt would find them there and have no reason to sync them.
+            disk.unmake_directories(self.directory, len(changed))
             raise
 
     def flush(self) -> bool:
@@ -281,6 +287,14 @@ class MappedFileQueue:
         """Delete all files, and the directory unless it holds something that is not ours."""
         self._delete_first(len(self.files))
         disk.remove_directory_if_empty(self.directory)
+
+    def has_grown(self, file: MappedFile) -> bool:
+        """Whether *file* is the newest, which is in use."""
+        return file in self.files[-1:]
+
+    def let_go(self, file: MappedFile) -> None:
+        """Unmap *file*; it is mapped anew when needed."""
+        file.unmap()
 
     def unmap(self) -> None:
         """Let go of every mapping; they are made anew when needed."""

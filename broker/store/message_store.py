@@ -30,8 +30,10 @@ from broker.store.errors import (
     StoreBusyError,
     StoreError,
     StoreFailedError,
+    TooManyOpenFilesError,
 )
 from broker.store.flush import FlushService, FlushWork, ParkedAnswers
+from broker.store.mappings import MAPPED_FILES_MAX
 from broker.store.opening import OpenedStore
 from broker.store.put import MessageToStore, PutResult
 from broker.store.queue_tail import QueueTail, Run
@@ -99,6 +101,7 @@ class MessageStore(StoreReading):
             queue_flush_thorough_interval_ms=config.consume_queue_flush_thorough_interval_ms,
             on_flushed=self._flushed,
             on_failure=self._failed,
+            on_shortage=self._make_room,
         )
         self._retention: RetentionService | None = None
         self._release_idle_at_s = 0.0
@@ -113,8 +116,11 @@ class MessageStore(StoreReading):
         batch_topic: Callable[[str], bool] = lambda topic: False,
         delay_ms: Callable[[int], int] = lambda level: 1000,
         store_host: bytes = b"\x7f\0\0\1\0\0\x2a\x9f",
+        mapped_files_max: int = MAPPED_FILES_MAX,
     ) -> "MessageStore":
         """Lock, load and recover a store directory; blocks until every record is dispatched.
+
+        At most *mapped_files_max* files of log and queues are mapped, with a descriptor each.
 
         Raises:
             StoreLockedError: another process has it open.
@@ -127,6 +133,7 @@ class MessageStore(StoreReading):
             store_host=store_host,
             tags_codes=TagsCodes(delay_ms),
             batch_topic=batch_topic,
+            mapped_files_max=mapped_files_max,
         )
         return cls(config, opened, now_ms=now_ms, batch_topic=batch_topic)
 
@@ -152,6 +159,7 @@ class MessageStore(StoreReading):
         await self._reput.stop()
         self._flush.stop()
         if self.failure is None:
+            self._opened.mappings.release_all()
             try:
                 self._finish()
             except OSError as error:
@@ -342,6 +350,10 @@ class MessageStore(StoreReading):
         if now_s >= self._release_idle_at_s:
             self._release_idle_at_s = now_s + RELEASE_IDLE_INTERVAL_S
             self._queues.release_idle()
+            self._opened.mappings.forget_unmapped()
+
+    def _make_room(self, _shortage: TooManyOpenFilesError) -> None:
+        self._opened.mappings.make_room()
 
     def _failed(self, error: StoreFailedError) -> None:
         if self.failure is not None:

@@ -29,6 +29,7 @@ from broker.store.layout import StoreLayout
 from broker.store.lock_file import StoreLock
 from broker.store.log_walk import LogWalk
 from broker.store.mapped_file_queue import MappedFileQueue
+from broker.store.mappings import MAPPED_FILES_MAX, Mappings
 from broker.store.queue_repair import QueueRules
 from broker.store.queue_table import ConsumeQueueTable
 from broker.store.recovery import recover
@@ -51,11 +52,13 @@ class OpenedStore:
         store_host: bytes,
         tags_codes: TagsCodes,
         batch_topic: Callable[[str], bool],
+        mapped_files_max: int = MAPPED_FILES_MAX,
     ) -> None:
         """Open it.  Raises StoreError, OSError; nothing is left open then."""
         self.layout = StoreLayout(config.root)
         self.tags_codes = tags_codes
         self._now_ms = now_ms
+        self.mappings = Mappings(mapped_files_max)
         self._exts: dict[tuple[str, int], ConsumeQueueExt] = {}
         disk.make_directories_durably(config.root)
         with contextlib.ExitStack() as undo:
@@ -79,12 +82,17 @@ class OpenedStore:
 
     def _load(self, config: StoreConfig, last_exit_clean: bool) -> None:
         layout = self.layout
-        self._files = MappedFileQueue(layout.commit_log, config.commit_log_file_size_bytes)
+        self._files = MappedFileQueue(
+            layout.commit_log,
+            config.commit_log_file_size_bytes,
+            map_file=lambda file: self.mappings.map(file, self._files),
+        )
         self._files.load()
         self.queues = ConsumeQueueTable(
             layout,
             config.consume_queue_file_size_bytes,
             config.batch_consume_queue_file_size_bytes,
+            self.mappings,
         )
         remove_left_over(layout.deleted_queues)
         self.queues.load()

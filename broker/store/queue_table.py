@@ -1,7 +1,8 @@
 """ConsumeQueueTable: all consume queues of a store, by topic and queue id.
 
 A store may have tens of thousands of queues, most of them idle.  A queue costs an object and, once
-used, a mapping; ``release_idle`` gives those of idle queues back.  Queues with something to flush
+used, a mapping; ``release_idle`` gives those of idle queues back, and mappings.py those that were
+not needed for longest when there are too many.  Queues with something to flush
 put themselves into a list, so that a pass over clean ones costs nothing.
 
 Threads: everything belongs to the thread that appends, except ``flush_steps``.
@@ -20,6 +21,7 @@ from broker.store.consume_queue import ConsumeQueue
 from broker.store.deleted_queues import DeletedQueues, move_aside
 from broker.store.errors import CorruptFileError, StoreError
 from broker.store.layout import StoreLayout
+from broker.store.mappings import Mappings
 from broker.store.unit_queue import UnitQueue
 
 log = structlog.get_logger("broker.store")
@@ -33,14 +35,22 @@ class ConsumeQueueTable:
     """The queues found in a store directory, and those made since."""
 
     def __init__(
-        self, layout: StoreLayout, file_size_bytes: int, batch_file_size_bytes: int
+        self,
+        layout: StoreLayout,
+        file_size_bytes: int,
+        batch_file_size_bytes: int,
+        mappings: Mappings | None = None,
     ) -> None:
-        """Sizes are rounded up to whole units and count until ``load`` finds files of another."""
+        """Sizes are rounded up to whole units and count until ``load`` finds files of another.
+
+        *mappings* are those that the queues share descriptors with.
+        """
         self._layout = layout
         self.file_size_bytes = _whole_units(file_size_bytes, ConsumeQueue)
         self.batch_file_size_bytes = _whole_units(batch_file_size_bytes, BatchConsumeQueue)
         self._topics: dict[str, dict[int, Queue]] = {}
         self._dirty: deque[UnitQueue] = deque()
+        self._mappings = mappings or Mappings()
 
     def load(self) -> None:
         """Find the queues on disk; each is still to be recovered.
@@ -139,13 +149,15 @@ class ConsumeQueueTable:
 
     def _new(self, topic: str, queue_id: int) -> ConsumeQueue:
         directory = self._layout.consume_queue(topic, queue_id)
-        size_bytes = self.file_size_bytes
-        return ConsumeQueue(directory, topic, queue_id, size_bytes, self._dirty.append)
+        mark_dirty, mappings = self._dirty.append, self._mappings
+        return ConsumeQueue(directory, topic, queue_id, self.file_size_bytes, mark_dirty, mappings)
 
     def _new_batch(self, topic: str, queue_id: int) -> BatchConsumeQueue:
         directory = self._layout.batch_consume_queue(topic, queue_id)
-        size_bytes = self.batch_file_size_bytes
-        return BatchConsumeQueue(directory, topic, queue_id, size_bytes, self._dirty.append)
+        mark_dirty, mappings = self._dirty.append, self._mappings
+        return BatchConsumeQueue(
+            directory, topic, queue_id, self.batch_file_size_bytes, mark_dirty, mappings
+        )
 
     def delete_topic(self, topic: str) -> DeletedQueues:
         """Forget the queues of a topic, and return their files; unknown topics are fine.
@@ -170,6 +182,7 @@ class ConsumeQueueTable:
         queues with less than LEAST_PAGES to flush wait.
 
         Raises:
+            TooManyOpenFilesError: no descriptor is free; what was not flushed is dirty still.
             StoreFailedError: what is on disk is unknown.
         """
         for _ in range(len(self._dirty)):

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+from broker.store.mapped_file import MapFile
 from broker.store.mapped_file_queue import MappedFileQueue
 from protocol.queue_layout import BLANK_UNIT_SIZE_FIELD
 
@@ -39,9 +40,21 @@ class UnitFiles(MappedFileQueue):
 
     __slots__ = ("unit",)
 
-    def __init__(self, directory: Path, file_size_bytes: int, unit: struct.Struct) -> None:
-        """*unit* is the layout of one unit."""
-        super().__init__(directory, file_size_bytes, writable=True, unit_size_bytes=unit.size)
+    def __init__(
+        self,
+        directory: Path,
+        file_size_bytes: int,
+        unit: struct.Struct,
+        map_file: MapFile,
+    ) -> None:
+        """*unit* is the layout of one unit, *map_file* as for MappedFileQueue."""
+        super().__init__(
+            directory,
+            file_size_bytes,
+            writable=True,
+            unit_size_bytes=unit.size,
+            map_file=map_file,
+        )
         self.unit = unit
 
     def read(self, start: int, end: int) -> bytes:

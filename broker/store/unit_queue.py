@@ -26,8 +26,9 @@ from typing import Any, ClassVar
 
 import structlog
 
-from broker.store.errors import DiskFullError, StoreFailedError
+from broker.store.errors import DiskFullError, StoreFailedError, TooManyOpenFilesError
 from broker.store.mapped_file import MappedFile
+from broker.store.mappings import Mappings
 from broker.store.unit_files import UnitFiles, find_end
 
 log = structlog.get_logger("broker.store")
@@ -56,6 +57,7 @@ class UnitQueue(ABC):
         "_is_dirty",
         "_mapping",
         "_mapping_start",
+        "_mappings",
         "_mark_dirty",
         "_max_offset_when_checked",
         "commit_log_end",
@@ -74,18 +76,21 @@ class UnitQueue(ABC):
         queue_id: int,
         file_size_bytes: int,
         mark_dirty: Callable[[Any], None] = ignore,
+        mappings: Mappings | None = None,
     ) -> None:
         """Stand for the queue in *directory*; ``load`` and ``recover`` look at what is there.
 
         *file_size_bytes* is for the first file of a new queue.  *mark_dirty* is called with the
-        queue when it has something to flush and had nothing before.
+        queue when it has something to flush and had nothing before; *mappings* are those that it
+        shares descriptors with.
         """
         self.topic = topic
         self.queue_id = queue_id
         self.min_offset = 0
         self.max_offset = 0
         self.commit_log_end = -1
-        self._files = UnitFiles(directory, file_size_bytes, self.UNIT)
+        self._mappings = mappings or Mappings()
+        self._files = UnitFiles(directory, file_size_bytes, self.UNIT, self._map)
         self._mark_dirty = mark_dirty
         self._is_dirty = False
         self._flushed = 0
@@ -167,6 +172,7 @@ class UnitQueue(ABC):
 
         Raises:
             DiskFullError: no room for a new file; nothing has changed.
+            TooManyOpenFilesError: no descriptor is free; nothing has changed.
             OSError: it could not be made or mapped; nothing has changed.
         """
         files = self._files.files
@@ -174,7 +180,9 @@ class UnitQueue(ABC):
             self._use(files[-1])
             return files[-1]
         try:
-            file = self._files.append_file(position - position % self.file_size_bytes)
+            file = self._mappings.with_room(
+                lambda: self._files.append_file(position - position % self.file_size_bytes)
+            )
         except OSError as error:
             if error.errno in _NO_ROOM:
                 raise DiskFullError(
@@ -205,13 +213,29 @@ class UnitQueue(ABC):
         self._mapping_start = sys.maxsize
         self._append_limit = 0
 
+    def _map(self, file: MappedFile) -> mmap.mmap:
+        return self._mappings.map(file, self)
+
+    def has_grown(self, file: MappedFile) -> bool:
+        """Whether anything was appended to *file* since the last call, if it is in use."""
+        return file in self._files.files[-1:] and self._note_growth()
+
+    def let_go(self, file: MappedFile) -> None:
+        """Unmap *file*; it is mapped anew when needed."""
+        if self._mapping_start == file.base_offset:
+            self._forget_mapping()
+        file.unmap()
+
+    def _note_growth(self) -> bool:
+        before, self._max_offset_when_checked = self._max_offset_when_checked, self.max_offset
+        return self.max_offset != before
+
     def release_if_idle(self) -> bool:
         """Let go of mappings when nothing was appended since the last call; return whether so.
 
         They are made anew when needed.  For the thread that appends, not for the flush thread.
         """
-        was_idle = self.max_offset == self._max_offset_when_checked and not self._is_dirty
-        self._max_offset_when_checked = self.max_offset
+        was_idle = not self._note_growth() and not self._is_dirty
         if was_idle:
             self._release()
         return was_idle
@@ -233,6 +257,7 @@ class UnitQueue(ABC):
         Blocks; the flush thread calls it.  Returns whether anything was flushed.
 
         Raises:
+            TooManyOpenFilesError: no descriptor is free; the queue stays dirty.
             StoreFailedError: what is on disk is unknown.
         """
         end = self._end_position()
@@ -247,6 +272,9 @@ class UnitQueue(ABC):
             return False
         try:
             self._files.flush_range(start, end)
+        except TooManyOpenFilesError:
+            self._note_change()
+            raise
         except OSError as error:
             raise StoreFailedError(
                 f"{self.directory} could not be flushed ({error.strerror}): messages from now on "

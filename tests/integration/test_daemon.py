@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from protocol.codes import RequestCode, ResponseCode
+from protocol.message_codec import decode_messages
 from tests.support.daemon import Daemon
-from tests.support.direct import ask, pull, pull_all, send, send_fields
+from tests.support.direct import ask, pull, pull_all, pull_fields, send, send_fields
 from tests.support.raw_peer import RawPeer, request
 
 FREE = ("--listen-port", "0", "--namesrv-port", "0", "--http-port", "0")
@@ -139,6 +140,28 @@ async def test_more_clients_than_descriptors_leave_the_broker_serving(tmp_path: 
     refusals = [line for line in daemon.lines if "connections refused" in line["event"]]
     assert len(refusals) == 1
     assert [line for line in daemon.lines if line["level"] == "critical"] == []
+
+
+async def test_more_queues_than_descriptors_are_written_read_and_recovered(tmp_path: Path) -> None:
+    queues = [(f"t{number}", queue_id) for number in range(50) for queue_id in range(4)]
+    for round_number in range(2):
+        async with Daemon(tmp_path, open_files=128) as daemon:
+            async with RawPeer(daemon.address) as peer:
+                for number in range(2):
+                    body = b"%d-%d" % (round_number, number)
+                    for topic, queue_id in queues:
+                        peer.send(request(10, send_fields(topic, queue_id), body))
+                    codes = {answer.code for answer in await peer.answers(len(queues))}
+                    assert codes == {ResponseCode.SUCCESS}
+                for topic, queue_id in queues:
+                    peer.send(request(11, pull_fields(topic, 0, queue_id)))
+                for answer in await peer.answers(len(queues)):
+                    assert len(decode_messages(answer.body)) == 2 + 2 * round_number
+            if round_number == 0:
+                await daemon.kill()
+            else:
+                assert await daemon.stop() == 0
+        assert [line for line in daemon.lines if line["level"] in ("error", "critical")] == []
 
 
 async def until_killed(daemon: Daemon, acknowledged: dict[int, bytes], kill_after: int) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from broker.config import StoreConfig
+from broker.store.mappings import MAPPED_FILES_MAX
 from broker.store.message_store import MessageStore
 from broker.store.put import MessageToStore, PutResult
 from protocol.message import StoredMessage
@@ -31,6 +32,7 @@ def open_store(
     *,
     batch_topics: Collection[str] = (),
     store_host: bytes = STORE_HOST,
+    mapped_files_max: int = MAPPED_FILES_MAX,
     **fields: Any,
 ) -> MessageStore:
     """Open the store in *root*; *fields* are those of StoreConfig."""
@@ -39,6 +41,7 @@ def open_store(
         now_ms=clock or Clock(),
         batch_topic=lambda topic: topic in batch_topics,
         store_host=store_host,
+        mapped_files_max=mapped_files_max,
     )
 
 

@@ -4,7 +4,12 @@ import resource
 
 import pytest
 
-from broker.limits import CONNECTIONS_MAX, DESCRIPTORS_KEPT, connection_shares
+from broker.limits import (
+    CONNECTIONS_MAX,
+    DESCRIPTORS_KEPT,
+    connection_shares,
+    mapped_files_share,
+)
 
 
 def limited_to(monkeypatch: pytest.MonkeyPatch, soft: int) -> None:
@@ -13,18 +18,24 @@ def limited_to(monkeypatch: pytest.MonkeyPatch, soft: int) -> None:
 
 def test_some_descriptors_are_kept_for_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
     limited_to(monkeypatch, 1024)
-    assert connection_shares(with_name_service=False) == (1024 - DESCRIPTORS_KEPT, 0)
-    broker, names = connection_shares(with_name_service=True)
+    assert (
+        connection_shares(with_store=False, with_name_service=False)[0] == 1024 - DESCRIPTORS_KEPT
+    )
+    broker, names = connection_shares(with_store=True, with_name_service=True)
     assert 0 < names < broker
-    assert broker + names <= 1024 - DESCRIPTORS_KEPT
+    assert 0 < mapped_files_share() < broker
+    assert broker + names + mapped_files_share() <= 1024 - DESCRIPTORS_KEPT
 
 
 def test_a_tiny_limit_still_lets_somebody_in(monkeypatch: pytest.MonkeyPatch) -> None:
     limited_to(monkeypatch, 64)
-    assert connection_shares(with_name_service=False)[0] == 32
+    assert connection_shares(with_store=True, with_name_service=False)[0] == 24
+    assert mapped_files_share() == 8
 
 
 @pytest.mark.parametrize("soft", [resource.RLIM_INFINITY, 10**9])
 def test_no_limit_is_not_taken_at_its_word(monkeypatch: pytest.MonkeyPatch, soft: int) -> None:
     limited_to(monkeypatch, soft)
-    assert connection_shares(with_name_service=False)[0] <= CONNECTIONS_MAX
+    assert connection_shares(with_store=True, with_name_service=False)[0] == CONNECTIONS_MAX
+    # The kernel allows a process 65,530 mappings.
+    assert mapped_files_share() < 40_000

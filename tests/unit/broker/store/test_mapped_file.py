@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from broker.store import disk
-from broker.store.errors import CorruptFileError
+from broker.store.errors import CorruptFileError, TooManyOpenFilesError
 from broker.store.mapped_file import MappedFile
+from tests.support.no_descriptor import no_descriptor_free
 from tests.support.open_files import open_files_in
 
 SIZE = 8192
@@ -173,21 +174,52 @@ def test_after_a_failed_sync_no_other_one_is_tried(
     file.close()
 
 
-def test_a_sync_waits_for_a_free_descriptor(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sync_without_a_free_descriptor_may_be_tried_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = MappedFile.create(path, 8192, SIZE)
     file.append(b"one")
-    pauses: list[float] = []
-    real = os.dup
+    with no_descriptor_free(), pytest.raises(TooManyOpenFilesError, match="ulimit -n"):
+        file.sync()
+    assert file.flushed_position == 0
+    # One is free for the file, and none for the directory that has its name.
+    with monkeypatch.context() as short:
+        real = disk.sync_directory
 
-    def dup(descriptor: int) -> int:
-        if len(pauses) < 3:
-            raise OSError(errno.EMFILE, "Too many open files")
-        return real(descriptor)
+        def without_descriptor(directory: Path) -> None:
+            with no_descriptor_free():
+                real(directory)
 
-    monkeypatch.setattr(os, "dup", dup)
-    monkeypatch.setattr("broker.store.mapped_file.time.sleep", pauses.append)
+        short.setattr(disk, "sync_directory", without_descriptor)
+        with pytest.raises(TooManyOpenFilesError, match="ulimit -n"):
+            file.sync()
+    assert file.flushed_position == 0
+    synced: list[Path] = []
+    monkeypatch.setattr(disk, "sync_directory", synced.append)
     file.sync()
-    assert (len(pauses), file.flushed_position) == (3, 3)
+    assert synced == [path.parent]
+    assert file.flushed_position == 3
+    file.close()
+
+
+def test_an_fsync_that_fails_like_a_shortage_is_never_repeated(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = MappedFile.create(path, 8192, SIZE)
+    file.append(b"one")
+    calls: list[int] = []
+
+    def fail_once(descriptor: int) -> None:
+        calls.append(descriptor)
+        if len(calls) == 1:
+            raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(disk, "sync_file", fail_once)
+    for _ in range(2):
+        with pytest.raises(OSError, match="Too many open files") as raised:
+            file.sync()
+        assert not isinstance(raised.value, TooManyOpenFilesError)
+    assert len(calls) == 1
     file.close()
 
 

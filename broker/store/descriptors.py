@@ -1,0 +1,55 @@
+"""File descriptors: how many this process may have, and what to say when none is free.
+
+A shortage is no fault of a disk and changes nothing on it.  It is told apart from faults where a
+descriptor is asked for, not by the error number later: an fsync may fail with any number, and must
+never be tried again.
+"""
+
+import contextlib
+import errno
+import sys
+from collections.abc import Iterator
+
+from broker.store.errors import TooManyOpenFilesError
+
+RAISE_OPEN_FILES_MAX = (
+    "raise the limit on open files (ulimit -n, LimitNOFILE= in a systemd unit, ulimits: in a "
+    "compose file)"
+)
+_NO_DESCRIPTOR_ERRNOS = frozenset({errno.EMFILE, errno.ENFILE})
+
+
+def open_files_max() -> int | None:
+    """How many descriptors this process may have, None without a limit."""
+    if sys.platform == "win32":
+        return None
+    import resource
+
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+@contextlib.contextmanager
+def descriptor_needed() -> Iterator[None]:
+    """Turn the OSError of having no descriptor free into a TooManyOpenFilesError."""
+    try:
+        yield
+    except OSError as error:
+        shortage = shortage_of(error)
+        if shortage is None or shortage is error:
+            raise
+        raise shortage from error
+
+
+def shortage_of(error: OSError) -> TooManyOpenFilesError | None:
+    """What *error*, raised where a file was opened, says of a shortage; None if it is another."""
+    if isinstance(error, TooManyOpenFilesError):
+        return error
+    if error.errno not in _NO_DESCRIPTOR_ERRNOS:
+        return None
+    if error.errno == errno.ENFILE:
+        reason = "too many open files in the whole system: raise its limit (sysctl fs.file-max)"
+    else:
+        limit = open_files_max() or "no more"
+        reason = f"too many open files: this process may have {limit}; {RAISE_OPEN_FILES_MAX}"
+    return TooManyOpenFilesError(error.errno, reason)
