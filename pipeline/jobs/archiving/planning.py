@@ -18,10 +18,11 @@ from pipeline.jobs.archiving.writing import FILE_COLUMNS
 from pipeline.jobs.progress import Progress
 from pipeline.network.planning import Range
 from pipeline.network.planning import plan as plan_ranges
-from pipeline.store_source.directory import StoreDirectory, open_store
+from pipeline.store_source.directory import StoreDirectory, find_commit_log, open_store
 from pipeline.store_source.pieces import Piece
 from pipeline.store_source.splits import data_bytes
 from pipeline.store_source.splits import plan as plan_pieces
+from pipeline.store_source.topics import check_topics
 
 _SMALL_BYTES = 8 << 20
 _SMALL_MESSAGES = 20_000
@@ -109,6 +110,8 @@ def _plan_files(asked: Request, positions: Mapping[str, LogPosition]) -> Plan:
     if position is not None:
         from_files.check_same_log(store, position, asked.broker)
         archived = position.offsets
+    # One that is archived may have been deleted since.
+    check_topics(find_commit_log(asked.path)[0], set(asked.selection.topics) - archived.keys())
     start = asked.selection.start(archived)
     if start and start < store.start_offset and store.segments and not asked.allow_gaps:
         raise PipelineError(

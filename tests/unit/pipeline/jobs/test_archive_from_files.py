@@ -16,6 +16,7 @@ from pipeline.jobs.archiving.files import LocalFiles
 from pipeline.jobs.archiving.manifest import ArchivedFile, merged
 from pipeline.jobs.archiving.writing import FILE_COLUMNS, file_schema
 from pipeline.jobs.results import UsageProblem, as_document
+from protocol.store_paths import CONSUME_QUEUE_DIRECTORY
 from tests.support import apache_golden
 from tests.support.written_logs import T0_MS, WrittenLog, read_rows
 
@@ -97,6 +98,24 @@ def test_topics_that_are_chosen_later_come_from_the_beginning(tmp_path: Path) ->
     assert [each.rows for each in (first, second, third, last)] == [10, 30, 20, 0]
     assert {each.topic: each.messages for each in first.left_out} == {"topic-0": 10, "topic-2": 10}
     assert [row["physOffset"] for row in rows(root)] == log.offsets
+
+
+def test_a_topic_that_the_store_does_not_have_is_refused_unless_it_is_archived_already(
+    tmp_path: Path,
+) -> None:
+    log = WrittenLog(tmp_path / "store").add(30)
+    queues = log.root / CONSUME_QUEUE_DIRECTORY
+    for name in ("topic-0", "topic-1"):
+        (queues / name).mkdir(parents=True)
+    root = tmp_path / "archive"
+
+    with pytest.raises(PipelineError, match=r"has no topic 'topc-1' \(did you mean 'topic-1'"):
+        jobs.archive(root, path=log.root, topics=["topic-0", "topc-1"])
+    assert files(root) == []
+    assert jobs.archive(root, path=log.root, topics=["topic-0", "topic-1"]).rows == 20
+    (queues / "topic-1").rmdir()
+    log.add(30)
+    assert jobs.archive(root, path=log.root, topics=["topic-0", "topic-1"]).rows == 20
 
 
 def test_what_is_the_brokers_own_has_to_be_named(tmp_path: Path) -> None:
