@@ -27,7 +27,7 @@ from broker.sinks.appender import BatchAppender
 from broker.sinks.journal import Intent, SinkJournal
 from broker.sinks.staged_parts import Part, PartKey, StagedParts, find_topics, sink_key
 from broker.store.disk import DISK_FULL_ERRNOS, remove_files
-from broker.store.errors import DiskFullError, StoreError
+from broker.store.errors import DiskFullError, StoreError, TooManyOpenFilesError
 from broker.store.message_store import MessageStore
 from protocol.bodies.sinks import SinkPart
 
@@ -285,7 +285,7 @@ class SinkPublisher:
         try:
             await asyncio.to_thread(sync_and_save)
         except OSError as error:
-            if error.errno in DISK_FULL_ERRNOS:
+            if error.errno in DISK_FULL_ERRNOS or isinstance(error, TooManyOpenFilesError):
                 raise
             # What is on disk now is unknown, and a second fsync would not tell.
             self._journal.withdraw_intent()

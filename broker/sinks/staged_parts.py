@@ -25,6 +25,7 @@ from pathlib import Path
 import structlog
 
 from broker.store import disk
+from broker.store.descriptors import descriptor_needed
 from protocol.bodies.sinks import SinkMessage, decode_sink_message, split_sink_messages
 
 log = structlog.get_logger("broker.sinks")
@@ -141,7 +142,8 @@ class StagedParts:
     def sync(self, paths: list[Path]) -> None:
         """Make parts durable.  Blocks.  Raises OSError."""
         for path in paths:
-            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            with descriptor_needed():
+                descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
             try:
                 disk.sync_file(descriptor)
             finally:

@@ -33,19 +33,29 @@ def write_atomically(path: Path, data: bytes, keep_backup: bool = False) -> None
     replaced stays as ``<name>.bak``, where RocketMQ looks when the file itself does not parse.
 
     Raises:
+        TooManyOpenFilesError: *path* keeps its old content.
         OSError: the disk is full or failing; *path* keeps its old content.
     """
     temporary = path.with_name(path.name + ".tmp")
+    # Without it the new name could not be made durable: had before anything changes.
+    directory = _open_directory(path.parent)
     try:
         _write_durably(temporary, data)
         if keep_backup:
             _back_up(path)
         temporary.replace(path)
+        os.fsync(directory)
     except OSError:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
-    sync_directory(path.parent)
+    finally:
+        os.close(directory)
+
+
+def _open_directory(path: Path) -> int:
+    with descriptor_needed():
+        return os.open(path, os.O_RDONLY)
 
 
 def _write_durably(path: Path, data: bytes) -> None:
@@ -114,8 +124,7 @@ def sync_file(descriptor: int) -> None:
 
 def sync_directory(path: Path) -> None:
     """Make creations, renames and deletions inside *path* durable."""
-    with descriptor_needed():
-        descriptor = os.open(path, os.O_RDONLY)
+    descriptor = _open_directory(path)
     try:
         os.fsync(descriptor)
     finally:

@@ -26,7 +26,7 @@ from broker.stats import BrokerStats
 from broker.store import disk
 from broker.store.commit_log import CommitLog
 from broker.store.consume_queue import ConsumeQueue
-from broker.store.errors import StoreFailedError
+from broker.store.errors import StoreFailedError, TooManyOpenFilesError
 from broker.store.message_store import MessageStore
 from broker.topics import TopicConfig, TopicTable
 from protocol.bodies.sinks import SinkMessage, SinkPart, encode_sink_body
@@ -409,6 +409,23 @@ async def test_parts_that_the_disk_did_not_keep_are_dropped_and_the_batch_refuse
                 await sinks.publish(0)
         assert sinks.publisher.staged_bytes == 0
         sinks.stage(0)
+        assert await sinks.publish(0) == (len(WHOLE), False)
+        assert bodies(sinks.store) == WHOLE
+
+
+async def test_parts_outlive_a_shortage_of_descriptors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Sinks(tmp_path / "store") as sinks:
+        sinks.stage(0)
+        with monkeypatch.context() as patch:
+
+            def fail(*_: object) -> int:
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+            patch.setattr(os, "open", fail)
+            with pytest.raises(TooManyOpenFilesError, match="ulimit -n"):
+                await sinks.publish(0)
         assert await sinks.publish(0) == (len(WHOLE), False)
         assert bodies(sinks.store) == WHOLE
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from broker.store import disk
+from broker.store.errors import TooManyOpenFilesError
 
 
 def failing(code: int) -> object:
@@ -36,6 +37,18 @@ def test_failed_write_keeps_the_old_content_and_leaves_nothing_behind(
         disk.write_atomically(tmp_path / "f", b"two")
     assert [path.name for path in tmp_path.iterdir()] == ["f"]
     assert (tmp_path / "f").read_bytes() == b"one"
+
+
+def test_without_a_descriptor_for_the_directory_the_old_content_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk.write_atomically(tmp_path / "f", b"one")
+    # Only directories are opened through it.
+    monkeypatch.setattr(os, "open", failing(errno.EMFILE))
+    with pytest.raises(TooManyOpenFilesError, match="ulimit -n"):
+        disk.write_atomically(tmp_path / "f", b"two", keep_backup=True)
+    assert (tmp_path / "f").read_bytes() == b"one"
+    assert os.listdir(tmp_path) == ["f"]
 
 
 def test_backup_holds_what_was_replaced(tmp_path: Path) -> None:
