@@ -152,8 +152,8 @@ async def test_a_send_that_finds_no_time_left_names_the_time_it_was_given(
     producer: Producer,
 ) -> None:
     await producer.send("orders", b"x")
-    with pytest.raises(RequestTimeoutError, match=r"did not answer SEND_MESSAGE_V2 within 1e-09 s"):
-        await producer.send("orders", b"x", timeout=1e-9)
+    with pytest.raises(RequestTimeoutError, match=r"did not answer SEND_MESSAGE_V2 within 0 s"):
+        await producer.send("orders", b"x", timeout=0)
 
 
 async def test_what_is_no_message_is_refused_with_the_call_that_takes_it(
