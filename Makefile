@@ -75,7 +75,7 @@ bench: $(VENV)/.installed  ## measure this broker beside a bare uvloop echo (nee
 bench-peers: $(VENV)/.installed  ## the same beside the official Apache broker (needs a JDK and Maven)
 	$(BIN)/python -m benchmarks.bench --peers
 
-bench-spark: $(VENV)/.installed-test  ## measure the Spark pipeline beside native Parquet (10 minutes)
+bench-spark: $(VENV)/.installed-test  ## measure the Spark pipeline beside native Parquet (2 minutes)
 	$(BIN)/python -m benchmarks.spark_bench
 
 interop: $(VENV)/.installed-test  ## against official Apache releases and ali-ons (needs a JDK, Maven, npm)
