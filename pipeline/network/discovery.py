@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from client.errors import RouteNotFoundError
 from client.queues import MessageQueue
 from pipeline.errors import PipelineError
-from pipeline.network.positions import EARLIEST, LATEST, Offsets, resolve_json
+from pipeline.network.positions import EARLIEST, LATEST, Offsets, resolve_json, times_by_queue
 from pipeline.network.rules import Position, Rules
 from pipeline.options import near_or_some
 from pipeline.remote import Remote, connect
@@ -202,11 +202,7 @@ class Discovery:
         ranges: Mapping[MessageQueue, tuple[int, int]],
     ) -> Offsets:
         name = option.replace("Offsets", "OffsetsByTimestamp")
-        times = {
-            topic: value if isinstance(value, dict) else {q.queue_id: value for q in ranges}
-            for topic, value in position.times_ms.items()
-        }
-        wanted = resolve_json(name, times, ranges)
+        wanted = resolve_json(name, times_by_queue(position.times_ms, ranges), ranges)
         resolved: Offsets = {}
         for queue, (low, high) in ranges.items():
             resolved[queue] = low if option.startswith("starting") else high

@@ -86,6 +86,30 @@ def resolve_json(
     return found
 
 
+def times_by_queue(document: Mapping[str, Any], queues: Iterable[MessageQueue]) -> dict[str, Any]:
+    """*document* with a time for each queue where it says one for a topic, or for its broker.
+
+    What is neither is left as it is, for ``resolve_json`` to judge.
+    """
+    by_topic: dict[str, dict[str, list[str]]] = {}
+    for queue in queues:
+        brokers = by_topic.setdefault(queue.topic, {})
+        brokers.setdefault(queue.broker_name, []).append(str(queue.queue_id))
+
+    def spread(value: object, numbers: Iterable[str]) -> object:
+        return value if isinstance(value, dict) else dict.fromkeys(numbers, value)
+
+    found: dict[str, Any] = {}
+    for topic, value in document.items():
+        brokers = by_topic.get(topic, {})
+        if not isinstance(value, dict):
+            value = dict.fromkeys(brokers, value)
+        if value and all(name in brokers for name in value):
+            value = {name: spread(time, brokers[name]) for name, time in value.items()}
+        found[topic] = value
+    return found
+
+
 def _flat(
     option: str, topic: str, value: object, there: Mapping[tuple[str, int], MessageQueue]
 ) -> dict[tuple[str, int], int]:

@@ -148,6 +148,33 @@ def test_positions_by_time(shared: PipelineBroker, topic: str) -> None:
         read(shared, topic, startingTimestamp=far, startingOffsetsByTimestampStrategy="error")
 
 
+def test_times_by_topic_where_brokers_and_queue_counts_differ(
+    shared: PipelineBroker, topic: str
+) -> None:
+    settings = {"role": "broker", "namesrvAddr": shared.nameserver, "brokerName": "broker-b"}
+    with PipelineBroker(**settings):
+        shared.create(topic, 2)
+        shared.create(topic + "-wide", 5)
+        shared.send(topic, ["a"], MessageQueue(topic, "broker-a", 1))
+        shared.send(topic, ["b"], MessageQueue(topic, "broker-b", 0))
+        shared.send(topic + "-wide", ["c"], MessageQueue(topic + "-wide", "broker-b", 4))
+        both = {"subscribe": f"{topic},{topic}-wide"}
+        far = shared.stored(topic)[0].store_time_ms + 10**9
+
+        def starting(**times: Any) -> list[str]:
+            named = {topic + name.replace("_", "-"): at for name, at in times.items()}
+            return read(shared, topic, startingOffsetsByTimestamp=json.dumps(named), **both)
+
+        assert starting(**{"": 1}) == ["a", "b", "c"]
+        assert starting(**{"": far, "_wide": 1}) == ["c"]
+        assert starting(**{"": {"broker-a": far, "broker-b": 1}, "_wide": far}) == ["b"]
+        assert starting(**{"": {"broker-b": {"0": far}}}) == ["a", "c"]
+        ending = json.dumps({topic: far, topic + "-wide": 0})
+        assert read(shared, topic, endingOffsetsByTimestamp=ending, **both) == ["a", "b"]
+        with pytest.raises(PipelineError, match="names no broker"):
+            starting(**{"": {"0": 1}})
+
+
 def test_patterns_and_assigned_queues(shared: PipelineBroker, topic: str) -> None:
     shared.create(topic + "-two", 1)
     shared.send(topic, ["a"], 0)
