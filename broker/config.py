@@ -417,6 +417,14 @@ class BrokerConfig:
     )
     """Percent of pops that look at messages to be redelivered before they look at new ones."""
 
+    pop_from_retry_percent_for_priority: int = setting(
+        "popFromRetryProbabilityForPriority", 0, least=0, most=100, live=True
+    )
+    """The same for topics whose message.type is PRIORITY."""
+
+    priority_order_asc: bool = setting("priorityOrderAsc", True, live=True)
+    """Whether the highest number is the most urgent priority; false: the lowest is."""
+
     pop_in_flight_max: int = setting(
         "popInflightMessageThreshold", 10_000, least=1, most=1_000_000, live=True
     )

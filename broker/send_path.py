@@ -22,10 +22,11 @@ from broker.dispatcher import (
     unconfirmed_code,
 )
 from broker.message_ids import UniqueIds
+from broker.message_priority import queue_of_priority
 from broker.send_checks import SendChecks
 from broker.send_request import Send, send_of, waits_for_disk
 from broker.stats import BrokerStats
-from broker.store.encoding import DELAYING_PROPERTIES
+from broker.store.encoding import NOT_IN_BATCHES
 from broker.store.errors import RecordTooLargeError, StoreError
 from broker.store.fast_encoding import message_ids
 from broker.store.message_store import MessageStore
@@ -78,6 +79,7 @@ class Placed(NamedTuple):
     """A message that is in the log: its ids and what the producer is told."""
 
     message_ids: str
+    queue_id: int
     queue_offset: int
     transaction_id: str | None
     batch_unique_id: str | None = None
@@ -172,7 +174,7 @@ class SendPath:
             response.ext = self.answer_ext()
             return response, 0
         waits = self._store.is_sync and waits_for_disk(send.properties)
-        return self._answer(placed, queue_id), end if waits else 0
+        return self._answer(placed), end if waits else 0
 
     def _message_id(self, commit_log_offset: int) -> str:
         return offset_message_id(*self._store_address, commit_log_offset)
@@ -184,10 +186,10 @@ class SendPath:
             "TRACE_ON": "true" if self._config.trace_on else "false",
         }
 
-    def _answer(self, placed: Placed, queue_id: int) -> Response:
+    def _answer(self, placed: Placed) -> Response:
         ext = self.answer_ext()
         ext["msgId"] = placed.message_ids
-        ext["queueId"] = str(queue_id)
+        ext["queueId"] = str(placed.queue_id)
         ext["queueOffset"] = str(placed.queue_offset)
         if placed.transaction_id:
             ext["transactionId"] = placed.transaction_id
@@ -218,6 +220,7 @@ class SendPath:
             )
         if topic.attributes.get("cleanup.policy") == "COMPACTION" and not properties.get("KEYS"):
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "Required message key is missing")
+        queue_id = queue_of_priority(properties, queue_id, topic.write_queue_nums)
         self._store.begin()
         name, stored_queue_id = topic.name, queue_id
         level = self._delay_level(properties)
@@ -255,7 +258,7 @@ class SendPath:
         offset = tail.next_offset - 1
         half = Half(offset, position, properties) if opens_transaction else None
         return Placed(
-            self._message_id(position), offset, unique_key, half=half, recall_handle=recall_handle
+            self._message_id(position), queue_id, offset, unique_key, None, half, recall_handle
         )
 
     def _check_transactions_allowed(self) -> None:
@@ -325,7 +328,7 @@ class SendPath:
             if unique_key:
                 return self._put_inner_batch(request, send, topic, queue_id, len(messages))
         for _, _, properties in messages:
-            if not DELAYING_PROPERTIES.isdisjoint(decode_properties(properties)):
+            if not NOT_IN_BATCHES.isdisjoint(decode_properties(properties)):
                 raise RequestError(
                     ResponseCode.MESSAGE_ILLEGAL,
                     "a message in a batch cannot be delayed: send it by itself",
@@ -345,7 +348,7 @@ class SendPath:
             raise RecordTooLargeError("A message of the batch does not fit a record.")
         self._stats.put(topic.name).add(len(messages), len(request.body))
         ids = message_ids(self._message_id(0)[:-16], placed[1])
-        return Placed(ids, first_offset, None)
+        return Placed(ids, queue_id, first_offset, None)
 
     def _put_inner_batch(
         self, request: Request, send: Send, topic: TopicConfig, queue_id: int, count: int
@@ -369,7 +372,8 @@ class SendPath:
             batch_count=count,
         )
         self._stats.put(topic.name).add(count, len(request.body))
-        return Placed(self._message_id(position), first_offset, unique_key, unique_key)
+        message_id = self._message_id(position)
+        return Placed(message_id, queue_id, first_offset, unique_key, unique_key)
 
 
 def _ignore_half(queue_offset: int, position: int, properties: dict[str, str]) -> None:

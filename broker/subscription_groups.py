@@ -12,6 +12,7 @@ import structlog
 
 from broker.config import BrokerConfig
 from broker.json_table import JsonObject, JsonTable, wall_clock_ms
+from broker.topic_attributes import ATTRIBUTE_PRIORITY_FACTOR
 from protocol.names import SYSTEM_GROUP_PREFIX, SYSTEM_GROUPS, group_error
 
 log = structlog.get_logger("broker.groups")
@@ -80,6 +81,18 @@ class SubscriptionGroup:
 
     def __hash__(self) -> int:
         return hash(self.name)
+
+    @property
+    def attributes(self) -> dict[str, str]:
+        """What RocketMQ's ``+key=value`` may change."""
+        found = self.others.get("attributes")
+        return dict(found) if isinstance(found, dict) else {}
+
+    @property
+    def priority_factor(self) -> int:
+        """Percent of the pops of a PRIORITY topic that look at the most urgent queue first."""
+        text = str(self.attributes.get(ATTRIBUTE_PRIORITY_FACTOR, ""))
+        return int(text) if text.isdecimal() else 100
 
     def to_json(self) -> JsonObject:
         """The object as it stands in subscriptionGroup.json and in bodies."""

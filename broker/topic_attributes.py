@@ -1,6 +1,7 @@
-"""Topic attributes: which exist, and what ``+key=value,-key`` may do to them.
+"""Attributes of topics and groups: which exist, and what ``+key=value,-key`` may do to them.
 
-RocketMQ: TopicAttributes, AttributeUtil; the messages of errors are RocketMQ's, tools show them.
+RocketMQ: TopicAttributes, SubscriptionGroupAttributes, AttributeUtil; the messages of errors are
+RocketMQ's, tools show them.
 """
 
 from collections.abc import Mapping
@@ -10,10 +11,12 @@ ATTRIBUTE_QUEUE_TYPE = "queue.type"
 ATTRIBUTE_CLEANUP_POLICY = "cleanup.policy"
 ATTRIBUTE_MESSAGE_TYPE = "message.type"
 ATTRIBUTE_RESERVE_TIME = "reserve.time"
+ATTRIBUTE_PRIORITY_FACTOR = "priority.factor"
 
 QUEUE_TYPE_SIMPLE = "SimpleCQ"
 QUEUE_TYPE_BATCH = "BatchCQ"
 MESSAGE_TYPE_MIXED = "MIXED"
+MESSAGE_TYPE_PRIORITY = "PRIORITY"
 
 
 class AttributeRule(NamedTuple):
@@ -22,6 +25,7 @@ class AttributeRule(NamedTuple):
     values: frozenset[str] | None
     is_changeable: bool
     default: str
+    range: tuple[int, int] | None = None
 
 
 RULES: Mapping[str, AttributeRule] = {
@@ -30,11 +34,26 @@ RULES: Mapping[str, AttributeRule] = {
     ),
     ATTRIBUTE_CLEANUP_POLICY: AttributeRule(frozenset(("DELETE", "COMPACTION")), False, "DELETE"),
     ATTRIBUTE_MESSAGE_TYPE: AttributeRule(
-        frozenset(("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", MESSAGE_TYPE_MIXED)),
+        frozenset(
+            (
+                "UNSPECIFIED",
+                "NORMAL",
+                "FIFO",
+                "DELAY",
+                "TRANSACTION",
+                MESSAGE_TYPE_MIXED,
+                MESSAGE_TYPE_PRIORITY,
+            )
+        ),
         True,
         "NORMAL",
     ),
     ATTRIBUTE_RESERVE_TIME: AttributeRule(None, True, "-1"),
+}
+
+
+GROUP_RULES: Mapping[str, AttributeRule] = {
+    ATTRIBUTE_PRIORITY_FACTOR: AttributeRule(None, True, "100", (0, 100)),
 }
 
 
@@ -56,9 +75,11 @@ def parse_attribute_changes(text: str) -> dict[str, str]:
 
 
 def change_attributes(
-    current: Mapping[str, str] | None, changes: Mapping[str, str]
+    current: Mapping[str, str] | None,
+    changes: Mapping[str, str],
+    rules: Mapping[str, AttributeRule] = RULES,
 ) -> dict[str, str]:
-    """*current* (None: the topic is being created) after *changes*, whose keys start with + or -.
+    """*current* (None: the owner is being created) after *changes*, whose keys start with + or -.
 
     Raises:
         AttributeChangeError: an unknown attribute or value, or one that may not change.
@@ -69,7 +90,7 @@ def change_attributes(
         sign, key = signed_key[:1], signed_key[1:].strip()
         if sign not in ("+", "-") or not key:
             raise AttributeChangeError(f"wrong format key: {signed_key}")
-        rule = RULES.get(key)
+        rule = rules.get(key)
         if rule is None:
             raise AttributeChangeError(f"unsupported key: {key}")
         if key in touched:
@@ -104,6 +125,9 @@ def _check_value(key: str, rule: AttributeRule, value: str) -> None:
     if rule.values is None:
         if not value.lstrip("-").isdecimal():
             raise AttributeChangeError(f"{key}: {value} is no whole number")
+        if rule.range is not None and not rule.range[0] <= int(value) <= rule.range[1]:
+            least, most = rule.range
+            raise AttributeChangeError(f"{key}: value is not in range({least}, {most})")
     elif value not in rule.values:
         allowed = ", ".join(sorted(rule.values))
         raise AttributeChangeError(f"{key}: value is not in set: {{{allowed}}}")

@@ -11,7 +11,12 @@ import structlog
 
 from broker.config import AutoCreateTopic, BrokerConfig
 from broker.json_table import JsonObject, JsonTable, wall_clock_ms
-from broker.topic_attributes import ATTRIBUTE_QUEUE_TYPE, QUEUE_TYPE_BATCH
+from broker.topic_attributes import (
+    ATTRIBUTE_MESSAGE_TYPE,
+    ATTRIBUTE_QUEUE_TYPE,
+    MESSAGE_TYPE_PRIORITY,
+    QUEUE_TYPE_BATCH,
+)
 from protocol.bodies import topics as bodies
 from protocol.names import (
     AUTO_CREATE_TOPIC,
@@ -56,6 +61,7 @@ class TopicConfig:
         "attributes",
         "filter_type",
         "is_batch",
+        "is_prioritised",
         "is_readable",
         "is_writable",
         "name",
@@ -89,6 +95,7 @@ class TopicConfig:
         self.is_readable = bool(perm & PERM_READ)
         self.is_writable = bool(perm & PERM_WRITE)
         self.is_batch = self.attributes.get(ATTRIBUTE_QUEUE_TYPE) == QUEUE_TYPE_BATCH
+        self.is_prioritised = self.attributes.get(ATTRIBUTE_MESSAGE_TYPE) == MESSAGE_TYPE_PRIORITY
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TopicConfig) and self.to_json() == other.to_json()

@@ -10,6 +10,7 @@ from protocol.message_ids import offset_message_id
 from protocol.properties import (
     PROPERTY_DELAY_LEVEL,
     PROPERTY_KEYS,
+    PROPERTY_PRIORITY,
     PROPERTY_SHARDING_KEY,
     PROPERTY_TAGS,
     PROPERTY_TIMER_DELAY_MS,
@@ -41,6 +42,7 @@ class Message:
         "deliver_at_ms",
         "flag",
         "keys",
+        "priority",
         "properties",
         "sharding_key",
         "tags",
@@ -62,9 +64,12 @@ class Message:
         deliver_at_ms: int | None = None,
         deliver_at: datetime | None = None,
         sharding_key: str | None = None,
+        priority: int | None = None,
         wait_stored: bool = True,
     ) -> None:
-        """A string of *keys* is RocketMQ's form of several: separated by blanks.
+        """*priority* is one from 0 up, for topics with ``message.type`` PRIORITY.
+
+        A string of *keys* is RocketMQ's form of several: separated by blanks.
 
         Raises:
             TypeError: *body* is not bytes.
@@ -81,6 +86,8 @@ class Message:
             )
         if delay_ms is not None and delay_ms < 0:
             raise ValueError(f"delay_ms is {delay_ms}: a message cannot be delivered in the past")
+        if priority is not None and priority < 0:
+            raise ValueError(f"priority is {priority}: 0 is the least")
         self.topic = topic
         self.body = bytes(body)
         self.tags = tags or None
@@ -91,6 +98,7 @@ class Message:
         self.delay_ms = delay_ms
         self.deliver_at_ms = deliver_at_ms if deliver_at is None else _epoch_ms(deliver_at)
         self.sharding_key = sharding_key
+        self.priority = priority
         self.wait_stored = wait_stored
         for name in self.properties:
             if name in SYSTEM_PROPERTIES:
@@ -115,6 +123,8 @@ class Message:
             properties[PROPERTY_UNIQUE_KEY] = unique_key
         if self.sharding_key is not None:
             properties[PROPERTY_SHARDING_KEY] = self.sharding_key
+        if self.priority is not None:
+            properties[PROPERTY_PRIORITY] = str(self.priority)
         if self.delay_level is not None:
             properties[PROPERTY_DELAY_LEVEL] = str(self.delay_level)
         if self.delay_ms is not None:

@@ -11,6 +11,7 @@ from broker.processors.json_bodies import json_response, long_json_response, rea
 from broker.processors.pages import is_version, page
 from broker.processors.parts import BrokerParts
 from broker.subscription_groups import SubscriptionGroup
+from broker.topic_attributes import GROUP_RULES, AttributeChangeError, change_attributes
 from protocol.bodies import (
     Connection,
     ConsumerConnection,
@@ -60,7 +61,7 @@ class GroupAdminProcessors:
 
     async def update_group(self, request: Request) -> Response:
         """200: create a group or replace all its settings."""
-        await self._put([_group_of(await read_object(request.body))])
+        await self._put([self._group_of(await read_object(request.body))])
         return Response()
 
     async def update_groups(self, request: Request) -> Response:
@@ -71,8 +72,21 @@ class GroupAdminProcessors:
                 ResponseCode.SYSTEM_ERROR,
                 f"the body has no groupConfigList of at most {LIST_LENGTH_MAX} groups",
             )
-        await self._put([_group_of(value) for value in values])
+        await self._put([self._group_of(value) for value in values])
         return Response()
+
+    def _group_of(self, value: Any) -> SubscriptionGroup:
+        """The group that a body describes, its attributes changed.  Raises RequestError."""
+        group = _group_of(value)
+        known = self._broker.groups.get(group.name)
+        try:
+            attributes = change_attributes(
+                None if known is None else known.attributes, group.attributes, GROUP_RULES
+            )
+        except AttributeChangeError as error:
+            raise refusal(error) from None
+        group.others["attributes"] = attributes
+        return group
 
     async def _put(self, groups: list[SubscriptionGroup]) -> None:
         changed = [group.name for group in groups if self._broker.groups.put(group)]
@@ -227,14 +241,12 @@ def _group_of(value: Any) -> SubscriptionGroup:
     problem = group_error(name)
     if problem is not None:
         raise RequestError(ResponseCode.INVALID_PARAMETER, problem)
-    attributes = value.get("attributes")
-    if attributes:
-        if not isinstance(attributes, dict):
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR, f"group {name} does not decode: attributes is no object"
-            )
-        keys = ", ".join(sorted(map(str, attributes)))[:200]
-        raise RequestError(ResponseCode.SYSTEM_ERROR, f"unsupported key: {keys}")
+    attributes = value.get("attributes") or {}
+    if not isinstance(attributes, dict) or not all(isinstance(v, str) for v in attributes.values()):
+        raise RequestError(
+            ResponseCode.SYSTEM_ERROR,
+            f"group {name} does not decode: attributes is no object with texts",
+        )
     try:
         group = SubscriptionGroup.from_json(name, value)
     except (ValueError, TypeError) as error:

@@ -290,8 +290,8 @@ static const char *const special_names[] = {
     "CLUSTER", "DELAY", "DUP_INFO", "INNER_BASE", "INNER_MULTI_DISPATCH",
     "INNER_MULTI_QUEUE_OFFSET", "INNER_NUM", "MSG_REGION", "POP_CK", "REAL_QID", "REAL_TOPIC",
     "TIMER_DELAY_MS", "TIMER_DELAY_SEC", "TIMER_DELIVER_MS", "TIMER_DEQUEUE_MS",
-    "TIMER_ENQUEUE_MS", "TIMER_OUT_MS", "TIMER_ROLL_TIMES", "TRACE_ON", "TRAN_MSG", "__CRC32#",
-    "__STARTDELIVERTIME", NULL};
+    "TIMER_ENQUEUE_MS", "TIMER_OUT_MS", "TIMER_ROLL_TIMES", "TRACE_ON", "TRAN_MSG",
+    "_SYS_MSG_PRIORITY_", "__CRC32#", "__LITE_TOPIC", "__STARTDELIVERTIME", NULL};
 
 static int is_special(Span item)
 {
@@ -303,18 +303,18 @@ static int is_special(Span item)
     return 0;
 }
 
-static int is_delaying(Span name)
+static int is_barred_from_batches(Span name)
 {
     return is_text(name, "DELAY") || is_text(name, "TIMER_DELIVER_MS")
            || is_text(name, "TIMER_DELAY_MS") || is_text(name, "TIMER_DELAY_SEC")
-           || is_text(name, "__STARTDELIVERTIME");
+           || is_text(name, "__STARTDELIVERTIME") || is_text(name, "INNER_MULTI_QUEUE_OFFSET");
 }
 
 /* What a properties string says to the broker; of two with one name the last one counts, and a pair
    without a name or a value is none. */
 typedef struct {
     Span unique_key, tags, keys, wait;
-    int special, delaying;
+    int special, barred;
 } Properties;
 
 static Properties read_properties(const char *data, Py_ssize_t size)
@@ -338,7 +338,7 @@ static Properties read_properties(const char *data, Py_ssize_t size)
                 found.wait = value;
             else if (is_special(name)) {
                 found.special = 1;
-                found.delaying |= is_delaying(name);
+                found.barred |= is_barred_from_batches(name);
             }
         }
         p = stop + 1;
@@ -529,7 +529,7 @@ static PyObject *batch_result(Shared *shared, Span body, Py_ssize_t count, Py_ss
             result = Py_NewRef(Py_NotImplemented);
             goto done;
         }
-        if (found.delaying) {
+        if (found.barred) {
             result = Py_NewRef(Py_None);
             goto done;
         }

@@ -46,10 +46,11 @@ Batch = tuple[bytes, bytes, bytes]
 # for each key of each message would cost more than the rest of its encoding.
 INDEX_KEY = struct.Struct(">Iq")
 
-# What a message of a batch may not have.
+# What a message of a batch may not have: what delays it, and what only the broker may say.
 DELAYING_PROPERTIES = frozenset(
     {"DELAY", "TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC", "__STARTDELIVERTIME"}
 )
+NOT_IN_BATCHES = DELAYING_PROPERTIES | {"INNER_MULTI_QUEUE_OFFSET"}
 # Any of these makes a message more than a plain one, or stands where only the broker may write.
 SPECIAL_PROPERTIES = frozenset(
     {
@@ -73,7 +74,9 @@ SPECIAL_PROPERTIES = frozenset(
         "TIMER_ROLL_TIMES",
         "TRACE_ON",
         "TRAN_MSG",
+        "_SYS_MSG_PRIORITY_",
         "__CRC32#",
+        "__LITE_TOPIC",
         "__STARTDELIVERTIME",
     }
 )
@@ -258,7 +261,7 @@ def encode_batch(
                 born_host,
             )
             found = decode_properties(properties)
-            if not DELAYING_PROPERTIES.isdisjoint(found):
+            if not NOT_IN_BATCHES.isdisjoint(found):
                 return None
             records.append(record)
             units.append(_pack_unit(position, len(record), hash_of_tags(found.get(PROPERTY_TAGS))))
