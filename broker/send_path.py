@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.config import BrokerConfig
-from broker.delay_levels import DelayLevels
+from broker.delay_levels import DelayLevels, join_properties
 from broker.dispatcher import (
     Request,
     RequestError,
@@ -26,7 +26,7 @@ from broker.message_priority import queue_of_priority
 from broker.send_checks import SendChecks
 from broker.send_request import Send, send_of, waits_for_disk
 from broker.stats import BrokerStats
-from broker.store.encoding import NOT_IN_BATCHES
+from broker.store.encoding import NOT_IN_BATCHES, OWN_PROPERTIES, without_own_properties
 from broker.store.errors import RecordTooLargeError, StoreError
 from broker.store.fast_encoding import message_ids
 from broker.store.message_store import MessageStore
@@ -37,7 +37,7 @@ from broker.topics import TopicConfig, TopicTable
 from broker.transactions.half_messages import HALF_QUEUE_ID, is_half, make_half
 from protocol.codes import ResponseCode
 from protocol.errors import FieldError, MalformedBatchError
-from protocol.message_codec import decode_batch
+from protocol.message_codec import decode_batch, encode_batch
 from protocol.message_ids import offset_message_id
 from protocol.names import (
     DLQ_PREFIX,
@@ -71,6 +71,8 @@ BROKER_PROPERTIES = (
     "TIMER_DEQUEUE_MS",
     "TIMER_ROLL_TIMES",
     "TIMER_ORIGIN",
+    "RH_FINAL",
+    "RH_SINK",
 )
 HAS_TIMER = frozenset(TIMER_PROPERTIES)
 
@@ -323,10 +325,11 @@ class SendPath:
             messages = decode_batch(request.body)
         except MalformedBatchError as error:
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, str(error)) from None
+        body, messages = _without_own_properties(request.body, messages)
         if self._topics.is_batch(topic.name):
             unique_key = decode_properties(send.properties).get("UNIQ_KEY")
             if unique_key:
-                return self._put_inner_batch(request, send, topic, queue_id, len(messages))
+                return self._put_inner_batch(request, send, topic, queue_id, body, len(messages))
         for _, _, properties in messages:
             if not NOT_IN_BATCHES.isdisjoint(decode_properties(properties)):
                 raise RequestError(
@@ -339,19 +342,25 @@ class SendPath:
         born_host = request.connection.born_host
         placed = self._store.stage_batch(
             tail,
-            request.body,
+            body,
             send.sys_flag & ~INNER_BATCH_FLAGS,
             send.born_time_ms,
             born_host,
         )
         if placed is None:
             raise RecordTooLargeError("A message of the batch does not fit a record.")
-        self._stats.put(topic.name).add(len(messages), len(request.body))
+        self._stats.put(topic.name).add(len(messages), len(body))
         ids = message_ids(self._message_id(0)[:-16], placed[1])
         return Placed(ids, queue_id, first_offset, None)
 
     def _put_inner_batch(
-        self, request: Request, send: Send, topic: TopicConfig, queue_id: int, count: int
+        self,
+        request: Request,
+        send: Send,
+        topic: TopicConfig,
+        queue_id: int,
+        body: bytes,
+        count: int,
     ) -> Placed:
         """A topic of type BatchCQ keeps the whole batch as one record."""
         properties = self._broker_properties(send)
@@ -363,7 +372,7 @@ class SendPath:
         properties["INNER_BASE"] = str(first_offset)
         position = self._store.stage(
             tail,
-            request.body,
+            body,
             properties,
             send.flag,
             send.sys_flag | INNER_BATCH_FLAGS,
@@ -371,9 +380,26 @@ class SendPath:
             request.connection.born_host,
             batch_count=count,
         )
-        self._stats.put(topic.name).add(count, len(request.body))
+        self._stats.put(topic.name).add(count, len(body))
         message_id = self._message_id(position)
         return Placed(message_id, queue_id, first_offset, unique_key, unique_key)
+
+
+def _without_own_properties(
+    body: bytes, messages: list[tuple[int, bytes, bytes]]
+) -> tuple[bytes, list[tuple[int, bytes, bytes]]]:
+    """A batch without the properties that only the broker sets; nearly all come as they are."""
+    if not any(name.encode() in body for name in OWN_PROPERTIES):
+        return body, messages
+    cleaned = []
+    for flag, inner_body, text in messages:
+        properties = decode_properties(text)
+        if OWN_PROPERTIES.isdisjoint(properties):
+            cleaned.append((flag, inner_body, text))
+            continue
+        kept = join_properties(without_own_properties(properties))
+        cleaned.append((flag, inner_body, kept.encode()))
+    return encode_batch(cleaned), cleaned
 
 
 def _ignore_half(queue_offset: int, position: int, properties: dict[str, str]) -> None:

@@ -243,24 +243,30 @@ class DeadLetters:
                 f"the dead letter at {message.queue} offset {message.queue_offset} does not say "
                 "where it came from; name a topic to send it to"
             )
-        if dry_run or await self._is_there(letter, target):
-            return Requeued(letter, target, None)
         outgoing = _copy(letter, target)
+        if dry_run or await self._is_there(letter, outgoing):
+            return Requeued(letter, target, None)
         (receipt,) = await self._delivery.send(outgoing, [outgoing])
         return Requeued(letter, target, receipt)
 
-    async def _is_there(self, letter: DeadLetter, target: str) -> bool:
-        """Whether a requeue that was cut off, or one of a single message, has sent this one."""
+    async def _is_there(self, letter: DeadLetter, outgoing: OutgoingMessage) -> bool:
+        """Whether a requeue that was cut off, or one of a single message, has sent this one.
+
+        Anybody can write the mark; so the message itself has to be there.
+        """
         message = letter.message
         key = message.properties.get(PROPERTY_UNIQUE_KEY)
         if key is None:
             return False
         try:
-            found = await self._search.by_unique_key(target, key, message.store_time_ms)
+            found = await self._search.by_unique_key(outgoing.topic, key, message.store_time_ms)
         except RouteNotFoundError:
             return False
         place = _place(message)
-        return any(each.properties.get(PROPERTY_REQUEUED) == place for each in found)
+        return any(
+            each.properties.get(PROPERTY_REQUEUED) == place and each.body == message.body
+            for each in found
+        )
 
     # -- the dead letter topic -----------------------------------------------------------------
 

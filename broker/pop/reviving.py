@@ -18,6 +18,7 @@ from broker.delay_levels import SYS_FLAG_HOSTS_V6
 from broker.pop.extra_info import origin_topic, pop_retry_topic
 from broker.pop.lanes import Lane, Lanes
 from broker.stats import BrokerStats
+from broker.store.encoding import without_own_properties
 from broker.store.errors import RecordTooLargeError, StoreError
 from broker.store.get_result import GetStatus
 from broker.store.message_store import MessageStore
@@ -296,7 +297,7 @@ class Reviving:
 
 
 def _properties_of_copy(message: StoredMessage) -> dict[str, str]:
-    properties = dict(message.properties)
+    properties = without_own_properties(message.properties)
     properties.pop(PROPERTY_POP_CK, None)
     properties.setdefault(PROPERTY_ORIGIN_MESSAGE_ID, message.offset_message_id)
     return properties

@@ -22,6 +22,7 @@ from broker.dispatcher import (
 from broker.processors.clients import CLIENT_ID_LENGTH_MAX
 from broker.processors.parts import BrokerParts
 from broker.send_request import Send, send_of
+from broker.store.encoding import without_own_properties
 from broker.store.errors import StoreError
 from protocol.codes import RequestCode, ResponseCode
 from protocol.properties import (
@@ -96,7 +97,7 @@ class ReplyProcessor:
 
     async def _push(self, request: Request, send: Send) -> str | None:
         """Hand the reply to the requester; why not, as a sentence, if that failed."""
-        properties = decode_properties(send.properties)
+        properties = without_own_properties(decode_properties(send.properties))
         client_id = properties.get(PROPERTY_REPLY_TO_CLIENT)
         if not client_id:
             return (

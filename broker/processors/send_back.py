@@ -12,6 +12,7 @@ import random
 from broker.delay_levels import SYS_FLAG_HOSTS_V6, join_properties
 from broker.dispatcher import Request, RequestError, Response
 from broker.processors.parts import BrokerParts
+from broker.store.encoding import without_own_properties
 from broker.store.put import MessageToStore
 from broker.topics import TopicConfig
 from protocol.addresses import host_bytes
@@ -126,7 +127,7 @@ class SendBackProcessor:
 
 def _properties_of_copy(message: StoredMessage) -> dict[str, str]:
     """What the copy remembers of the message and of its first form."""
-    properties = dict(message.properties)
+    properties = without_own_properties(message.properties)
     properties.setdefault(PROPERTY_RETRY_TOPIC, message.topic)
     properties.setdefault(PROPERTY_ORIGIN_MESSAGE_ID, message.offset_message_id)
     properties[PROPERTY_WAIT] = "false"

@@ -16,6 +16,7 @@ import structlog
 from broker.message_ids import UniqueIds
 from broker.sinks.staged_parts import messages
 from broker.stats import BrokerStats
+from broker.store.encoding import OWN_PROPERTIES
 from broker.store.errors import StoreError
 from broker.store.message_store import MessageStore
 from broker.store.queue_tail import QueueTail
@@ -27,10 +28,11 @@ from protocol.properties import PROPERTY_UNIQUE_KEY, decode_properties
 log = structlog.get_logger("broker.sinks")
 
 PROPERTY_SINK = "RH_SINK"
+_NAME = PROPERTY_SINK.encode()
 # What only the broker may set, or what would make a message something else than a plain one.
 REFUSED_PROPERTIES = frozenset(
     {
-        PROPERTY_SINK,
+        *OWN_PROPERTIES,
         "INNER_BASE",
         "INNER_NUM",
         "POP_CK",
@@ -38,7 +40,6 @@ REFUSED_PROPERTIES = frozenset(
         "REAL_TOPIC",
         "TRAN_MSG",
         "WAIT",
-        "__CRC32#",
     }
 )
 SLICE_COUNT_MAX = 256
@@ -46,7 +47,7 @@ SLICE_BYTES_MAX = 1 << 20
 # The first message of a queue counts as so many: it may take a file, of which making and
 # allocating takes a millisecond.
 FIRST_OF_QUEUE_COUNT = 64
-_MARK = re.compile(rf"{PROPERTY_SINK}\x01([0-9a-f]+:\d+):(\d+)\x02".encode()).search
+_MARK = re.compile(r"([0-9a-f]+:\d+):(\d+)").fullmatch
 
 
 class BatchAppender:
@@ -83,8 +84,10 @@ class BatchAppender:
         """How many messages of *batch* the log holds from an offset on."""
         count = 0
         for properties in self._store.properties_from(from_offset):
-            found = _MARK(properties)
-            if found is not None and found[1].decode() == batch:
+            if _NAME not in properties:
+                continue
+            found = _MARK(decode_properties(properties).get(PROPERTY_SINK, ""))
+            if found is not None and found[1] == batch:
                 count = max(count, int(found[2]) + 1)
         return count
 
@@ -151,7 +154,7 @@ class BatchAppender:
         text = message.properties
         if text and not text.endswith("\x02"):
             text += "\x02"
-        text += f"{PROPERTY_SINK}\x01{batch}:{number}\x02"
+        mark = f"{batch}:{number}"
         self._stats.put(topic.name).add(1, len(message.body))
         store = self._store
         if not topic.attributes:
@@ -160,7 +163,7 @@ class BatchAppender:
                 tail,
                 message.body,
                 text,
-                self._suffix,
+                self._suffix + f"{PROPERTY_SINK}\x01{mark}\x02".encode(),
                 message.flag,
                 0,
                 message.born_time_ms,
@@ -169,15 +172,16 @@ class BatchAppender:
             )
             if staged is not None:
                 return staged[0], tail
-        return self._stage_generally(message, topic.name, queue_id, text)
+        return self._stage_generally(message, topic.name, queue_id, text, mark)
 
     def _stage_generally(
-        self, message: SinkMessage, topic: str, queue_id: int, text: str
+        self, message: SinkMessage, topic: str, queue_id: int, text: str, mark: str
     ) -> tuple[int, QueueTail]:
         properties = decode_properties(text)
         if not properties.get(PROPERTY_UNIQUE_KEY):
             properties[PROPERTY_UNIQUE_KEY] = self._unique_ids.next()
         properties |= decode_properties(self._suffix.decode())
+        properties[PROPERTY_SINK] = mark
         topic, queue_id = self._redirect(topic, queue_id, properties)
         tail = self._store.tail(topic, queue_id)
         position = self._store.stage(

@@ -289,6 +289,7 @@ static int is_text(Span span, const char *text)
 static const char *const special_names[] = {
     "CLUSTER", "DELAY", "DUP_INFO", "INNER_BASE", "INNER_MULTI_DISPATCH",
     "INNER_MULTI_QUEUE_OFFSET", "INNER_NUM", "MSG_REGION", "POP_CK", "REAL_QID", "REAL_TOPIC",
+    "RH_FINAL", "RH_SINK",
     "TIMER_DELAY_MS", "TIMER_DELAY_SEC", "TIMER_DELIVER_MS", "TIMER_DEQUEUE_MS",
     "TIMER_ENQUEUE_MS", "TIMER_OUT_MS", "TIMER_ROLL_TIMES", "TRACE_ON", "TRAN_MSG",
     "_SYS_MSG_PRIORITY_", "__CRC32#", "__LITE_TOPIC", "__STARTDELIVERTIME", NULL};
@@ -308,6 +309,11 @@ static int is_barred_from_batches(Span name)
     return is_text(name, "DELAY") || is_text(name, "TIMER_DELIVER_MS")
            || is_text(name, "TIMER_DELAY_MS") || is_text(name, "TIMER_DELAY_SEC")
            || is_text(name, "__STARTDELIVERTIME") || is_text(name, "INNER_MULTI_QUEUE_OFFSET");
+}
+
+static int is_own(Span name)
+{
+    return is_text(name, "RH_FINAL") || is_text(name, "RH_SINK") || is_text(name, "__CRC32#");
 }
 
 /* What a properties string says to the broker; of two with one name the last one counts, and a pair
@@ -338,7 +344,7 @@ static Properties read_properties(const char *data, Py_ssize_t size)
                 found.wait = value;
             else if (is_special(name)) {
                 found.special = 1;
-                found.barred |= is_barred_from_batches(name);
+                found.barred |= is_barred_from_batches(name) || is_own(name);
             }
         }
         p = stop + 1;

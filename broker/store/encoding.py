@@ -17,6 +17,7 @@ what to say to the client.
 """
 
 import struct
+from collections.abc import Mapping
 from mmap import mmap
 from zlib import crc32
 
@@ -51,8 +52,10 @@ DELAYING_PROPERTIES = frozenset(
     {"DELAY", "TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC", "__STARTDELIVERTIME"}
 )
 NOT_IN_BATCHES = DELAYING_PROPERTIES | {"INNER_MULTI_QUEUE_OFFSET"}
+# What the broker, or its recovery, believes because it wrote it itself: taken from no client.
+OWN_PROPERTIES = frozenset({"RH_FINAL", "RH_SINK", "__CRC32#"})
 # Any of these makes a message more than a plain one, or stands where only the broker may write.
-SPECIAL_PROPERTIES = frozenset(
+SPECIAL_PROPERTIES = OWN_PROPERTIES | frozenset(
     {
         "CLUSTER",
         "DELAY",
@@ -75,11 +78,12 @@ SPECIAL_PROPERTIES = frozenset(
         "TRACE_ON",
         "TRAN_MSG",
         "_SYS_MSG_PRIORITY_",
-        "__CRC32#",
         "__LITE_TOPIC",
         "__STARTDELIVERTIME",
     }
 )
+
+NOT_IN_PLAIN_BATCHES = NOT_IN_BATCHES | OWN_PROPERTIES
 
 _WAIT_TRUE = "WAIT\x01true\x02"
 
@@ -90,6 +94,11 @@ _read_slot = INDEX_SLOT.unpack_from
 _write_slot = INDEX_SLOT.pack_into
 _write_entry = INDEX_ENTRY.pack_into
 _heads = {key: head.pack for key, head in RECORD_HEADS.items()}
+
+
+def without_own_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """*properties* as they may come from a client, or go into a copy of a message."""
+    return {name: value for name, value in properties.items() if name not in OWN_PROPERTIES}
 
 
 def queue_constants(topic: str, queue_id: int) -> QueueConstants:
@@ -261,7 +270,7 @@ def encode_batch(
                 born_host,
             )
             found = decode_properties(properties)
-            if not NOT_IN_BATCHES.isdisjoint(found):
+            if not NOT_IN_PLAIN_BATCHES.isdisjoint(found):
                 return None
             records.append(record)
             units.append(_pack_unit(position, len(record), hash_of_tags(found.get(PROPERTY_TAGS))))

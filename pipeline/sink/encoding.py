@@ -27,7 +27,7 @@ _OF_COLUMNS = {
     PROPERTY_SHARDING_KEY: "shardingKey",
 }
 # What other messages were through: it would make this one something that it is not.
-_HISTORY = (SYSTEM_PROPERTIES | {"RH_SINK", "__STARTDELIVERTIME"}) - set(_OF_COLUMNS)
+_HISTORY = (SYSTEM_PROPERTIES | {"RH_FINAL", "RH_SINK", "__STARTDELIVERTIME"}) - set(_OF_COLUMNS)
 _SEPARATORS = "[\x01\x02]"
 
 
