@@ -69,6 +69,9 @@ check: lint  ## lint, types and import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+compatibility: $(VENV)/.installed  ## make docs/compatibility.md anew from the processor tables
+	@$(BIN)/python -m broker.processors.compatibility
+
 bench: $(VENV)/.installed  ## measure this broker beside a bare uvloop echo (needs a C compiler)
 	$(BIN)/python -m benchmarks.bench
 

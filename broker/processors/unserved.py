@@ -1,0 +1,51 @@
+"""The request codes of RocketMQ 5.5 that are not served, and who misses each.
+
+``docs/compatibility.md`` is made of this and of the processor tables (compatibility.py); a code is
+served or stands here, and a test counts both against the codes that Apache's broker and name
+service serve.
+"""
+
+from typing import NamedTuple
+
+
+class Unserved(NamedTuple):
+    """Codes that belong together, and who will miss them."""
+
+    codes: range
+    what: str
+    missed_by: str
+
+
+UNSERVED = (
+    Unserved(
+        range(905, 909),
+        "master and slaves of a broker",
+        "Slaves: there is no replication yet. A broker here is always the master.",
+    ),
+    Unserved(
+        range(1001, 1019),
+        "the controller's elections",
+        "Clusters in controller mode: there is no replication yet.",
+    ),
+    Unserved(
+        range(3001, 3011),
+        "users and access rules",
+        "`mqadmin createUser`, `createAcl` and their kin: there are no passwords yet.",
+    ),
+    Unserved(
+        range(5001, 5002),
+        "switching the timer engine",
+        "Nobody: timers have one engine here, whatever they hold.",
+    ),
+    Unserved(
+        range(200_056, 200_057),
+        "taking pop records back out of RocksDB",
+        "Nobody: pop records are never in RocksDB here.",
+    ),
+    Unserved(
+        range(200_070, 200_080),
+        "LITE topics",
+        "`LITE` consumers of RocketMQ 5.5 (gRPC and remoting). What they read, light queues, is "
+        "served: a consumer that knows their names can pull them.",
+    ),
+)

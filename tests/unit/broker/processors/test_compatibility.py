@@ -1,0 +1,49 @@
+"""The page of what is served: made of the tables, up to date, and with nothing left out."""
+
+import pytest
+
+from broker.processors import compatibility
+from broker.processors.table import build_table
+from broker.processors.unserved import UNSERVED
+from tests.support.served_broker import ServedBroker
+
+# What the broker of Apache RocketMQ 5.5.0 has processors for.
+APACHE_BROKER = {
+    *(10, 11, 12, 14, 15, 17, 18, 21, 25, 26, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 41, 42),
+    *(43, 45, 46, 60, 61, 200, 201, 202, 203, 204, 207, 208, 215, 222, 223, 225, 300, 303, 305),
+    *(306, 307, 308, 309, 310, 314, 315, 316, 317, 320, 321, 323, 324, 325, 328, 329, 343, 345),
+    *(351, 352, 353, 354, 355, 361, 370, 400, 401, 402, 513, 905, 906, 907, 908, 1007, 1008),
+    *(2001, 2002, 2003, 2004, *range(3001, 3011), 5001, *range(200_050, 200_057)),
+    *(*range(200_070, 200_073), *range(200_074, 200_080), 200_151),
+}
+
+
+def test_the_page_is_up_to_date() -> None:
+    current = compatibility.PAGE.read_text(encoding="utf-8")
+    assert compatibility.page(current) == current, "run `make compatibility`"
+
+
+async def test_the_tables_are_those_of_a_broker(broker: ServedBroker) -> None:
+    assert set(compatibility.broker_table()) == set(build_table(broker))
+
+
+def test_each_code_is_served_or_listed() -> None:
+    served = set(compatibility.broker_table()) | set(compatibility.name_service_table())
+    listed = {code for row in UNSERVED for code in row.codes}
+    assert served & listed == set()
+    assert APACHE_BROKER - served - listed == STILL_MISSING
+    assert len(UNSERVED) <= 10
+
+
+STILL_MISSING = {60, 61, 308, 321, 329, 354, 355, 513, 2001, 2002, 2003, 2004}
+
+
+def test_what_is_written_by_hand_stays() -> None:
+    text = f"by hand\n{compatibility.MARKER}old"
+    assert compatibility.page(text).startswith(f"by hand\n{compatibility.MARKER}\n## ")
+
+
+@pytest.mark.parametrize("row", UNSERVED)
+def test_each_row_says_who_misses_it(row: tuple[range, str, str]) -> None:
+    assert row[1]
+    assert row[2].endswith(".")
