@@ -10,10 +10,11 @@ Only fields that a plain send has no use for, like the default topic's, are not 
 Sends of a pass are staged together, written by one system call when the pass ends or when
 something else must be served in between, and only then answered.
 
-The pass stops early when the peer does not read: see Connection.
+A pass that lasts, or answers much, ends early: the rest is served in a later round.
 """
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from struct import Struct as ByteStruct
 from typing import Literal
 
@@ -25,6 +26,7 @@ from broker.dispatcher import (
     RequestError,
 )
 from broker.pull_path import Pull, PullPath
+from broker.rounds import PASS_BYTES_MAX, PASS_S
 from broker.send_checks import PERM_WRITE
 from broker.send_path import INNER_BATCH_FLAGS
 from broker.send_request import waits_for_disk
@@ -52,7 +54,6 @@ from protocol.queue_layout import CONSUME_QUEUE_UNIT_SIZE_BYTES
 from protocol.requests.fields import Int32, Int64
 from protocol.sys_flags import SYS_FLAG_TRANSACTION_MASK
 
-PASS_BYTES_MAX = 1 << 20
 KNOWN_GROUPS_MAX = 10_000
 SPECIAL_FLAGS = SYS_FLAG_TRANSACTION_MASK | INNER_BATCH_FLAGS
 _PREFIX_SIZE = 11
@@ -146,8 +147,10 @@ class HotPass:
         dispatcher: Dispatcher,
         stats: BrokerStats,
         store_host: bytes,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._config = config
+        self._clock = clock
         self._store = store
         self._topics = topics
         self._pull = pull_path.pull
@@ -187,26 +190,28 @@ class HotPass:
     def handle(self, connection: Connection, frames: Sequence[Frame]) -> int:
         """Serve *frames* in order; return how many were taken."""
         turn = Turn(self._store, self._stats, connection)
+        ends_at_s = self._clock() + PASS_S
         taken = 0
         for serialize_type, header, body in frames:
             taken += 1
             served = False
             if serialize_type != SerializeType.JSON:
-                served = self._send_other(turn, serialize_type, header, body)
+                if self._send_other(turn, serialize_type, header, body):
+                    continue
             else:
                 prefix = header[:_PREFIX_SIZE]
                 if prefix == _SEND_PREFIX:
-                    served = self._send(turn, header, body)
+                    if self._send(turn, header, body):
+                        continue
                 elif prefix == _PULL_PREFIX:
                     served = self._serve_pull(turn, header)
                 elif prefix == _BATCH_PREFIX:
                     served = self._send_batch(turn, header, body)
             if not served and not self._general(turn, serialize_type, header, body):
                 return len(frames)
-            if turn.size_bytes > PASS_BYTES_MAX:
-                turn.end()
-                if connection.writing_paused:
-                    return taken
+            # Plain sends cost alike, so that their number bounds them.
+            if turn.size_bytes > PASS_BYTES_MAX or self._clock() >= ends_at_s:
+                break
         turn.end()
         return taken
 

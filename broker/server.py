@@ -1,6 +1,6 @@
 """The only sockets that the broker and the name service listen on.
 
-A Connection splits what arrives into frames, hands all complete ones of one read to its handler in
+A Connection splits what arrives into frames, hands the complete ones of one read to its handler in
 one pass, and guards the process against its peer:
 
     a malformed frame or header          closed, one log line
@@ -9,39 +9,36 @@ one pass, and guards the process against its peer:
     nothing sent or received for 120 s   closed, as RocketMQ does
     answers not read                     reading stops; closed at 64 MiB or after 30 s of
                                          standstill, and the slowest at 512 MiB of all together
+    more frames than fit into a pass     reading stops until they are served, see broker.rounds
 
 The handler gets the connection and the frames, writes what it has to write, and returns how many
-frames it took; a connection whose peer does not read keeps the others until there is room.
+frames it took.  The connection keeps the others for a later round, or until its peer reads.
 """
 
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import structlog
 
+from broker.rounds import FRAMES_OF_SMALL_READ, FRAMES_PER_PASS, SMALL_READ_BYTES, Rounds
 from broker.store.descriptors import RAISE_OPEN_FILES_MAX
+from broker.sweeping import sweep_connections
 from protocol.addresses import host_bytes
 from protocol.codes import FLAG_ONEWAY
-from protocol.command import Command, decode_header, encode_command
-from protocol.errors import MalformedHeaderError, ProtocolError
+from protocol.command import Command, encode_command
+from protocol.errors import ProtocolError
 from protocol.frame import Frame, FrameDecoder
 
 log = structlog.get_logger("broker.server")
 
-FIRST_FRAME_TIMEOUT_S = 10.0
-FRAME_TIMEOUT_S = 30.0
-IDLE_TIMEOUT_S = 120.0
-WRITE_STALL_TIMEOUT_S = 30.0
 UNREAD_BYTES_MAX = 64 << 20
 UNREAD_BYTES_MAX_ALL = 512 << 20
 # So many more are written before all are added up again.
 UNREAD_BYTES_STEP = 16 << 20
 WRITE_BUFFER_HIGH_BYTES = 1 << 20
-# Answers of one pass that are written before looking whether the peer reads them.
-PASS_BYTES_MAX = 1 << 20
 SWEEP_INTERVAL_S = 1.0
 SWEPT_PER_TURN = 200
 CLOSE_TIMEOUT_S = 1.0
@@ -69,6 +66,8 @@ class Connection(asyncio.Protocol):
         "_handler",
         "_loop",
         "_next_opaque",
+        "_rounds",
+        "_served_in_round",
         "_server",
         "_transport",
         "_unread_bytes_seen",
@@ -78,6 +77,7 @@ class Connection(asyncio.Protocol):
         "connected_at_s",
         "frame_begun_at_s",
         "frames_received",
+        "is_waiting",
         "last_active_s",
         "local_host",
         "local_port",
@@ -94,6 +94,10 @@ class Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._decoder = FrameDecoder()
         self._backlog: list[Frame] = []
+        self._rounds = server.rounds
+        self._served_in_round = -1
+        self.is_waiting = False
+        """Whether a later round serves frames that are here already; nothing is read meanwhile."""
         self._calls: dict[int, asyncio.Future[Command]] = {}
         self._next_opaque = 0
         self._transport: asyncio.Transport | None = None
@@ -142,53 +146,95 @@ class Connection(asyncio.Protocol):
         return f"{self.peer_host}:{self.peer_port}"
 
     def data_received(self, data: bytes) -> None:
-        """Serve every complete frame in *data*, in one pass."""
+        """Serve the complete frames in *data*, in one pass, now or in a later round."""
         now_s = self.last_active_s = self._loop.time()
         frames = self._decoder.feed(data)
+        pending_bytes = self._decoder.pending_bytes
+        if frames or not pending_bytes:
+            self.frame_begun_at_s = None
+        if pending_bytes and self.frame_begun_at_s is None:
+            self.frame_begun_at_s = now_s
         if frames:
             self.frames_received += len(frames)
-            self.frame_begun_at_s = None
-            if self._backlog:
-                self._backlog += frames
-            else:
-                self._serve(frames)
-        if self._decoder.error is not None:
+            self._take(frames, len(data))
+        elif self._decoder.error is not None and not self._backlog:
             self.fail(self._decoder.error)
-        elif self._decoder.pending_bytes:
-            if self.frame_begun_at_s is None:
-                self.frame_begun_at_s = now_s
-        else:
-            self.frame_begun_at_s = None
 
-    def _serve(self, frames: list[Frame]) -> None:
+    def _take(self, frames: list[Frame], size_bytes: int) -> None:
+        if self._backlog:
+            self._backlog += frames
+            return
+        self._backlog = frames
+        count = len(frames)
+        is_small = count <= FRAMES_OF_SMALL_READ and size_bytes < SMALL_READ_BYTES
+        if is_small or self._rounds.admit(self._served_in_round, count):
+            self._serve()
+        else:
+            self._wait()
+
+    def _serve(self) -> None:
+        """Serve one pass of what has come, and have the rest wait."""
+        self._served_in_round = self._rounds.number
+        frames = self._backlog
+        rest = frames[FRAMES_PER_PASS:]
+        if rest:
+            del frames[FRAMES_PER_PASS:]
+        self._backlog = []
         taken = self._handler(self, frames)
-        if taken < len(frames) and not self.closed:
-            self._backlog = frames[taken:]
+        if self.closed:
+            return
+        if taken < len(frames):
+            rest = frames[taken:] + rest
+        if rest:
+            self._backlog = rest
+            self._wait()
+        elif self._decoder.error is not None:
+            self.fail(self._decoder.error)
+
+    def _wait(self) -> None:
+        """Have a later round serve the backlog; a peer that does not read has to read first."""
+        if not self.writing_paused and not self.is_waiting:
+            self.is_waiting = True
+            self._stop_reading()
+            self._rounds.wait(self)
+
+    def serve_waiting(self) -> None:
+        """Serve a pass of the backlog, in a round that it has waited for."""
+        self.is_waiting = False
+        if self.closed or self.writing_paused:
+            return
+        self._serve()
+        self._read_again()
+
+    def _stop_reading(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def _read_again(self) -> None:
+        """Read again if there is room for what comes."""
+        if self._backlog or self.writing_paused or self.closed:
+            return
+        if self.frame_begun_at_s is not None:
+            # The peer could not end its frame while nothing was read from it.
+            self.frame_begun_at_s = self._loop.time()
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def pause_writing(self) -> None:
         """Stop reading from a peer that does not read from us."""
         self.writing_paused = True
         self.stalled_at_s = self._loop.time()
         self._unread_bytes_seen = 0
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.pause_reading()
+        self._stop_reading()
 
     def resume_writing(self) -> None:
         """Serve what waited, then read again."""
         self.writing_paused = False
         self.stalled_at_s = None
-        if self.frame_begun_at_s is not None:
-            # The peer could not end its frame while nothing was read from it.
-            self.frame_begun_at_s = self._loop.time()
-        while self._backlog and not self.writing_paused and not self.closed:
-            frames, self._backlog = self._backlog, []
-            self._serve(frames)
-        if (
-            not self.writing_paused
-            and self._transport is not None
-            and not self._transport.is_closing()
-        ):
-            self._transport.resume_reading()
+        if self._backlog:
+            self._wait()
+        else:
+            self._read_again()
 
     def write(self, data: bytes) -> None:
         """Send *data*; a peer that has gone is not an error.
@@ -275,36 +321,6 @@ class Connection(asyncio.Protocol):
             call.set_result(command)
 
 
-def frame_handler(dispatch: Callable[[Connection, Command], bytes]) -> FrameHandler:
-    """A handler that decodes every header in full: for servers without a hot path."""
-
-    def handle(connection: Connection, frames: Sequence[Frame]) -> int:
-        answers: list[bytes] = []
-        size_bytes = 0
-        for taken, (serialize_type, header, body) in enumerate(frames):
-            if size_bytes > PASS_BYTES_MAX:
-                connection.write(b"".join(answers))
-                answers, size_bytes = [], 0
-                if connection.writing_paused:
-                    return taken
-            try:
-                command = decode_header(serialize_type, header, body)
-            except MalformedHeaderError as error:
-                connection.write(b"".join(answers))
-                connection.fail(error)
-                return len(frames)
-            if command.is_response:
-                connection.response_received(command)
-            else:
-                answer = dispatch(connection, command)
-                answers.append(answer)
-                size_bytes += len(answer)
-        connection.write(b"".join(answers))
-        return len(frames)
-
-    return handle
-
-
 class Server:
     """One or more listening ports and their connections."""
 
@@ -312,6 +328,7 @@ class Server:
         self._name = name
         self._handler = handler
         self._connections_max = connections_max
+        self.rounds = Rounds(lambda serve: asyncio.get_running_loop().call_soon(serve))
         self._listeners: list[asyncio.Server] = []
         self._sweeper: asyncio.TimerHandle | asyncio.Handle | None = None
         self._unread_bytes_since_look = 0
@@ -420,34 +437,5 @@ class Server:
             self._sweeper = loop.call_later(SWEEP_INTERVAL_S, self._sweep_again)
 
 
-def sweep_connections(connections: Iterable[Connection], now_s: float) -> None:
-    """Close those of *connections* that are idle or stuck as of *now_s*, the loop's time."""
-    for connection in connections:
-        if connection.writing_paused:
-            connection.note_progress(now_s)
-        reason = _why_to_close(connection, now_s)
-        if reason is not None:
-            connection.abort(reason)
-
-
 def _unread_bytes(connection: Connection) -> int:
     return connection.unread_bytes
-
-
-def _why_to_close(connection: Connection, now_s: float) -> str | None:
-    if (
-        connection.frames_received == 0
-        and now_s - connection.connected_at_s > FIRST_FRAME_TIMEOUT_S
-    ):
-        return f"no request within {FIRST_FRAME_TIMEOUT_S:.0f} s"
-    stalled_at_s = connection.stalled_at_s
-    if stalled_at_s is not None:
-        if now_s - stalled_at_s > WRITE_STALL_TIMEOUT_S:
-            return f"no answer was read for {WRITE_STALL_TIMEOUT_S:.0f} s"
-        return None
-    begun_at_s = connection.frame_begun_at_s
-    if begun_at_s is not None and now_s - begun_at_s > FRAME_TIMEOUT_S:
-        return f"a frame was not completed within {FRAME_TIMEOUT_S:.0f} s"
-    if now_s - connection.last_active_s > IDLE_TIMEOUT_S:
-        return f"idle for {IDLE_TIMEOUT_S:.0f} s"
-    return None

@@ -8,11 +8,12 @@ import structlog
 
 from broker.config import BrokerConfig
 from broker.dispatcher import Dispatcher
+from broker.general_pass import frame_handler
 from broker.nameserver.embedded import EmbeddedBroker
 from broker.nameserver.kv_config import KeyValueTable
 from broker.nameserver.processors import NameServiceProcessors
 from broker.nameserver.route_table import RouteTable
-from broker.server import Connection, Server, frame_handler
+from broker.server import Connection, Server
 
 log = structlog.get_logger("broker.nameserver")
 

@@ -12,13 +12,12 @@ import pytest
 
 from broker import server
 from broker.long_polling import PARKED_PER_CONNECTION_MAX
-from broker.server import (
+from broker.server import Connection, Server
+from broker.sweeping import (
     FIRST_FRAME_TIMEOUT_S,
     FRAME_TIMEOUT_S,
     IDLE_TIMEOUT_S,
     WRITE_STALL_TIMEOUT_S,
-    Connection,
-    Server,
     sweep_connections,
 )
 from protocol.codes import RequestCode, ResponseCode

@@ -37,6 +37,7 @@ class HotBroker:
 
     def __init__(self, root: Path, settings: dict[str, str] | None = None) -> None:
         self.root = root
+        self.now_s = 0.0
         self.served = ServedBroker(root, Clock(), settings or {})
         served = self.served
         served.create_topic("orders", 3)
@@ -58,6 +59,7 @@ class HotBroker:
             served._dispatcher,
             served.stats,
             STORE_HOST,
+            clock=lambda: self.now_s,
         )
         self.peer = HotPeer()
         # Keys that the broker makes for messages without one.

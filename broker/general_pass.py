@@ -1,0 +1,45 @@
+"""The general pass: frames of one connection, every header decoded in full, answered by one write.
+
+For servers without a hot path, like the name service.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+
+from broker.rounds import PASS_BYTES_MAX, PASS_S
+from broker.server import Connection, FrameHandler
+from protocol.command import Command, decode_header
+from protocol.errors import MalformedHeaderError
+from protocol.frame import Frame
+
+
+def frame_handler(
+    dispatch: Callable[[Connection, Command], bytes],
+    clock: Callable[[], float] = time.perf_counter,
+) -> FrameHandler:
+    """A handler that has *dispatch* serve each request."""
+
+    def handle(connection: Connection, frames: Sequence[Frame]) -> int:
+        ends_at_s = clock() + PASS_S
+        answers: list[bytes] = []
+        size_bytes = taken = 0
+        for serialize_type, header, body in frames:
+            taken += 1
+            try:
+                command = decode_header(serialize_type, header, body)
+            except MalformedHeaderError as error:
+                connection.write(b"".join(answers))
+                connection.fail(error)
+                return len(frames)
+            if command.is_response:
+                connection.response_received(command)
+            else:
+                answer = dispatch(connection, command)
+                answers.append(answer)
+                size_bytes += len(answer)
+            if size_bytes > PASS_BYTES_MAX or clock() >= ends_at_s:
+                break
+        connection.write(b"".join(answers))
+        return taken
+
+    return handle

@@ -1,0 +1,43 @@
+"""Which connections are closed because nothing comes, or nothing is taken, any more."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from broker.server import Connection
+
+FIRST_FRAME_TIMEOUT_S = 10.0
+FRAME_TIMEOUT_S = 30.0
+IDLE_TIMEOUT_S = 120.0
+WRITE_STALL_TIMEOUT_S = 30.0
+
+
+def sweep_connections(connections: "Iterable[Connection]", now_s: float) -> None:
+    """Close those of *connections* that are idle or stuck as of *now_s*, the loop's time."""
+    for connection in connections:
+        if connection.writing_paused:
+            connection.note_progress(now_s)
+        reason = _why_to_close(connection, now_s)
+        if reason is not None:
+            connection.abort(reason)
+
+
+def _why_to_close(connection: "Connection", now_s: float) -> str | None:
+    if (
+        connection.frames_received == 0
+        and now_s - connection.connected_at_s > FIRST_FRAME_TIMEOUT_S
+    ):
+        return f"no request within {FIRST_FRAME_TIMEOUT_S:.0f} s"
+    stalled_at_s = connection.stalled_at_s
+    if stalled_at_s is not None:
+        if now_s - stalled_at_s > WRITE_STALL_TIMEOUT_S:
+            return f"no answer was read for {WRITE_STALL_TIMEOUT_S:.0f} s"
+        return None
+    if connection.is_waiting:
+        return None
+    begun_at_s = connection.frame_begun_at_s
+    if begun_at_s is not None and now_s - begun_at_s > FRAME_TIMEOUT_S:
+        return f"a frame was not completed within {FRAME_TIMEOUT_S:.0f} s"
+    if now_s - connection.last_active_s > IDLE_TIMEOUT_S:
+        return f"idle for {IDLE_TIMEOUT_S:.0f} s"
+    return None
