@@ -19,6 +19,8 @@ class Case:
     connections: int = 4
     in_flight: int = 64
     body_size_bytes: int = 128
+    flood: int = 0
+    """Requests that one more connection keeps in flight, which is not measured."""
     sync_flush: bool = False
     """Runs against a broker with flushDiskType=SYNC_FLUSH."""
     echo_ratio: float | None = None
@@ -43,9 +45,20 @@ CASES = (
         echo_ratio=0.04,
         peer_ratio=1.5,
     ),
+    Case("alone", "one send at a time", "single", connections=1, in_flight=1),
+    Case(
+        "flooded",
+        "one send at a time beside a flood",
+        "single",
+        connections=1,
+        in_flight=1,
+        flood=20_000,
+    ),
 )
 
 PEER_CPU_RATIO_MAX = 0.5
 START_SECONDS_MAX = 0.4
 IDLE_MEMORY_MB_MAX = 50
 STALL_MS_MAX = 20
+FLOOD_MS_MAX = 20
+"""What p99 of a connection may grow by when another one pipelines without an end."""

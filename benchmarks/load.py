@@ -90,7 +90,7 @@ def run(case: Case, port: int, pid: int, seconds: float, warm_up_s: float = WARM
     command = [
         *(str(build_loadgen()), "--mode", case.mode, "--port", str(port), "--pid", str(pid)),
         *("--connections", str(case.connections), "--in-flight", str(case.in_flight)),
-        *("--body", str(case.body_size_bytes)),
+        *("--body", str(case.body_size_bytes), "--flood", str(case.flood)),
         *("--seconds", str(seconds), "--warm-up", str(warm_up_s)),
     ]
     os.sync()  # what earlier runs left to write would slow this one

@@ -10,6 +10,9 @@
  * client's send buffer forms them.  It sends to, or pulls from, one queue: connection number modulo
  * the number of queues.  Pulls walk that queue from its minimum to its maximum, again and again.
  *
+ * With --flood F one more connection keeps F requests in flight, and is not measured: what the
+ * others tell is how they fare beside it.
+ *
  * The result is one line of JSON on standard output; latencies run from the moment a request is
  * put into the send buffer to the moment its answer has been read.
  *
@@ -45,11 +48,11 @@ enum { OFFSET_DIGITS = 12, INPUT_SIZE = 8 << 20, READ_SIZE = 256 << 10 };
 
 static struct {
     enum mode mode;
-    int port, connections, in_flight, queues, body_size, batch;
+    int port, connections, in_flight, flood, queues, body_size, batch;
     double warm_up_s, seconds, drain_s;
     pid_t pid;
     const char *topic;
-} opt = {SINGLE, 10911, 4, 64, 4, 128, 32, 0.5, 3.0, 10.0, 0, "LoadTest"};
+} opt = {SINGLE, 10911, 4, 64, 0, 4, 128, 32, 0.5, 3.0, 10.0, 0, "LoadTest"};
 
 /* A request ready to be copied, and the places in it that change from one to the next. */
 struct request {
@@ -67,12 +70,14 @@ struct connection {
     size_t input_size, output_size, output_sent;
     uint64_t *sent_ns; /* by sequence number modulo slot count; 0 = not in flight */
     uint64_t sequence; /* of the next request */
-    long in_flight;
+    long in_flight, window;
+    int is_measured;
     int64_t pull_offset, pull_min, pull_max;
     int wants_write;
 };
 
 static struct connection *connections;
+static int connection_count; /* the measured ones, then the flood */
 static uint64_t slot_mask, key_counter;
 
 static long refused, mismatched, short_pulls, messages, requests;
@@ -385,7 +390,7 @@ static void take_answer(struct connection *c, const unsigned char *frame, size_t
         if (count != opt.batch) short_pulls++;
         if (count < 0) count = 0;
     }
-    if (!measuring) return;
+    if (!measuring || !c->is_measured) return;
     requests++;
     messages += count;
     record_latency(latency);
@@ -425,10 +430,10 @@ static size_t put_pull_offset(struct connection *c, unsigned char *out) {
 
 static void fill_window(struct connection *c) {
     struct request *r = &c->request;
-    long half = opt.in_flight > 1 ? opt.in_flight / 2 : 1;
-    if (opt.in_flight - c->in_flight < half || c->output_size) return;
+    long half = c->window > 1 ? c->window / 2 : 1;
+    if (c->window - c->in_flight < half || c->output_size) return;
     uint64_t sent_ns = now_ns(), born_ms = wall_ms();
-    for (; c->in_flight < opt.in_flight; c->in_flight++, c->sequence++) {
+    for (; c->in_flight < c->window; c->in_flight++, c->sequence++) {
         size_t size = r->size;
         uint64_t *slot = &c->sent_ns[c->sequence & slot_mask];
         if (*slot) break; /* answers overtook this one by several windows: wait for it */
@@ -489,6 +494,8 @@ static void connect_to_broker(struct connection *c, int index, int epoll) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(opt.port)};
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     int one = 1, queue = index % opt.queues;
+    c->is_measured = index < opt.connections;
+    c->window = c->is_measured ? opt.in_flight : opt.flood;
     c->fd = socket(AF_INET, SOCK_STREAM, 0);
     if (connect(c->fd, (struct sockaddr *)&address, sizeof address))
         fail("cannot connect to port %d: %s", opt.port, strerror(errno));
@@ -503,7 +510,7 @@ static void connect_to_broker(struct connection *c, int index, int epoll) {
     }
     fcntl(c->fd, F_SETFL, O_NONBLOCK);
     c->input = malloc(INPUT_SIZE);
-    c->output = malloc(c->request.size * opt.in_flight);
+    c->output = malloc(c->request.size * c->window);
     c->sent_ns = calloc(slot_mask + 1, sizeof *c->sent_ns);
     struct epoll_event event = {EPOLLIN, {.ptr = c}};
     epoll_ctl(epoll, EPOLL_CTL_ADD, c->fd, &event);
@@ -514,6 +521,7 @@ static void parse_options(int count, char **words) {
         {"mode", 1, 0, 'm'},    {"port", 1, 0, 'p'},    {"connections", 1, 0, 'c'}, {"in-flight", 1, 0, 'd'},
         {"body", 1, 0, 'b'},    {"batch", 1, 0, 'n'},   {"seconds", 1, 0, 's'},     {"warm-up", 1, 0, 'w'},
         {"queues", 1, 0, 'q'},  {"pid", 1, 0, 'P'},     {"topic", 1, 0, 't'},       {"drain", 1, 0, 'D'},
+        {"flood", 1, 0, 'f'},
         {0, 0, 0, 0}};
     for (int name; (name = getopt_long(count, words, "", names, NULL)) != -1;) switch (name) {
         case 'm':
@@ -523,6 +531,7 @@ static void parse_options(int count, char **words) {
         case 'p': opt.port = atoi(optarg); break;
         case 'c': opt.connections = atoi(optarg); break;
         case 'd': opt.in_flight = atoi(optarg); break;
+        case 'f': opt.flood = atoi(optarg); break;
         case 'b': opt.body_size = atoi(optarg); break;
         case 'n': opt.batch = atoi(optarg); break;
         case 's': opt.seconds = atof(optarg); break;
@@ -533,7 +542,8 @@ static void parse_options(int count, char **words) {
         case 't': opt.topic = optarg; break;
         default: exit(2);
         }
-    if (opt.connections < 1 || opt.in_flight < 1 || opt.queues < 1 || opt.batch < 1 || opt.body_size < 0)
+    if (opt.connections < 1 || opt.in_flight < 1 || opt.queues < 1 || opt.batch < 1 || opt.body_size < 0 ||
+        opt.flood < 0)
         fail("counts must be at least 1");
     if (opt.batch > MESSAGES_PER_REQUEST_MAX) fail("at most %d messages a request", MESSAGES_PER_REQUEST_MAX);
     if (opt.mode == ECHO && opt.body_size < 16) fail("an echo frame has at least 16 bytes");
@@ -550,20 +560,22 @@ static void run_until(int epoll, uint64_t end_ns, int sending) {
             if (sending) fill_window(c);
             if (c->output_size) write_requests(c, epoll);
         }
-        for (int i = 0; i < opt.connections && !sending; i++) in_flight += connections[i].in_flight;
+        for (int i = 0; i < connection_count && !sending; i++) in_flight += connections[i].in_flight;
         if (!sending && !in_flight) break;
     }
 }
 
 int main(int count, char **words) {
     parse_options(count, words);
-    for (slot_mask = 1; slot_mask < 4u * opt.in_flight; slot_mask *= 2);
+    long window_max = opt.flood > opt.in_flight ? opt.flood : opt.in_flight;
+    for (slot_mask = 1; slot_mask < 4u * window_max; slot_mask *= 2);
     slot_mask--;
     key_counter = (wall_ms() & 0x3fffffff) << 16; /* no key of an earlier run comes again */
-    connections = calloc(opt.connections, sizeof *connections);
+    connection_count = opt.connections + (opt.flood > 0);
+    connections = calloc(connection_count, sizeof *connections);
     int epoll = epoll_create1(0);
-    for (int i = 0; i < opt.connections; i++) connect_to_broker(connections + i, i, epoll);
-    for (int i = 0; i < opt.connections; i++) fill_window(connections + i), write_requests(connections + i, epoll);
+    for (int i = 0; i < connection_count; i++) connect_to_broker(connections + i, i, epoll);
+    for (int i = 0; i < connection_count; i++) fill_window(connections + i), write_requests(connections + i, epoll);
 
     run_until(epoll, now_ns() + opt.warm_up_s * 1e9, 1);
     double cpu = opt.pid ? cpu_seconds_of(opt.pid) : 0, own_cpu = own_cpu_seconds();
@@ -577,7 +589,7 @@ int main(int count, char **words) {
 
     run_until(epoll, now_ns() + opt.drain_s * 1e9, 0);
     long unanswered = 0;
-    for (int i = 0; i < opt.connections; i++) unanswered += connections[i].in_flight;
+    for (int i = 0; i < connection_count; i++) unanswered += connections[i].in_flight;
     printf("{\"mode\":\"%s\",\"connections\":%d,\"in_flight\":%d,\"seconds\":%.3f,\"requests\":%ld,\"messages\":%ld,"
            "\"messages_per_s\":%.0f,\"p50_us\":%.1f,\"p99_us\":%.1f,\"max_us\":%.1f,\"cpu_us_per_message\":%.3f,"
            "\"cpu_share\":%.3f,\"load_cpu_share\":%.3f,\"refused\":%ld,\"mismatched\":%ld,\"unanswered\":%ld,"

@@ -9,6 +9,7 @@ from pathlib import Path
 from benchmarks.cases import (
     CASES,
     ECHO,
+    FLOOD_MS_MAX,
     IDLE_MEMORY_MB_MAX,
     PEER_CPU_RATIO_MAX,
     START_SECONDS_MAX,
@@ -121,7 +122,7 @@ def render(results: Results) -> str:
     parts = [results.machine, _throughput(results)]
     if peers := [name for name in results.samples if name not in (OURS, ECHO.name)]:
         parts += [_against(results, peer) for peer in peers if OURS in results.samples]
-    parts.append("\n".join(_start_and_memory(results)))
+    parts.append("\n".join((*_fairness(results), *_start_and_memory(results))))
     if remarks := results.remarks():
         parts.append("\n".join(f"- {remark}" for remark in remarks))
     return "\n\n".join(parts) + "\n"
@@ -184,6 +185,19 @@ def _against(results: Results, peer: str) -> str:
             ]
         )
     return table(rows)
+
+
+def _fairness(results: Results) -> Iterable[str]:
+    alone, flooded = (results.of(OURS, case) for case in CASES if case.name in ("alone", "flooded"))
+    if alone and flooded:
+        alone_ms, flooded_ms = (
+            median(samples, lambda sample: sample.p99_us) / 1000 for samples in (alone, flooded)
+        )
+        verdict = "ok" if flooded_ms - alone_ms <= FLOOD_MS_MAX else "ABOVE"
+        yield (
+            f"p99 of a connection beside one that floods: {flooded_ms:.2f} ms, alone "
+            f"{alone_ms:.2f} ms (<= {FLOOD_MS_MAX} ms more: {verdict})"
+        )
 
 
 def _start_and_memory(results: Results) -> Iterable[str]:
