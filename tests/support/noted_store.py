@@ -1,0 +1,168 @@
+"""A store in the midst of every conversation of which the broker keeps notes.
+
+``fill`` holds them over a broker without sockets: offsets are committed, delayed and timer messages
+delivered and pending, messages popped and acknowledged, batches of a sink published and staged.
+``facts`` tells what must be known at the next start, whatever happened in between: see ``FACTS``.
+``tests/golden/rockhopper-0.1.0`` was written by this with the code of 0.1.0.
+"""
+
+import asyncio
+import shutil
+from pathlib import Path
+
+from broker.pop.extra_info import ExtraInfo
+from broker.pop.reading import Wanted
+from broker.subscription_groups import SubscriptionGroup
+from protocol.bodies.sinks import SinkMessage, SinkPart, encode_sink_body
+from protocol.message_codec import decode_messages
+from protocol.properties import encode_properties
+from tests.support.peers import Clock
+from tests.support.served_broker import ServedBroker
+from tests.support.stepped_loop import SteppedLoop
+
+START_MS = 1_700_000_000_000
+SINK = "orders-by-day"
+SETTINGS = {
+    "mappedFileSizeCommitLog": str(1 << 16),
+    "mappedFileSizeConsumeQueue": str(20 * 50),
+}
+
+FACTS: dict[str, object] = {
+    "offsets": {"newcomers": {0: 2}, "others": {}, "readers": {0: 11}},
+    "delivered by level 1": 3,
+    "timers pending": 3,
+    "popped up to": 10,
+    "in flight": [2, 4, 5, 7, 9],
+    "batch": 41,
+    "staged": 79,
+    "later": [b"soon 0", b"soon 1", b"soon 2"],
+    "wheel": [b"timer 0", b"timer 1", b"timer 2"],
+    "rows": [b"row 0", b"row 1", b"row 2"],
+}
+
+
+class NotedStore:
+    """The broker, its clock and its loop."""
+
+    def __init__(self, root: Path, settings: dict[str, str] | None = None) -> None:
+        self.root = root
+        self.clock = Clock(START_MS)
+        self.loop = SteppedLoop()
+        self.settings = {**SETTINGS, **(settings or {})}
+        self.broker = ServedBroker(root, self.clock, self.settings)
+
+    def start(self) -> None:
+        """Open what the files say, and begin to deliver."""
+
+        async def start() -> None:
+            await self.broker.store.start()
+            self.broker.tables.start_saving()
+            await self.broker.open_parts()
+            self.broker.start_parts()
+
+        self.loop.run(start())
+
+    def fill(self) -> None:
+        """Hold every conversation, up to its midst."""
+        broker = self.broker
+        broker.groups.put(SubscriptionGroup("pickers"))
+        for topic in ("orders", "parcels", "later", "wheel", "rows"):
+            broker.create_topic(topic, 1)
+        self.loop.run(self._talk())
+        self.pass_s(2)
+        self.loop.run(broker.tables.saved())
+        self.loop.run(self._talk_on())
+        self.pass_s(0.5)
+
+    async def _talk(self) -> None:
+        broker = self.broker
+        for number in range(20):
+            broker.put("orders", b"order %d" % number)
+            broker.put("parcels", b"parcel %d" % number)
+        broker.offsets.commit("orders", "readers", 0, 5)
+        broker.offsets.commit("orders", "others", 0, 3)
+        for number in range(3):
+            self._delay(b"soon %d" % number, 1)
+            self._delay(b"late %d" % number, 5)
+            self._time(b"timer %d" % number, 1500)
+            self._time(b"far %d" % number, 7_200_000)
+        self._publish_parts(41, 3)
+        await broker.sinks.publish(SINK, 41, [SinkPart("0", 3)])
+        self._pop(6, ack=(0, 1, 3))
+
+    async def _talk_on(self) -> None:
+        """What RocketMQ's files do not hold yet."""
+        broker = self.broker
+        broker.offsets.commit("orders", "readers", 0, 11)
+        broker.offsets.commit("orders", "newcomers", 0, 2)
+        broker.offsets.delete_group("others")
+        self._pop(4, ack=(6, 8))
+        self._publish_parts(42, 2)
+
+    def _delay(self, body: bytes, level: int) -> None:
+        properties = {"UNIQ_KEY": body.decode()}
+        place = self.broker.delayed.levels.redirect("later", 0, properties, level)
+        self.broker.put(place[0], body, queue_id=place[1], properties=encode_properties(properties))
+
+    def _time(self, body: bytes, delay_ms: int) -> None:
+        properties = {"UNIQ_KEY": body.decode()}
+        place = self.broker.timers.redirect("wheel", 0, properties, self.clock() + delay_ms)
+        self.broker.put(place[0], body, queue_id=place[1], properties=encode_properties(properties))
+
+    def _publish_parts(self, batch_id: int, count: int) -> None:
+        rows = [
+            SinkMessage("rows", 0, 0, 1, f"UNIQ_KEY\x01{batch_id}-{n}\x02", b"row %d" % n)
+            for n in range(count)
+        ]
+        self.broker.sinks.stage(SINK, batch_id, "0", 0, encode_sink_body(rows), count, {"rows"})
+
+    def _pop(self, count: int, ack: tuple[int, ...]) -> None:
+        pop = self.broker.pop
+        wanted = Wanted("pickers", "parcels", -1, count, 60_000, False, None, False)
+        answer = pop.pop(wanted)
+        for message in decode_messages(answer.body()):
+            if message.queue_offset in ack:
+                info = ExtraInfo(0, answer.pop_ms, 60_000, answer.revive_queue_id, "0")
+                pop.ack("pickers", "parcels", 0, [message.queue_offset], info)
+
+    def pass_s(self, seconds: float) -> None:
+        """Let time pass on both clocks."""
+        for _ in range(max(1, round(seconds / 0.25))):
+            self.clock.advance(250)
+            self.loop.advance(0.25)
+
+    def bodies(self, topic: str) -> list[bytes]:
+        """Everything in queue 0 of a topic."""
+        result = self.broker.store.get_message(topic, 0, 0, 100)
+        return [message.body for message in decode_messages(result.body)]
+
+    def facts(self) -> dict[str, object]:
+        """What this broker knows."""
+        broker = self.broker
+        lane = broker.pop.lanes.get("pickers", "parcels", 0)
+        groups = ("newcomers", "others", "readers")
+        return {
+            "offsets": {group: broker.offsets.queues("orders", group) for group in groups},
+            "delivered by level 1": broker.delayed.offset(1),
+            "timers pending": broker.timers.pending_count,
+            "popped up to": lane.cursor if lane is not None else 0,
+            "in flight": sorted(lane.entries) if lane is not None else [],
+            "batch": broker.sinks.last_batch_id(SINK),
+            "staged": broker.sinks.staged_bytes,
+            **{topic: self.bodies(topic) for topic in ("later", "wheel", "rows")},
+        }
+
+    def kill(self, to: Path) -> Path:
+        """What a process that is killed now leaves."""
+        shutil.copytree(self.root, to)
+        return to
+
+    def stop(self) -> None:
+        """End cleanly."""
+
+        async def stop() -> None:
+            self.broker.stop_parts()
+            await self.broker.close_parts()
+
+        self.loop.run(stop())
+        self.loop.close()
