@@ -324,7 +324,7 @@ class Broker(ServingParts):
             # Sends that wait for the disk get their answers before their connections go.
             with contextlib.suppress(StoreError, TimeoutError):
                 async with asyncio.timeout(LAST_FLUSH_TIMEOUT_S):
-                    await self.store.wait_durable(self.store.max_commit_log_offset)
+                    await self.store.safe(self.store.max_commit_log_offset)
         await self.server.close()
 
     # -- while running -------------------------------------------------------------------------

@@ -19,10 +19,10 @@ from broker.dispatcher import (
     Response,
     field_error_code,
     store_error_response,
-    unconfirmed_code,
 )
 from broker.message_ids import UniqueIds
 from broker.message_priority import queue_of_priority
+from broker.safe_answers import answer_when_safe
 from broker.send_checks import SendChecks
 from broker.send_request import Send, send_of, waits_for_disk
 from broker.stats import BrokerStats
@@ -134,17 +134,7 @@ class SendPath:
     def process(self, request: Request) -> Response | None:
         """Serve one send; None when the answer waits for the disk."""
         response, end = self.put(request)
-        if not end:
-            return response
-
-        def release(error: StoreError | None) -> None:
-            if error is not None:
-                response.code = unconfirmed_code(error)
-                response.remark = str(error)
-            request.answer(response)
-
-        self._store.park(end, release)
-        return None
+        return answer_when_safe(self._store, request, response, end)
 
     def put(self, request: Request) -> tuple[Response, int]:
         """Store one message.
@@ -175,8 +165,7 @@ class SendPath:
             response = self._refused(error)
             response.ext = self.answer_ext()
             return response, 0
-        waits = self._store.is_sync and waits_for_disk(send.properties)
-        return self._answer(placed), end if waits else 0
+        return self._answer(placed), end if waits_for_disk(send.properties) else 0
 
     def _message_id(self, commit_log_offset: int) -> str:
         return offset_message_id(*self._store_address, commit_log_offset)

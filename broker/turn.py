@@ -85,7 +85,7 @@ class Turn:
             end = store.max_commit_log_offset
             self._refuse([send for send in sends if send[1] >= end], error)
             sends = [send for send in sends if send[1] < end]
-        if not store.is_sync:
+        if end <= store.safe_offset:
             for frame, _, _, _, _ in sends:
                 self.answer(frame)
             return
@@ -94,7 +94,7 @@ class Turn:
             if not waits:
                 self.answer(frame)
         if waiting:
-            store.park(end, _release(self.connection, b"".join(waiting)))
+            store.when_safe(end, _release(self.connection, b"".join(waiting)))
 
     def _refuse(self, sends: list[_Send], error: StoreError) -> None:
         self._stats.put_failed += len(sends)

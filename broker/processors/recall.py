@@ -4,10 +4,10 @@ RocketMQ answers success when it has stored a marker, whatever becomes of the me
 means that the message will not be delivered, and a message that is not pending any more is refused.
 """
 
-from collections.abc import Awaitable
-
-from broker.dispatcher import Request, RequestError, Response
+from broker.dispatcher import Request, RequestError, Response, store_error_response
 from broker.processors.parts import BrokerParts
+from broker.safe_answers import answer_when_safe
+from broker.store.errors import StoreError
 from broker.timers.recall_handle import RecallHandle, decode_recall_handle
 from protocol.codes import ResponseCode
 from protocol.requests import RecallMessageRequest, RecallMessageResponse, encode_fields
@@ -19,7 +19,7 @@ class RecallProcessor:
     def __init__(self, broker: BrokerParts) -> None:
         self._broker = broker
 
-    def process(self, request: Request) -> Response | Awaitable[Response]:
+    def process(self, request: Request) -> Response | None:
         """370: withdraw the message that the handle means."""
         fields = request.fields(RecallMessageRequest)
         broker = self._broker
@@ -43,9 +43,7 @@ class RecallProcessor:
         if end is None:
             raise _refused("the message is not pending: it was delivered or recalled before")
         response = Response(ext=encode_fields(RecallMessageResponse(msg_id=handle.unique_key)))
-        if broker.store.is_sync:
-            return self._when_durable(response, end)
-        return response
+        return answer_when_safe(broker.store, request, response, end, _unconfirmed)
 
     def _handle(self, fields: RecallMessageRequest) -> RecallHandle:
         try:
@@ -62,9 +60,9 @@ class RecallProcessor:
             )
         return handle
 
-    async def _when_durable(self, response: Response, end: int) -> Response:
-        await self._broker.store.wait_durable(end)
-        return response
+
+def _unconfirmed(error: StoreError) -> int:
+    return store_error_response(error).code
 
 
 def _refused(reason: str) -> RequestError:

@@ -83,11 +83,10 @@ class ReplyProcessor:
             response, end = broker.send_path.put(request)
         except StoreError as error:
             return store_error_response(error)
-        if end:
-            try:
-                await broker.store.wait_durable(end)
-            except StoreError as error:
-                response.code, response.remark = unconfirmed_code(error), str(error)
+        try:
+            await broker.store.safe(end)
+        except StoreError as error:
+            response.code, response.remark = unconfirmed_code(error), str(error)
         return response
 
     def _unstored(self, send: Send) -> Response:

@@ -12,6 +12,7 @@ import random
 from broker.delay_levels import SYS_FLAG_HOSTS_V6, join_properties
 from broker.dispatcher import Request, RequestError, Response
 from broker.processors.parts import BrokerParts
+from broker.safe_answers import answer_when_safe
 from broker.store.encoding import without_own_properties
 from broker.store.put import MessageToStore
 from broker.topics import TopicConfig
@@ -39,7 +40,7 @@ class SendBackProcessor:
     def __init__(self, broker: BrokerParts) -> None:
         self._broker = broker
 
-    def process(self, request: Request) -> Response:
+    def process(self, request: Request) -> Response | None:
         """36: store the message again, for later or for the dead letters."""
         fields = request.fields(ConsumerSendMsgBackRequest)
         broker = self._broker
@@ -67,10 +68,10 @@ class SendBackProcessor:
         ):
             times_max = fields.max_reconsume_times
         if message.reconsume_times >= times_max or fields.delay_level < 0:
-            self._bury(message, group.name)
+            end = self._bury(message, group.name)
         else:
-            self._retry(message, group.name, retry_topic, fields.delay_level)
-        return Response()
+            end = self._retry(message, group.name, retry_topic, fields.delay_level)
+        return answer_when_safe(broker.store, request, Response(), end)
 
     def _message_at(self, offset: int) -> StoredMessage:
         store = self._broker.store
@@ -85,7 +86,7 @@ class SendBackProcessor:
 
     def _retry(
         self, message: StoredMessage, group: str, retry_topic: TopicConfig, delay_level: int
-    ) -> None:
+    ) -> int:
         properties = _properties_of_copy(message)
         topic, queue_id = self._broker.delayed.levels.redirect(
             retry_topic.name,
@@ -93,23 +94,26 @@ class SendBackProcessor:
             properties,
             delay_level or FIRST_RETRY_LEVEL + message.reconsume_times,
         )
-        self._store(message, topic, queue_id, properties)
+        end = self._store(message, topic, queue_id, properties)
         counter = self._broker.stats.sent_back(properties[PROPERTY_RETRY_TOPIC], group)
         counter.add(1, len(message.body))
+        return end
 
-    def _bury(self, message: StoredMessage, group: str) -> None:
+    def _bury(self, message: StoredMessage, group: str) -> int:
         dead_topic = self._broker.topics.ensure_dlq_topic(group)
         _check_writable(dead_topic)
         properties = _properties_of_copy(message)
         properties[PROPERTY_DELAY_LEVEL] = "0"
-        self._store(message, dead_topic.name, 0, properties)
+        end = self._store(message, dead_topic.name, 0, properties)
         counter = self._broker.stats.dead(properties[PROPERTY_RETRY_TOPIC], group)
         counter.add(1, len(message.body))
+        return end
 
     def _store(
         self, message: StoredMessage, topic: str, queue_id: int, properties: dict[str, str]
-    ) -> None:
-        self._broker.store.put(
+    ) -> int:
+        """Where the copy ends in the log."""
+        stored = self._broker.store.put(
             MessageToStore(
                 topic=topic,
                 queue_id=queue_id,
@@ -123,6 +127,7 @@ class SendBackProcessor:
             )
         )
         self._broker.stats.put(topic).add(1, len(message.body))
+        return stored.end_offset
 
 
 def _properties_of_copy(message: StoredMessage) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from broker.dispatcher import Request, RequestError, Response
 from broker.processors.parts import BrokerParts
+from broker.safe_answers import answer_when_safe
 from broker.store.errors import StoreError, StoreFailedError
 from protocol.codes import ResponseCode
 from protocol.message_codec import decode_message
@@ -45,17 +46,11 @@ class TransactionProcessors:
         return self._answer(request, self._broker.transactions.resume(message))
 
     def _answer(self, request: Request, end_offset: int) -> Response | None:
-        """Success, under SYNC_FLUSH once the disk has it."""
-        store = self._broker.store
-        if not store.is_sync or end_offset <= store.flushed_offset:
-            return Response()
+        return answer_when_safe(self._broker.store, request, Response(), end_offset, _unconfirmed)
 
-        def release(error: StoreError | None) -> None:
-            if isinstance(error, StoreFailedError):
-                request.answer(Response(ResponseCode.SERVICE_NOT_AVAILABLE, str(error)))
-            else:
-                # Stored, if not known to be on disk: RocketMQ calls that a success.
-                request.answer(Response(remark=None if error is None else str(error)))
 
-        store.park(end_offset, release)
-        return None
+def _unconfirmed(error: StoreError) -> int:
+    if isinstance(error, StoreFailedError):
+        return ResponseCode.SERVICE_NOT_AVAILABLE
+    # Stored, if not known to be on disk: RocketMQ calls that a success.
+    return ResponseCode.SUCCESS

@@ -6,8 +6,9 @@ Writing takes three steps, so that the messages of one read of a socket cost one
     store.stage(...)                any number of times: builds records, hands out queue offsets
     store.commit()                  one write, then dispatch to consume queues and index
 
-Under SYNC_FLUSH dispatch waits until the records are durable, or a power cut could leave consumer
-offsets beyond the end of the log; ``park`` keeps a producer's answer for as long.
+A record is *safe* when it may be acknowledged: once it is written, under SYNC_FLUSH once it is on
+disk.  ``when_safe`` is the one way to wait for that.  Under SYNC_FLUSH dispatch waits as well, or a
+power cut could leave consumer offsets beyond the end of the log.
 
 Everything here belongs to the event loop's thread.  Three things run elsewhere: fsync
 (flush.py), making the next file, and deleting old ones (retention.py).
@@ -32,7 +33,7 @@ from broker.store.errors import (
     StoreFailedError,
     TooManyOpenFilesError,
 )
-from broker.store.flush import FlushService, FlushWork, ParkedAnswers
+from broker.store.flush import FlushService, FlushWork, ParkedAnswers, Release
 from broker.store.mappings import MAPPED_FILES_MAX
 from broker.store.opening import OpenedStore
 from broker.store.put import MessageToStore, PutResult
@@ -74,7 +75,6 @@ class MessageStore(StoreReading):
         self.stage_batch = self._staging.stage_batch
         self._awaiting_flush: deque[tuple[int, int, list[Run]]] = deque()
         self._parked = ParkedAnswers(config.sync_flush_timeout_ms)
-        self.park = self._parked.park
         self._reput = ReputService(self.catch_up)
         self._dispatch = Dispatch(
             opened.commit_log,
@@ -289,14 +289,35 @@ class MessageStore(StoreReading):
         end = self.commit()
         return PutResult(position, queue_offset, end, self._log.store_time_ms)
 
-    async def wait_durable(self, end_offset: int) -> None:
-        """Under SYNC_FLUSH wait until the log is durable up to *end_offset*.
+    @property
+    def safe_offset(self) -> int:
+        """Messages in front of this commit log offset may be acknowledged."""
+        return self._log.flushed_offset if self.is_sync else self._log.written_offset
+
+    def when_safe(self, end_offset: int, release: Release) -> None:
+        """Call *release* when messages in front of *end_offset* may be acknowledged, perhaps now.
+
+        It gets None, or why they may not: the flush failed or takes too long.  They are in the log
+        all the same.
+        """
+        if end_offset <= self.safe_offset:
+            release(None)
+        elif self.failure is not None:
+            release(self.failure)
+        else:
+            self._parked.park(end_offset, release)
+
+    async def safe(self, end_offset: int) -> None:
+        """Return when messages in front of *end_offset* may be acknowledged.
 
         Raises:
-            StoreError: the flush failed or took too long; the message is in the log all the same.
+            StoreError: the flush failed or took too long; they are in the log all the same.
         """
-        if self.is_sync and end_offset > self._log.flushed_offset:
-            await self._parked.wait(end_offset)
+        if end_offset <= self.safe_offset:
+            return
+        if self.failure is not None:
+            raise self.failure
+        await self._parked.wait(end_offset)
 
     async def flushed(self, end_offset: int) -> None:
         """Have the log flushed at once, and return when it is durable up to *end_offset*.
@@ -316,9 +337,7 @@ class MessageStore(StoreReading):
         Raises:
             StoreError, OSError: dispatch stands still at ``dispatched_offset``.
         """
-        return self._dispatch.catch_up(
-            self._log.flushed_offset if self.is_sync else self._log.written_offset
-        )
+        return self._dispatch.catch_up(self.safe_offset)
 
     def has_dispatched(self, end_offset: int) -> bool:
         """Whether all messages in front of a commit log offset are in their queues."""

@@ -6,7 +6,6 @@ delivered and pending, messages popped and acknowledged, batches of a sink publi
 ``tests/golden/rockhopper-0.1.0`` was written by this with the code of 0.1.0.
 """
 
-import asyncio
 import shutil
 from pathlib import Path
 

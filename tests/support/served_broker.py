@@ -102,8 +102,7 @@ class ServedBroker(ServingParts):
         peer = peer or Peer()
         peer.written.clear()
         peer.answered.clear()
-        command = Command(code=code, opaque=7, ext=ext, body=body, version=version)
-        answer = self._dispatcher.dispatch(peer.connection, command)
+        answer = self.begin(peer, Command(code=code, opaque=7, ext=ext, body=body, version=version))
         if not answer:
             await asyncio.wait_for(peer.answered.wait(), 10)
             (answer,) = peer.written
@@ -111,6 +110,10 @@ class ServedBroker(ServingParts):
         response = decode_header(serialize_type, header, answer_body)
         assert response.opaque == 7
         return response
+
+    def begin(self, peer: Peer, command: Command) -> bytes:
+        """Hand a request in; what is answered at once."""
+        return self._dispatcher.dispatch(peer.connection, command)
 
     async def close(self) -> None:
         """Close the store."""

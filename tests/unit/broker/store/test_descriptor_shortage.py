@@ -98,13 +98,13 @@ async def test_nobody_is_told_of_a_flush_that_did_not_take_place(
     monkeypatch.setattr(flush_service, "EXPIRY_INTERVAL_S", 0.005)
     store = await stores.start(flush_disk_type=FlushDiskType.SYNC, sync_flush_timeout_ms=20)
     end = put(store, b"early").end_offset
-    await store.wait_durable(end)
+    await store.safe(end)
     store._opened.mappings.release_all()
     told: list[StoreError | None] = []
     with no_descriptor_free():
         store.begin()
         stage(store, b"late")
-        store.park(store.commit(), told.append)
+        store.when_safe(store.commit(), told.append)
         await until(lambda: bool(told))
         assert isinstance(told[0], StoreBusyError)
         assert store.queue_range("TopicA", 0) == (0, 1)

@@ -140,10 +140,10 @@ async def test_one_fsync_covers_what_was_written_during_the_one_before(
 ) -> None:
     store = await stores.start(flush_disk_type=SYNC, flush_interval_ms=3_600_000)
     held, answers = HeldDisk(monkeypatch), Answers()
-    store.park(commit(store), answers("first"))
+    store.when_safe(commit(store), answers("first"))
     await held.wait_until_begun()
     for name in ("second", "third", "fourth"):
-        store.park(commit(store), answers(name))
+        store.when_safe(commit(store), answers(name))
     assert answers.names == []
     held.release()
     await answers.wait_for(1)
@@ -165,9 +165,9 @@ async def test_after_a_failed_fsync_everybody_is_told_and_nothing_is_taken(
     held, answers = HeldDisk(monkeypatch), Answers()
     failures: list[StoreFailedError] = []
     store.on_failure = failures.append
-    store.park(commit(store), answers("first"))
+    store.when_safe(commit(store), answers("first"))
     await held.wait_until_begun()
-    store.park(commit(store), answers("second"))
+    store.when_safe(commit(store), answers("second"))
     held.error = OSError(errno.EIO, "bad disk")
     held.open()
     await answers.wait_for(2)
@@ -192,16 +192,16 @@ async def test_waiting_for_the_disk_ends_with_the_fsync(stores: Stores) -> None:
     store = await stores.start(flush_disk_type=SYNC)
     end = put(store).end_offset
     async with asyncio.timeout(20):
-        await store.wait_durable(end)
+        await store.safe(end)
     assert store.flushed_offset >= end
-    await store.wait_durable(end)
+    await store.safe(end)
     await store.close()
 
 
 async def test_under_async_flush_nobody_waits_and_the_interval_holds(stores: Stores) -> None:
     store = await stores.start(flush_interval_ms=1)
     result = put(store)
-    await store.wait_durable(result.end_offset)
+    await store.safe(result.end_offset)
     flushed = asyncio.Event()
     real = store._flush._on_flushed
 
