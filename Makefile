@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
 .PHONY: help run test install install-spark lint check format bench bench-peers bench-spark \
-	spark-demo spark-test wheel interop \
+	spark-demo spark-test wheel interop chaos chaos-long \
 	compose-up compose-down compose-test test-slow clean
 
 help:  ## list the targets
@@ -43,6 +43,14 @@ test: $(VENV)/.installed-test  ## run the tests (under 5 minutes)
 
 test-slow: $(VENV)/.installed-test  ## run the suites that take minutes (crash loops, fault injection)
 	$(PYTEST) -q -m "slow and not spark" --timeout 2400
+
+chaos: $(VENV)/.installed-test  ## cut the power, kill, fill the disk, flip bits … for two minutes (root)
+	$(BIN)/python -m tests.chaos
+
+CHAOS_RESULTS ?= build/chaos-results.jsonl
+chaos-long: $(VENV)/.installed-test  ## 1,000 power cuts and more of the rest; goes on where it was stopped
+	@mkdir -p $(dir $(CHAOS_RESULTS))
+	$(BIN)/python -m tests.chaos --long --results $(CHAOS_RESULTS)
 
 spark-demo: $(VENV)/.installed-spark  ## stream text through a broker into Spark; ends with a plot
 	@$(BIN)/python -m pipeline demo --output build/spark-demo

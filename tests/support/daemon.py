@@ -26,10 +26,12 @@ class Daemon:
         *options: str,
         open_files: int | None = None,
         environment: Mapping[str, str] | None = None,
+        start_timeout_s: float = START_TIMEOUT_S,
     ) -> None:
         self._options = ("--store", str(store), *SMALL, *options)
         self._open_files = open_files
         self._environment = environment or {}
+        self._start_timeout_s = start_timeout_s
         self.address = ""
         self.nameserver = ""
         self.lines: list[dict[str, Any]] = []
@@ -37,7 +39,7 @@ class Daemon:
     async def __aenter__(self) -> Self:
         ports = ("--listen-port", "0", "--namesrv-port", "0", "--http-port", "-1")
         self._process = await self._spawn(*ports)
-        async with asyncio.timeout(START_TIMEOUT_S):
+        async with asyncio.timeout(self._start_timeout_s):
             while not self.address:
                 await self._read_line()
         self._reading = asyncio.create_task(self._read_on())

@@ -1,0 +1,113 @@
+"""``python -m tests.chaos``: run faults until the time or the rounds are up, and print the table.
+
+As root it starts itself once more in namespaces of its own for processes and mounts: when it ends,
+in whatever way, the kernel ends every broker and unmounts every disk of it.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from tests.chaos.outcome import Outcome, ResultsFile, print_table
+from tests.chaos.registry import FAULTS, Fault
+from tests.chaos.workshop import Workshop, missing
+
+INSIDE = "ROCKHOPPER_CHAOS_INSIDE"
+SEED = int(os.environ.get("CHAOS_SEED", "1"))
+BUDGET_S = float(os.environ.get("CHAOS_BUDGET_S", "120"))
+
+console = Console(width=None if sys.stdout.isatty() else 140)
+
+
+@click.command()
+@click.option("--fault", "names", multiple=True, type=click.Choice([one.name for one in FAULTS]))
+@click.option("--seed", default=SEED, show_default=True, help="of the first round")
+@click.option("--rounds", type=int, help="of each fault, instead of a budget of time")
+@click.option("--budget-s", default=BUDGET_S, show_default=True, help="for all faults together")
+@click.option("--long", "is_long", is_flag=True, help="as many rounds as the long form has")
+@click.option("--results", type=click.Path(path_type=Path), help="a file to go on with")
+def main(
+    names: tuple[str, ...],
+    seed: int,
+    rounds: int | None,
+    budget_s: float,
+    is_long: bool,
+    results: Path | None,
+) -> None:
+    """Make faults, and hold what is left of the messages against what was acknowledged."""
+    _enter_namespaces()
+    # That brokers go away is what the clients are here for.
+    logging.getLogger("client").setLevel(logging.CRITICAL)
+    chosen = [one for one in FAULTS if not names or one.name in names]
+    lacking = {one.name: missing(one.needs) for one in chosen}
+    skipped = {name: f"needs {what}" for name, what in lacking.items() if what}
+    for name, reason in skipped.items():
+        console.print(f"[bold yellow]SKIPPED {name}: {reason}[/]")
+    chosen = [one for one in chosen if one.name not in skipped]
+    kept = ResultsFile(results)
+    with contextlib.suppress(KeyboardInterrupt), Workshop.opened() as workshop:
+        shares = sum(one.share for one in chosen)
+        for one in chosen:
+            wanted = one.long_rounds if is_long else rounds
+            end_s = time.monotonic() + budget_s * one.share / shares
+            asyncio.run(_run(one, workshop, kept, seed, wanted, end_s))
+    print_table(kept.outcomes, skipped, console)
+    is_forbidden = bool(skipped) and os.environ.get("CHAOS_REQUIRED") == "1"
+    if is_forbidden:
+        console.print("[bold red]CHAOS_REQUIRED=1 forbids skipping: install what is needed[/]")
+    sys.exit(is_forbidden or any(not one.is_good for one in kept.outcomes))
+
+
+async def _run(
+    fault: Fault, workshop: Workshop, kept: ResultsFile, seed: int, wanted: int | None, end_s: float
+) -> None:
+    """Rounds until there are *wanted*, or else until *end_s*; always one."""
+    first = kept.next_seed(fault.name, seed)
+    made = kept.rounds(fault.name)
+    for number in range(first, 1 << 62):
+        async with contextlib.aclosing(fault.rounds(workshop, number)) as outcomes:
+            async for outcome in outcomes:
+                kept.add(outcome)
+                made += outcome.rounds
+                _tell(fault, outcome)
+        is_enough = time.monotonic() >= end_s if wanted is None else made >= wanted
+        if is_enough:
+            return
+
+
+def _tell(fault: Fault, outcome: Outcome) -> None:
+    mark = "[green]ok[/]" if outcome.is_good else "[bold red]FAILED[/]"
+    console.print(
+        f"{mark} {outcome.variant} seed {outcome.seed}: {outcome.acknowledged:,} acknowledged, "
+        f"{outcome.lost} lost, {outcome.repeated} repeated; {outcome.note}",
+        highlight=False,
+    )
+    for complaint in outcome.complaints:
+        console.print(f"   {complaint}", style="red", highlight=False, markup=False)
+    if not outcome.is_good:
+        again = f"--fault {fault.name} --seed {outcome.seed} --rounds 1"
+        console.print(f"   again: .venv/bin/python -m tests.chaos {again}", highlight=False)
+
+
+def _enter_namespaces() -> None:
+    """Go on as a process whose end is the end of all that it started and mounted."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    if INSIDE in os.environ or os.geteuid() != 0 or shutil.which("unshare") is None:
+        return
+    unshare = ["unshare", "--mount", "--pid", "--fork", "--kill-child=KILL", "--mount-proc"]
+    command = [*unshare, "--propagation=private", sys.executable, "-m", "tests.chaos"]
+    os.environ[INSIDE] = "1"
+    os.execvp("unshare", [*command, *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+"""Ledger: what was asked of a broker, and when it acknowledged it.
+
+A *fact* is one message that has to be found in a topic: its body names it, so that a body that is
+found is either the body of a fact, whole, or one that nobody sent.  Times are monotonic seconds of
+this process; a cut of the power at time t asks for what was acknowledged before t and allows all
+that was asked.
+"""
+
+import itertools
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """How a message gets into the topic where it has to be found."""
+
+    PLAIN = "plain"
+    BATCH = "batch"
+    ORDERED = "ordered"
+    LEVEL = "delay level"
+    TIMER = "timer"
+    COMMITTED = "committed"
+    ROLLED_BACK = "rolled back"
+    POPPED = "popped"
+    SENT_BACK = "sent back"
+    DEAD = "dead letter"
+    SUNK = "sink"
+    REQUEST = "request"
+
+
+LATER = frozenset({Kind.LEVEL, Kind.TIMER, Kind.SENT_BACK})
+"""What appears some time after its acknowledgement."""
+
+
+@dataclass(slots=True)
+class Fact:
+    """One message, and what is known of it."""
+
+    topic: str
+    body: bytes
+    kind: Kind
+    order: tuple[str, int] | None = None
+    """The key of an ordered message, and its number under that key."""
+    batch: str | None = None
+    """What appears whole or not at all."""
+    due_ms: int = 0
+    """The earliest time at which it may be delivered, by the broker's wall clock."""
+    acknowledged_s: float | None = None
+    settling_s: float | None = None
+    """When its acknowledgement by a popping consumer was asked for."""
+    settled_s: float | None = None
+    """When the broker answered that."""
+
+    def acknowledge(self, now_s: float) -> None:
+        """The broker has said that it has it."""
+        if self.acknowledged_s is None:
+            self.acknowledged_s = now_s
+
+    def is_owed(self, moment_s: float) -> bool:
+        """Whether it was acknowledged before *moment_s*."""
+        return self.acknowledged_s is not None and self.acknowledged_s < moment_s
+
+
+@dataclass(slots=True)
+class Commit:
+    """An offset that a group committed."""
+
+    queue_id: int
+    offset: int
+    asked_s: float
+    acknowledged_s: float | None = None
+
+
+@dataclass(slots=True)
+class Publication:
+    """A batch of the sink whose publication was acknowledged."""
+
+    batch_id: int
+    parts: dict[str, int]
+    acknowledged_s: float
+
+
+@dataclass
+class Ledger:
+    """All facts of one store, over any number of lives of its broker."""
+
+    dice: random.Random = field(default_factory=random.Random)
+    now_s: Callable[[], float] = time.monotonic
+    facts: dict[tuple[str, bytes], Fact] = field(default_factory=dict)
+    commits: list[Commit] = field(default_factory=list)
+    published: list[Publication] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    """What was seen to be wrong while the broker was under load."""
+    refusals: dict[str, int] = field(default_factory=dict)
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    def body(self, text: str) -> bytes:
+        """A body that occurs once, of any length up to 2,000 bytes."""
+        name = f"{text} {next(self._numbers)} ".encode()
+        return name + self.dice.randbytes(self.dice.randrange(1000)).hex().encode()
+
+    def expect(self, topic: str, kind: Kind, body: bytes | None = None, **known: object) -> Fact:
+        """A message that is about to be sent."""
+        fact = Fact(topic, self.body(kind) if body is None else body, kind, **known)  # type: ignore[arg-type]
+        self.facts[topic, fact.body] = fact
+        return fact
+
+    def acknowledged(self, *facts: Fact) -> None:
+        """The broker has answered."""
+        for fact in facts:
+            fact.acknowledge(self.now_s())
+
+    def refused(self, error: BaseException) -> None:
+        """The broker has refused, or could not be reached: what was asked may be there or not."""
+        name = type(error).__name__
+        self.refusals[name] = self.refusals.get(name, 0) + 1
+
+    def acknowledged_count(self, moment_s: float = float("inf")) -> int:
+        """How many messages were acknowledged before *moment_s*."""
+        return sum(fact.is_owed(moment_s) for fact in self.facts.values())

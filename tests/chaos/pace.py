@@ -1,0 +1,50 @@
+"""Pace: how slow this machine is just now, measured beside the broker on the disk beneath its own.
+
+A promise in milliseconds holds on a machine that runs its processes when they are ready and syncs
+when it is asked.  What the machine keeps a process waiting is added to the promise.
+"""
+
+import os
+import threading
+import time
+from collections import deque
+from pathlib import Path
+from typing import Self
+
+INTERVAL_S = 0.05
+REMEMBERED = 400
+
+
+class Pace:
+    """A thread that sleeps, writes and syncs, and notes how much longer than asked it took."""
+
+    def __init__(self, directory: Path) -> None:
+        self._file = directory / "pace"
+        self._delays_s: deque[float] = deque([0.0], maxlen=REMEMBERED)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._measure, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._file.unlink(missing_ok=True)
+
+    @property
+    def worst_s(self) -> float:
+        """The longest delay of the last 20 seconds."""
+        return max(self._delays_s)
+
+    def _measure(self) -> None:
+        with self._file.open("wb") as file:
+            while True:
+                began_s = time.monotonic()
+                if self._stop.wait(INTERVAL_S):
+                    return
+                file.write(bytes(100))
+                file.flush()
+                os.fdatasync(file.fileno())
+                self._delays_s.append(time.monotonic() - began_s - INTERVAL_S)

@@ -1,0 +1,147 @@
+"""Power cuts: the disk of a broker under load is cloned, and a broker starts on the clone.
+
+The store is on an ext4 file system, its image on a reflink file system, so ``cp --reflink`` is a
+disk as it stands at one moment: what the kernel had not written by then is gone, as after a power
+cut.  Mounting the clone replays the journal of ext4.  Only what was acknowledged before the copy
+began is asked for; what was under way may be there or not.
+
+Under SYNC_FLUSH nothing may be missing.  Under ASYNC_FLUSH the last ``flushIntervalCommitLog`` may,
+and the worst window is measured.  Delayed messages and what a popping group acknowledged may come
+twice, offsets go back by ``flushConsumerOffsetInterval``; a sink's batch is never stored twice.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+
+from broker.config import StoreConfig
+from tests.chaos import topics
+from tests.chaos.disks import Ext4Disk, ReflinkDisk
+from tests.chaos.ledger import LATER, Kind, Ledger
+from tests.chaos.lives import living
+from tests.chaos.load import Load
+from tests.chaos.outcome import Outcome, outcome_of
+from tests.chaos.pace import Pace
+from tests.chaos.reading import read_back
+from tests.chaos.verdict import Verdict, judge
+from tests.chaos.workshop import Workshop
+
+CUTS_PER_SESSION = 8
+FIRST_CUT_S = 1.5
+BETWEEN_CUTS_S = 1.0
+VERIFIED_AT_ONCE = 3
+
+FLUSH_INTERVAL_S = StoreConfig().flush_interval_ms / 1000
+REPEAT_WINDOW_S = 0.5
+OFFSETS_WINDOW_S = 1.0
+SLACK_S = 1.0
+"""Beside the pace: two flushes may lie in a window, and each waits for a disk."""
+
+
+@dataclass
+class Cut:
+    """A cloned disk and when it was cloned."""
+
+    disk: Ext4Disk
+    moment_s: float
+    wall_ms: int
+    delay_s: float
+    """How much the machine kept processes waiting around then."""
+
+
+async def rounds(workshop: Workshop, seed: int) -> AsyncGenerator[Outcome]:
+    """One session of load, cut several times; an outcome for each cut."""
+    dice = random.Random(seed)
+    flush = "SYNC_FLUSH" if seed % 2 else "ASYNC_FLUSH"
+    with workshop.scratch("power") as directory, ReflinkDisk.made(directory) as reflink:
+        with reflink.ext4() as point, Pace(reflink.root) as pace:
+            ledger = Ledger(dice)
+            cuts = await _session(point, ledger, dice, pace, flush)
+        slots = asyncio.Semaphore(VERIFIED_AT_ONCE)
+        tasks = [asyncio.create_task(_verify(cut, ledger, slots, flush, seed)) for cut in cuts]
+        try:
+            for task in asyncio.as_completed(tasks):
+                yield await task
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _session(
+    disk: Ext4Disk, ledger: Ledger, dice: random.Random, pace: Pace, flush: str
+) -> list[Cut]:
+    cuts = []
+    async with living(disk.point / "store", flushDiskType=flush) as life:
+        await topics.create_topics(life.nameserver)
+        pause_s = dice.choice([0.005, 0.02, 0.05])
+        async with Load(life.address, life.nameserver, ledger, dice, pause_s=pause_s):
+            await asyncio.sleep(dice.uniform(0, FIRST_CUT_S))
+            for _ in range(CUTS_PER_SESSION):
+                await asyncio.sleep(dice.uniform(0, 2 * BETWEEN_CUTS_S))
+                moment_s, wall_ms = time.monotonic(), time.time_ns() // 1_000_000
+                cloned = await asyncio.to_thread(disk.cut)
+                cuts.append(Cut(cloned, moment_s, wall_ms, pace.worst_s))
+        ledger.problems += life.complaints()
+    return cuts
+
+
+async def _verify(
+    cut: Cut, ledger: Ledger, slots: asyncio.Semaphore, flush: str, seed: int
+) -> Outcome:
+    async with slots:
+        with cut.disk.mounted() as point:
+            async with living(point / "store", flushDiskType=flush) as life:
+                found = await read_back(life.address, ledger, cut.moment_s)
+                found.problems += life.complaints()
+                recovery_s = life.start_s
+    verdict = judge(ledger, found, cut.moment_s, pops_settle=False)
+    outcome = outcome_of(
+        "power-cut",
+        seed,
+        verdict,
+        variant=f"power cut, {flush}",
+        may_lose=flush == "ASYNC_FLUSH",
+    )
+    outcome.recovery_s = recovery_s
+    allowed_s = 2 * cut.delay_s + SLACK_S
+    _judge_windows(outcome, verdict, cut, allowed_s)
+    return outcome
+
+
+def _judge_windows(outcome: Outcome, verdict: Verdict, cut: Cut, allowed_s: float) -> None:
+    """What was lost or repeated must be of the last moments before the cut."""
+    lost_s = max((cut.moment_s - (fact.acknowledged_s or 0) for fact in verdict.lost), default=0)
+    if lost_s > FLUSH_INTERVAL_S + allowed_s:
+        outcome.complaints.append(
+            f"a message acknowledged {lost_s:.3f} s before the cut is lost, where "
+            f"{FLUSH_INTERVAL_S} s are promised and the machine was {allowed_s:.3f} s late"
+        )
+    repeated_ms = [
+        cut.wall_ms - min(one.store_time_ms for one in seen)
+        for fact, seen in verdict.repeated
+        if seen and fact.kind in LATER
+    ]
+    repeated_s = max(repeated_ms, default=0) / 1000
+    if repeated_s > REPEAT_WINDOW_S + allowed_s:
+        outcome.complaints.append(
+            f"a delayed message delivered {repeated_s:.3f} s before the cut came again, where "
+            f"{REPEAT_WINDOW_S} s are promised and the machine was {allowed_s:.3f} s late"
+        )
+    others = [fact for fact, seen in verdict.repeated if seen and fact.kind not in LATER]
+    if others:
+        kinds = ", ".join(sorted({fact.kind for fact in others}))
+        outcome.complaints.append(f"{len(others)} messages are there twice: {kinds}")
+    if verdict.offsets_behind_s > OFFSETS_WINDOW_S + allowed_s:
+        outcome.complaints.append(
+            f"an offset committed {verdict.offsets_behind_s:.3f} s before the cut is forgotten"
+        )
+    outcome.window_ms = 1000 * max(lost_s, repeated_s)
+    pops = sum(fact.kind is Kind.POPPED for fact, _ in verdict.repeated)
+    outcome.note = (
+        f"lost window {1000 * lost_s:.0f} ms, repeated window {1000 * repeated_s:.0f} ms, "
+        f"offsets {1000 * verdict.offsets_behind_s:.0f} ms, {pops} popped again, "
+        f"machine late by {1000 * cut.delay_s:.0f} ms"
+    )

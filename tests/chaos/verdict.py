@@ -1,0 +1,179 @@
+"""What is held against the ledger: everything that was found, or not, after a fault.
+
+*Lost* is what was acknowledged and is not there.  *Repeated* is what is there more than once.
+*Wrong* is what must not be under any fault: a body that nobody sent, half a batch, a message that
+was rolled back, an order turned round, a delayed message before its time.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from tests.chaos.ledger import Fact, Kind, Ledger
+
+EXAMPLES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """A message that was read back."""
+
+    topic: str
+    body: bytes
+    queue_id: int
+    queue_offset: int
+    store_time_ms: int
+
+
+@dataclass
+class Found:
+    """What a broker holds: its messages, and how far groups have come."""
+
+    messages: list[Sighting] = field(default_factory=list)
+    popped: dict[bytes, int] = field(default_factory=dict)
+    """How often each body was handed to a popping group."""
+    offsets: dict[int, int] = field(default_factory=dict)
+    """Queue id -> committed offset of the reading group."""
+    last_batch_id: int | None = None
+    """The last batch that the sink knows as published."""
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Verdict:
+    """What came of one fault."""
+
+    acknowledged: int = 0
+    lost: list[Fact] = field(default_factory=list)
+    repeated: list[tuple[Fact, list[Sighting]]] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+    offsets_behind_s: float = 0.0
+    """How old the oldest commit of an offset is that was forgotten."""
+
+
+def judge(
+    ledger: Ledger, found: Found, moment_s: float = float("inf"), *, pops_settle: bool = True
+) -> Verdict:
+    """Hold what was found against what was acknowledged before *moment_s*.
+
+    With *pops_settle* a message that a popping group acknowledged must not come again; without (a
+    power cut) it may, and counts as repeated.
+    """
+    verdict = Verdict(wrong=[*ledger.problems, *found.problems])
+    sightings = defaultdict[tuple[str, bytes], list[Sighting]](list)
+    for sighting in found.messages:
+        sightings[sighting.topic, sighting.body].append(sighting)
+    _judge_strangers(ledger, sightings, verdict)
+    for key, fact in ledger.facts.items():
+        seen = sightings.get(key, [])
+        _judge_fact(fact, seen, moment_s, verdict)
+    _judge_batches(ledger.facts.values(), sightings, verdict)
+    _judge_order(ledger, found.messages, verdict)
+    _judge_pops(ledger, found, moment_s, pops_settle, verdict)
+    _judge_commits(ledger, found, moment_s, verdict)
+    _judge_sink(ledger, found, moment_s, verdict)
+    return verdict
+
+
+def _judge_fact(fact: Fact, seen: list[Sighting], moment_s: float, verdict: Verdict) -> None:
+    is_owed = fact.is_owed(moment_s)
+    if fact.kind is Kind.ROLLED_BACK:
+        if seen:
+            verdict.wrong.append(f"{describe(fact)} was never committed and is there")
+        return
+    verdict.acknowledged += is_owed
+    if is_owed and not seen:
+        verdict.lost.append(fact)
+    if len(seen) > 1:
+        verdict.repeated.append((fact, seen))
+    early_ms = [fact.due_ms - one.store_time_ms for one in seen if one.store_time_ms < fact.due_ms]
+    if early_ms:
+        verdict.wrong.append(f"{describe(fact)} came {max(early_ms)} ms early")
+
+
+def _judge_strangers(
+    ledger: Ledger, sightings: dict[tuple[str, bytes], list[Sighting]], verdict: Verdict
+) -> None:
+    strangers = [seen[0] for key, seen in sightings.items() if key not in ledger.facts]
+    for one in strangers[:EXAMPLES]:
+        verdict.wrong.append(
+            f"{one.topic} queue {one.queue_id} offset {one.queue_offset} holds {one.body[:40]!r}, "
+            "which nobody sent"
+        )
+    if len(strangers) > EXAMPLES:
+        verdict.wrong.append(f"and {len(strangers) - EXAMPLES} more that nobody sent")
+
+
+def _judge_batches(
+    facts: Iterable[Fact], sightings: dict[tuple[str, bytes], list[Sighting]], verdict: Verdict
+) -> None:
+    batches = defaultdict[str, list[bool]](list)
+    for fact in facts:
+        if fact.batch is not None:
+            batches[fact.batch].append((fact.topic, fact.body) in sightings)
+    for name, presence in batches.items():
+        if any(presence) and not all(presence):
+            verdict.wrong.append(f"{name} is there by {sum(presence)} of {len(presence)} messages")
+
+
+def _judge_order(ledger: Ledger, messages: list[Sighting], verdict: Verdict) -> None:
+    last: dict[str, int] = {}
+    for one in sorted(messages, key=lambda one: (one.topic, one.queue_id, one.queue_offset)):
+        fact = ledger.facts.get((one.topic, one.body))
+        if fact is None or fact.order is None:
+            continue
+        key, number = fact.order
+        if number < last.get(key, -1):
+            verdict.wrong.append(f"of {key} number {number} lies behind {last[key]}")
+        last[key] = number
+
+
+def _judge_pops(
+    ledger: Ledger, found: Found, moment_s: float, pops_settle: bool, verdict: Verdict
+) -> None:
+    known = {fact.body: fact for fact in ledger.facts.values() if fact.kind is Kind.POPPED}
+    for body in found.popped.keys() - known.keys():
+        verdict.wrong.append(f"the popping group was handed {body[:40]!r}, which nobody sent")
+    for body, fact in known.items():
+        times = found.popped.get(body, 0)
+        may_be_settled = fact.settling_s is not None
+        is_missing = fact.is_owed(moment_s) and not may_be_settled and times == 0
+        if is_missing and fact not in verdict.lost:
+            verdict.lost.append(fact)
+        if times and fact.settled_s is not None and fact.settled_s < moment_s:
+            if pops_settle:
+                verdict.wrong.append(f"{describe(fact)} was acknowledged and popped again")
+            else:
+                verdict.repeated.append((fact, []))
+
+
+def _judge_commits(ledger: Ledger, found: Found, moment_s: float, verdict: Verdict) -> None:
+    for queue_id, offset in found.offsets.items():
+        asked = [commit.offset for commit in ledger.commits if commit.queue_id == queue_id]
+        if offset > max(asked, default=0):
+            verdict.wrong.append(f"offset {offset} of queue {queue_id} was committed by nobody")
+    forgotten = [
+        commit.acknowledged_s
+        for commit in ledger.commits
+        if commit.acknowledged_s is not None
+        and commit.acknowledged_s < moment_s
+        and found.offsets.get(commit.queue_id, 0) < commit.offset
+    ]
+    if forgotten:
+        end_s = moment_s if moment_s < float("inf") else ledger.now_s()
+        verdict.offsets_behind_s = end_s - min(forgotten)
+
+
+def _judge_sink(ledger: Ledger, found: Found, moment_s: float, verdict: Verdict) -> None:
+    owed = [one.batch_id for one in ledger.published if one.acknowledged_s < moment_s]
+    if found.last_batch_id is not None and found.last_batch_id < max(owed, default=-1):
+        verdict.wrong.append(
+            f"the sink knows batch {found.last_batch_id} as its last: {max(owed)} was acknowledged "
+            "and would be stored again"
+        )
+
+
+def describe(fact: Fact) -> str:
+    """A fact, as a reader of the table can find it."""
+    name = b" ".join(fact.body.split(b" ")[-2:-1]).decode()
+    return f"{fact.kind} message {name} of {fact.topic}"

@@ -1,0 +1,124 @@
+"""Workshop: the directory in which faults are made, and everything that has to go afterwards.
+
+``<temporary>/rockhopper-chaos-<random>`` holds a file ``lock`` that is locked while its process
+lives.  The next run removes the directories of those that were killed: what is mounted in them, the
+processes that have them on their command line, the files.
+"""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+PREFIX = "rockhopper-chaos-"
+FAKETIME = next(Path("/usr").glob("lib*/*/faketime/libfaketimeMT.so.1"), None)
+
+NEEDS: dict[str, tuple[Callable[[], bool], str]] = {
+    "root": (lambda: os.geteuid() == 0, "to be root"),
+    "loop": (lambda: Path("/dev/loop-control").exists(), "loop devices"),
+    "xfs": (lambda: shutil.which("mkfs.xfs") is not None, "mkfs.xfs (apt-get install xfsprogs)"),
+    "ext4": (lambda: shutil.which("mkfs.ext4") is not None, "mkfs.ext4 (the package e2fsprogs)"),
+    "strace": (lambda: shutil.which("strace") is not None, "strace (apt-get install strace)"),
+    "faketime": (lambda: FAKETIME is not None, "libfaketime (apt-get install faketime)"),
+}
+
+
+def missing(needs: tuple[str, ...]) -> str:
+    """What a fault needs and this machine does not have; empty when it can be made."""
+    return ", ".join(text for name in needs for has, text in [NEEDS[name]] if not has())
+
+
+class Workshop:
+    """A directory, and the mounts in it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.root = directory
+        self._count = 0
+
+    @classmethod
+    @contextlib.contextmanager
+    def opened(cls, parent: Path | None = None) -> Iterator["Workshop"]:
+        """A workshop that leaves nothing behind; those of killed runs are cleared away first."""
+        base = parent or Path(tempfile.gettempdir())
+        for abandoned in base.glob(f"{PREFIX}*"):
+            _clear_abandoned(abandoned)
+        directory = Path(tempfile.mkdtemp(prefix=PREFIX, dir=base))
+        with (directory / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            try:
+                yield cls(directory)
+            finally:
+                clear(directory)
+
+    def directory(self, name: str) -> Path:
+        """A new directory."""
+        self._count += 1
+        made = self.root / f"{name}-{self._count}"
+        made.mkdir()
+        return made
+
+    @contextlib.contextmanager
+    def scratch(self, name: str) -> Iterator[Path]:
+        """A new directory that goes at the end."""
+        made = self.directory(name)
+        try:
+            yield made
+        finally:
+            clear(made)
+
+
+def run(*command: str | Path) -> str:
+    """Run a tool; OSError with what it said when it fails."""
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
+    if done.returncode:
+        raise OSError(f"{' '.join(map(str, command))}: {done.stderr.strip() or done.returncode}")
+    return done.stdout
+
+
+def mounts_in(directory: Path) -> list[Path]:
+    """What is mounted there, the innermost first."""
+    lines = Path("/proc/self/mounts").read_text().splitlines()
+    points = [Path(line.split(" ")[1].replace("\\040", " ")) for line in lines]
+    return sorted((p for p in points if p.is_relative_to(directory)), key=lambda p: -len(p.parts))
+
+
+def clear(directory: Path) -> None:
+    """Unmount what is mounted in a directory, and remove it."""
+    for point in mounts_in(directory):
+        with contextlib.suppress(OSError):
+            run("umount", point)
+    for point in mounts_in(directory):  # somebody still has a file of it open
+        run("umount", "--lazy", point)
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def _clear_abandoned(directory: Path) -> None:
+    try:
+        lock = (directory / "lock").open("r+")
+    except FileNotFoundError:
+        lock = None
+    except NotADirectoryError:
+        return
+    if lock is not None:
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return  # another run is at work there
+            _end_processes_of(directory)
+            clear(directory)
+    elif not any(directory.iterdir()):
+        directory.rmdir()
+
+
+def _end_processes_of(directory: Path) -> None:
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            with contextlib.suppress(OSError):
+                if str(directory).encode() + b"/" in (entry / "cmdline").read_bytes():
+                    os.kill(int(entry.name), signal.SIGKILL)
