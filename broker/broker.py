@@ -167,7 +167,7 @@ class Broker(ServingParts):
             self._ports.bind("namesrvPort", config.namesrv_port)
         self._ports.bind("listenPort", config.listen_port)
         if not self._is_temporary:
-            layout = StoreLayout(config.store.root)
+            layout = StoreLayout.of(config.store)
             with _store_errors_explained(config.store.root):
                 make_directories(layout.root)
                 StoreLock(layout.root, layout.lock, layout.abort).release()

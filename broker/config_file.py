@@ -7,7 +7,7 @@ ROCKHOPPER_LISTEN_PORT is listenPort.  Keys that nobody knows bring a warning, n
 
 import dataclasses
 import difflib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +22,7 @@ from broker.settings import (
     parse_fields,
     settings_of,
 )
+from broker.store.layout import StoreLayout
 from protocol.bodies.properties_text import decode_properties_text
 from protocol.errors import MalformedBodyError
 
@@ -35,6 +36,21 @@ _OUR_KEYS = frozenset(
     for part in (BrokerConfig, StoreConfig, NameServiceConfig)
     for _, known in settings_of(part)
 )
+# Keys of RocketMQ that name a file or a directory, and where that is here; None: there is none.
+_PLACES: dict[str, Callable[[StoreLayout], Path | None]] = {
+    "abortFile": lambda layout: layout.abort,
+    "configStorePath": lambda layout: layout.config,
+    "kvConfigPath": lambda layout: layout.config / "kvConfig.json",
+    "rocketmqHome": lambda layout: None,
+    "storeCheckpoint": lambda layout: layout.checkpoint,
+    "storePathBrokerIdentity": lambda layout: None,
+    "storePathCheckpoint": lambda layout: layout.checkpoint,
+    "storePathConsumeQueue": lambda layout: layout.consume_queues,
+    "storePathDLedgerCommitLog": lambda layout: layout.commit_log,
+    "storePathEpochFile": lambda layout: None,
+    "storePathIndex": lambda layout: layout.index,
+}
+_READ_ONLY_LOGS = "readOnlyCommitLogStorePaths"
 _LIVE_KEYS = frozenset(known.key for _, known in settings_of(BrokerConfig) if known.live)
 _KNOWN_KEYS = _OUR_KEYS | {_AUTO_CREATE_ENABLE, _YOUNG_QUEUE} | WITHOUT_EFFECT | REFUSED.keys()
 
@@ -82,7 +98,15 @@ def load_config(
     if texts.get("role", "").lower() == "nameserver" and "listenPort" in texts:
         # A namesrv.conf of RocketMQ's names the port so.
         texts.setdefault("namesrvPort", texts["listenPort"])
+    if texts.get(_READ_ONLY_LOGS, "").strip():
+        raise SettingError(
+            _READ_ONLY_LOGS,
+            texts[_READ_ONLY_LOGS],
+            "a commit log divided over directories is not served: move its files together, to "
+            "where storePathCommitLog points, and remove the setting",
+        )
     config = build_config(texts)
+    warnings += _place_warnings(texts, StoreLayout.of(config.store))
     if (
         config.broker_ip1
         and is_loopback(config.bind_address)
@@ -173,6 +197,18 @@ def check_keys(texts: Mapping[str, str]) -> None:
     for key, text in texts.items():
         if key not in _KNOWN_KEYS:
             raise SettingError(key, text, f"there is no such setting{_nearest(key)}")
+
+
+def _place_warnings(texts: Mapping[str, str], layout: StoreLayout) -> list[str]:
+    """What to say of keys that name another place than the one where the thing is."""
+    warnings = []
+    for key, place_in in _PLACES.items():
+        named, place = texts.get(key, "").strip(), place_in(layout)
+        if not named or (place is not None and Path(named).resolve() == place.resolve()):
+            continue
+        instead = f": {place} is used" if place is not None else ""
+        warnings.append(f"setting {key}={named} has no effect{instead}")
+    return warnings
 
 
 def _warning(key: str) -> str:

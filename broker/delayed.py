@@ -31,7 +31,6 @@ from broker.long_polling import LongPolling, ParkedPull, nobody
 from broker.stats import BrokerStats
 from broker.store.errors import StoreError
 from broker.store.get_result import GetStatus
-from broker.store.layout import StoreLayout
 from broker.store.message_store import MessageStore
 from broker.timers.copies import stage_copy, written_copies
 from broker.topics import TopicTable
@@ -115,7 +114,7 @@ class DelayedDelivery:
         self._waits = WallWaits(now_ms)
         # The next message of a level that waits: it need not be read each time it is looked at.
         self._heads: dict[int, StoredMessage] = {}
-        self._journal = DelayJournal(StoreLayout(table.path.parent.parent).own / "delay")
+        self._journal = DelayJournal(store.layout.own / "delay")
 
     def open(self) -> None:
         """Learn what was delivered after delayOffset.json was saved.  Once the store is open.

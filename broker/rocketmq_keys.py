@@ -76,7 +76,7 @@ _WITHOUT_EFFECT_TEXT = """
     serverSocketRcvBufSize serverSocketSndBufSize serverWorkerThreads shutdownWaitTimeSeconds
     skipPreOnline slaveReadEnable slaveTimeout spinLockCollisionRetreatOptimalDegree
     splitRegistrationSize storeCheckpoint storePathBrokerIdentity storePathCheckpoint
-    storePathConsumeQueue storePathEpochFile storePathIndex
+    storePathConsumeQueue storePathDLedgerCommitLog storePathEpochFile storePathIndex
     subscriptionExpiredTimeout supportActingMaster syncBrokerMemberGroupPeriod syncFromLastFile
     syncMasterFlushOffsetWhenStartup timerCheckMetricsWhen timerCongestNumEachSlot
     timerEnableCheckMetrics timerEnableDisruptor timerEnableRetryUntilSuccess

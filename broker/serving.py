@@ -23,7 +23,6 @@ from broker.send_path import SendPath
 from broker.sinks import SinkPublisher
 from broker.sinks.appender import BatchAppender
 from broker.stats import BrokerStats
-from broker.store.layout import StoreLayout
 from broker.store.message_store import MessageStore
 from broker.subscription_groups import SubscriptionGroupTable
 from broker.tables import Tables
@@ -152,7 +151,7 @@ class ServingParts:
             now_ms=now_ms,
         )
         self.sinks = SinkPublisher(
-            StoreLayout(config.store.root).own / "sinks",
+            store.layout.own / "sinks",
             store,
             BatchAppender(
                 store,

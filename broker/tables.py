@@ -23,9 +23,8 @@ class Tables:
     """What ``config/`` of a store directory holds."""
 
     def __init__(self, config: BrokerConfig, *, now_ms: Callable[[], int]) -> None:
-        self._root = config.store.root
-        directory = self._root / "config"
-        layout = StoreLayout(self._root)
+        layout = self._layout = StoreLayout.of(config.store)
+        directory = layout.config
         self.topics = TopicTable(directory / "topics.json", config, now_ms=now_ms)
         self.groups = SubscriptionGroupTable(
             directory / "subscriptionGroup.json", config, now_ms=now_ms
@@ -59,11 +58,11 @@ class Tables:
         except CorruptFileError as error:
             # Nothing is lost that the next heartbeats do not bring.
             log.warning("what groups subscribed to is forgotten", reason=str(error))
-        self.topics.restore_from_queue_directories(queue_directories(self._root))
+        self.topics.restore_from_queue_directories(queue_directories(self._layout))
 
     def agree_with(self, store: MessageStore) -> None:
         """Correct what the recovered store contradicts, and add what every broker has."""
-        self.topics.restore_from_queue_directories(queue_directories(self._root))
+        self.topics.restore_from_queue_directories(queue_directories(self._layout))
         self.topics.seed_system_topics()
         self.groups.seed_system_groups()
         self.offsets.clamp(lambda topic, queue_id: store.queue_range(topic, queue_id)[1])

@@ -11,6 +11,7 @@ import structlog
 
 from broker.config import AutoCreateTopic, BrokerConfig
 from broker.json_table import JsonObject, JsonTable, wall_clock_ms
+from broker.store.layout import StoreLayout
 from broker.topic_attributes import (
     ATTRIBUTE_MESSAGE_TYPE,
     ATTRIBUTE_QUEUE_TYPE,
@@ -383,10 +384,13 @@ def may_be_looked_up(name: str) -> bool:
     return not derived and not is_system_topic(name) and topic_error(name) is None
 
 
-def queue_directories(root: Path) -> Iterable[tuple[str, int, bool]]:
+def queue_directories(layout: StoreLayout) -> Iterable[tuple[str, int, bool]]:
     """(topic, queue id, is BatchCQ) of each queue directory of a store that holds a file."""
-    for folder, is_batch in (("consumequeue", False), ("batchconsumequeue", True)):
-        for topic_directory in _directories(root / folder):
+    for parent, is_batch in (
+        (layout.consume_queues, False),
+        (layout.batch_consume_queues, True),
+    ):
+        for topic_directory in _directories(parent):
             for queue_directory in _directories(topic_directory):
                 if queue_directory.name.isdecimal() and any(queue_directory.iterdir()):
                     yield topic_directory.name, int(queue_directory.name), is_batch

@@ -19,5 +19,13 @@ DELETED_TOPICS_FILE = "deleted-topics.json"
 PURGED_TOPICS_FILE = "purged-topics.json"
 """The same of topics that were emptied: their queues keep their offsets, and begin behind those."""
 
+COMMIT_LOG_DIRECTORY_FILE = "commit-log-directory"
+"""In OWN_DIRECTORY: where the commit log is, if not below the root; one line, an absolute path."""
+
 FILE_NAME_DIGITS = 20
 """A numbered file is named by the offset of its first byte."""
+
+
+def is_numbered_file(name: str) -> bool:
+    """Whether *name* is that of a file of the commit log."""
+    return len(name) == FILE_NAME_DIGITS and name.isascii() and name.isdecimal()

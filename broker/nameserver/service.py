@@ -14,6 +14,7 @@ from broker.nameserver.kv_config import KeyValueTable
 from broker.nameserver.processors import NameServiceProcessors
 from broker.nameserver.route_table import RouteTable
 from broker.server import Connection, Server
+from broker.store.layout import StoreLayout
 
 log = structlog.get_logger("broker.nameserver")
 
@@ -38,7 +39,7 @@ class NameService:
             expiry_ms=settings.broker_expiry_ms,
             forget_missing_topics=settings.delete_topic_with_registration,
         )
-        self.values = KeyValueTable(config().store.root / "config" / "kvConfig.json")
+        self.values = KeyValueTable(StoreLayout.of(config().store).config / "kvConfig.json")
         processors = NameServiceProcessors(
             config, self.routes, self.values, local=local, now_ms=now_ms
         )

@@ -41,7 +41,6 @@ from broker.pop.reviving import Reviving
 from broker.stats import BrokerStats
 from broker.store.errors import StoreError
 from broker.store.get_result import GetStatus
-from broker.store.layout import StoreLayout
 from broker.store.message_store import MessageStore
 from broker.subscription_groups import SubscriptionGroupTable
 from broker.topics import TopicConfig, TopicTable
@@ -78,12 +77,11 @@ class PopService:
         self._stats = stats
         self._now_ms = now_ms
         self._chance = chance
-        root = config.store.root
         self.request_modes = MessageRequestModeTable(
-            root / "config" / "messageRequestMode.json", now_ms=now_ms
+            store.layout.config / "messageRequestMode.json", now_ms=now_ms
         )
         self.cluster_queues = ClusterQueues(config, topics, name_service)
-        self._journal = PopJournal(StoreLayout(root).own / "pop")
+        self._journal = PopJournal(store.layout.own / "pop")
         self.lanes = Lanes(self._journal)
         self._compaction = Compaction(self._journal, self.lanes)
         self._revive_queue = -1

@@ -94,8 +94,10 @@ class BrokerAdminProcessors:
     async def get_runtime_info(self, _request: Request) -> Response:
         """28: how the broker does."""
         broker = self._broker
-        disk = await asyncio.to_thread(disk_usage, broker.config.store.root)
-        info = runtime_info(broker, disk)
+        layout = broker.store.layout
+        log_disk = await asyncio.to_thread(disk_usage, layout.commit_log)
+        queue_disk = await asyncio.to_thread(disk_usage, layout.consume_queues)
+        info = runtime_info(broker, log_disk, queue_disk)
         return json_response(KVTable(info))
 
     def view_stats(self, request: Request) -> Response:

@@ -47,18 +47,23 @@ _CAPACITIES = {
 
 
 def disk_usage(path: Path) -> tuple[int, int, int]:
-    """Bytes in all, used and free where *path* is.  Blocks: call it in a thread."""
+    """Bytes in all, used and free where *path* is or will be made.  Blocks: call it in a thread."""
+    while not path.exists() and path != path.parent:
+        path = path.parent
     return shutil.disk_usage(path)
 
 
-def runtime_info(broker: BrokerParts, disk: tuple[int, int, int]) -> dict[str, str]:
-    """All keys; *disk* is what ``disk_usage`` said."""
+def runtime_info(
+    broker: BrokerParts, log_disk: tuple[int, int, int], queue_disk: tuple[int, int, int]
+) -> dict[str, str]:
+    """All keys; what ``disk_usage`` said of where commit log and consume queues are."""
     info = dict.fromkeys(_ZERO_KEYS, "0")
     info.update({key: str(capacity) for key, capacity in _CAPACITIES.items()})
     info |= _identity(broker)
     info |= _rates(broker)
     info |= _totals(broker)
-    info |= _log_state(broker, disk)
+    info |= _log_state(broker, log_disk)
+    info["consumeQueueDiskRatio"] = _disk_ratio(queue_disk)
     for level in range(1, broker.delayed.levels.level_max + 1):
         high = broker.store.queue_range(SCHEDULE_TOPIC, level - 1)[1]
         if high > 0:
@@ -124,21 +129,24 @@ def _totals(broker: BrokerParts) -> dict[str, str]:
 
 def _log_state(broker: BrokerParts, disk: tuple[int, int, int]) -> dict[str, str]:
     store = broker.store
-    total_bytes, used_bytes, free_bytes = disk
-    # Of what this user may fill, as RocketMQ counts: some of the free blocks are root's.
-    ratio = f"{used_bytes / max(used_bytes + free_bytes, 1):.4f}"
+    total_bytes, _, free_bytes = disk
     unflushed_bytes = max(store.max_commit_log_offset - store.flushed_offset, 0)
     behind_bytes = max(store.max_commit_log_offset - store.dispatched_offset, 0)
     return {
         "commitLogDirCapacity": f"Total : {_size(total_bytes)}, Free : {_size(free_bytes)}.",
-        "commitLogDiskRatio": ratio,
+        "commitLogDiskRatio": _disk_ratio(disk),
         "commitLogMaxOffset": str(store.max_commit_log_offset),
         "commitLogMinOffset": str(store.min_commit_log_offset),
-        "consumeQueueDiskRatio": ratio,
         "dispatchBehindBytes": str(behind_bytes),
         "earliestMessageTimeStamp": str(store.earliest_time_ms),
         "remainHowManyDataToFlush": _size(unflushed_bytes),
     }
+
+
+def _disk_ratio(disk: tuple[int, int, int]) -> str:
+    # Of what this user may fill, as RocketMQ counts: some of the free blocks are root's.
+    _, used_bytes, free_bytes = disk
+    return f"{used_bytes / max(used_bytes + free_bytes, 1):.4f}"
 
 
 def _size(size_bytes: int) -> str:

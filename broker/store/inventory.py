@@ -8,8 +8,11 @@ log rather than a torn tail, so that no queue offset is used twice.
 
 ``<root>/rockhopper/inventory.json``: one line of JSON and one with the CRC-32 of the first in hex.
 
-    {"logEnd": 4711, "indexEnd": 4500, "holes": [[<start>, <end>], …],
+    {"logEnd": 4711, "indexEnd": 4500, "holes": [[<start>, <end>], …], "sync": false,
      "queues": {"<topic>": {"<queue id>": <next queue offset>}}}
+
+"sync" is what the run that wrote it did: under SYNC_FLUSH no message is in a queue before it is on
+disk.  0.1.0 did not write it.
 
 Without it, as in a store that comes from RocketMQ, recovery reads more of the log.
 """
@@ -38,13 +41,15 @@ class Inventory(NamedTuple):
     ``log_end`` had been fsynced; ``index_end`` is the newest message in the index, −1 when it is
     empty, None when there was no index;
     ``queue_ends`` are next queue offsets by topic and queue id;
-    ``holes`` are ranges of the log that are known to be damaged.
+    ``holes`` are ranges of the log that are known to be damaged; ``is_sync`` says that the run
+    that began with this inventory flushes each message before it is in a queue.
     """
 
     log_end: int
     index_end: int | None
     queue_ends: dict[QueueKey, int]
     holes: tuple[tuple[int, int], ...] = ()
+    is_sync: bool = False
 
     def is_in_hole(self, commit_log_offset: int) -> bool:
         """Whether an offset is in damage that is known already."""
@@ -79,6 +84,7 @@ def save(layout: StoreLayout, inventory: Inventory) -> None:
         "logEnd": inventory.log_end,
         "indexEnd": inventory.index_end,
         "holes": inventory.holes,
+        "sync": inventory.is_sync,
         "queues": queues,
     }
     line = json.dumps(document, separators=(",", ":")).encode()
@@ -103,6 +109,7 @@ def load(layout: StoreLayout) -> Inventory | None:
                 for queue_id, end in ends.items()
             },
             tuple((start, end) for start, end in document["holes"]),
+            document.get("sync", False),
         )
     except FileNotFoundError:
         return None
@@ -138,5 +145,7 @@ def save_at_stop(
             for key, end in former.queue_ends.items()
             if not is_deleted(key[0], former.log_end - 1)
         }
-        present = present._replace(queue_ends={**kept, **present.queue_ends}, holes=former.holes)
+        present = present._replace(
+            queue_ends={**kept, **present.queue_ends}, holes=former.holes, is_sync=former.is_sync
+        )
     save(layout, present)

@@ -3,7 +3,8 @@
     <root>/lock                    held by the one process that uses the store (lock_file.py)
     <root>/abort                   there while a broker runs, and after it was cut off
     <root>/checkpoint              how far everything is known to be on disk (checkpoint.py)
-    <root>/commitlog/              files named by the 20-digit offset of their first byte
+    <root>/commitlog/              files named by the 20-digit offset of their first byte; or
+                                   elsewhere (storePathCommitLog)
     <root>/consumequeue/<topic>/<queue id>/        the same, 20-byte units
     <root>/batchconsumequeue/<topic>/<queue id>/   the same, 46-byte units
     <root>/consumequeue_ext/<topic>/<queue id>/    read, never written
@@ -19,6 +20,7 @@ under <root>/rockhopper.
 from dataclasses import dataclass
 from pathlib import Path
 
+from broker.config import StoreConfig
 from protocol.store_paths import (
     ABORT_FILE,
     BATCH_CONSUME_QUEUE_DIRECTORY,
@@ -39,10 +41,19 @@ def file_name(offset: int) -> str:
 
 @dataclass(frozen=True)
 class StoreLayout:
-    """Paths below *root*; the commit log may live elsewhere (storePathCommitLog)."""
+    """Paths below *root*; the commit log may live elsewhere (storePathCommitLog).
+
+    ``of`` makes it from the settings, which alone know where; who has a store asks that for its
+    ``layout``.
+    """
 
     root: Path
     commit_log_directory: Path | None = None
+
+    @classmethod
+    def of(cls, config: StoreConfig) -> "StoreLayout":
+        """The layout of the store that *config* describes."""
+        return cls(config.root, config.commit_log_directory)
 
     @property
     def lock(self) -> Path:

@@ -54,6 +54,11 @@ def _keep(layout: StoreLayout, file: MappedFile, start: int) -> CutTail | None:
     return CutTail(start, last + 1 - position, str(target))
 
 
+def is_all_zeros(file: MappedFile) -> bool:
+    """Whether nothing was ever written to *file*."""
+    return _last_written(file, 0) < 0
+
+
 def _last_written(file: MappedFile, position: int) -> int:
     """The position of the last byte that is not zero, from *position* on; −1 if all are."""
     descriptor = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)

@@ -16,8 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import structlog
 
-from broker.config import StoreConfig
-from broker.store import abort_file, disk, geometry, inventory
+from broker.config import FlushDiskType, StoreConfig
+from broker.store import abort_file, disk, geometry, inventory, log_presence
 from broker.store import checkpoint as checkpoints
 from broker.store.commit_log import CommitLog
 from broker.store.consume_queue_ext import ConsumeQueueExt
@@ -55,7 +55,7 @@ class OpenedStore:
         mapped_files_max: int = MAPPED_FILES_MAX,
     ) -> None:
         """Open it.  Raises StoreError, OSError; nothing is left open then."""
-        self.layout = StoreLayout(config.root)
+        self.layout = StoreLayout.of(config)
         self.tags_codes = tags_codes
         self._now_ms = now_ms
         self.mappings = Mappings(mapped_files_max)
@@ -74,6 +74,9 @@ class OpenedStore:
                 nothing_changed.pop_all()
             self._executor = ThreadPoolExecutor(1, thread_name_prefix="store-files")
             self.report = self._recover(config, last_exit_clean, batch_topic)
+            if not self._files.files:
+                # Units without any file of the log tell the next start that the log is gone.
+                self._files.append_file().sync(0)
             self.commit_log = CommitLog(
                 self._files, self.report.log_end, store_host, self._executor
             )
@@ -82,6 +85,7 @@ class OpenedStore:
 
     def _load(self, config: StoreConfig, last_exit_clean: bool) -> None:
         layout = self.layout
+        log_presence.check_place(layout)
         self._files = MappedFileQueue(
             layout.commit_log,
             config.commit_log_file_size_bytes,
@@ -96,13 +100,17 @@ class OpenedStore:
         )
         remove_left_over(layout.deleted_queues)
         self.queues.load()
+        self.checkpoint = checkpoints.load_newest(layout)
+        self._noted = inventory.load(layout)
+        log_presence.check_is_there(layout, self._files, self.queues, self._noted, self.checkpoint)
+        disk.make_directories_durably(layout.commit_log)
+        log_presence.note_place(layout)
         self.index: MessageIndex | None = None
         if config.index_enabled:
             shape = Geometry(config.index_slot_count, config.index_entry_count_max)
             geometry.check(layout, shape)
             self.index = MessageIndex(layout.index, *shape, now_ms=self._now_ms)
             self.index.load(last_exit_clean)
-        self.checkpoint = checkpoints.load_newest(layout)
         self.deleted_topics = DeletedTopics(layout.own / DELETED_TOPICS_FILE)
         self.purged_topics = DeletedTopics(layout.own / PURGED_TOPICS_FILE)
         memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -117,8 +125,10 @@ class OpenedStore:
             self.queues,
             self.index,
             self.checkpoint,
+            self._noted,
             last_exit_clean,
             QueueRules(batch_topic, self.deleted_topics.hides, self.tags_codes.of),
+            is_sync=config.flush_disk_type is FlushDiskType.SYNC,
             check_crc=config.check_crc_on_recover,
         )
         self.deleted_topics.forget_before(self._files.min_offset)

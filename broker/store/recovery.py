@@ -1,6 +1,6 @@
 """Recovery: brings commit log, consume queues and index in line when a store is opened.
 
-    report = recover(layout, commit_log_files, queues, index, checkpoint, last_exit_clean,
+    report = recover(layout, commit_log_files, queues, index, checkpoint, noted, last_exit_clean,
                      QueueRules(is_batch_topic, is_deleted, tags_code))
 
 All of them have been loaded, nothing has been recovered yet.  Afterwards the commit log ends at
@@ -25,10 +25,9 @@ import structlog
 
 from broker.store import disk, inventory, log_tail
 from broker.store.checkpoint import CLOCK_STEP_MARGIN_MS, StoreCheckpoint
-from broker.store.errors import CorruptFileError
 from broker.store.index import MessageIndex
 from broker.store.index_catch_up import IndexCatchUp, key_hashes
-from broker.store.inventory import QueueKey
+from broker.store.inventory import Inventory, QueueKey
 from broker.store.layout import StoreLayout
 from broker.store.log_scan import Record
 from broker.store.log_walk import Hole, LogWalk
@@ -54,22 +53,27 @@ def recover(
     queues: ConsumeQueueTable,
     index: MessageIndex | None,
     checkpoint: StoreCheckpoint,
+    noted: Inventory | None,
     last_exit_clean: bool,
     rules: QueueRules,
     *,
+    is_sync: bool = False,
     check_crc: bool = True,
     verify_bytes: int = VERIFY_BYTES,
     adopt_bytes: int = ADOPT_BYTES,
 ) -> RecoveryReport:
     """Recover a store that has been loaded; blocks until it is whole and on disk.
 
+    *noted* is its inventory; the new one says *is_sync* of the run that begins.
+
     Raises:
-        CorruptFileError: the commit log is gone although the store held messages.
         StoreError, OSError: a file cannot be read, written or made (disk full).
     """
     recovery = _Recovery(
-        layout, commit_log_files, queues, index, checkpoint, last_exit_clean, rules, check_crc
+        layout, commit_log_files, queues, index, checkpoint, noted, last_exit_clean, rules
     )
+    recovery.check_crc = check_crc
+    recovery.is_sync = is_sync
     recovery.look_at_queues()
     start = recovery.choose_start(verify_bytes, adopt_bytes)
     walk = recovery.walk(start)
@@ -90,9 +94,9 @@ class _Recovery:
         queues: ConsumeQueueTable,
         index: MessageIndex | None,
         checkpoint: StoreCheckpoint,
+        noted: Inventory | None,
         last_exit_clean: bool,
         rules: QueueRules,
-        check_crc: bool,
     ) -> None:
         self._layout = layout
         self._log_files = log_files
@@ -101,9 +105,10 @@ class _Recovery:
         self._checkpoint = checkpoint
         self._is_clean = last_exit_clean
         self._rules = rules
-        self._check_crc = check_crc
+        self.check_crc = True
+        self.is_sync = False
         self._log_min = log_files.min_offset
-        self._noted = inventory.load(layout)
+        self._noted = noted
         self._states: dict[QueueKey, QueueState] = {}
         self._proven_from = self._log_min
         self._start = self._log_min
@@ -112,13 +117,6 @@ class _Recovery:
         self._filled: dict[QueueKey, int] = {}
         self._indexed_count = 0
         self._postponed: dict[QueueKey, int] = {}
-        if not log_files.files and self._noted is not None and self._noted.log_end > 0:
-            raise CorruptFileError(
-                layout.commit_log,
-                f"there are no commit log files, but the store held messages up to offset "
-                f"{self._noted.log_end}: restore them (is a disk not mounted?), or delete "
-                f"{layout.own / inventory.FILE_NAME} to start with an empty store",
-            )
 
     # 1. Queues.
 
@@ -226,7 +224,7 @@ class _Recovery:
             start,
             proven_end=self._proven_end(),
             quiet_from=quiet_from,
-            check_crc=self._check_crc,
+            check_crc=self.check_crc,
             is_stale=lambda record: self._is_stale(record, walk),
         )
         reader = KeysAndTagsReader()
@@ -292,7 +290,7 @@ class _Recovery:
             if not self._is_record_start(start):
                 start = self._file_start(start)
             again = LogWalk(
-                self._log_files.files, start, proven_end=walk.end, check_crc=self._check_crc
+                self._log_files.files, start, proven_end=walk.end, check_crc=self.check_crc
             )
             repair = QueueRepair(
                 self._queues,
@@ -412,6 +410,8 @@ class _Recovery:
     ) -> None:
         ranges = dict.fromkeys((hole.start, hole.end) for hole in holes)
         present = inventory.take(end, self._queues, self._index, ranges)
-        present = present._replace(queue_ends={**next_offsets, **present.queue_ends})
+        present = present._replace(
+            queue_ends={**next_offsets, **present.queue_ends}, is_sync=self.is_sync
+        )
         if present != self._noted:
             inventory.save(self._layout, present)

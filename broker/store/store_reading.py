@@ -8,6 +8,7 @@ from broker.store.batch_consume_queue import BatchConsumeQueue
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.find_by_key import find_by_key
 from broker.store.get_result import GetResult, GetStatus
+from broker.store.layout import StoreLayout
 from broker.store.opening import OpenedStore
 from broker.store.property_stage import MessageFilter
 from broker.store.reader import MessageReader, ReadLimits
@@ -178,7 +179,7 @@ class StoreReading:
         return self._store_time_of(position, len(head)) if head else -1
 
     @property
-    def layout(self) -> object:
+    def layout(self) -> StoreLayout:
         """Paths of the store directory."""
         return self._opened.layout
 

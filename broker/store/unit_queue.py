@@ -30,6 +30,7 @@ from broker.store.errors import DiskFullError, StoreFailedError, TooManyOpenFile
 from broker.store.mapped_file import MappedFile
 from broker.store.mappings import Mappings
 from broker.store.unit_files import UnitFiles, find_end
+from protocol.queue_layout import BLANK_UNIT_SIZE_FIELD
 
 log = structlog.get_logger("broker.store")
 
@@ -130,6 +131,18 @@ class UnitQueue(ABC):
             CorruptFileError: the files are not what RocketMQ would accept either.
         """
         self._files.load()
+
+    def reaches_beyond(self, commit_log_offset: int) -> bool:
+        """Whether the loaded files, not recovered yet, have a unit of a record behind an offset."""
+        unit_size = self.UNIT_SIZE_BYTES
+        for file in reversed(self._files.files):
+            start = file.base_offset
+            end = self._files.first(start, file.end_offset, lambda unit: unit[1] <= 0)
+            unit = self._files.unit_at(end - unit_size) if end > start else (0, 0)
+            file.unmap()
+            if 0 < unit[1] < BLANK_UNIT_SIZE_FIELD:
+                return unit[0] + unit[1] > commit_log_offset
+        return False
 
     # What differs between the kinds of queue.
 

@@ -21,7 +21,6 @@ from broker.last_flush import last_flush
 from broker.long_polling import LongPolling, ParkedPull, nobody
 from broker.stats import BrokerStats
 from broker.store.errors import StoreError
-from broker.store.layout import StoreLayout
 from broker.store.message_store import MessageStore
 from broker.timers import java_files, slot_files
 from broker.timers.checkpoint import (
@@ -76,7 +75,7 @@ class Timers:
         self._store = store
         self._long_polling = long_polling
         self._now_ms = now_ms
-        layout = StoreLayout(config.store.root)
+        layout = store.layout
         self._checkpoint_path = layout.own / "timers" / "checkpoint.json"
         self._timer_check_path = layout.config / "timercheck"
         self._java_paths = layout.timer_wheel, layout.timer_log

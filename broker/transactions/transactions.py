@@ -78,9 +78,7 @@ class Transactions:
         self._now_ms = now_ms
         self.halves = OpenHalves()
         self.ledger = Ledger(store, offsets, has_index=config.store.index_enabled, now_ms=now_ms)
-        self.counts = CheckCounts(
-            config.store.root / "rockhopper" / "transactions.json", now_ms=now_ms
-        )
+        self.counts = CheckCounts(store.layout.own / "transactions.json", now_ms=now_ms)
         self.ends = Ends(
             store, topics, stats, self.halves, self.ledger, self.counts, redirect, now_ms=now_ms
         )

@@ -22,10 +22,10 @@ from protocol.store_paths import (
     CHECKPOINT_FILE,
     COMMIT_LOG_DIRECTORY,
     DELETED_TOPICS_FILE,
-    FILE_NAME_DIGITS,
     LOCK_FILE,
     OWN_DIRECTORY,
     PURGED_TOPICS_FILE,
+    is_numbered_file,
 )
 
 _PROBE_BYTES = 1 << 16
@@ -128,7 +128,7 @@ def find_commit_log(path_option: str) -> tuple[Path | None, Path]:
     if (path / COMMIT_LOG_DIRECTORY).is_dir():
         return path, path / COMMIT_LOG_DIRECTORY
     is_log = path.name == COMMIT_LOG_DIRECTORY
-    if is_log or any(_is_numbered(entry.name) for entry in os.scandir(path) if entry.is_file()):
+    if is_log or any(is_numbered_file(entry.name) for entry in os.scandir(path) if entry.is_file()):
         root = path.parent
         known = (root / CHECKPOINT_FILE).is_file() or (root / OWN_DIRECTORY).is_dir()
         return (root if known else None), path
@@ -154,17 +154,13 @@ def _local_path(path_option: str) -> Path:
     return Path(path_option).expanduser()
 
 
-def _is_numbered(name: str) -> bool:
-    return len(name) == FILE_NAME_DIGITS and name.isascii() and name.isdecimal()
-
-
 def _segments(commit_log: Path) -> tuple[tuple[Segment, ...], tuple[str, ...]]:
     found: list[Segment] = []
     foreign: list[str] = []
     for entry in sorted(os.scandir(commit_log), key=lambda entry: entry.name):
         if entry.is_dir():
             continue
-        if not _is_numbered(entry.name):
+        if not is_numbered_file(entry.name):
             foreign.append(entry.name)
             continue
         base_offset = int(entry.name)

@@ -230,6 +230,7 @@ def recover(
         queues,
         index,
         checkpoint,
+        inventory.load(layout),
         clean,
         QueueRules(is_batch_topic, is_deleted, tags_codes.of),
         verify_bytes=verify_bytes,

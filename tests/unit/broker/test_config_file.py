@@ -45,6 +45,29 @@ def test_a_broker_conf_of_rocketmq_works_without_a_warning(tmp_path: Path) -> No
     assert "sendMessageThreadPoolNums" in loaded.ignored_keys
 
 
+@pytest.mark.parametrize(
+    ("key", "used"),
+    [
+        ("storePathConsumeQueue", "/data/consumequeue"),
+        ("storePathIndex", "/data/index"),
+        ("abortFile", "/data/abort"),
+        ("storeCheckpoint", "/data/checkpoint"),
+        ("storePathDLedgerCommitLog", "/data/commitlog"),
+        ("kvConfigPath", "/data/config/kvConfig.json"),
+    ],
+)
+def test_a_path_that_is_not_honoured_is_warned_about(key: str, used: str) -> None:
+    loaded = load_config(flags={"storePathRootDir": "/data", key: "/elsewhere"})
+    assert loaded.warnings == [f"setting {key}=/elsewhere has no effect: {used} is used"]
+    assert load_config(flags={"storePathRootDir": "/data", key: used}).warnings == []
+
+
+@pytest.mark.parametrize("key", ["readOnlyCommitLogStorePaths", "storePathCommitLog"])
+def test_a_commit_log_in_several_directories_is_refused(key: str) -> None:
+    with pytest.raises(SettingError, match=key):
+        load_config(flags={key: "/disk1,/disk2"})
+
+
 def test_flags_beat_the_environment_which_beats_the_file(tmp_path: Path) -> None:
     path = write(tmp_path / "broker.conf", "listenPort=1\nnamesrvPort=2\nhttpPort=3\n")
     config = load_config(

@@ -6,6 +6,7 @@ import pytest
 
 from broker.config import BrokerConfig
 from broker.config_file import build_config
+from broker.store.layout import StoreLayout
 from broker.topics import QUEUE_COUNT_MAX, TopicConfig, TopicTable, queue_directories
 from tests.support.peers import Clock
 
@@ -198,7 +199,7 @@ def test_queues_on_disk_bring_unknown_topics_back(tmp_path: Path) -> None:
     make_queue(tmp_path, "consumequeue", "huge", str(QUEUE_COUNT_MAX))
     topics = table(tmp_path)
     topics.put(TopicConfig("known", read_queue_nums=2, write_queue_nums=2))
-    restored = topics.restore_from_queue_directories(queue_directories(tmp_path))
+    restored = topics.restore_from_queue_directories(queue_directories(StoreLayout(tmp_path)))
     assert restored == ["batches", "orders"]
     orders, batches, known = map(topics.get, ("orders", "batches", "known"))
     assert orders is not None
@@ -210,4 +211,4 @@ def test_queues_on_disk_bring_unknown_topics_back(tmp_path: Path) -> None:
 
 
 def test_a_store_without_queues_restores_nothing(tmp_path: Path) -> None:
-    assert list(queue_directories(tmp_path)) == []
+    assert list(queue_directories(StoreLayout(tmp_path))) == []

@@ -1,9 +1,12 @@
 """StoreLayout: RocketMQ's names, and no name that leads out of the directory."""
 
+import re
 from pathlib import Path
 
 import pytest
 
+import broker
+from broker.config import StoreConfig
 from broker.store.layout import StoreLayout, file_name
 
 
@@ -26,6 +29,17 @@ def test_queues_are_where_rocketmq_looks_for_them() -> None:
 def test_commit_log_may_live_elsewhere() -> None:
     assert StoreLayout(Path("store")).commit_log == Path("store/commitlog")
     assert StoreLayout(Path("store"), Path("/ssd/log")).commit_log == Path("/ssd/log")
+
+
+def test_settings_alone_say_where_it_is() -> None:
+    config = StoreConfig(root=Path("store"), commit_log_directory=Path("/ssd/log"))
+    assert StoreLayout.of(config) == StoreLayout(Path("store"), Path("/ssd/log"))
+    made_by_hand = [
+        path
+        for path in Path(broker.__file__).parent.rglob("*.py")
+        if re.search(r"\bStoreLayout\(", path.read_text())
+    ]
+    assert made_by_hand == []
 
 
 @pytest.mark.parametrize("topic", ["", ".", "..", "a/b", "../a", "a\\b", "a\0b"])

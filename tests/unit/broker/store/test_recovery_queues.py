@@ -10,7 +10,6 @@ import pytest
 
 from broker.store import inventory
 from broker.store.checkpoint import StoreCheckpoint
-from broker.store.errors import CorruptFileError
 from broker.store.layout import StoreLayout
 from protocol.message_codec import encode_batch
 from protocol.queue_layout import BLANK_CONSUME_QUEUE_UNIT, CONSUME_QUEUE_UNIT
@@ -220,18 +219,6 @@ def test_a_queue_whose_messages_have_all_expired_goes_on_at_its_offset(root: Pat
     assert store.bodies("TopicA", 0)[10] == later.written[0].body
     store.close()
     assert recover(root).report.next_queue_offsets["TopicB", 1] == 10
-
-
-def test_a_commit_log_that_is_gone_altogether_is_refused(root: Path) -> None:
-    written_store(root)
-    shutil.rmtree(root / "commitlog")
-    with pytest.raises(CorruptFileError, match="is a disk not mounted"):
-        recover(root)
-    (StoreLayout(root).own / inventory.FILE_NAME).unlink()
-    store = recover(root)
-    assert store.report.log_end == 0
-    assert queue_files(root) == {}
-    assert store.index.end_commit_log_offset == -1
 
 
 def test_more_queues_than_descriptors_are_recovered(root: Path) -> None:

@@ -1,0 +1,187 @@
+"""Where the commit log is, and that a store whose log is not there refuses to start."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.config import FlushDiskType
+from broker.store import inventory, log_presence
+from broker.store.errors import CorruptFileError, StoreError
+from broker.store.layout import StoreLayout
+from tests.support.golden_stores import copy_golden_store
+from tests.support.open_stores import Stores, bodies, copy_killed, flush, put
+from tests.support.store_directories import queue_files
+
+BODIES = [b"%d" % number for number in range(30)]
+
+
+def fill(stores: Stores, **fields: Any) -> None:
+    store = stores.open(**fields)
+    for body in BODIES:
+        put(store, body)
+    flush(store)
+
+
+def files_below(root: Path) -> dict[Path, bytes]:
+    return {path.relative_to(root): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("spelling", ["absolute", "relative", "symlink"])
+def test_the_log_is_where_the_setting_says(
+    stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spelling: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    elsewhere = tmp_path / "fast" / "log"
+    given = {"absolute": elsewhere, "relative": Path("fast/log"), "symlink": tmp_path / "link"}
+    if spelling == "symlink":
+        elsewhere.mkdir(parents=True)
+        given["symlink"].symlink_to(elsewhere)
+    fill(stores, commit_log_directory=given[spelling])
+    assert sorted(path.name for path in elsewhere.iterdir())[0] == "0" * 20
+    assert not (stores.root / "commitlog").exists()
+    again = stores.reopen_after_stop(commit_log_directory=given[spelling])
+    assert bodies(again) == BODIES
+    assert put(again).queue_offset == len(BODIES)
+
+
+def test_a_log_that_moved_with_its_setting_is_the_same_store(
+    stores: Stores, tmp_path: Path
+) -> None:
+    fill(stores)
+    stores.close_all()
+    shutil.move(stores.root / "commitlog", tmp_path / "fast")
+    store = stores.open(commit_log_directory=tmp_path / "fast")
+    assert bodies(store) == BODIES
+
+
+def test_two_logs_of_one_store_are_refused(stores: Stores, tmp_path: Path) -> None:
+    fill(stores)
+    stores.close_all()
+    with pytest.raises(StoreError, match=r"Rockhopper 0\.1\.0 ignored the setting"):
+        stores.open(commit_log_directory=tmp_path / "fast")
+    assert bodies(stores.open()) == BODIES
+
+
+@pytest.mark.parametrize("place", ["", "index", "consumequeue/TopicA", "config", "rockhopper/x"])
+def test_the_log_is_not_put_among_other_files(stores: Stores, place: str) -> None:
+    with pytest.raises(StoreError, match="a directory of its own"):
+        stores.open(commit_log_directory=stores.root / place)
+
+
+def remove_log(root: Path) -> None:
+    shutil.rmtree(root / "commitlog")
+
+
+def empty_log_directory(root: Path) -> None:
+    for path in (root / "commitlog").iterdir():
+        path.unlink()
+
+
+def zero_log(root: Path) -> None:
+    for path in (root / "commitlog").iterdir():
+        path.write_bytes(bytes(path.stat().st_size))
+
+
+LOSSES = [remove_log, empty_log_directory, zero_log]
+
+
+@pytest.mark.parametrize("lose", LOSSES)
+@pytest.mark.parametrize("flush_type", FlushDiskType)
+def test_a_log_that_is_gone_after_a_kill_on_the_first_run_is_refused(
+    stores: Stores, tmp_path: Path, lose: Callable[[Path], None], flush_type: FlushDiskType
+) -> None:
+    store = stores.open(flush_disk_type=flush_type)
+    for body in BODIES:
+        put(store, body)
+    flush(store)
+    store._save_checkpoint()
+    check_refused(stores, copy_killed(stores.root, tmp_path / "killed"), lose)
+
+
+@pytest.mark.parametrize("lose", LOSSES)
+def test_a_log_that_is_gone_after_a_stop_is_refused(
+    stores: Stores, lose: Callable[[Path], None]
+) -> None:
+    fill(stores)
+    stores.close_all()
+    check_refused(stores, stores.root, lose)
+
+
+@pytest.mark.parametrize("lose", [remove_log, empty_log_directory])
+def test_units_alone_prove_that_there_was_a_log(
+    stores: Stores, tmp_path: Path, lose: Callable[[Path], None]
+) -> None:
+    put(stores.open())  # Killed before anything was flushed.
+    check_refused(stores, copy_killed(stores.root, tmp_path / "killed"), lose)
+
+
+@pytest.mark.parametrize("lose", LOSSES)
+@pytest.mark.parametrize("name", ["basic30", "mix", "three_sessions"])
+def test_an_apache_store_without_its_log_is_refused(
+    stores: Stores, tmp_path: Path, name: str, lose: Callable[[Path], None]
+) -> None:
+    check_refused(stores, copy_golden_store(name, tmp_path / "store"), lose)
+
+
+def check_refused(stores: Stores, root: Path, lose: Callable[[Path], None]) -> None:
+    lose(root)
+    before = queue_files(root) | files_below(root / "index")
+    with pytest.raises(CorruptFileError) as caught:
+        stores.open(root)
+    for word in ("commitlog", "mounted", "storePathCommitLog", f"move {root} away"):
+        assert word in str(caught.value)
+    assert queue_files(root) | files_below(root / "index") == before
+
+
+def test_zeros_that_were_never_flushed_are_no_lost_log(stores: Stores, tmp_path: Path) -> None:
+    put(stores.open())
+    killed = copy_killed(stores.root, tmp_path / "killed")
+    zero_log(killed)
+    assert bodies(stores.open(killed)) == []
+
+
+def test_a_refusal_names_where_the_log_was_before(stores: Stores, tmp_path: Path) -> None:
+    fill(stores, commit_log_directory=tmp_path / "fast")
+    stores.close_all()
+    with pytest.raises(CorruptFileError, match=f"was in {tmp_path / 'fast'} before"):
+        stores.open()
+
+
+def test_a_refusal_leaves_a_clean_stop_clean(stores: Stores) -> None:
+    fill(stores)
+    stores.close_all()
+    shutil.move(stores.root / "commitlog", stores.root.parent / "aside")
+    with pytest.raises(CorruptFileError):
+        stores.open()
+    assert not (stores.root / "abort").exists()
+    shutil.move(stores.root.parent / "aside", stores.root / "commitlog")
+    assert bodies(stores.open()) == BODIES
+
+
+def test_the_first_file_is_durable_before_a_unit_is_written(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr("broker.store.disk.sync_directory", synced.append)
+    stores.open()
+    assert stores.root / "commitlog" in synced
+    assert [path.name for path in (stores.root / "commitlog").iterdir()] == ["0" * 20]
+
+
+def test_tools_are_told_where_the_log_is(tmp_path: Path) -> None:
+    note = tmp_path / "store" / "rockhopper" / "commit-log-directory"
+    (tmp_path / "store").mkdir()
+    log_presence.note_place(StoreLayout(tmp_path / "store", tmp_path / "fast"))
+    assert note.read_text() == f"{tmp_path / 'fast'}\n"
+    log_presence.note_place(StoreLayout(tmp_path / "store"))
+    assert not note.exists()
+
+
+def test_an_inventory_of_an_earlier_version_is_read(tmp_path: Path) -> None:
+    layout = StoreLayout(tmp_path)
+    noted = inventory.Inventory(10, None, {("T", 0): 1}, (), is_sync=True)
+    inventory.save(layout, noted)
+    assert inventory.load(layout) == noted
