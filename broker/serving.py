@@ -162,6 +162,7 @@ class ServingParts:
                 store_host=store_host,
                 suffix=broker_properties(config),
             ),
+            owners=self.tables.sink_owners,
             staged_bytes_max=config.sink_staged_bytes_max,
             expire_ms=config.sink_staged_expire_ms,
             now_ms=now_ms,

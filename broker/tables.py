@@ -10,6 +10,7 @@ from broker.delayed import DelayOffsetTable
 from broker.json_table import JsonTable
 from broker.offset_journal import OffsetJournal
 from broker.remembered_subscriptions import RememberedSubscriptions
+from broker.sinks import SinkOwners
 from broker.store.errors import CorruptFileError
 from broker.store.layout import StoreLayout
 from broker.store.message_store import MessageStore
@@ -36,11 +37,12 @@ class Tables:
             journal=OffsetJournal(layout.offset_journal),
         )
         self.subscriptions = RememberedSubscriptions(layout.remembered_subscriptions, now_ms=now_ms)
+        self.sink_owners = SinkOwners(layout.sink_owners, now_ms=now_ms)
         self.delay_offsets = DelayOffsetTable(directory / "delayOffset.json", now_ms=now_ms)
 
     @property
     def _all(self) -> tuple[JsonTable, ...]:
-        return self.topics, self.groups, self.offsets, self.delay_offsets
+        return self.topics, self.groups, self.offsets, self.delay_offsets, self.sink_owners
 
     def load(self) -> None:
         """Read the files, and the topics that only their queues tell of; writes nothing.

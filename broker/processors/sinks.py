@@ -51,7 +51,7 @@ class SinkProcessors:
     async def stage(self, request: Request) -> Response:
         """70002: add messages to a part; they are checked now, so that publishing cannot fail."""
         fields = request.fields(SinkStageRequest)
-        _check_sink(fields.sink_id, fields.batch_id)
+        _check_sink(fields.sink_id, fields.batch_id, fields.owner)
         if not is_part_name(fields.part):
             raise _refused(f"a part cannot be called {fields.part!r}: letters, digits, . and _ do")
         if fields.sequence < 0:
@@ -76,6 +76,7 @@ class SinkProcessors:
                 request.body,
                 len(parts),
                 topics,
+                fields.owner,
             )
         except SinkError as error:
             raise RequestError(ResponseCode.ILLEGAL_OPERATION, str(error)) from None
@@ -145,10 +146,10 @@ class SinkProcessors:
     async def publish(self, request: Request) -> Response:
         """70003: publish a batch; answers when all of it can be read and is on disk."""
         fields = request.fields(SinkBatchRequest)
-        _check_sink(fields.sink_id, fields.batch_id)
+        _check_sink(fields.sink_id, fields.batch_id, fields.owner)
         try:
             count, repeated = await self._broker.sinks.publish(
-                fields.sink_id, fields.batch_id, decode_sink_parts(request.body)
+                fields.sink_id, fields.batch_id, decode_sink_parts(request.body), fields.owner
             )
         except SinkError as error:
             raise RequestError(ResponseCode.ILLEGAL_OPERATION, str(error)) from None
@@ -166,6 +167,7 @@ class SinkProcessors:
                 SinkStatusResponse(
                     last_batch_id=sinks.last_batch_id(fields.sink_id),
                     staged_bytes=sinks.staged_bytes,
+                    owner=sinks.owner(fields.sink_id) or None,
                 )
             )
         )
@@ -173,16 +175,18 @@ class SinkProcessors:
     def abort(self, request: Request) -> Response:
         """70005: forget parts of a batch; nothing happens to one that is published."""
         fields = request.fields(SinkBatchRequest)
-        _check_sink(fields.sink_id, fields.batch_id)
+        _check_sink(fields.sink_id, fields.batch_id, fields.owner)
         self._broker.sinks.abort(
             fields.sink_id, fields.batch_id, decode_sink_part_names(request.body)
         )
         return Response()
 
 
-def _check_sink(sink_id: str, batch_id: int) -> None:
+def _check_sink(sink_id: str, batch_id: int, owner: str = "") -> None:
     if not 0 < len(sink_id) <= SINK_ID_LENGTH_MAX:
         raise _refused(f"a sink's id has 1 to {SINK_ID_LENGTH_MAX} characters")
+    if len(owner) > SINK_ID_LENGTH_MAX:
+        raise _refused(f"a sink's owner has at most {SINK_ID_LENGTH_MAX} characters")
     if batch_id < 0:
         raise _refused(f"the batch id is {batch_id}; it counts from 0")
 

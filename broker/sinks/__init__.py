@@ -3,6 +3,6 @@
 A job stages the parts of a batch, then publishes it under (sink id, batch id).  See publisher.py.
 """
 
-from broker.sinks.publisher import SinkPublisher
+from broker.sinks.publisher import SinkOwners, SinkPublisher
 
-__all__ = ["SinkPublisher"]
+__all__ = ["SinkOwners", "SinkPublisher"]

@@ -14,6 +14,8 @@ A process that finds an intent at its start goes on with step 3 before it serves
 the messages that are in the log already by their property RH_SINK.
 
 A batch id that is not above the sink's last one was published before: asking again changes nothing.
+That holds for one row of batches only, so a sink that was given an owner (``owners``, kept in
+``<store>/rockhopper/sinks/owners.json`` from before its first batch) is refused to any other.
 """
 
 import asyncio
@@ -23,6 +25,7 @@ from pathlib import Path
 import msgspec
 import structlog
 
+from broker.checked_table import CheckedTable
 from broker.sinks.appender import BatchAppender
 from broker.sinks.journal import Intent, SinkJournal
 from broker.sinks.staged_parts import Part, PartKey, StagedParts, find_topics, sink_key
@@ -41,6 +44,12 @@ class SinkError(Exception):
     """A request that contradicts what is staged; the message says what to do."""
 
 
+class SinkOwners(CheckedTable):
+    """Sink id -> whose batches those of the sink are, in words."""
+
+    lost = "two writers under one sink id are not noticed: the list of sinks' owners is damaged"
+
+
 class SinkPublisher:
     """All sinks of one broker.  Belongs to the event loop."""
 
@@ -50,12 +59,14 @@ class SinkPublisher:
         store: MessageStore,
         appender: BatchAppender,
         *,
+        owners: SinkOwners,
         staged_bytes_max: int,
         expire_ms: int,
         now_ms: Callable[[], int],
     ) -> None:
         self._store = store
         self._appender = appender
+        self._owners = owners
         self._staged_bytes_max = staged_bytes_max
         self._expire_ms = expire_ms
         self._now_ms = now_ms
@@ -134,15 +145,17 @@ class SinkPublisher:
         messages: bytes,
         count: int,
         topics: Collection[str],
+        owner: str = "",
     ) -> int:
         """Add messages to a part, after *sequence* other requests; return how many it holds.
 
         A request that comes again changes nothing, nor does one for a batch that is published.
 
         Raises:
-            SinkError: requests before this one are missing.
+            SinkError: requests before this one are missing, or the sink is another owner's.
             StoreError: there is no room.
         """
+        self._check_owner(sink_id, owner)
         key: PartKey = (sink_key(sink_id), batch_id, name)
         if batch_id <= self.last_batch_id(sink_id) or (sink_id, batch_id) in self._publishing:
             return 0
@@ -168,6 +181,18 @@ class SinkPublisher:
         """The last batch of a sink that is published, −1 for none."""
         return self._published.get(sink_id, (-1, 0))[0]
 
+    def owner(self, sink_id: str) -> str:
+        """Whose batches those of a sink are, blank for unknown."""
+        return str(self._owners.entries.get(sink_id, ""))
+
+    def _check_owner(self, sink_id: str, owner: str) -> None:
+        known = self.owner(sink_id)
+        if owner and known and owner != known:
+            raise SinkError(
+                f"sink {sink_id} has batches of {known}, and this is {owner}, whose batches have "
+                "the same numbers: use another sink id, or go on with what wrote them"
+            )
+
     def abort(self, sink_id: str, batch_id: int, names: list[str]) -> None:
         """Forget parts of a batch that is not being published, or all of them for no names."""
         if (sink_id, batch_id) in self._publishing:
@@ -183,6 +208,8 @@ class SinkPublisher:
         self._discard(self._parts.untouched_since(self._now_ms() + 1))
         if self._published:
             self._published.clear()
+            for sink_id in list(self._owners.entries):
+                self._owners.forget(sink_id)
             self._journal.save_published({})
 
     def expire(self) -> None:
@@ -201,16 +228,19 @@ class SinkPublisher:
 
     # -- publishing ----------------------------------------------------------------------------
 
-    async def publish(self, sink_id: str, batch_id: int, parts: list[SinkPart]) -> tuple[int, bool]:
+    async def publish(
+        self, sink_id: str, batch_id: int, parts: list[SinkPart], owner: str = ""
+    ) -> tuple[int, bool]:
         """Publish a batch: how many messages it has, and whether it was published before.
 
         Whoever waits may be cancelled; the batch is published all the same.
 
         Raises:
-            SinkError: a part is not what its writer says, or a topic was deleted; nothing is
-                published.
+            SinkError: a part is not what its writer says, a topic was deleted, or the sink is
+                another owner's; nothing is published.
             StoreError, OSError: nothing is published.
         """
+        self._check_owner(sink_id, owner)
         last, count = self._published.get(sink_id, (-1, 0))
         if batch_id <= last:
             return (count if batch_id == last else 0), True
@@ -218,18 +248,24 @@ class SinkPublisher:
         task = self._publishing.get(key)
         repeated = task is not None
         if task is None:
-            task = asyncio.get_running_loop().create_task(self._publish(sink_id, batch_id, parts))
+            task = asyncio.get_running_loop().create_task(
+                self._publish(sink_id, batch_id, parts, owner)
+            )
             self._publishing[key] = task
             task.add_done_callback(lambda _: self._publishing.pop(key, None))
         return await asyncio.shield(task), repeated
 
-    async def _publish(self, sink_id: str, batch_id: int, parts: list[SinkPart]) -> int:
+    async def _publish(self, sink_id: str, batch_id: int, parts: list[SinkPart], owner: str) -> int:
         async with self._one_at_a_time:
+            self._check_owner(sink_id, owner)
             if batch_id <= self.last_batch_id(sink_id):
                 return self._published[sink_id][1]
             self._store.check_writable()
             staged = self._checked(sink_id, batch_id, parts)
             await self._check_topics(sink_id, batch_id, staged)
+            if owner and not self.owner(sink_id):
+                self._owners.set(sink_id, owner)
+                await self._owners.saved()
             paths = [part.path for part in staged]
             intent = Intent(
                 sink_id,

@@ -121,6 +121,11 @@ class StoreLayout:
         return self.root / OWN_DIRECTORY
 
     @property
+    def sink_owners(self) -> Path:
+        """Whose batches those of each sink are."""
+        return self.own / "sinks" / "owners.json"
+
+    @property
     def quarantine(self) -> Path:
         """Where recovery keeps the bytes that it cut off."""
         return self.own / "quarantine"

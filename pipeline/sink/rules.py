@@ -52,7 +52,9 @@ class SinkRules:
     batch_id: int
     """Of a batch write."""
     broker: str
-    """The broker that exactly-once publishes on; empty for a choice by the sink's id."""
+    """The broker that exactly-once publishes on; empty for the one that has the topic."""
+    checkpoint: str = ""
+    """Where the query keeps its checkpoint, if its options say so."""
 
 
 def read_rules(given: Mapping[str, str], *, streaming: bool) -> SinkRules:
@@ -105,6 +107,7 @@ def read_rules(given: Mapping[str, str], *, streaming: bool) -> SinkRules:
         sink_id=options.text("sinkId"),
         batch_id=options.integer("batchId", 0) or 0,
         broker=options.text("broker"),
+        checkpoint=options.text("checkpointLocation") if streaming else "",
     )
 
 

@@ -1,8 +1,6 @@
 """Exactly once: parts are staged at one broker, which publishes a batch whole and once.
 
-All rows of a batch go to one broker, since that is as far as publishing is atomic: the one that
-has published for this sink before, else one that the sink's id picks.  Sinks of other ids use other
-brokers, so that a cluster is used evenly by many of them.
+Which broker that is, choice.py says.
 """
 
 import contextlib
@@ -15,19 +13,20 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from client.errors import RequestRefusedError, RouteNotFoundError
+from client.errors import RequestRefusedError
 from client.routing import TopicRoute
 from pipeline.errors import PipelineError
 from pipeline.remote import Remote, connect, result
-from pipeline.retrying import is_passing
+from pipeline.sink.choice import choose_broker
 from pipeline.sink.encoding import Messages, encode_messages, pieces
+from pipeline.sink.home import keep_home
 from pipeline.sink.rules import SinkRules
 from protocol.bodies.sinks import SinkPart, encode_sink_body
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Command
 from protocol.java_hash import java_string_hash
 from protocol.requests import encode_fields
-from protocol.requests.extensions import SinkBatchRequest, SinkStageRequest, SinkStatusRequest
+from protocol.requests.extensions import SinkBatchRequest, SinkStageRequest
 
 # What a message takes in a request beside its body and its properties, at most or nearly so.
 OVERHEAD_BYTES = 64
@@ -49,109 +48,12 @@ class StagedPart:
     sink_id: str
     batch_id: int
     broker: str
+    """Blank if there was nothing to stage."""
     name: str
     partition: int
     message_count: int
-
-
-# -- which broker ----------------------------------------------------------------------------------
-
-
-def choose_broker(rules: SinkRules, sink_id: str, batch_id: int | None = None) -> str:
-    """The broker that a sink publishes on; *batch_id* if one is to be staged now.
-
-    Raises:
-        PipelineError: none can, the one that is wanted cannot, or the one that did so far is away.
-    """
-    remote = connect(rules.nameserver, timeout_s=rules.timeout_s)
-
-    def ask() -> dict[str, int | None]:
-        masters = sorted({each.name for each in remote.brokers() if each.is_master})
-        if not masters:
-            raise PipelineError(
-                f"the name service {rules.nameserver} knows no broker: start one, or correct the "
-                "option nameServer"
-            ) from RouteNotFoundError("no broker")
-        found: dict[str, int | None] = {}
-        away: PipelineError | None = None
-        for name in [name for name in masters if rules.broker in ("", name)]:
-            try:
-                found[name] = last_published(remote, name, sink_id)
-            except PipelineError as error:
-                if not is_passing(error):
-                    raise
-                away = error
-        if away is not None and not any(
-            batch is not None and batch >= 0 for batch in found.values()
-        ):
-            raise away  # it may be the one that has the sink
-        if rules.broker and rules.broker not in found:
-            raise PipelineError(
-                f"there is no broker {rules.broker!r} to publish on: set the option broker to one "
-                f"of {', '.join(masters)}"
-            ) from RouteNotFoundError(rules.broker)
-        return found
-
-    last = rules.patience(f"the sink {sink_id!r} found no broker to publish on", ask)
-    able = {name: batch for name, batch in last.items() if batch is not None}
-    if rules.broker:
-        if rules.broker not in able:
-            raise PipelineError(_unable(rules.broker))
-        _check_batch(rules, sink_id, batch_id, able[rules.broker])
-        return rules.broker
-    if not able:
-        raise PipelineError(_unable(", ".join(last)))
-    used = [name for name, batch in able.items() if batch >= 0]
-    if used:
-        chosen = max(used, key=lambda name: able[name])
-        _check_batch(rules, sink_id, batch_id, able[chosen])
-        return chosen
-    if batch_id and rules.is_streaming:
-        raise PipelineError(
-            f"no broker remembers the sink {sink_id!r}, and this is its batch {batch_id}: start "
-            "the broker that has its earlier batches, or name one with the option broker to go on "
-            f"there ({', '.join(able)})"
-        )
-    return max(able, key=lambda name: hashlib.sha256(f"{sink_id} {name}".encode()).digest())
-
-
-def _check_batch(rules: SinkRules, sink_id: str, batch_id: int | None, last: int) -> None:
-    """Only the last batch is ever repeated; whoever numbers one lower is somebody else."""
-    if batch_id is None or batch_id >= last:
-        return
-    known = f"the sink {sink_id!r} has published batch {last}, and this is batch {batch_id}: "
-    if rules.is_streaming:
-        raise PipelineError(
-            f"{known}it belongs to another checkpoint, so set another sinkId, or go on with that "
-            "checkpoint"
-        )
-    raise PipelineError(
-        f"{known}nobody knows whether it was written, so set batchId to {last + 1} or more to "
-        "write it, or another sinkId"
-    )
-
-
-def last_published(remote: Remote, broker: str, sink_id: str) -> int | None:
-    """The last batch that a broker published for a sink, −1 for none; None if it has no sinks."""
-    fields = encode_fields(SinkStatusRequest(sink_id=sink_id))
-    try:
-        answer = remote.request(broker, RequestCode.SINK_STATUS, fields)
-    except PipelineError as error:
-        cause = error.__cause__
-        if (
-            isinstance(cause, RequestRefusedError)
-            and cause.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-        ):
-            return None
-        raise
-    return int((answer.ext or {})["lastBatchId"])
-
-
-def _unable(brokers: str) -> str:
-    return (
-        f"delivery=exactly-once needs Rockhopper, and {brokers} cannot publish a batch at once "
-        "(Apache RocketMQ cannot): set delivery=at-least-once"
-    )
+    owner: str = ""
+    """Whose batches those of the sink are."""
 
 
 # -- staging ---------------------------------------------------------------------------------------
@@ -167,11 +69,18 @@ class PartWriter:
         batch_id: int,
         partition: int,
         attempt: str,
+        *,
+        owner: str = "",
     ) -> None:
-        """*attempt* must be new for every try, those of a query that was killed included."""
+        """*attempt* must be new for every try, those of a query that was killed included.
+
+        *owner* says whose batches those of the sink are, by a name that no other query has.
+        """
         self._rules = rules
         self._remote = connect(rules.nameserver, timeout_s=rules.timeout_s)
-        self._broker = choose_broker(rules, sink_id, batch_id)
+        self._broker = ""
+        self._topics: set[str] = set()
+        self._owner = owner
         self._sink_id = sink_id
         self._batch_id = batch_id
         self._partition = partition
@@ -179,7 +88,7 @@ class PartWriter:
         self._ids = part_ids(sink_id, batch_id, partition)
         self._sequence = 0
         self._count = 0
-        self._queues = QueueOfKey(self._remote, rules, self._broker)
+        self._queues = QueueOfKey(self._remote, rules)
         self._under_way: tuple[Future[Command], dict[str, str], bytes, str] | None = None
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> StagedPart:
@@ -193,11 +102,27 @@ class PartWriter:
             self._give_up()
             raise
         return StagedPart(
-            self._sink_id, self._batch_id, self._broker, self._name, self._partition, self._count
+            self._sink_id,
+            self._batch_id,
+            self._broker,
+            self._name,
+            self._partition,
+            self._count,
+            self._owner,
+        )
+
+    def _choose(self, topics: set[str]) -> None:
+        """See which broker takes the messages for *topics*.  Raises PipelineError."""
+        if topics <= self._topics:
+            return
+        self._topics |= topics
+        self._broker = choose_broker(
+            self._rules, self._sink_id, self._batch_id, topics=self._topics, owner=self._owner
         )
 
     def _add(self, messages: Messages) -> None:
-        queue_ids = self._queues.of(messages)
+        self._choose(set(messages.topics))
+        queue_ids = self._queues.of(messages, self._broker)
         rows = list(
             zip(
                 messages.topics,
@@ -228,6 +153,7 @@ class PartWriter:
                 batch_id=self._batch_id,
                 part=self._name,
                 sequence=self._sequence,
+                owner=self._owner,
             )
         )
         self._sequence += 1
@@ -257,6 +183,8 @@ class PartWriter:
 
     def _give_up(self) -> None:
         """Forget the part; it expires at the broker if that cannot be told."""
+        if not self._broker:
+            return
         with contextlib.suppress(PipelineError):  # what made us give up is what matters
             send_abort(self._remote, self._broker, self._sink_id, self._batch_id, [self._name])
 
@@ -274,15 +202,14 @@ def check_refusal(what: str, error: PipelineError) -> None:
 class QueueOfKey:
     """Which queue of one broker each message goes to; −1 where the broker may choose."""
 
-    def __init__(self, remote: Remote, rules: SinkRules, broker: str) -> None:
+    def __init__(self, remote: Remote, rules: SinkRules) -> None:
         self._remote = remote
         self._rules = rules
-        self._broker = broker
         self._counts: dict[str, int] = {}
         self._known: dict[tuple[str, str], int] = {}
 
-    def of(self, messages: Messages) -> list[int]:
-        """A number for each message."""
+    def of(self, messages: Messages, broker: str) -> list[int]:
+        """A number for each message, of the queues that *broker* has."""
         if messages.queue_ids is not None:
             return [-1 if number is None else number for number in messages.queue_ids]
         keys = messages.sharding_keys
@@ -291,23 +218,23 @@ class QueueOfKey:
         known = self._known
         for topic, key in set(zip(messages.topics, keys, strict=True)):
             if key is not None and (topic, key) not in known:
-                known[topic, key] = abs(java_string_hash(key)) % self._count(topic)
+                known[topic, key] = abs(java_string_hash(key)) % self._count(topic, broker)
         return [
             -1 if key is None else known[topic, key]
             for topic, key in zip(messages.topics, keys, strict=True)
         ]
 
-    def _count(self, topic: str) -> int:
+    def _count(self, topic: str, broker: str) -> int:
         count = self._counts.get(topic)
         if count is None:
             route = self._rules.patience(
                 f"the queues of {topic!r} could not be asked for", lambda: self._remote.route(topic)
             )
             queues = writable(route, topic)
-            count = sum(1 for queue in queues if queue.broker_name == self._broker)
+            count = sum(1 for queue in queues if queue.broker_name == broker)
             if not count:
                 raise PipelineError(
-                    f"the topic {topic!r} has no queue on the broker {self._broker!r}, which this "
+                    f"the topic {topic!r} has no queue on the broker {broker!r}, which this "
                     "sink publishes on: create it there, or name another with the option broker"
                 )
             self._counts[topic] = count
@@ -356,6 +283,8 @@ def publish(rules: SinkRules, parts: list[StagedPart]) -> bool:
     Raises:
         PipelineError: it is not published, or nobody knows.
     """
+    # Tasks that had nothing to write chose no broker.
+    parts = [part for part in parts if part.broker]
     if not parts:
         return False
     first = parts[0]
@@ -363,9 +292,13 @@ def publish(rules: SinkRules, parts: list[StagedPart]) -> bool:
     if len(brokers) > 1:
         raise PipelineError(
             f"the tasks of batch {first.batch_id} of the sink {first.sink_id!r} did not agree on a "
-            f"broker ({', '.join(brokers)}), since one came or went meanwhile: start the job again"
+            f"broker ({', '.join(brokers)}), since they write to topics on several, or one came or "
+            "went meanwhile: write to topics that are on one broker, and start the job again"
         )
-    fields = encode_fields(SinkBatchRequest(sink_id=first.sink_id, batch_id=first.batch_id))
+    keep_home(rules.checkpoint, first.sink_id, first.broker)
+    fields = encode_fields(
+        SinkBatchRequest(sink_id=first.sink_id, batch_id=first.batch_id, owner=first.owner)
+    )
     ordered = sorted(parts, key=lambda part: part.partition)
     body = encode_sink_body([SinkPart(part.name, part.message_count) for part in ordered])
     remote = connect(rules.nameserver, timeout_s=rules.timeout_s)
@@ -390,7 +323,7 @@ _PUBLISH_TIMEOUT_S = 300.0
 def abort(rules: SinkRules, parts: list[StagedPart]) -> None:
     """Forget parts; does nothing for a batch that is published.  Raises PipelineError."""
     remote = connect(rules.nameserver, timeout_s=rules.timeout_s)
-    for broker in sorted({part.broker for part in parts}):
+    for broker in sorted({part.broker for part in parts} - {""}):
         names = [part.name for part in parts if part.broker == broker]
         send_abort(remote, broker, parts[0].sink_id, parts[0].batch_id, names)
 

@@ -21,17 +21,11 @@ from pyspark.sql.datasource import (
 
 from pipeline.errors import PipelineError
 from pipeline.remote import connect
+from pipeline.sink.choice import choose_broker, sink_state
 from pipeline.sink.columns import check_columns
 from pipeline.sink.rules import SinkRules
 from pipeline.sink.sending import Sender
-from pipeline.sink.staging import (
-    PartWriter,
-    StagedPart,
-    abort,
-    choose_broker,
-    last_published,
-    publish,
-)
+from pipeline.sink.staging import PartWriter, StagedPart, abort, publish
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -102,12 +96,14 @@ def _check(schema: "StructType", rules: SinkRules) -> None:
     check_columns(schema, rules)
     if not rules.is_exactly_once:
         return
+    topics = (rules.topic,) if rules.topic else ()
     if rules.is_streaming:
-        choose_broker(rules, rules.sink_id or _PROBE)
+        choose_broker(rules, rules.sink_id or _PROBE, topics=topics)
         return
-    broker = choose_broker(rules, rules.sink_id, rules.batch_id)
+    broker = choose_broker(rules, rules.sink_id, rules.batch_id, topics=topics)
     remote = connect(rules.nameserver, timeout_s=rules.timeout_s)
-    if last_published(remote, broker, rules.sink_id) == rules.batch_id:
+    state = sink_state(remote, broker, rules.sink_id)
+    if state is not None and state.last_batch == rules.batch_id:
         # Its own process of Spark's runs this, whose standard error is the driver's.
         _log.warning(
             "the sink %r has published batch %d before, so nothing is written again: if these are "
@@ -136,7 +132,10 @@ class _Writing:
         # A task that is repeated after everything was killed starts at attempt 0 again.
         attempt = f"{task.attempt}.{secrets.token_hex(6)}"
         sink_id = rules.sink_id or task.query_id
-        part = PartWriter(rules, sink_id, batch_id, task.partition, attempt).write(batches)
+        writer = PartWriter(
+            rules, sink_id, batch_id, task.partition, attempt, owner=_owner(task.query_id)
+        )
+        part = writer.write(batches)
         return Written(part.message_count, part)
 
     def commit_parts(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -150,6 +149,11 @@ class _Writing:
         if parts:
             with contextlib.suppress(PipelineError):  # they expire at the broker
                 abort(self.rules, parts)
+
+
+def _owner(query_id: str) -> str:
+    """Whose batches these are; also those that a streaming query writes in foreachBatch."""
+    return f"the streaming query {query_id}" if query_id else "batch writes"
 
 
 def _parts(messages: Sequence[WriterCommitMessage | None]) -> list[StagedPart]:

@@ -29,6 +29,8 @@ class SinkStageRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc
     batch_id: Int64
     part: str
     sequence: Int32 = 0
+    owner: str = ""
+    """Whose batches those of the sink are: others are refused.  Blank for whoever asks."""
 
 
 class SinkStageResponse(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False):
@@ -42,6 +44,7 @@ class SinkBatchRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc
 
     sink_id: str
     batch_id: Int64
+    owner: str = ""
 
 
 class SinkPublishResponse(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False):
@@ -62,3 +65,5 @@ class SinkStatusResponse(msgspec.Struct, rename="camel", frozen=True, kw_only=Tr
 
     last_batch_id: Int64
     staged_bytes: Int64
+    owner: str | None = None
+    """Whose batches they are, if the broker knows."""

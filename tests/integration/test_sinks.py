@@ -34,10 +34,10 @@ async def ask(peer: RawPeer, code: int, body: bytes = b"", **fields: object) -> 
 
 
 async def stage(
-    peer: RawPeer, batch: int, part: str, texts: list[str], sequence: int = 0
+    peer: RawPeer, batch: int, part: str, texts: list[str], sequence: int = 0, **more: object
 ) -> Command:
     body = encode_sink_body([message(text) for text in texts])
-    fields = {"batchId": batch, "part": part, "sequence": sequence}
+    fields = {"batchId": batch, "part": part, "sequence": sequence, **more}
     return await ask(peer, RequestCode.SINK_STAGE, body, **fields)
 
 
@@ -169,6 +169,25 @@ async def test_delayed_messages_of_a_batch_wait(broker: Broker) -> None:
         await publish(peer, 0, p0=2)
         assert await bodies(peer) == ["now"]
         assert broker.store.queue_range("SCHEDULE_TOPIC_XXXX", 17) == (0, 1)
+
+
+async def test_a_sink_has_one_owner_also_after_kill_9(tmp_path: Path) -> None:
+    body = encode_sink_body([SinkPart("p0", 1)])
+    async with Daemon(tmp_path) as daemon, RawPeer(daemon.address) as peer:
+        assert (await stage(peer, 0, "p0", ["a"], owner="query 1")).code == 0
+        ours = {"batchId": 0, "owner": "query 1"}
+        assert (await ask(peer, RequestCode.SINK_PUBLISH, body, **ours)).code == 0
+        await daemon.kill()
+    async with Daemon(tmp_path) as daemon, RawPeer(daemon.address) as peer:
+        assert (await ask(peer, RequestCode.SINK_STATUS)).ext["owner"] == "query 1"  # type: ignore[index]
+        for answer in (
+            await stage(peer, 0, "p0", ["b"], owner="query 2"),
+            await ask(peer, RequestCode.SINK_PUBLISH, body, batchId=0, owner="query 2"),
+        ):
+            assert answer.code == ResponseCode.ILLEGAL_OPERATION
+            assert "has batches of query 1, and this is query 2" in (answer.remark or "")
+        assert (await ask(peer, RequestCode.SINK_PUBLISH, body, **ours)).ext["repeated"] == "true"  # type: ignore[index]
+        assert await bodies(peer) == ["a"]
 
 
 async def test_staged_parts_and_the_last_batch_outlive_kill_9(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -12,10 +13,11 @@ from client.errors import BrokerUnreachableError, RequestRefusedError
 from client.queues import MessageQueue
 from pipeline import remote as remote_module
 from pipeline.errors import PipelineError
-from pipeline.sink import staging
+from pipeline.sink import choice, staging
+from pipeline.sink.choice import SinkState, choose_broker
+from pipeline.sink.home import HOME_FILE
 from pipeline.sink.rules import SinkRules, read_rules
-from pipeline.sink.staging import choose_broker
-from pipeline.sink.writer import Task, Written, _Writing, make_writer
+from pipeline.sink.writer import Task, Written, _Writing, make_stream_writer, make_writer
 from protocol.codes import RequestCode
 from protocol.java_hash import java_string_hash
 from protocol.properties import PROPERTY_SHARDING_KEY
@@ -302,25 +304,24 @@ def test_a_task_that_does_not_know_its_batch_writes_nothing(
         writing.write_task(batches(["a"]), Task(0, 0, "query", -1), -1)
 
 
-def test_another_broker_that_is_away_does_not_matter(
+def test_another_broker_that_is_away_matters_where_it_may_have_the_sink(
     broker: PipelineBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writing = exact(broker, topic)
     writing.commit_parts([write(writing.rules, ["a"])])
     quick = rules(broker, topic, delivery="exactly-once", retries=1)
-    real = staging.last_published
+    real = choice.sink_state
 
-    def last_published(remote: Any, name: str, sink_id: str) -> int | None:
+    def sink_state(remote: Any, name: str, sink_id: str) -> SinkState | None:
         if name == "broker-a":
             return real(remote, name, sink_id)
         raise PipelineError("it is away") from BrokerUnreachableError("away")
 
-    settings = {"role": "broker", "namesrvAddr": broker.nameserver, "brokerName": "broker-b"}
-    with PipelineBroker(**settings):
-        monkeypatch.setattr(staging, "last_published", last_published)
-        assert choose_broker(quick, topic, 1) == "broker-a"
+    with beside(broker):
+        monkeypatch.setattr(choice, "sink_state", sink_state)
+        assert choose_broker(quick, topic, 1, topics=[topic]) == "broker-a"
         with pytest.raises(PipelineError, match="found no broker to publish on, after 2 tries"):
-            choose_broker(quick, "a sink that nobody knows")
+            choose_broker(quick, "a sink that nobody knows", topics=[topic])
 
 
 def test_ids_of_a_repeated_batch_are_the_same(broker: PipelineBroker, topic: str) -> None:
@@ -334,25 +335,131 @@ def test_ids_of_a_repeated_batch_are_the_same(broker: PipelineBroker, topic: str
     assert not first & second
 
 
-def test_one_broker_has_all_of_a_sink_and_keeps_it(broker: PipelineBroker, topic: str) -> None:
-    settings = {"role": "broker", "namesrvAddr": broker.nameserver, "brokerName": "broker-b"}
-    with PipelineBroker(**settings) as other:
+def beside(broker: PipelineBroker) -> PipelineBroker:
+    """A second broker, behind the same name service."""
+    return PipelineBroker(
+        role="broker", namesrvAddr=broker.nameserver, brokerName="broker-b", remoteAdmin="true"
+    )
+
+
+QUICK = {"retries": 1, "retryIntervalMs": 1}
+
+
+def test_a_topic_on_two_brokers_is_refused_from_the_first_batch_on(
+    broker: PipelineBroker, topic: str
+) -> None:
+    with beside(broker) as other:
         broker.create(topic, 2)
-        chosen = {choose_broker(rules(broker, topic), f"sink {n}") for n in range(40)}
-        assert chosen == {"broker-a", "broker-b"}
+        for streaming in (True, False):
+            given = {"topic": topic, "delivery": "exactly-once", "sinkId": topic}
+            asked = read_rules({"nameServer": broker.nameserver} | given, streaming=streaming)
+            with pytest.raises(PipelineError, match=r"on the brokers broker-a, broker-b, and a ba"):
+                write(asked, ["a"])
+            with pytest.raises(PipelineError, match=r"name that one with the option broker"):
+                _check_writer(asked)
+        assert send(rules(broker, topic), numbered(0, 9)) == 9
+        assert sorted(broker.bodies(topic) + other.bodies(topic)) == numbered(0, 9)
+
         at_b = exact(broker, topic, broker="broker-b")
-        at_b.commit_parts([write(at_b.rules, numbered(0, 9), batch=7)])
-        assert (other.bodies(topic), broker.bodies(topic)) == (numbered(0, 9), [])
-        # From now on it is the one that has the sink, whatever its id would pick.
-        assert choose_broker(rules(broker, topic), topic, 8) == "broker-b"
-        with pytest.raises(PipelineError, match="set the option broker to one of broker-a, bro"):
-            write(exact(broker, topic, broker="broker-z").rules, ["a"])
-        part = write(at_b.rules, ["x"], batch=8)
+        at_b.commit_parts([write(at_b.rules, ["x"], batch=7)])
+        assert "x" in other.bodies(topic)
+        # Neither without the option nor with another name may it go on elsewhere.
+        with pytest.raises(PipelineError, match="broker-a, broker-b, and a batch"):
+            write(exact(broker, topic).rules, ["y"], batch=8)
+        with pytest.raises(PipelineError, match="were published on broker-b, so it cannot"):
+            write(exact(broker, topic, broker="broker-a").rules, ["y"], batch=8)
+        part = write(at_b.rules, ["y"], batch=8)
         moved = Written(1, None if part.part is None else _elsewhere(part.part))
         with pytest.raises(PipelineError, match="did not agree on a broker"):
             at_b.commit_parts([part, moved])
+    # It is away now.
+    gone = exact(broker, topic, broker="broker-b", **QUICK)
+    with pytest.raises(PipelineError, match="there is no broker 'broker-b' to publish on: start"):
+        write(gone.rules, ["y"], batch=8)
     with pytest.raises(PipelineError, match="start the broker that has its earlier batches"):
-        choose_broker(rules(broker, topic), topic, 8)
+        write(exact(broker, topic, **QUICK).rules, ["y"], batch=8)
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+def test_a_topic_on_one_of_two_brokers_goes_nowhere_else(
+    broker: PipelineBroker, topic: str, streaming: bool
+) -> None:
+    name = f"{topic}-only-b"
+    given = {"topic": name, "delivery": "exactly-once", "sinkId": name, "retries": "1"}
+    given |= {"nameServer": broker.nameserver, "retryIntervalMs": "1"}
+    asked = read_rules(given, streaming=streaming)
+    with beside(broker) as other:
+        with pytest.raises(PipelineError, match="exactly-once does not do by itself"):
+            write(asked, ["early"])
+        other.run(other.admin.create_topic(name, queues=2, broker="broker-b"))
+        parts = [write(asked, numbered(0, 50))]
+        _Writing(asked).commit_parts(parts)
+        assert other.bodies(name) == numbered(0, 50)
+        assert broker.bodies(name) == []
+    # The driver died before Spark noted batch 0, and broker-b is away.
+    with pytest.raises(PipelineError, match=rf"takes messages for the topic '{name}': start its"):
+        _Writing(asked).commit_parts([write(asked, numbered(0, 50))])
+    assert broker.broker.topics.get(name) is None
+
+
+def test_the_checkpoint_knows_the_broker_that_is_away(
+    broker: PipelineBroker, topic: str, tmp_path: Path
+) -> None:
+    name = f"{topic}-anywhere"
+    given = {"sinkId": topic, "checkpointLocation": tmp_path.as_uri(), "topic": name}
+    writing = exact(broker, topic, **given, **QUICK)
+    with beside(broker) as other:
+        other.run(other.admin.create_topic(name, queues=2, broker="broker-b"))
+        writing.commit_parts([write(writing.rules, ["a"])])
+        assert other.bodies(name) == ["a"]
+    assert (tmp_path / HOME_FILE).exists()
+    broker.create(name, 2)
+    with pytest.raises(PipelineError, match=r"were published on broker-b, as .*: start broker-b"):
+        writing.commit_parts([write(writing.rules, ["a"])])
+    assert broker.bodies(name) == []
+
+
+def test_rows_for_topics_on_different_brokers(broker: PipelineBroker, topic: str) -> None:
+    by_row = _Writing(
+        read_rules(
+            {"nameServer": broker.nameserver, "delivery": "exactly-once", "sinkId": topic},
+            streaming=True,
+        )
+    )
+    with beside(broker) as other:
+        other.run(other.admin.create_topic(f"{topic}-b", queues=1, broker="broker-b"))
+        one = by_row.write_task(batches(["a"], topic=[topic]), Task(0, 0, "q", 0), 0)
+        other_one = by_row.write_task(batches(["b"], topic=[f"{topic}-b"]), Task(1, 0, "q", 0), 0)
+        none = by_row.write_task(batches([]), Task(2, 0, "q", 0), 0)
+        with pytest.raises(PipelineError, match="did not agree on a broker"):
+            by_row.commit_parts([one, other_one, none])
+        mixed = batches(["a", "b"], topic=[topic, f"{topic}-b"])
+        with pytest.raises(PipelineError, match="with a sink for each of these topics"):
+            by_row.write_task(mixed, Task(0, 0, "q", 0), 0)
+        by_row.commit_parts([one, none])
+    assert broker.bodies(topic) == ["a"]
+
+
+def test_two_checkpoints_under_one_id(broker: PipelineBroker, topic: str) -> None:
+    writing = exact(broker, topic)
+
+    def run(query: str, body: str) -> None:
+        part = writing.write_task(batches([body]), Task(0, 0, query, 0), 0)
+        writing.commit_parts([part])
+
+    run("first", "a")
+    run("first", "a")
+    with pytest.raises(PipelineError, match="has batches of the streaming query first, and this i"):
+        run("second", "b")
+    with pytest.raises(PipelineError, match="and this is batch writes, whose batches have the sam"):
+        run("", "c")
+    assert broker.bodies(topic) == ["a"]
+
+
+def _check_writer(asked: SinkRules) -> None:
+    schema = StructType([StructField("body", StringType())])
+    make = make_stream_writer if asked.is_streaming else make_writer
+    make(schema, asked, overwrite=False)
 
 
 def _elsewhere(part: staging.StagedPart) -> staging.StagedPart:

@@ -15,9 +15,9 @@ from pipeline.errors import PipelineError
 from pipeline.network.rules import read_rules
 from pipeline.network.source import NetworkReader, NetworkStreamReader
 from pipeline.remote import connect
+from pipeline.sink.choice import choose_broker
 from pipeline.sink.rules import read_rules as read_sink_rules
 from pipeline.sink.sending import Sender
-from pipeline.sink.staging import choose_broker
 from tests.interop.apache import ApacheServer
 
 pytestmark = pytest.mark.interop

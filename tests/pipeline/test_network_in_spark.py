@@ -116,6 +116,37 @@ def test_a_frame_is_written_once_however_often(
     assert broker.bodies("written") == sorted(numbered(0, 500) * 2)
 
 
+def test_two_checkpoints_that_write_under_one_id_in_foreach_batch(
+    spark: "SparkSession", broker: PipelineBroker, tmp_path: Path
+) -> None:
+    from pyspark.errors import PySparkException
+
+    broker.create("shared-in", 1)
+    broker.create("shared-out", 1)
+
+    def write(batch: "DataFrame", batch_id: int) -> None:
+        batch.write.format("rocketmq").mode("append").options(
+            nameServer=broker.nameserver,
+            topic="shared-out",
+            delivery="exactly-once",
+            sinkId="shared",
+            batchId=batch_id,
+        ).save()
+
+    def run_one(checkpoint: str) -> None:
+        frame = stream(spark, broker, subscribe="shared-in", startingOffsets="earliest")
+        writer = frame.select("body").writeStream.foreachBatch(write).trigger(availableNow=True)
+        writer.option("checkpointLocation", str(tmp_path / checkpoint)).start().awaitTermination()
+
+    broker.send("shared-in", ["a"], 0)
+    run_one("first")
+    broker.send("shared-in", ["b"], 0)
+    with pytest.raises(PySparkException, match="has batches of the streaming query"):
+        run_one("second")
+    run_one("first")
+    assert broker.bodies("shared-out") == ["a", "b"]
+
+
 @pytest.mark.parametrize(
     ("options", "columns", "mode", "says"),
     [

@@ -191,7 +191,9 @@ def _foretell(
             session = job_session("replay", way.spark, way.master)
             rows = chosen_rows(session, source, partly, request).groupBy("path").count().collect()
             counts = dict(rows)
-        plan = _new_plan(source, request, name, chosen, planned(source, whole, counts), way)
+        plan = _new_plan(
+            source, request, name, planned(source, whole, counts), bool(chosen), broker, way
+        )
     done = _done(plan, way) if data is not None else 0
     result = _result(plan, way)
     result.dry_run = True
@@ -213,7 +215,9 @@ def _plan(
     if partly:
         way.progress.step("choosing messages")
         counts = _select(source, request, partly, way)
-    plan = _new_plan(source, request, name, chosen, planned(source, whole, counts), way)
+    plan = _new_plan(
+        source, request, name, planned(source, whole, counts), bool(chosen), broker, way
+    )
     way.state.write(PLAN_FILE, plan.to_json())
     return plan
 
@@ -222,18 +226,19 @@ def _new_plan(
     source: Source,
     request: Request,
     name: str,
-    broker: str,
     files: tuple[PlannedFile, ...],
+    is_exact: bool,
+    broker: str,
     way: _Way,
 ) -> Plan:
-    return Plan(
-        name,
-        request,
-        files,
-        batch_rows_for(mean_row_bytes(source.files), way.rate),
-        broker,
-        queue_counts(way.nameserver, _targets(files, request), broker),
-    )
+    topics = _targets(files, request)
+    counts = queue_counts(way.nameserver, topics, broker)
+    chosen = ""
+    if is_exact:
+        chosen = choose_target(way.nameserver, name, "exactly-once", broker, topics)
+        counts = queue_counts(way.nameserver, topics, chosen)
+    rows = batch_rows_for(mean_row_bytes(source.files), way.rate)
+    return Plan(name, request, files, rows, chosen, counts)
 
 
 def _resumable(data: bytes, request: Request, name: str, way: _Way) -> Plan:
@@ -309,6 +314,7 @@ def _run(
                 plan.request,
                 plan.queue_counts,
                 rules,
+                plan.owner,
             )
             for partition, share in enumerate(shares(slices, _task_count(session, rows)))
         ]

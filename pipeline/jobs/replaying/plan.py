@@ -92,6 +92,14 @@ class Plan:
         return sum(each.rows for each in self.files)
 
     @property
+    def owner(self) -> str:
+        """What no other plan has: which messages are in which batch."""
+        what = json.dumps(
+            [asdict(self.request), [asdict(each) for each in self.files], self.batch_rows]
+        )
+        return f"the replay {hashlib.sha256(what.encode()).hexdigest()[:24]}"
+
+    @property
     def batch_count(self) -> int:
         """How many batches that makes."""
         return -(-self.rows // self.batch_rows)

@@ -9,15 +9,17 @@ from pipeline.errors import PipelineError
 from pipeline.jobs.replaying.plan import Plan
 from pipeline.remote import connect
 from pipeline.retrying import Patience
+from pipeline.sink.choice import choose_broker, sink_state
 from pipeline.sink.rules import SinkRules, read_rules
-from pipeline.sink.staging import choose_broker, last_published
 
 SINK_PREFIX = "replay-"
 _PROBE_RETRIES = 3
 
 
-def choose_target(nameserver: str, job_id: str, delivery: str, broker: str) -> str:
-    """The broker to publish on; empty where messages are sent at least once.
+def choose_target(
+    nameserver: str, job_id: str, delivery: str, broker: str, topics: Sequence[str] = ()
+) -> str:
+    """The broker to publish on, of those that have *topics*; empty for sending at least once.
 
     Raises:
         PipelineError: no broker, or none that can do what is wanted.
@@ -27,7 +29,7 @@ def choose_target(nameserver: str, job_id: str, delivery: str, broker: str) -> s
     rules = _rules(nameserver, job_id, broker, retries=_PROBE_RETRIES)
     if delivery == "auto" and not broker and not _any_has_sinks(rules):
         return ""
-    return choose_broker(rules, rules.sink_id)
+    return choose_broker(rules, rules.sink_id, topics=topics)
 
 
 def _any_has_sinks(rules: SinkRules) -> bool:
@@ -35,7 +37,7 @@ def _any_has_sinks(rules: SinkRules) -> bool:
     masters = sorted({each.name for each in remote.brokers() if each.is_master})
     if not masters:
         return True  # choosing among none says what is wrong
-    return any(last_published(remote, name, rules.sink_id) is not None for name in masters)
+    return any(sink_state(remote, name, rules.sink_id) is not None for name in masters)
 
 
 def last_batch(nameserver: str, plan: Plan) -> int:
@@ -44,14 +46,20 @@ def last_batch(nameserver: str, plan: Plan) -> int:
     remote = connect(rules.nameserver, timeout_s=rules.timeout_s)
     found = rules.patience(
         f"the broker {plan.broker!r} could not be asked how far the replay is",
-        lambda: last_published(remote, plan.broker, rules.sink_id),
+        lambda: sink_state(remote, plan.broker, rules.sink_id),
     )
     if found is None:
         raise PipelineError(
             f"the broker {plan.broker!r}, on which this replay was begun, cannot publish a batch "
             "at once any more: start Rockhopper on it again, or begin anew with another --id"
         )
-    return found
+    if found.owner not in ("", plan.owner):
+        raise PipelineError(
+            f"the broker {plan.broker!r} has batches of another replay with the id "
+            f"{plan.job_id!r} (of other messages, or cut otherwise): give another --id, or go on "
+            "with the --state of that one"
+        )
+    return found.last_batch
 
 
 def sink_rules(nameserver: str, plan: Plan) -> SinkRules:

@@ -48,6 +48,7 @@ class ReplayTask:
     request: Request
     queue_counts: Mapping[str, int]
     rules: SinkRules
+    owner: str
 
 
 def replay_slices(task: ReplayTask) -> StagedPart | int:
@@ -56,7 +57,10 @@ def replay_slices(task: ReplayTask) -> StagedPart | int:
     if not task.rules.is_exactly_once:
         return Sender(task.rules).write(messages)
     rules = task.rules
-    part = PartWriter(rules, rules.sink_id, task.batch_id, task.partition, secrets.token_hex(8))
+    attempt = secrets.token_hex(8)
+    part = PartWriter(
+        rules, rules.sink_id, task.batch_id, task.partition, attempt, owner=task.owner
+    )
     return part.write(messages)
 
 

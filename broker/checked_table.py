@@ -1,0 +1,85 @@
+"""A table of ours under ``<store>/rockhopper`` that nothing else could restore.
+
+    {"crc32": …, "dataVersion": …, "entries": {name: value, …}}
+
+The checksum is of the entries as compact JSON with sorted keys.  The file and its ``.bak`` hold the
+same: a damaged one gives way to the other.  When both are damaged the broker starts without, since
+its messages do not depend on this, and what is lost is said in the log.
+"""
+
+import json
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from broker.json_table import JsonObject, JsonTable, wall_clock_ms
+from broker.store.disk import backup_path, write_atomically
+from broker.store.errors import CorruptFileError
+
+log = structlog.get_logger("broker.tables")
+
+
+class CheckedTable(JsonTable):
+    """Name -> a value of JSON."""
+
+    lost = "what it held is forgotten"
+    """What it means that neither copy can be read."""
+
+    def __init__(self, path: Path, *, now_ms: Callable[[], int] = wall_clock_ms) -> None:
+        super().__init__(path, now_ms=now_ms)
+        self.entries: dict[str, Any] = {}
+        self._copy = b""
+
+    def load(self) -> bool:
+        """Read the file or its copy; without either the table is empty.  Raises OSError."""
+        try:
+            return super().load()
+        except CorruptFileError as error:
+            log.error(self.lost, file=str(self.path), reason=str(error))
+            return False
+
+    def to_json(self) -> JsonObject:
+        """The content of the file."""
+        entries = dict(list(self.entries.items()))
+        return {
+            "crc32": _checksum(entries),
+            "dataVersion": self.version.to_json(),
+            "entries": entries,
+        }
+
+    def from_json(self, document: JsonObject) -> None:
+        """Take what was kept.  Raises ValueError."""
+        entries = document.get("entries")
+        if not isinstance(entries, dict):
+            raise ValueError("it has no entries")
+        if document.get("crc32") != _checksum(entries):
+            raise ValueError("its checksum is wrong")
+        self.entries = entries
+
+    def set(self, name: str, value: Any) -> None:
+        """Keep a value, and save it soon."""
+        self.entries[name] = value
+        self._changed()
+
+    def forget(self, name: str) -> None:
+        """Keep nothing under a name, and save that soon."""
+        if self.entries.pop(name, None) is not None:
+            self._changed()
+
+    def _changed(self) -> None:
+        self.version.advance(self._now_ms())
+        self.mark_changed()
+        self.save_soon()
+
+    def _about_to_write(self, data: bytes) -> None:
+        self._copy = data
+
+    def _written(self) -> None:
+        write_atomically(backup_path(self.path), self._copy)
+
+
+def _checksum(entries: JsonObject) -> int:
+    return zlib.crc32(json.dumps(entries, sort_keys=True, separators=(",", ":")).encode())

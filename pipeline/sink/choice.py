@@ -1,0 +1,227 @@
+"""Which broker an exactly-once sink publishes on; where that is not certain, nothing is written.
+
+Publishing is atomic on one broker, and that broker alone knows what it has published.  A batch that
+is repeated must come to it again, whatever broker is away then.  So a sink has the one broker that
+has its topic, or that the option broker names, and goes nowhere else:
+
+- A topic that several brokers take messages for is refused, unless the option names one of them.
+- A topic that does not exist is refused: it may be on a broker that is away, and made on another it
+  would let a batch in that the first one has published.
+- A sink whose earlier batches went to another broker is refused, and so is one that has batches of
+  somebody else, another streaming query for example.  The broker remembers whose they are, and a
+  file in the checkpoint which broker it was, for when that one is away (home.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from client.errors import RequestRefusedError, RouteNotFoundError
+from pipeline.errors import PipelineError
+from pipeline.remote import Remote, connect
+from pipeline.retrying import is_passing
+from pipeline.sink.rules import SinkRules
+from protocol.codes import RequestCode, ResponseCode
+from protocol.requests import decode_fields, encode_fields
+from protocol.requests.extensions import SinkStatusRequest, SinkStatusResponse
+
+
+class SinkState(NamedTuple):
+    """What a broker knows of a sink."""
+
+    last_batch: int = -1
+    """The last batch that it published, −1 for none."""
+    owner: str = ""
+    """Whose batches these are; blank if the broker does not know."""
+
+
+def choose_broker(
+    rules: SinkRules,
+    sink_id: str,
+    batch_id: int | None = None,
+    *,
+    topics: Collection[str] = (),
+    owner: str = "",
+) -> str:
+    """The broker that a sink publishes on; *batch_id* if one is to be staged now, for *topics*.
+
+    Raises:
+        PipelineError: none can, the one that is wanted cannot, or it is not certain which it is.
+    """
+    remote = connect(rules.nameserver, timeout_s=rules.timeout_s)
+
+    def ask() -> str:
+        states = _states(remote, rules, sink_id)
+        able = {name: state for name, state in states.items() if state is not None}
+        if not able:
+            raise PipelineError(_unable(", ".join(states)))
+        if rules.broker and rules.broker not in states:
+            raise PipelineError(
+                f"there is no broker {rules.broker!r} to publish on: start it again if it is away, "
+                f"or set the option broker to one of {', '.join(states)}"
+            ) from RouteNotFoundError(rules.broker)
+        homes = {topic: _homes(remote, rules, topic) for topic in topics}
+        chosen = _chosen(rules, sink_id, able, homes)
+        if chosen not in states:
+            raise PipelineError(
+                f"the broker {chosen!r}, which has the topic, is away: start it again"
+            ) from RouteNotFoundError(chosen)
+        if chosen not in able:
+            raise PipelineError(_unable(chosen))
+        _check_batch(rules, sink_id, batch_id, able, chosen, owner)
+        return chosen
+
+    return rules.patience(f"the sink {sink_id!r} found no broker to publish on", ask)
+
+
+def _states(remote: Remote, rules: SinkRules, sink_id: str) -> dict[str, SinkState | None]:
+    """What every broker knows of the sink.  One that is away may be the one that has it."""
+    masters = sorted({each.name for each in remote.brokers() if each.is_master})
+    if not masters:
+        raise PipelineError(
+            f"the name service {rules.nameserver} knows no broker: start one, or correct the "
+            "option nameServer"
+        ) from RouteNotFoundError("no broker")
+    states: dict[str, SinkState | None] = {}
+    away: PipelineError | None = None
+    for name in masters:
+        try:
+            states[name] = sink_state(remote, name, sink_id)
+        except PipelineError as error:
+            if not is_passing(error):
+                raise
+            away = error
+    if away is not None and not any(state and state.last_batch >= 0 for state in states.values()):
+        raise away
+    return states
+
+
+def _homes(remote: Remote, rules: SinkRules, topic: str) -> list[str]:
+    """The brokers that take messages for a topic, those without a master included."""
+    route = remote.route(topic)
+    queues = () if route is None else (*route.write_queues, *route.masterless_queues)
+    if not queues:
+        raise PipelineError(
+            f"no broker that the name service {rules.nameserver} knows takes messages for the "
+            f"topic {topic!r}: start its broker if it is away, else create the topic first "
+            f"(rockhopper topic create {topic}), which exactly-once does not do by itself"
+        ) from RouteNotFoundError(topic)
+    return sorted({queue.broker_name for queue in queues})
+
+
+def _chosen(
+    rules: SinkRules,
+    sink_id: str,
+    able: Mapping[str, SinkState],
+    homes: Mapping[str, list[str]],
+) -> str:
+    used = [name for name, state in able.items() if state.last_batch >= 0]
+    if rules.broker:
+        if used and rules.broker not in used:
+            raise PipelineError(_elsewhere(sink_id, used, rules.broker))
+        for topic, names in homes.items():
+            if rules.broker not in names:
+                raise PipelineError(
+                    f"the topic {topic!r} is not on the broker {rules.broker!r}, which this sink "
+                    "publishes on: create it there, or name another with the option broker "
+                    f"({', '.join(names)})"
+                )
+        return rules.broker
+    if len(used) > 1:
+        raise PipelineError(
+            f"the sink {sink_id!r} has batches on the brokers {', '.join(used)}, and nobody knows "
+            "on which it goes on: name that one with the option broker, or set another sinkId"
+        )
+    for topic, names in homes.items():
+        if len(names) > 1:
+            raise PipelineError(
+                f"the topic {topic!r} is on the brokers {', '.join(names)}, and a batch can be "
+                "published exactly once on one only: name that one with the option broker and "
+                "never another for this sink, write to a topic that is on one broker, or set "
+                "delivery=at-least-once"
+            )
+    found = {names[0]: topic for topic, names in homes.items()}
+    if len(found) > 1:
+        said = " and ".join(f"{topic!r} on {name}" for name, topic in sorted(found.items()))
+        raise PipelineError(
+            f"the rows are for the topics {said}, and a batch can be published exactly once on one "
+            "broker only: write them with a sink for each of these topics, or set "
+            "delivery=at-least-once"
+        )
+    home = next(iter(found), "")
+    if home and used and home not in used:
+        raise PipelineError(_elsewhere(sink_id, used, home))
+    return home or next(iter([*used, *able]))
+
+
+def _elsewhere(sink_id: str, used: list[str], wanted: str) -> str:
+    return (
+        f"earlier batches of the sink {sink_id!r} were published on {', '.join(used)}, so it "
+        f"cannot go on with {wanted}, which would let a repeated batch in twice: go on with "
+        f"{used[0]}, or set another sinkId"
+    )
+
+
+def _check_batch(
+    rules: SinkRules,
+    sink_id: str,
+    batch_id: int | None,
+    able: Mapping[str, SinkState],
+    chosen: str,
+    owner: str,
+) -> None:
+    """Only the last batch is ever repeated; whoever numbers one lower is somebody else."""
+    last, known_owner = able[chosen]
+    check_owner(sink_id, owner, known_owner)
+    if last < 0 and batch_id and rules.is_streaming and not rules.broker:
+        raise PipelineError(
+            f"no broker remembers the sink {sink_id!r}, and this is its batch {batch_id}: start "
+            "the broker that has its earlier batches, or name one with the option broker to go on "
+            f"there ({', '.join(able)})"
+        )
+    if batch_id is None or batch_id >= last:
+        return
+    known = f"the sink {sink_id!r} has published batch {last}, and this is batch {batch_id}: "
+    if rules.is_streaming:
+        raise PipelineError(
+            f"{known}it belongs to another checkpoint, so set another sinkId, or go on with that "
+            "checkpoint"
+        )
+    raise PipelineError(
+        f"{known}nobody knows whether it was written, so set batchId to {last + 1} or more to "
+        "write it, or another sinkId"
+    )
+
+
+def check_owner(sink_id: str, owner: str, known: str) -> None:
+    """See that a sink's batches are those of *owner*; blank for unknown.  Raises PipelineError."""
+    if owner and known and owner != known:
+        raise PipelineError(
+            f"the sink {sink_id!r} has batches of {known}, and this is {owner}, whose batches have "
+            "the same numbers: set another sinkId, or go on with the checkpoint that wrote them"
+        )
+
+
+def sink_state(remote: Remote, broker: str, sink_id: str) -> SinkState | None:
+    """What a broker knows of a sink; None if it has no sinks."""
+    fields = encode_fields(SinkStatusRequest(sink_id=sink_id))
+    try:
+        answer = remote.request(broker, RequestCode.SINK_STATUS, fields)
+    except PipelineError as error:
+        cause = error.__cause__
+        if (
+            isinstance(cause, RequestRefusedError)
+            and cause.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+        ):
+            return None
+        raise
+    status = decode_fields(SinkStatusResponse, answer.ext)
+    return SinkState(status.last_batch_id, status.owner or "")
+
+
+def _unable(brokers: str) -> str:
+    return (
+        f"delivery=exactly-once needs Rockhopper, and {brokers} cannot publish a batch at once "
+        "(Apache RocketMQ cannot): set delivery=at-least-once"
+    )
