@@ -1,23 +1,26 @@
 """OffsetJournal: what was committed since consumerOffset.json was last saved.
 
-``<store>/rockhopper/offsets/<number>`` are text files of lines, applied in order::
+``<store>/rockhopper/offsets/<20-digit number>.records`` are files of records
+(broker/store/record_file.py) of one kind, 1: lines of text, applied in order::
 
     file <sha1>                     consumerOffset.json as it is, or as it is about to be
     set <topic@group> <queue> <offset>
     drop <topic@group>
 
-Lines are gathered for 25 ms and go out with one write(2), without fsync: kill -9 costs at most the
-commits of 25 ms, and a power cut what RocketMQ's file does not hold yet.  A save begins a new
+Lines are gathered for 25 ms and go out as one record with one write(2), without fsync: kill -9
+costs at most the commits of 25 ms, and a power cut what RocketMQ's file does not hold yet.  What
+cannot be written, as on a full disk, stays gathered and is tried again.  A save begins a new
 journal file, and the older ones go when it has ended.
 
 A journal counts only with the consumerOffset.json that it belongs to: when RocketMQ has run on the
-store since, its file has another sha1.  A line that was torn off ends the reading.
+store since, its file has another sha1.
+
+0.1.0 wrote the lines bare, into files ``<number>``; such are read, and gone after the first save.
 """
 
 import asyncio
 import contextlib
 import hashlib
-import os
 import re
 import threading
 from collections.abc import Iterable
@@ -26,10 +29,17 @@ from typing import NamedTuple
 
 import structlog
 
+from broker.store import disk
+from broker.store.record_file import encode_record
+from broker.store.record_journal import RecordJournal
+
 log = structlog.get_logger("broker.offsets")
 
 GATHERING_S = 0.025
+RETRY_S = 1.0
 NO_FILE = "-"
+LINES = 1
+_DROPPED = -1
 _LINE = re.compile(
     r"(?:file (?P<sha>[0-9a-f]{40}|-)"
     r"|set (?P<key>\S+) (?P<queue>\d{1,10}) (?P<offset>\d{1,19})"
@@ -48,42 +58,64 @@ class Change(NamedTuple):
 class OffsetJournal:
     """Files of changes.  ``note`` belongs to the event loop, the rest to any thread."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, quarantine: Path) -> None:
         self._directory = directory
-        self._descriptor = -1
-        self._number = 0
+        self._journal = RecordJournal(
+            directory, quarantine, what="committed offsets", suffix=".records"
+        )
+        # In order; queue -1: the topic and group have none any more.
         self._pending: dict[tuple[str, int], int] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._lock = threading.Lock()
         self._is_failing = False
-
-    @property
-    def is_open(self) -> bool:
+        self.is_open = False
         """Whether changes are taken."""
-        return self._descriptor >= 0
 
     # -- reading -------------------------------------------------------------------------------
 
     def read(self, file: bytes | None) -> list[Change]:
         """What was noted after *file*, the bytes of consumerOffset.json, was written.
 
+        Changes nothing on disk: the store is not locked yet.
+
         Raises:
             OSError: a journal file cannot be read.
         """
         changes: list[Change] = []
-        known: set[str] = set()
-        for path in self._files():
-            _read_lines(path.read_bytes(), known, changes)
-        if changes and fingerprint(file) not in known:
-            log.info("offsets were saved by another broker since; its file counts")
-            return []
+        for lines in (self._bare_lines(), self._recorded_lines()):
+            known: set[str] = set()
+            noted: list[Change] = []
+            for line in lines:
+                _take(line, known, noted)
+            if noted and fingerprint(file) not in known:
+                log.info("offsets were saved by another broker since; its file counts")
+            else:
+                changes += noted
         return changes
 
-    def _files(self) -> list[Path]:
+    def _recorded_lines(self) -> list[str]:
+        payloads = [payload for kind, payload in self._journal.read() if kind == LINES]
+        return [line for payload in payloads for line in payload.decode().split("\n")]
+
+    def _bare_lines(self) -> list[str]:
+        lines: list[str] = []
+        for path in self._bare_files():
+            *whole, torn = path.read_bytes().decode("utf-8", "replace").split("\n")
+            damaged = next((n for n, line in enumerate(whole) if not _LINE.fullmatch(line)), None)
+            if damaged is not None or torn:
+                log.error(
+                    "a journal of offsets is damaged: what follows is lost",
+                    file=str(path),
+                    line=len(whole) if damaged is None else damaged,
+                )
+            lines += whole[:damaged]
+        return lines
+
+    def _bare_files(self) -> list[Path]:
         if not self._directory.is_dir():
             return []
-        names = [entry.name for entry in self._directory.iterdir() if entry.name.isdecimal()]
-        return [self._directory / name for name in sorted(names, key=int)]
+        paths = [path for path in self._directory.iterdir() if path.name.isdecimal()]
+        return sorted(paths, key=lambda path: int(path.name))
 
     # -- writing -------------------------------------------------------------------------------
 
@@ -94,30 +126,22 @@ class OffsetJournal:
             OSError: it cannot be created.
         """
         with self._lock:
-            if self._number == 0:
-                self._directory.mkdir(parents=True, exist_ok=True)
-                self._number = max((int(path.name) for path in self._files()), default=0)
-            path = self._directory / str(self._number + 1)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_TRUNC
-            descriptor = os.open(path, flags, 0o644)
-            if self._descriptor >= 0:
-                os.close(self._descriptor)
-            self._descriptor = descriptor
-            self._number += 1
-            os.write(descriptor, f"file {file_sha}\n".encode())
-            return self._number
+            self._journal.mend()
+            self._journal.rotate()
+            self._journal.append(_record(f"file {file_sha}\n"))
+            self.is_open = True
+            return self._journal.number
 
     def expect(self, file_sha: str) -> None:
         """Say which consumerOffset.json is about to be written.  Raises OSError."""
         with self._lock:
-            os.write(self._descriptor, f"file {file_sha}\n".encode())
+            self._journal.append(_record(f"file {file_sha}\n"))
 
     def drop_before(self, number: int) -> None:
         """Remove the files older than *number*: consumerOffset.json holds what they say."""
         with contextlib.suppress(OSError):
-            for path in self._files():
-                if int(path.name) < number:
-                    path.unlink()
+            self._journal.forget_before(number)
+            disk.remove_files(self._bare_files())
 
     def note(self, key: str, queue_id: int, offset: int) -> None:
         """Write a change soon; of several of one queue the last."""
@@ -127,39 +151,40 @@ class OffsetJournal:
 
     def drop(self, keys: Iterable[str]) -> None:
         """Note that topics and groups have no offsets any more."""
+        dropped = dict.fromkeys(keys)
+        self._pending = {place: n for place, n in self._pending.items() if place[0] not in dropped}
+        self._pending |= {(key, _DROPPED): 0 for key in dropped}
         self.flush()
-        self._write("".join(f"drop {key}\n" for key in keys))
 
     def flush(self) -> None:
         """Write what is gathered, now."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        pending, self._pending = self._pending, {}
-        self._write(
-            "".join([f"set {key} {queue} {offset}\n" for (key, queue), offset in pending.items()])
-        )
-
-    def _write(self, text: str) -> None:
-        if not text or self._descriptor < 0:
+        if not self._pending or not self.is_open:
             return
         try:
             with self._lock:
-                os.write(self._descriptor, text.encode())
+                self._journal.append(_record("".join(map(_line_of, self._pending.items()))))
         except OSError as error:
             if not self._is_failing:
-                log.error("commits are not noted between two saves", reason=str(error))
+                log.error("commits are not noted, trying again", reason=str(error))
             self._is_failing = True
+            with contextlib.suppress(RuntimeError):
+                self._timer = asyncio.get_running_loop().call_later(RETRY_S, self.flush)
         else:
             self._is_failing = False
+            self._pending.clear()
 
     def close(self) -> None:
         """Write what is gathered and take nothing more."""
         self.flush()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         with self._lock:
-            if self._descriptor >= 0:
-                os.close(self._descriptor)
-            self._descriptor = -1
+            self._journal.close()
+            self.is_open = False
 
 
 def fingerprint(file: bytes | None) -> str:
@@ -167,14 +192,22 @@ def fingerprint(file: bytes | None) -> str:
     return NO_FILE if file is None else hashlib.sha1(file, usedforsecurity=False).hexdigest()
 
 
-def _read_lines(data: bytes, known: set[str], changes: list[Change]) -> None:
-    for line in data.decode("utf-8", "replace").split("\n")[:-1]:
-        found = _LINE.fullmatch(line)
-        if found is None:
-            return
-        if found["sha"]:
-            known.add(found["sha"])
-        elif found["key"]:
-            changes.append(Change(found["key"], int(found["queue"]), int(found["offset"])))
-        else:
-            changes.append(Change(found["dropped"], -1, 0))
+def _record(lines: str) -> bytes:
+    return encode_record(LINES, lines.encode())
+
+
+def _line_of(change: tuple[tuple[str, int], int]) -> str:
+    (key, queue_id), offset = change
+    return f"drop {key}\n" if queue_id == _DROPPED else f"set {key} {queue_id} {offset}\n"
+
+
+def _take(line: str, known: set[str], changes: list[Change]) -> None:
+    found = _LINE.fullmatch(line)
+    if found is None:
+        return
+    if found["sha"]:
+        known.add(found["sha"])
+    elif found["key"]:
+        changes.append(Change(found["key"], int(found["queue"]), int(found["offset"])))
+    else:
+        changes.append(Change(found["dropped"], -1, 0))

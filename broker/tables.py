@@ -34,7 +34,7 @@ class Tables:
             directory / "consumerOffset.json",
             version_step=config.offsets_version_step,
             now_ms=now_ms,
-            journal=OffsetJournal(layout.offset_journal),
+            journal=OffsetJournal(layout.offset_journal, layout.quarantine),
         )
         self.subscriptions = RememberedSubscriptions(layout.remembered_subscriptions, now_ms=now_ms)
         self.sink_owners = SinkOwners(layout.sink_owners, now_ms=now_ms)

@@ -8,7 +8,7 @@ An entry of a message that was copied to the retry topic or to the dead letters 
 is known to be on disk: ``copy_end`` is the commit log offset behind it.  After a crash that lost
 the copy the message is in flight again.
 
-Records (journal.py), all integers big-endian:
+Kinds of records (journal.py), all integers big-endian:
 
     1 LANE     number:4 queue:4 size:2 group size:2 topic cursor:8 count:4
                {offset:8 popMs:8 invisibleMs:8 copyEnd:8}… ordered batch as msgpack
@@ -30,8 +30,9 @@ from typing import NamedTuple
 import msgspec
 import structlog
 
-from broker.pop.journal import PopJournal, encode_record
+from broker.pop.journal import PopJournal
 from broker.pop.ordered import OrderedBatch, decode_batch, encode_batch
+from broker.store.record_file import encode_record
 
 log = structlog.get_logger("broker.pop")
 
@@ -288,6 +289,7 @@ class Lanes:
                 self._apply(kind, payload)
             except (KeyError, ValueError, struct.error, msgspec.MsgspecError) as error:
                 log.warning("pop journal: a record makes no sense", kind=kind, reason=repr(error))
+        self._journal.mend()
         for lane in self._by_key.values():
             for offset, entry in list(lane.entries.items()):
                 if entry.copy_end > log_end:

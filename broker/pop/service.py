@@ -81,7 +81,7 @@ class PopService:
             store.layout.config / "messageRequestMode.json", now_ms=now_ms
         )
         self.cluster_queues = ClusterQueues(config, topics, name_service)
-        self._journal = PopJournal(store.layout.own / "pop")
+        self._journal = PopJournal(store.layout.own / "pop", store.layout.quarantine)
         self.lanes = Lanes(self._journal)
         self._compaction = Compaction(self._journal, self.lanes)
         self._revive_queue = -1

@@ -234,6 +234,39 @@ def write_fully(descriptor: int, position: int, data: bytes | int) -> None:
         written += os.pwrite(descriptor, memoryview(data)[written:], position + written)
 
 
+def append_whole(descriptor: int, position: int, data: bytes) -> None:
+    """Write *data* at *position*, the end of the file, all of it or nothing.
+
+    Raises:
+        OSError: nothing was written.  Should even that fail to be undone, the next append at the
+            same position writes over what there is.
+    """
+    try:
+        write_fully(descriptor, position, data)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.ftruncate(descriptor, position)
+        raise
+
+
+def sync_paths(paths: Iterable[Path]) -> None:
+    """Make files and their names durable, but for those that are gone.  Blocks: for a thread."""
+    directories: set[Path] = set()
+    for path in paths:
+        try:
+            with descriptor_needed():
+                descriptor = os.open(path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
+        except FileNotFoundError:
+            continue
+        try:
+            sync_file(descriptor)
+        finally:
+            os.close(descriptor)
+        directories.add(path.parent)
+    for directory in directories:
+        sync_directory(directory)
+
+
 def zero_tail(descriptor: int, start: int, end: int) -> bool:
     """Turn the bytes of [start, end) into zeros where they are not; return whether any was not.
 

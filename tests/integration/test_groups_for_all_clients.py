@@ -140,7 +140,7 @@ async def test_commits_survive_kill_9(tmp_path: Path) -> None:
             await send(client, "orders", b"x")
         await client.ask(Code.UPDATE_CONSUMER_OFFSET, PLACE | {"commitOffset": "2"})
         journal = tmp_path / "rockhopper" / "offsets"
-        await until(lambda: any("orders@billing" in f.read_text() for f in journal.iterdir()))
+        await until(lambda: any(b"orders@billing" in f.read_bytes() for f in journal.iterdir()))
         assert not (tmp_path / "config" / "consumerOffset.json").exists()
         await daemon.kill()
     async with Daemon(tmp_path) as daemon, WireClient(daemon.address) as client:

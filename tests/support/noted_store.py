@@ -43,9 +43,11 @@ FACTS: dict[str, object] = {
 class NotedStore:
     """The broker, its clock and its loop."""
 
-    def __init__(self, root: Path, settings: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, root: Path, settings: dict[str, str] | None = None, *, passed_ms: int = 0
+    ) -> None:
         self.root = root
-        self.clock = Clock(START_MS)
+        self.clock = Clock(START_MS + passed_ms)
         self.loop = SteppedLoop()
         self.settings = {**SETTINGS, **(settings or {})}
         self.broker = ServedBroker(root, self.clock, self.settings)
@@ -63,18 +65,17 @@ class NotedStore:
 
     def fill(self) -> None:
         """Hold every conversation, up to its midst."""
-        broker = self.broker
-        broker.groups.put(SubscriptionGroup("pickers"))
-        for topic in ("orders", "parcels", "later", "wheel", "rows"):
-            broker.create_topic(topic, 1)
         self.loop.run(self._talk())
         self.pass_s(2)
-        self.loop.run(broker.tables.saved())
+        self.loop.run(self.broker.tables.saved())
         self.loop.run(self._talk_on())
         self.pass_s(0.5)
 
     async def _talk(self) -> None:
         broker = self.broker
+        broker.groups.put(SubscriptionGroup("pickers"))
+        for topic in ("orders", "parcels", "later", "wheel", "rows"):
+            broker.create_topic(topic, 1)
         for number in range(20):
             broker.put("orders", b"order %d" % number)
             broker.put("parcels", b"parcel %d" % number)

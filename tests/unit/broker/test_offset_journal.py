@@ -1,20 +1,24 @@
 """OffsetJournal: commits between two saves survive, and only with the file they belong to."""
 
+import os
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from broker.consumer_offsets import ConsumerOffsetTable
 from broker.offset_journal import OffsetJournal
 from tests.support.peers import Clock
 from tests.support.raw_peer import until
 
+FIRST, SECOND = f"{1:020d}.records", f"{2:020d}.records"
+
 
 def table(root: Path) -> ConsumerOffsetTable:
     return ConsumerOffsetTable(
         root / "config" / "consumerOffset.json",
         now_ms=Clock(),
-        journal=OffsetJournal(root / "offsets"),
+        journal=OffsetJournal(root / "offsets", root / "quarantine"),
     )
 
 
@@ -45,7 +49,7 @@ async def test_commits_that_no_save_has_seen_are_there_after_a_crash(tmp_path: P
 async def test_commits_are_gathered_for_a_moment_only(tmp_path: Path) -> None:
     crashed = begun(tmp_path)
     crashed.commit("T", "G", 0, 5)
-    await until(lambda: b"set" in (tmp_path / "offsets" / "1").read_bytes())
+    await until(lambda: b"set" in (tmp_path / "offsets" / FIRST).read_bytes())
 
 
 async def test_a_save_takes_the_journal_with_it_and_later_commits_begin_another(
@@ -55,7 +59,7 @@ async def test_a_save_takes_the_journal_with_it_and_later_commits_begin_another(
     crashed.commit("T", "G", 0, 5)
     flush(crashed)
     await crashed.saved()
-    assert [path.name for path in (tmp_path / "offsets").iterdir()] == ["2"]
+    assert [path.name for path in (tmp_path / "offsets").iterdir()] == [SECOND]
     crashed.commit("T", "G", 0, 8)
     flush(crashed)
     found = table(tmp_path)
@@ -93,15 +97,89 @@ async def test_a_file_that_another_broker_wrote_counts_alone(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("torn", ["set T@G 0 9", "set T@G 0\n", "\0\0\0\n", "set T@G x 9\n"])
-async def test_a_torn_line_ends_the_reading(tmp_path: Path, torn: str) -> None:
+async def test_a_torn_line_of_0_1_0_ends_the_reading_and_is_named(
+    tmp_path: Path, torn: str
+) -> None:
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "1").write_text(f"file -\nset T@G 0 5\n{torn}")
+    found = table(tmp_path)
+    with capture_logs() as logs:
+        found.load()
+    assert found.get("T", "G", 0) == 5
+    assert [entry["line"] for entry in logs if entry["log_level"] == "error"] == [2]
+    found.start_saving()
+    await found.saved()
+    assert [path.name for path in (tmp_path / "offsets").iterdir()] == [SECOND]
+
+
+async def test_any_flipped_bit_is_mended_and_any_cut_is_named(tmp_path: Path) -> None:
     crashed = begun(tmp_path)
     crashed.commit("T", "G", 0, 5)
     flush(crashed)
-    with (tmp_path / "offsets" / "1").open("a") as file:
-        file.write(torn)
+    crashed.commit("T", "G", 0, 6)
+    crashed.commit("T", "G", 1, 7)
+    flush(crashed)
+    path = tmp_path / "offsets" / FIRST
+    data = path.read_bytes()
+    for bit in range(len(data) * 8):
+        damaged = bytearray(data)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        found = table(tmp_path)
+        found.load()
+        assert found.queues("T", "G") == {0: 6, 1: 7}, bit
+    for size_bytes in range(len(data)):
+        path.write_bytes(data[:size_bytes])
+        found = table(tmp_path)
+        found.load()
+        assert found.queues("T", "G") in ({}, {0: 5}, {0: 6, 1: 7}), size_bytes
+    path.write_bytes(data + b"torn")
     found = table(tmp_path)
     found.load()
-    assert found.get("T", "G", 0) == 5
+    with capture_logs() as logs:
+        found.start_saving()
+    assert [(entry["what"], entry["file"]) for entry in logs] == [("committed offsets", str(path))]
+    assert [kept.name for kept in (tmp_path / "quarantine").iterdir()] == [f"offsets-{FIRST}"]
+
+
+async def test_a_short_write_loses_nothing_of_what_follows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crashed = begun(tmp_path)
+    crashed.commit("T", "G", 0, 1)
+    real = os.pwrite
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", lambda d, data, at: real(d, bytes(data)[:7], at))
+        patch.setattr(os, "write", lambda d, data: real(d, data[:7], os.fstat(d).st_size))
+        flush(crashed)
+    for number in range(4):
+        crashed.commit("T", "G", number, 10)
+        flush(crashed)
+    found = table(tmp_path)
+    found.load()
+    assert found.queues("T", "G") == {0: 10, 1: 10, 2: 10, 3: 10}
+
+
+async def test_what_a_full_disk_refused_is_noted_when_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crashed = begun(tmp_path)
+
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", full)
+        crashed.commit("T", "G", 0, 1)
+        crashed.commit("U", "G", 0, 1)
+        flush(crashed)
+        crashed.delete_topic("T")
+        crashed.commit("T", "G", 1, 2)
+        flush(crashed)
+    flush(crashed)
+    found = table(tmp_path)
+    found.load()
+    assert (found.queues("T", "G"), found.queues("U", "G")) == ({1: 2}, {0: 1})
 
 
 async def test_what_is_deleted_stays_deleted_and_resets_stay(tmp_path: Path) -> None:

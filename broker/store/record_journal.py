@@ -1,0 +1,141 @@
+"""RecordJournal: a directory of numbered files of records, of which the newest is written.
+
+Files ``<20-digit number><suffix>`` are read in the order of their numbers.  To get rid of what has
+become obsolete, the owner begins another file (``rotate``), and has the older ones deleted
+(``forget_before``) once what counts of them is safe elsewhere.
+
+No file exists until the first record is written.  Nothing is synced on the way: a crash of the
+process loses nothing, a power cut the newest records, unless ``take_unsynced`` is used.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from broker.store import disk
+from broker.store.layout import file_name
+from broker.store.record_file import Record, RecordFile, RecordsRead, mend, read_records
+
+
+class RecordJournal:
+    """The files of one directory."""
+
+    def __init__(
+        self,
+        directory: Path,
+        quarantine: Path,
+        *,
+        what: str,
+        suffix: str = "",
+        strict: bool = False,
+    ) -> None:
+        """*what* says for people what is noted; *strict*: nothing counts behind a lost record."""
+        self.directory = directory
+        self._quarantine = quarantine
+        self._what = what
+        self._suffix = suffix
+        self._strict = strict
+        self._file: RecordFile | None = None
+        self._damaged: list[tuple[Path, RecordsRead]] = []
+        self._is_unsynced = False
+        self.number = 0
+        """The number of the newest file."""
+        self.size_bytes = 0
+        """The bytes in the newest file."""
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def read(self) -> Iterator[Record]:
+        """Kind and payload of every record; changes nothing.  Raises OSError."""
+        self._damaged.clear()
+        is_cut = False
+        for path in self.files():
+            self.number = self._number_of(path)
+            read = read_records(path, strict=self._strict)
+            if is_cut:
+                read = read._replace(records=[], is_lossy=True)
+            if read.damages or is_cut:
+                self._damaged.append((path, read))
+            yield from read.records
+            self.size_bytes = read.size_bytes
+            is_cut |= self._strict and read.is_lossy
+
+    def mend(self) -> None:
+        """Write anew what ``read`` found damaged; afterwards records can be appended.
+
+        Raises:
+            OSError: a file is as it was.
+        """
+        while self._damaged:
+            path, read = self._damaged[0]
+            size_bytes = mend(path, read, self._quarantine, what=self._what)
+            if self._number_of(path) == self.number:
+                self.size_bytes = size_bytes
+            del self._damaged[0]
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether ``read`` found a record that is lost, be it the last one."""
+        return any(read.is_lossy for _, read in self._damaged)
+
+    def files(self) -> list[Path]:
+        """The files, oldest first."""
+        if not self.directory.is_dir():
+            return []
+        paths = [path for path in self.directory.iterdir() if self._is_ours(path.name)]
+        return sorted(paths, key=self._number_of)
+
+    def _is_ours(self, name: str) -> bool:
+        return name.endswith(self._suffix) and name.removesuffix(self._suffix).isdecimal()
+
+    def _number_of(self, path: Path) -> int:
+        return int(path.name.removesuffix(self._suffix))
+
+    # -- writing -------------------------------------------------------------------------------
+
+    def append(self, data: bytes) -> None:
+        """Write records, all of them or none.  Raises OSError."""
+        if self._file is None:
+            self._file = self._open(self.number, self.size_bytes)
+        self._file.append(data)
+        self.size_bytes = self._file.size_bytes
+        self._is_unsynced = True
+
+    def _open(self, number: int, size_bytes: int) -> RecordFile:
+        disk.make_directories_durably(self.directory)
+        return RecordFile(self.directory / (file_name(number) + self._suffix), size_bytes)
+
+    def rotate(self) -> None:
+        """Let further records go to another file.  Raises OSError: they go where they went."""
+        file = self._open(self.number + 1, 0)
+        file.cut(0)
+        self.close()
+        self._file = file
+        self.number, self.size_bytes = self.number + 1, 0
+        self._is_unsynced = True
+
+    def take_unsynced(self) -> list[Path]:
+        """The files to sync for what was noted since the last call."""
+        paths = [self._file.path] if self._is_unsynced and self._file is not None else []
+        self._is_unsynced = False
+        return paths
+
+    def unsynced_again(self, _paths: list[Path]) -> None:
+        """They could not be synced."""
+        self._is_unsynced = True
+
+    def forget_before(self, number: int) -> None:
+        """Delete the files in front of *number*.  Any thread; blocks.  Raises OSError."""
+        disk.remove_files(path for path in self.files() if self._number_of(path) < number)
+
+    def forget_older(self) -> None:
+        """Delete all files but the newest, once that is on disk.  Any thread; blocks.  OSError."""
+        number = self.number
+        if self._file is not None:
+            disk.sync_paths([self._file.path])
+        self.forget_before(number)
+
+    def close(self) -> None:
+        """Close the newest file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
