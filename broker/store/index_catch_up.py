@@ -4,12 +4,19 @@ Keys of a message: its unique key, then each piece of the property KEYS between 
 transaction that was rolled back.
 """
 
+import structlog
+
 from broker.store.encoding import INDEX_KEY
 from broker.store.index import MessageIndex
+from broker.store.inventory import Inventory
 from broker.store.log_scan import Record
+from broker.store.lookups import record_at, record_start
+from broker.store.mapped_file_queue import MappedFileQueue
 from broker.store.record_properties import KeysAndTags, KeysAndTagsReader, keys_and_tags
 from protocol.java_hash import index_key_seed, seeded_index_key_hash
 from protocol.message_codec import SYS_FLAG_TRANSACTION_MASK, SYS_FLAG_TRANSACTION_ROLLBACK
+
+log = structlog.get_logger("broker.store")
 
 _PACKED_KEYS_MAX = 128 * INDEX_KEY.size
 
@@ -27,6 +34,30 @@ def _hashes(record: Record, found: KeysAndTags, seed: int) -> list[int]:
     if keys:
         hashes += [seeded_index_key_hash(seed, key) for key in keys.split(" ") if key]
     return hashes
+
+
+def index_start(index: MessageIndex, log_files: MappedFileQueue, noted: Inventory | None) -> int:
+    """Empty an index that is not one of this log; return from where on it lacks messages."""
+    index.discard_from(log_files.next_base_offset)
+    if _lacks_the_first_message(index, log_files) or not _fits_the_log(index, log_files):
+        log.warning("the index does not fit the commit log and is built again")
+        index.clear()
+    end = index.end_commit_log_offset
+    if noted is not None and noted.index_end == end:
+        return noted.log_end  # No message up to there has another key.
+    return log_files.min_offset if end < 0 else record_start(log_files, end)
+
+
+def _lacks_the_first_message(index: MessageIndex, log_files: MappedFileQueue) -> bool:
+    log_min = log_files.min_offset
+    first = record_at(log_files, log_min)
+    begin = index.begin_commit_log_offset
+    return begin > log_min and first is not None and bool(key_hashes(first))
+
+
+def _fits_the_log(index: MessageIndex, log_files: MappedFileQueue) -> bool:
+    newest = record_at(log_files, index.end_commit_log_offset)
+    return newest is None or set(index.hashes_at_end()) <= set(key_hashes(newest))
 
 
 class IndexCatchUp:

@@ -13,6 +13,14 @@ def record_at(log_files: MappedFileQueue, offset: int) -> Record | None:
     return read_record(file.mapping, offset - file.base_offset, file.base_offset)
 
 
+def record_start(log_files: MappedFileQueue, offset: int) -> int:
+    """*offset* if a whole record starts there, else where its file starts, or the log."""
+    if record_at(log_files, offset) is not None:
+        return offset
+    file = log_files.file_at(offset)
+    return log_files.min_offset if file is None else file.base_offset
+
+
 def queue_end(queue: Queue | None) -> int:
     """Where the record of the last message ends, −1 without one."""
     return -1 if queue is None else queue.commit_log_end

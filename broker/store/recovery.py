@@ -7,7 +7,8 @@ All of them have been loaded, nothing has been recovered yet.  Afterwards the co
 ``report.log_end``, with zeros behind; every valid record is in its queue and in the index; all of
 it is on disk.  In order:
 
-1. each queue finds its own end, and its last units are compared with the log;
+1. if the newest files are missing, an empty one stands for them; each queue finds its own end, and
+   its last units are compared with the log;
 2. recovery_start.py decides where to start reading;
 3. the log is walked (log_walk.py), each record compared with its queue (queue_repair.py) and put
    into the index if it is not there (index_catch_up.py); queues that turn out to lack something in
@@ -26,18 +27,25 @@ import structlog
 from broker.store import disk, inventory, log_tail
 from broker.store.checkpoint import CLOCK_STEP_MARGIN_MS, StoreCheckpoint
 from broker.store.index import MessageIndex
-from broker.store.index_catch_up import IndexCatchUp, key_hashes
+from broker.store.index_catch_up import IndexCatchUp, index_start
 from broker.store.inventory import Inventory, QueueKey
 from broker.store.layout import StoreLayout
 from broker.store.log_scan import Record
 from broker.store.log_walk import Hole, LogWalk
-from broker.store.lookups import find_unit, record_at
+from broker.store.lookups import find_unit, record_start
 from broker.store.mapped_file_queue import MappedFileQueue
 from broker.store.queue_repair import QueueRepair, QueueRules
 from broker.store.queue_table import ConsumeQueueTable
 from broker.store.record_properties import KeysAndTagsReader
 from broker.store.recovery_report import RecoveryReport
-from broker.store.recovery_start import QueueState, look_at_queue, proven_file, proven_offset
+from broker.store.recovery_start import (
+    QueueState,
+    end_by_units,
+    look_at_queue,
+    proven_file,
+    proven_offset,
+    units_from,
+)
 
 log = structlog.get_logger("broker.store")
 
@@ -74,6 +82,7 @@ def recover(
     )
     recovery.check_crc = check_crc
     recovery.is_sync = is_sync
+    recovery.reach_noted_end()
     recovery.look_at_queues()
     start = recovery.choose_start(verify_bytes, adopt_bytes)
     walk = recovery.walk(start)
@@ -111,6 +120,8 @@ class _Recovery:
         self._noted = noted
         self._states: dict[QueueKey, QueueState] = {}
         self._proven_from = self._log_min
+        self._noted_end = max(checkpoint.flushed_offset, noted.log_end if noted is not None else 0)
+        self._units_behind: list[tuple[int, int]] = []
         self._start = self._log_min
         self._last_store_time_ms = 0
         self._changed: dict[QueueKey, int] = {}
@@ -120,6 +131,20 @@ class _Recovery:
 
     # 1. Queues.
 
+    def reach_noted_end(self) -> None:
+        """Have a file where the log is known to have ended, if the newest ones are gone."""
+        files, end = self._log_files, self._noted_end
+        if files.files and end > files.next_base_offset:
+            log.error(
+                "the newest files of the commit log are missing",
+                directory=str(files.directory),
+                from_offset=files.next_base_offset,
+                to_offset=end,
+            )
+            file = files.append_file(end - end % files.file_size_bytes)
+            file.write_position = file.size_bytes
+            file.sync(0)
+
     def look_at_queues(self) -> None:
         """Let each queue find its end, and compare the last units of each with the log."""
         log_max = self._log_files.next_base_offset
@@ -128,10 +153,14 @@ class _Recovery:
         if not self._is_clean:
             proven = proven_file(self._log_files, self._checkpoint)
             trusted_below = proven.base_offset if proven is not None else 0
+        # Under SYNC_FLUSH no message is in a queue before it is on disk.
+        proves_by_units = not self._is_clean and self._noted is not None and self._noted.is_sync
         for queue in self._queues:
             queue.recover(log_max, trusted_below)
             queue.correct_min_offset(self._log_min)
             state = look_at_queue(queue, self._log_files, self._noted)
+            if proves_by_units and queue.commit_log_end > self._noted_end:
+                self._units_behind += units_from(queue, self._noted_end)
             queue.close()
             self._states[queue.topic, queue.queue_id] = state
             self._last_store_time_ms = max(self._last_store_time_ms, state.store_time_ms)
@@ -164,7 +193,7 @@ class _Recovery:
                 state = self._states.get((topic, queue_id), QueueState())
                 self._start = min(self._start, state.good_end)
         if self._index is not None:
-            self._start = min(self._start, self._check_index(self._index))
+            self._start = min(self._start, index_start(self._index, self._log_files, self._noted))
         self._start = max(self._start, self._log_min)
         return self._start
 
@@ -175,43 +204,14 @@ class _Recovery:
                 if not self._rules.is_deleted(key[0], self._noted.log_end - 1):
                     yield key, end
 
-    def _check_index(self, index: MessageIndex) -> int:
-        """Empty an index that is not one of this log; return from where on it lacks messages."""
-        index.discard_from(self._log_files.next_base_offset)
-        if self._lacks_the_first_message(index) or not self._fits_the_log(index):
-            log.warning("the index does not fit the commit log and is built again")
-            index.clear()
-        end = index.end_commit_log_offset
-        if self._noted is not None and self._noted.index_end == end:
-            return self._noted.log_end  # No message up to there has another key.
-        if end < 0:
-            return self._log_min
-        return end if self._is_record_start(end) else self._file_start(end)
-
-    def _lacks_the_first_message(self, index: MessageIndex) -> bool:
-        first = record_at(self._log_files, self._log_min)
-        begin = index.begin_commit_log_offset
-        return begin > self._log_min and first is not None and bool(key_hashes(first))
-
-    def _fits_the_log(self, index: MessageIndex) -> bool:
-        newest = record_at(self._log_files, index.end_commit_log_offset)
-        return newest is None or set(index.hashes_at_end()) <= set(key_hashes(newest))
-
-    def _is_record_start(self, offset: int) -> bool:
-        return record_at(self._log_files, offset) is not None
-
-    def _file_start(self, offset: int) -> int:
-        file = self._log_files.file_at(offset)
-        return self._log_min if file is None else file.base_offset
-
     # 3. The walk.
 
     def _proven_end(self) -> int:
         """Up to where the log is known to have been on disk."""
-        proven = self._noted.log_end if self._noted is not None else 0
         if self._is_clean:
-            proven = max([proven, *(state.proven_end for state in self._states.values())])
-        return proven
+            return max([self._noted_end, *(state.proven_end for state in self._states.values())])
+        start = max(self._noted_end, self._log_min)
+        return end_by_units(self._units_behind, start, self._log_files)
 
     def walk(self, start: int) -> LogWalk:
         """Walk the log from *start* on, for all queues and the index."""
@@ -286,9 +286,7 @@ class _Recovery:
         """Walk the log for the queues that were found to lack something in front of the start."""
         while self._postponed:
             keys = frozenset(self._postponed)
-            start = min(self._postponed.values())
-            if not self._is_record_start(start):
-                start = self._file_start(start)
+            start = record_start(self._log_files, min(self._postponed.values()))
             again = LogWalk(
                 self._log_files.files, start, proven_end=walk.end, check_crc=self.check_crc
             )
@@ -324,12 +322,17 @@ class _Recovery:
             if first is None:
                 found = find_unit(queue, start)
                 first = queue.max_offset if found is None else found[0]
+            lost_count = 0
             while first < queue.max_offset:
                 unit = queue.entry(first)
                 if unit is None or not any(h.start <= unit[0] < h.end for h in walk.holes):
                     queue.truncate_to(first)
                     break
+                lost_count += not self._is_known_hole(unit[0])
                 first += 1
+            if lost_count:
+                key = (queue.topic, queue.queue_id)
+                self._filled[key] = self._filled.get(key, 0) + lost_count
 
     # 4. and 5. The end.
 
@@ -351,6 +354,7 @@ class _Recovery:
             record_count=walk.record_count,
             last_store_time_ms=self._last_store_time_ms,
             holes=holes,
+            lost_tail=self._lost_tail(walk),
             cut=cut,
             changed_queues=self._changed,
             lost_messages=self._filled,
@@ -359,6 +363,13 @@ class _Recovery:
         )
         report.log()
         return report
+
+    def _lost_tail(self, walk: LogWalk) -> Hole | None:
+        """What the log ends with, if it was on disk when the last run ended and is not any more."""
+        last = walk.holes[-1] if walk.holes else None
+        if last is None or last.end != walk.end or self._is_known_hole(last.start):
+            return None
+        return last
 
     def _keep_noted_ends(self, end: int, holes: list[Hole]) -> dict[QueueKey, int]:
         """See to it that no queue offset is used twice because its message is gone."""

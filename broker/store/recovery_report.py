@@ -24,6 +24,8 @@ class RecoveryReport(NamedTuple):
     """Of the newest message found; store times must not go back behind it.  0 without one."""
     holes: list[Hole]
     """Damage that valid records follow; the messages in it cannot be read."""
+    lost_tail: Hole | None
+    """The last of the holes, if the log ends with it: that had been flushed, and is gone."""
     cut: CutTail | None
     """The torn end, if there was one."""
     changed_queues: dict[QueueKey, int]
@@ -46,6 +48,13 @@ class RecoveryReport(NamedTuple):
             )
         if len(self.holes) > _HOLES_LOGGED:
             logger.error("the commit log is damaged elsewhere too", ranges=len(self.holes))
+        if self.lost_tail is not None:
+            logger.error(
+                "the end of the commit log had been flushed and is gone; its messages are lost and "
+                "their queue offsets are not used again",
+                from_offset=self.lost_tail.start,
+                to_offset=self.lost_tail.end,
+            )
         if self.cut is not None:
             logger.warning(
                 "the torn end of the commit log was cut",

@@ -9,13 +9,14 @@ Reading it all would always do; the point is to read little when little can be w
   because only the log itself can then tell that a queue is missing.
 """
 
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from broker.store.batch_consume_queue import BatchConsumeQueue
 from broker.store.checkpoint import StoreCheckpoint
 from broker.store.inventory import Inventory
 from broker.store.log_scan import Record, read_record
-from broker.store.lookups import record_at
+from broker.store.lookups import find_unit, record_at
 from broker.store.mapped_file import MappedFile
 from broker.store.mapped_file_queue import MappedFileQueue
 from broker.store.queue_table import Queue
@@ -86,6 +87,37 @@ def _looks_like_a_record(offset: int, size_bytes: int, log_files: MappedFileQueu
     size, magic = BLANK_RECORD.unpack(file.read(position, position + 8))
     own_offset = int.from_bytes(file.read(position + 28, position + 36), "big")
     return size == size_bytes or magic in (MAGIC_V1, MAGIC_V2) or own_offset == offset
+
+
+def units_from(queue: Queue, commit_log_offset: int) -> Iterator[tuple[int, int]]:
+    """Commit log offset and size of the units of a queue that are not in front of an offset."""
+    found = find_unit(queue, commit_log_offset)
+    if found is not None:
+        for queue_offset in range(found[0], queue.max_offset):
+            unit = queue.entry(queue_offset)
+            if unit is not None:
+                yield unit[0], unit[1]
+
+
+def end_by_units(units: Iterable[tuple[int, int]], start: int, log_files: MappedFileQueue) -> int:
+    """Up to where *units* say, one behind the other from *start* on, that the log went.
+
+    What is in no queue, a message of a topic that was deleted, is stepped over if the log has it.
+    A unit that fits nothing proves nothing: it may be damaged.
+    """
+    end = start
+    for offset, size_bytes in sorted(units):
+        while end < offset:
+            record = record_at(log_files, end)
+            if record is not None:
+                end = record.end_offset
+            elif offset == end + -end % log_files.file_size_bytes:
+                end = offset  # The rest of the file was left blank.
+            else:
+                return end
+        if offset == end:
+            end += size_bytes
+    return end
 
 
 def proven_file(log_files: MappedFileQueue, checkpoint: StoreCheckpoint) -> MappedFile | None:

@@ -1,0 +1,140 @@
+"""A tail that had been flushed and is gone: it is named, and its queue offsets are not reused."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from broker.config import FlushDiskType
+from broker.store import checkpoint as checkpoints
+from broker.store.get_result import GetStatus
+from broker.store.message_store import MessageStore
+from protocol.message_codec import decode_message
+from tests.support.open_stores import Stores, bodies, copy_killed, flush, put
+
+SYNC, ASYNC = FlushDiskType.SYNC, FlushDiskType.ASYNC
+COUNT, LOST = 40, 10
+
+
+def fill(stores: Stores, flush_type: FlushDiskType) -> tuple[MessageStore, list[int]]:
+    """A store with COUNT messages in two queues, all flushed; where the records are."""
+    store = stores.open(flush_disk_type=flush_type)
+    starts = [put(store, b"%d" % n, queue_id=n % 2).commit_log_offset for n in range(COUNT)]
+    flush(store)
+    return store, starts
+
+
+def zero_from(root: Path, offset: int) -> None:
+    for path in sorted((root / "commitlog").iterdir()):
+        start = max(offset - int(path.name), 0)
+        if start < path.stat().st_size:
+            data = path.read_bytes()
+            path.write_bytes(data[:start].ljust(len(data), b"\0"))
+
+
+def delete_from(root: Path, offset: int) -> None:
+    zero_from(root, offset)
+    for path in sorted((root / "commitlog").iterdir())[1:]:
+        if not path.read_bytes().strip(b"\0"):
+            path.unlink()
+
+
+def lose_tail(stores: Stores, tmp_path: Path, start: int, lose: Any) -> Path:
+    killed = copy_killed(stores.root, tmp_path / "killed")
+    lose(killed, start)
+    return killed
+
+
+@pytest.mark.parametrize("lose", [zero_from, delete_from])
+@pytest.mark.parametrize("has_checkpoint", [True, False])
+@pytest.mark.parametrize("flush_type", FlushDiskType)
+def test_its_offsets_are_not_used_again(
+    stores: Stores, tmp_path: Path, flush_type: FlushDiskType, has_checkpoint: bool, lose: Any
+) -> None:
+    if flush_type is ASYNC and not has_checkpoint:
+        pytest.skip("nothing proves then that it was on disk")
+    store, starts = fill(stores, flush_type)
+    if has_checkpoint:
+        store._save_checkpoint()
+    end = store.max_commit_log_offset
+    killed = lose_tail(stores, tmp_path, starts[-LOST], lose)
+    with capture_logs() as logs:
+        again = stores.open(killed, flush_disk_type=flush_type)
+    assert again.queue_range("TopicA", 0) == again.queue_range("TopicA", 1) == (0, COUNT // 2)
+    report = again._opened.report
+    assert report.lost_tail is not None
+    assert (report.lost_tail.start, report.lost_tail.end) == (starts[-LOST], end)
+    assert report.lost_messages == {("TopicA", 0): LOST // 2, ("TopicA", 1): LOST // 2}
+    (named,) = [entry for entry in logs if "had been flushed and is gone" in entry["event"]]
+    assert named["from_offset"] == starts[-LOST]
+    new = put(again, b"new")
+    assert (new.queue_offset, new.commit_log_offset >= end) == (COUNT // 2, True)
+    flush(again)
+    assert bodies(again) == [b"%d" % n for n in range(0, COUNT - LOST, 2)] + [b"new"]
+
+
+def test_a_reader_in_the_hole_is_sent_behind_it(stores: Stores, tmp_path: Path) -> None:
+    _store, starts = fill(stores, SYNC)
+    again = stores.open(lose_tail(stores, tmp_path, starts[-LOST], zero_from))
+    first_lost, end = (COUNT - LOST) // 2, COUNT // 2
+    result = again.get_message("TopicA", 0, first_lost, 32)
+    assert (result.count, result.next_offset) == (0, end)
+    put(again, b"new")
+    result = again.get_message("TopicA", 0, first_lost, 32)
+    if result.status is not GetStatus.FOUND:
+        result = again.get_message("TopicA", 0, result.next_offset, 32)
+    message = decode_message(result.body)
+    assert (message.queue_offset, message.body) == (end, b"new")
+
+
+def test_it_is_said_once(stores: Stores, tmp_path: Path) -> None:
+    _store, starts = fill(stores, SYNC)
+    root = lose_tail(stores, tmp_path, starts[-LOST], zero_from)
+    assert stores.open(root)._opened.report.lost_tail is not None
+    killed = copy_killed(root, tmp_path / "killed again")
+    again = stores.open(killed)
+    assert (again._opened.report.lost_tail, again._opened.report.lost_messages) == (None, {})
+    assert again.queue_range("TopicA", 0) == (0, COUNT // 2)
+
+
+def test_a_tail_that_was_never_flushed_is_cut(stores: Stores, tmp_path: Path) -> None:
+    store = stores.open()
+    starts = [put(store, b"%d" % n).commit_log_offset for n in range(COUNT)]
+    again = stores.open(lose_tail(stores, tmp_path, starts[-LOST], zero_from))
+    assert again.queue_range("TopicA", 0) == (0, COUNT - LOST)
+    assert again._opened.report.lost_tail is None
+
+
+def test_a_unit_that_fits_nothing_proves_nothing(stores: Stores, tmp_path: Path) -> None:
+    store, _starts = fill(stores, SYNC)
+    end = store.max_commit_log_offset
+    killed = copy_killed(stores.root, tmp_path / "killed")
+    queue = next((killed / "consumequeue/TopicA/1").iterdir())
+    with queue.open("r+b") as file:
+        file.seek(COUNT // 2 * 20)
+        file.write((end + 700).to_bytes(8, "big") + (200).to_bytes(4, "big") + bytes(8))
+    again = stores.open(killed)
+    assert again.max_commit_log_offset == end
+    assert again.queue_range("TopicA", 1) == (0, COUNT // 2)
+
+
+def test_records_of_a_deleted_topic_do_not_hide_what_follows(
+    stores: Stores, tmp_path: Path
+) -> None:
+    store = stores.open(flush_disk_type=SYNC)
+    put(store, topic="Gone")
+    starts = [put(store, b"%d" % n).commit_log_offset for n in range(COUNT)]
+    flush(store)
+    store.delete_topics(["Gone"])
+    again = stores.open(lose_tail(stores, tmp_path, starts[-LOST], zero_from))
+    assert again.queue_range("TopicA", 0) == (0, COUNT)
+
+
+def test_the_checkpoint_of_a_run_of_rocketmq_s_counts_then(stores: Stores, tmp_path: Path) -> None:
+    store, starts = fill(stores, ASYNC)
+    store._save_checkpoint()
+    killed = lose_tail(stores, tmp_path, starts[-LOST], zero_from)
+    theirs = checkpoints.StoreCheckpoint(commit_log_ms=1, consume_queue_ms=1)
+    checkpoints.save(killed / "checkpoint", theirs)
+    assert stores.open(killed).queue_range("TopicA", 0) == (0, (COUNT - LOST) // 2)
