@@ -38,6 +38,7 @@ class CheckedTable(JsonTable):
         try:
             return super().load()
         except CorruptFileError as error:
+            self.entries = {}
             log.error(self.lost, file=str(self.path), reason=str(error))
             return False
 

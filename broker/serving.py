@@ -27,6 +27,7 @@ from broker.store.message_store import MessageStore
 from broker.subscription_groups import SubscriptionGroupTable
 from broker.tables import Tables
 from broker.timers.timers import Timers
+from broker.topic_ids import TopicIds
 from broker.topics import TopicTable
 from broker.transactions.delays import by_delay
 from broker.transactions.transactions import Transactions
@@ -42,6 +43,7 @@ class ServingParts:
     topics: TopicTable
     groups: SubscriptionGroupTable
     offsets: ConsumerOffsetTable
+    topic_ids: TopicIds
     consumers: ConsumerGroups
     producers: ProducerTable
     locks: QueueLocks
@@ -61,6 +63,7 @@ class ServingParts:
         self.topics = self.tables.topics
         self.groups = self.tables.groups
         self.offsets = self.tables.offsets
+        self.topic_ids = self.tables.topic_ids
         self.tables.load()
 
     def open_store(self, store_host: bytes, levels: DelayLevels) -> None:
@@ -167,6 +170,7 @@ class ServingParts:
             expire_ms=config.sink_staged_expire_ms,
             now_ms=now_ms,
         )
+        topics.listeners.append(self.sinks.topic_changed)
 
     async def open_parts(self) -> None:
         """Read what the parts keep on disk, and finish what was cut off; nobody is served yet.

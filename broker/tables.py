@@ -11,11 +11,14 @@ from broker.json_table import JsonTable
 from broker.offset_journal import OffsetJournal
 from broker.remembered_subscriptions import RememberedSubscriptions
 from broker.sinks import SinkOwners
+from broker.store.deleted_topics import DeletedTopics
 from broker.store.errors import CorruptFileError
 from broker.store.layout import StoreLayout
 from broker.store.message_store import MessageStore
 from broker.subscription_groups import SubscriptionGroupTable
+from broker.topic_ids import TopicIds
 from broker.topics import TopicTable, queue_directories
+from protocol.store_paths import DELETED_TOPICS_FILE
 
 log = structlog.get_logger("broker.tables")
 
@@ -38,11 +41,19 @@ class Tables:
         )
         self.subscriptions = RememberedSubscriptions(layout.remembered_subscriptions, now_ms=now_ms)
         self.sink_owners = SinkOwners(layout.sink_owners, now_ms=now_ms)
+        self.topic_ids = TopicIds(layout.topic_ids, now_ms=now_ms)
         self.delay_offsets = DelayOffsetTable(directory / "delayOffset.json", now_ms=now_ms)
 
     @property
     def _all(self) -> tuple[JsonTable, ...]:
-        return self.topics, self.groups, self.offsets, self.delay_offsets, self.sink_owners
+        return (
+            self.topics,
+            self.groups,
+            self.offsets,
+            self.delay_offsets,
+            self.sink_owners,
+            self.topic_ids,
+        )
 
     def load(self) -> None:
         """Read the files, and the topics that only their queues tell of; writes nothing.
@@ -65,6 +76,9 @@ class Tables:
     def agree_with(self, store: MessageStore) -> None:
         """Correct what the recovered store contradicts, and add what every broker has."""
         self.topics.restore_from_queue_directories(queue_directories(self._layout))
+        deletions = DeletedTopics(self._layout.own / DELETED_TOPICS_FILE)
+        self.topic_ids.agree_with(self.topics, deletions)
+        self.topics.listeners.append(self.topic_ids.topic_changed)
         self.topics.seed_system_topics()
         self.groups.seed_system_groups()
         self.offsets.clamp(lambda topic, queue_id: store.queue_range(topic, queue_id)[1])

@@ -212,6 +212,7 @@ class RequestCode(IntEnum):
     SINK_STATUS = 70_004
     SINK_ABORT = 70_005
     PURGE_TOPIC = 70_006
+    TOPIC_IDS = 70_007
     SHARE_TOPIC = 70_010
 
 

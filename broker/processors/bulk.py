@@ -40,6 +40,13 @@ class BulkPullProcessor:
                     f"nothing lies between offset {fields.offset} and endOffset "
                     f"{fields.end_offset}",
                 )
+        topic_id = fields.topic_id
+        if topic_id and topic_id != self._broker.topic_ids.known(fields.topic):
+            raise RequestError(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"the topic {fields.topic[:200]} with the id {topic_id[:40]} is not there: it was "
+                "deleted, and perhaps made anew",
+            )
         pull = Pull(
             request.connection,
             RequestCode.PULL_MESSAGE,

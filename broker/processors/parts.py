@@ -16,6 +16,7 @@ from broker.stats import BrokerStats
 from broker.store.message_store import MessageStore
 from broker.subscription_groups import SubscriptionGroupTable
 from broker.timers.timers import Timers
+from broker.topic_ids import TopicIds
 from broker.topics import TopicTable
 from broker.transactions.transactions import Transactions
 
@@ -45,6 +46,10 @@ class BrokerParts(Protocol):
     @property
     def offsets(self) -> ConsumerOffsetTable:
         """Where each group goes on."""
+
+    @property
+    def topic_ids(self) -> TopicIds:
+        """What tells topics from others of their names."""
 
     @property
     def consumers(self) -> ConsumerGroups:

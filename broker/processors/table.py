@@ -22,6 +22,7 @@ from broker.processors.replies import ReplyProcessor
 from broker.processors.resets import ResetProcessors
 from broker.processors.send_back import SendBackProcessor
 from broker.processors.sinks import SinkProcessors
+from broker.processors.topic_ids import TopicIdProcessor
 from broker.processors.topics_admin import TopicAdminProcessors
 from broker.processors.transactions import TransactionProcessors
 from protocol.codes import RequestCode as Code
@@ -115,6 +116,7 @@ def build_table(broker: BrokerParts) -> dict[int, Entry]:
         Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: _admin(calls.consumer_status),
         # Jobs (ours alone)
         Code.BULK_PULL: Entry(BulkPullProcessor(broker).process),
+        Code.TOPIC_IDS: Entry(TopicIdProcessor(broker).process),
         Code.SINK_STAGE: Entry(sinks.stage),
         Code.SINK_PUBLISH: Entry(sinks.publish),
         Code.SINK_STATUS: Entry(sinks.status),

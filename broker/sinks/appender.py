@@ -75,6 +75,8 @@ class BatchAppender:
         self._unique_ids = unique_ids
         self._store_host = store_host
         self._suffix = suffix
+        self.deleted: set[str] = set()
+        """Topics that were deleted while a batch is appended; they may be there again."""
 
     def missing(self, topics: Set[str]) -> list[str]:
         """Those of *topics* that are not there."""
@@ -116,7 +118,7 @@ class BatchAppender:
                         store.check_writable()
                         store.begin()
                     topic = self._topics.get(message.topic)
-                    if topic is None:
+                    if topic is None or message.topic in self.deleted:
                         dropped[message.topic] += 1
                         positions.append(-1)
                     else:

@@ -32,6 +32,7 @@ from broker.sinks.staged_parts import Part, PartKey, StagedParts, find_topics, s
 from broker.store.disk import DISK_FULL_ERRNOS, remove_files
 from broker.store.errors import DiskFullError, StoreError, TooManyOpenFilesError
 from broker.store.message_store import MessageStore
+from broker.topics import TopicConfig
 from protocol.bodies.sinks import SinkPart
 
 log = structlog.get_logger("broker.sinks")
@@ -200,6 +201,24 @@ class SinkPublisher:
         keys = self._parts.keys(sink_key(sink_id), batch_id)
         self._discard([key for key in keys if not names or key[2] in names])
 
+    def topic_changed(self, name: str, topic: TopicConfig | None) -> None:
+        """Listen to a TopicTable: what was staged for a topic goes with it.
+
+        A part that an earlier process began goes as well, since nobody knows what it is for: its
+        batch has to be run again, rather than get into another topic of that name.
+        """
+        if topic is not None or not name:
+            return
+        self._appender.deleted.add(name)
+        busy = self._busy()
+        gone = [key for key in self._parts.for_topic(name) if key[:2] not in busy]
+        if gone:
+            log.warning("staged parts of sinks dropped: their topic was deleted", topic=name)
+            self._discard(gone)
+
+    def _busy(self) -> set[tuple[str, int]]:
+        return {(sink_key(sink_id), batch_id) for sink_id, batch_id in self._publishing}
+
     def forget_all(self) -> None:
         """Forget everything that is staged, and what was published; for a test's broker.
 
@@ -214,7 +233,7 @@ class SinkPublisher:
 
     def expire(self) -> None:
         """Forget parts that nobody added to or published for long."""
-        busy = {(sink_key(sink_id), batch_id) for sink_id, batch_id in self._publishing}
+        busy = self._busy()
         stale = self._parts.untouched_since(self._now_ms() - self._expire_ms)
         stale = [key for key in stale if key[:2] not in busy]
         if stale:
@@ -274,6 +293,7 @@ class SinkPublisher:
                 [path.name for path in paths],
                 self._store.max_commit_log_offset,
             )
+            self._appender.deleted.clear()
             if intent.message_count:
                 await self._commit_to(intent, paths)
                 await self._append(intent, paths)
@@ -290,8 +310,8 @@ class SinkPublisher:
             if count != wanted.message_count:
                 raise SinkError(
                     f"part {wanted.name} of batch {batch_id} of sink {sink_id} holds {count} "
-                    f"messages, not {wanted.message_count}: it was lost in a crash, or expired; "
-                    "run the batch again"
+                    f"messages, not {wanted.message_count}: it was lost in a crash, expired, or "
+                    "was for a topic that was deleted since; run the batch again"
                 )
             if part is not None:
                 staged.append(part)

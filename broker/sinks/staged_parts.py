@@ -101,6 +101,12 @@ class StagedParts:
         """The parts of a sink, or of one of its batches."""
         return [key for key in self._parts if key[0] == sink and batch_id in (None, key[1])]
 
+    def for_topic(self, topic: str) -> list[PartKey]:
+        """The parts that have messages for a topic, or may have."""
+        return [
+            key for key, part in self._parts.items() if part.topics is None or topic in part.topics
+        ]
+
     def add(
         self,
         key: PartKey,

@@ -121,6 +121,11 @@ class StoreLayout:
         return self.root / OWN_DIRECTORY
 
     @property
+    def topic_ids(self) -> Path:
+        """What tells topics from others of their names."""
+        return self.own / "topic-ids.json"
+
+    @property
     def sink_owners(self) -> Path:
         """Whose batches those of each sink are."""
         return self.own / "sinks" / "owners.json"

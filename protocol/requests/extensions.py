@@ -20,6 +20,8 @@ class BulkPullRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=
     consumer_group: str | None = None
     expression: str | None = None
     expression_type: str | None = None
+    topic_id: str | None = None
+    """Of TOPIC_IDS (70007): read from this topic only, not from a later one of its name."""
 
 
 class SinkStageRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):

@@ -204,6 +204,7 @@ STORE_NOTHING = {
     Code.POLLING_INFO,
     Code.SINK_STAGE,
     Code.SINK_STATUS,
+    Code.TOPIC_IDS,
     Code.SINK_ABORT,
 }
 # Administrators' codes that put a message into the log.
