@@ -1,7 +1,8 @@
 """Queues that one consumer of a group holds alone, so that their order is kept (orderly).
 
 The broker lends a queue for 60 s. It is asked again every 20 s; a lock that could not be renewed
-for 30 s counts as lost here, well before another client may have it.
+for 30 s counts as lost here, well before another client may have it. A queue that is being given up
+is not renewed: a renewal behind its UNLOCK would keep it from all others for those 60 s.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ class QueueLocks:
         self._group = group
         self._now_s = now_s
         self._renewed_s: dict[MessageQueue, float] = {}
+        self._unlocking: set[MessageQueue] = set()
+        self._unlocks = 0
+        self._unlock_of: dict[MessageQueue, int] = {}
 
     def holds(self, queue: MessageQueue) -> bool:
         """Whether a queue is surely ours."""
@@ -39,10 +43,12 @@ class QueueLocks:
     async def lock(self, queues: Iterable[MessageQueue]) -> tuple[set[MessageQueue], bool]:
         """Lock or renew; return what brokers refuse because others hold it, and if all answered.
 
-        A queue of a broker that does not answer stays as it is.
+        A queue of a broker that does not answer stays as it is, and so does one that is just being
+        unlocked.
         """
+        wanted = set(queues) - self._unlocking
         asked = await asyncio.gather(
-            *(self._lock_on(address, own) for address, own in self._by_broker(queues).items())
+            *(self._lock_on(address, own) for address, own in self._by_broker(wanted).items())
         )
         refused: set[MessageQueue] = set()
         for own, granted in asked:
@@ -52,19 +58,29 @@ class QueueLocks:
 
     async def unlock(self, queues: Iterable[MessageQueue]) -> None:
         """Give queues up, for others to take at once."""
-        wanted = [queue for queue in queues if self._renewed_s.pop(queue, None) is not None]
-        for address, own in self._by_broker(wanted).items():
-            try:
-                await self._session.request(
-                    address, RequestCode.UNLOCK_BATCH_MQ, body=self._body(own)
-                )
-            except ClientError as error:
-                log.debug("%d queues could not be unlocked: %s", len(own), error)
+        wanted = {queue for queue in queues if self._renewed_s.pop(queue, None) is not None}
+        self._unlocks += 1
+        self._unlock_of |= dict.fromkeys(wanted, self._unlocks)
+        self._unlocking |= wanted
+        try:
+            for address, own in self._by_broker(wanted).items():
+                await self._unlock_on(address, own)
+        finally:
+            self._unlocking -= wanted
+
+    async def _unlock_on(self, address: str, queues: set[MessageQueue]) -> None:
+        try:
+            await self._session.request(
+                address, RequestCode.UNLOCK_BATCH_MQ, body=self._body(queues)
+            )
+        except ClientError as error:
+            log.debug("%d queues could not be unlocked: %s", len(queues), error)
 
     async def _lock_on(
         self, address: str, queues: set[MessageQueue]
     ) -> tuple[set[MessageQueue], set[MessageQueue] | None]:
         asked_s = self._now_s()
+        unlocks = self._unlocks
         try:
             answer = await self._session.request(
                 address, RequestCode.LOCK_BATCH_MQ, body=self._body(queues)
@@ -80,7 +96,8 @@ class QueueLocks:
             return queues, None
         owned = {MessageQueue(key.topic, key.broker_name, key.queue_id) for key in granted}
         for queue in queues & owned:
-            self._renewed_s[queue] = asked_s
+            if self._unlock_of.get(queue, 0) <= unlocks:
+                self._renewed_s[queue] = asked_s
         for queue in queues - owned:
             self._renewed_s.pop(queue, None)
         return queues, owned
