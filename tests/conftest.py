@@ -1,6 +1,6 @@
 """Settings for all suites: generated tests run the same examples everywhere, unless asked not to.
 
-``pytest --hypothesis-profile=explore`` looks for new ones.
+``--hypothesis-profile=thorough`` runs more of the same, as CI does; ``explore`` looks for new ones.
 """
 
 import os
@@ -12,17 +12,19 @@ import structlog
 from hypothesis import HealthCheck, settings
 
 # These machines are shared: how long an example takes says nothing.
-settings.register_profile(
-    "repeatable",
-    deadline=None,
-    derandomize=True,
-    max_examples=60,
-    suppress_health_check=[HealthCheck.too_slow],
-)
-settings.register_profile(
-    "explore", deadline=None, max_examples=1000, suppress_health_check=[HealthCheck.too_slow]
-)
+_untimed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("repeatable", _untimed, derandomize=True, max_examples=20)
+settings.register_profile("thorough", _untimed, derandomize=True, max_examples=100)
+settings.register_profile("explore", _untimed, max_examples=1000)
 settings.load_profile("repeatable")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A worker takes whole modules, which share what they start, and one takes all of Spark."""
+    for item in items:
+        group = "spark" if item.get_closest_marker("spark") else item.location[0]
+        item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture(scope="session", autouse=True)

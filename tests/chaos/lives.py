@@ -9,7 +9,6 @@ from typing import Any
 from tests.chaos import topics
 from tests.support.daemon import Daemon
 
-START_TIMEOUT_S = 600.0
 """A bound on hangs; how long a start took is in the table."""
 
 
@@ -53,7 +52,6 @@ async def living(
         store,
         *topics.options(**settings),
         environment=environment,
-        start_timeout_s=START_TIMEOUT_S,
     )
     async with daemon:
         yield Life(daemon, time.monotonic() - began_s)

@@ -15,6 +15,7 @@ from broker.store import disk
 from protocol.codes import RequestCode, ResponseCode
 from tests.support.direct import ask, pull, pull_fields, route, send
 from tests.support.free_ports import free_port
+from tests.support.hang import HANG_S
 from tests.support.wire import WireClient
 
 
@@ -238,6 +239,6 @@ async def test_offsets_reach_the_disk_while_the_broker_runs(
     monkeypatch.setattr(json_table, "write_atomically", write)
     async with broker_on(tmp_path, flushConsumerOffsetInterval="10") as broker:
         broker.offsets.commit("orders", "billing", 0, 5)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_S):
             await written.wait()
         assert '"orders@billing":{0:5' in (tmp_path / "config/consumerOffset.json").read_text()

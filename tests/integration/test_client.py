@@ -24,10 +24,10 @@ from client import (
 )
 from client.received import ReceivedMessage
 from protocol.codes import SerializeType
+from tests.support.hang import HANG_S
 from tests.support.turns import until
 
 # How long a broker holds a pull that finds nothing.
-POLL_S = 40.0
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ async def read(broker: Broker, topic: str, count: int, **options: object) -> lis
     messages: list[ReceivedMessage] = []
     async with PullConsumer(topic, nameserver=broker.nameserver, **options) as consumer:  # type: ignore[arg-type]
         while len(messages) < count:
-            messages += await consumer.pull(count - len(messages), timeout=10)
+            messages += await consumer.pull(count - len(messages), timeout=HANG_S)
     return messages
 
 
@@ -183,12 +183,12 @@ async def test_a_waiting_consumer_gets_a_message_as_soon_as_it_is_stored(
 ) -> None:
     await admin.create_topic("orders", queues=4)
     nameserver = broker.nameserver
-    async with PullConsumer("orders", nameserver=nameserver, poll_s=POLL_S) as consumer:
+    async with PullConsumer("orders", nameserver=nameserver, poll_s=HANG_S) as consumer:
         parked = len(broker.long_polling)
         waiting = asyncio.create_task(consumer.pull())
         await until(lambda: len(broker.long_polling) == parked + 4)
         await producer.send("orders", b"now")
-        async with asyncio.timeout(POLL_S / 2):
+        async with asyncio.timeout(HANG_S / 2):
             (message,) = await waiting
         assert message.body == b"now"
 

@@ -12,6 +12,7 @@ import pytest
 from broker import Broker
 from client import Admin, ClientStateError, Message, Producer, PullConsumer, TransactionProducer
 from client.received import ReceivedMessage
+from tests.support.hang import HANG_S
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 
@@ -44,7 +45,7 @@ def in_a_child(work: Callable[[], Awaitable[None]]) -> None:
 
 async def refuses(call: Call) -> None:
     """Expect that a call says at once that its client belongs to the parent."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANG_S):
         with pytest.raises(ClientStateError, match="make a new client in the child process"):
             await call()
 
@@ -59,7 +60,7 @@ async def test_every_call_of_an_inherited_client_says_so_and_a_new_client_works(
     ):
         receipt = await producer.send("orders", b"before")
         async with PullConsumer("orders", nameserver=broker.nameserver, group="g") as consumer:
-            (message,) = await consumer.pull(1, timeout=5)
+            (message,) = await consumer.pull(1, timeout=HANG_S)
             queue = message.queue
             handle = ("orders", "djEgb3JkZXJzIGEgOTkgSUQ=")
 
@@ -95,12 +96,12 @@ async def test_every_call_of_an_inherited_client_says_so_and_a_new_client_works(
                 for call in calls:
                     await refuses(call)
                 for client in (producer, transactions, consumer, admin):
-                    async with asyncio.timeout(20):
+                    async with asyncio.timeout(HANG_S):
                         await client.close()
 
             in_a_child(child)
             # The parent's sockets and what travels on them are as they were.
             assert (await producer.send("orders", b"after")).queue.topic == "orders"
-            assert [each.body for each in await consumer.pull(1, timeout=5)] == [b"after"]
+            assert [each.body for each in await consumer.pull(1, timeout=HANG_S)] == [b"after"]
             assert "orders" in await admin.topics()
         assert receipt.queue_offset == 0

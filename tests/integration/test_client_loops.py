@@ -18,6 +18,7 @@ from client import (
     TransactionProducer,
 )
 from client.received import ReceivedMessage
+from tests.support.hang import HANG_S
 
 Call = Callable[[], Awaitable[object]]
 
@@ -71,7 +72,7 @@ def test_every_call_in_another_loop_says_so_and_the_client_stays_usable_in_its_o
 
         async def all_refuse() -> None:
             for call in calls:
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(HANG_S):
                     with pytest.raises(ClientStateError, match="another event loop"):
                         await call()
 

@@ -7,6 +7,7 @@ import pytest
 from broker.broker import Broker
 from client import Message, TransactionProducer
 from tests.support.direct import pull
+from tests.support.hang import HANG_S
 from tests.support.raw_peer import until
 
 
@@ -36,7 +37,7 @@ async def test_the_bundled_producer_commits_rolls_back_and_is_asked() -> None:
             assert broker.transactions.ends.rolled_back == {"orders": 1}
             async with producer.transaction(Message("orders", b"forgotten")) as transaction:
                 transaction.leave_unknown()
-            assert await asyncio.wait_for(asked.get(), 10) == "forgotten"
+            assert await asyncio.wait_for(asked.get(), HANG_S) == "forgotten"
             await until(lambda: len(halves) == 0)
             # It is not asked about while it runs, and counts although the broker has given it up.
             async with producer.transaction(Message("orders", b"slow")):

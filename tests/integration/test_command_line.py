@@ -18,6 +18,7 @@ import pytest
 from broker import Broker
 from client import Message, Producer
 from tests.support.command_line import CommandLine
+from tests.support.hang import HANG_S
 from tests.support.turns import until
 
 
@@ -51,7 +52,7 @@ class Shell:
 
     async def run(self, *arguments: str, stdin: bytes = b"") -> Ended:
         process = await self.start(*arguments)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(HANG_S):
             out, err = await process.communicate(stdin)
         assert process.returncode is not None
         assert "Traceback" not in err.decode()
@@ -133,7 +134,7 @@ async def test_a_line_is_sent_as_soon_as_it_is_written(shell: Shell) -> None:
     for number in range(3):
         process.stdin.write(b"%d\n" % number)
         await process.stdin.drain()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_S):
             assert json.loads(await process.stdout.readline())["topic"] == "orders"
     process.stdin.close()
     assert await process.wait() == 0
@@ -203,7 +204,7 @@ async def test_a_following_pull_shows_messages_as_they_come_and_ends_on_ctrl_c(
     process = await shell.start("pull", "orders", "--follow", "--json")
     assert process.stdout is not None
     assert process.stderr is not None
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANG_S):
         assert json.loads(await process.stdout.readline())["body"] == "old"
         await send(broker, b"new", queue=1)
         assert json.loads(await process.stdout.readline())["body"] == "new"
@@ -218,7 +219,7 @@ async def test_a_send_that_waits_for_lines_ends_on_ctrl_c(shell: Shell) -> None:
     assert process.stdout is not None
     assert process.stderr is not None
     process.stdin.write(b"one\n")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANG_S):
         assert json.loads(await process.stdout.readline())["offset"] == 0
         process.send_signal(signal.SIGINT)
         assert await process.wait() == 130
@@ -234,7 +235,7 @@ async def test_a_reader_that_goes_away_ends_a_pull_quietly(broker: Broker, shell
     assert process.stderr is not None
     await process.stdout.readline()
     process.stdout._transport.close()  # type: ignore[attr-defined]
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANG_S):
         assert await process.stderr.read() == b""
         assert await process.wait() == 0
 
@@ -325,7 +326,7 @@ async def test_a_failure_in_the_middle_says_how_much_was_sent(broker: Broker, sh
     assert process.stderr is not None
     process.stdin.write(b"one\n")
     await process.stdin.drain()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANG_S):
         await until(lambda: broker.store.queue_range("orders", 0)[1] == 1)
         await broker.stop()
         process.stdin.write(b"two\n")

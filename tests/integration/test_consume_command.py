@@ -14,6 +14,7 @@ import pytest
 from broker import Broker
 from client import Producer
 from tests.support.command_line import CommandLine
+from tests.support.hang import HANG_S
 from tests.support.turns import until
 
 PIPE = asyncio.subprocess.PIPE
@@ -35,7 +36,7 @@ async def start(broker: Broker, *options: str) -> asyncio.subprocess.Process:
 
 
 async def finish(process: asyncio.subprocess.Process) -> tuple[int, str, str]:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANG_S):
         out, err = await process.communicate()
     assert process.returncode is not None
     return process.returncode, out.decode(), err.decode()
@@ -65,7 +66,7 @@ async def test_ctrl_c_ends_it_with_everything_committed(broker: Broker) -> None:
     await send(broker, b"0", b"1")
     process = await start(broker, "--json")
     assert process.stdout is not None
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANG_S):
         for _ in range(2):
             await process.stdout.readline()
     process.send_signal(signal.SIGINT)
@@ -84,7 +85,7 @@ async def test_other_signals_end_it_as_well_and_are_named(
     await send(broker, b"0")
     process = await start(broker, "--json")
     assert process.stdout is not None
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANG_S):
         await process.stdout.readline()
     process.send_signal(number)
     code, _, err = await finish(process)
@@ -116,10 +117,10 @@ async def test_it_ends_when_its_reader_goes_though_nothing_comes(broker: Broker)
     await send(broker, b"0")
     process = await start(broker, "--json")
     assert process.stdout is not None
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANG_S):
         await process.stdout.readline()
     process.stdout._transport.close()  # type: ignore[attr-defined]
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANG_S):
         assert await process.wait() == 0
         await until(lambda: broker.offsets.get("orders", "billing", 0) == 1)
 

@@ -29,6 +29,7 @@ from tests.support.billing import (
     sent_back,
     take,
 )
+from tests.support.hang import HANG_S
 from tests.support.turns import until
 
 QUICK_LEVELS = " ".join(["0s"] * 18)
@@ -139,7 +140,7 @@ async def test_a_group_that_may_not_be_created_is_an_error_with_a_remedy() -> No
         async with Producer(broker.nameserver) as producer:
             await send(producer, 1)
         with pytest.raises(RequestRefusedError, match="create the group") as caught:
-            async with billing(broker) as consumer, asyncio.timeout(10):
+            async with billing(broker) as consumer, asyncio.timeout(HANG_S):
                 await take(consumer, 1)
         assert caught.value.code == 26
 

@@ -15,6 +15,7 @@ from broker.config_file import build_config
 from client import Admin, Consumer, Message, Producer, RetryLater
 from client.received import ReceivedMessage
 from tests.support.billing import NEXT_ROUND_S
+from tests.support.hang import HANG_S
 from tests.support.turns import until
 
 
@@ -144,7 +145,7 @@ async def test_a_handler_may_finish_for_as_long_as_the_hand_over_allows(
         return Consumer("billing", "orders", nameserver=nameserver, handler=handle, hand_over=2)
 
     loop = asyncio.get_running_loop()
-    async with member() as first, asyncio.timeout(20):
+    async with member() as first, asyncio.timeout(HANG_S):
         for queue in range(2):
             await producer.send("orders", b"slow", queue=queue)
         await until(lambda: seen[b"slow"] == 2)

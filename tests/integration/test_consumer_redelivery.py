@@ -19,6 +19,7 @@ from client.queues import MessageQueue
 from client.received import ReceivedMessage
 from protocol.names import dlq_topic
 from tests.support.billing import billing, committed, leave_with, send, sent_back, take
+from tests.support.hang import HANG_S
 from tests.support.turns import until
 
 QUICK_LEVELS = " ".join(["0s"] * 18)
@@ -100,7 +101,7 @@ async def test_a_message_comes_again_after_the_seconds_asked_for_and_the_tries_c
             raise RetryLater(seconds=0.2)
 
         running = asyncio.create_task(consumer.run(handle))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_S):
             await until(lambda: bool(broker.topics.get(dlq_topic("billing"))))
         consumer.stop()
         await running
@@ -122,7 +123,7 @@ async def test_in_order_a_queue_rests_for_the_seconds_asked_for(
         if len(seen) == 3:
             consumer.stop()
 
-    async with consumer, asyncio.timeout(10):
+    async with consumer, asyncio.timeout(HANG_S):
         await consumer.run(handle)
     assert [body for body, _ in seen] == [b"0", b"0", b"1"]
     assert seen[1][1] - seen[0][1] > 0.19  # the clock of the loop counts milliseconds

@@ -22,9 +22,9 @@ from client.dead_letters import PROPERTY_REQUEUED, DeadLetters
 from client.group_states import REQUEUE_GROUP
 from client.received import ReceivedMessage
 from tests.support.command_line import CommandLine
+from tests.support.hang import HANG_S
 from tests.support.turns import until
 
-DEADLINE_S = 300.0
 AT_ONCE = {"messageDelayLevel": " ".join(["0s"] * 18)}
 
 
@@ -71,7 +71,7 @@ async def fail_on_all(broker: Broker, count: int, *, at_once: bool = True) -> in
         raise RetryLater(delay_level=-1 if at_once else 0)
 
     async with Consumer("billing", "orders", nameserver=broker.nameserver, handler=fail):
-        async with asyncio.timeout(DEADLINE_S):
+        async with asyncio.timeout(HANG_S):
             await until(lambda: dead(broker) >= count)
     return failures
 
@@ -79,7 +79,7 @@ async def fail_on_all(broker: Broker, count: int, *, at_once: bool = True) -> in
 async def take_all(broker: Broker, count: int) -> list[ReceivedMessage]:
     async with Consumer("billing", "orders", nameserver=broker.nameserver) as consumer:
         messages = aiter(consumer)
-        async with asyncio.timeout(DEADLINE_S):
+        async with asyncio.timeout(HANG_S):
             return [await anext(messages) for _ in range(count)]
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from client import Message, Producer
 from pipeline.store_source.directory import open_store
 from tests.support.daemon import Daemon
+from tests.support.hang import HANG_S
 from tests.support.written_logs import read_rows
 
 
@@ -28,7 +29,7 @@ async def test_what_is_on_disk_is_read_and_nothing_is_lost_by_kill_or_stop(tmp_p
         assert store.is_live
         assert store.flushed.offset is not None
         # The checkpoint follows by itself, about once a second.
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_S):
             while (found := bodies(tmp_path)) != sent[:40]:
                 assert found == sent[: len(found)]
                 await asyncio.sleep(0.05)

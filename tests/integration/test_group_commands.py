@@ -13,6 +13,7 @@ from broker.nameserver.alone import NameServer
 from client import Consumer, Message, Producer
 from client.received import ReceivedMessage
 from tests.support.command_line import CommandLine
+from tests.support.hang import HANG_S
 from tests.support.turns import until
 
 
@@ -37,7 +38,7 @@ async def consume(broker: Broker, count: int, group: str = "billing") -> None:
     """Consume so many messages, commit, and leave."""
     async with Consumer(group, "orders", nameserver=broker.nameserver) as consumer:
         messages = aiter(consumer)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_S):
             for _ in range(count):
                 await anext(messages)
 
@@ -157,7 +158,7 @@ async def test_members_go_on_where_their_group_was_reset_to(
     seen: asyncio.Queue[ReceivedMessage] = asyncio.Queue()
     await send(broker, 3)
     async with Consumer("billing", "orders", nameserver=broker.nameserver, handler=seen.put):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_S):
             first = [(await seen.get()).body for _ in range(3)]
             reset = await shell.run("group", "reset", "billing", "-t", "orders", "--to", "earliest")
             assert reset.code == 0
@@ -238,7 +239,7 @@ async def test_nothing_that_is_sent_during_a_purge_is_lost(
             sent_after.add(b"after %d" % number)
             number += 1
         await producer.send("orders", b"last", queue=0)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_S):
             await done.wait()
             await until(lambda: sent_after <= seen)
     assert ended.code == 0

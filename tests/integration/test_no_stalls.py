@@ -24,6 +24,7 @@ from protocol.frame import FrameDecoder
 from protocol.message_codec import encode_batch
 from tests.support.callback_times import CallbackTimes
 from tests.support.direct import pull_fields, send_fields
+from tests.support.hang import HANG_S
 from tests.support.machine_speed import slowness
 from tests.support.popping import GROUP, pop_fields
 from tests.support.raw_peer import frame, request
@@ -66,7 +67,7 @@ class Client:
 
     def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), timeout=30)
+        self._socket = socket.create_connection((host, int(port)), timeout=HANG_S)
         self._decoder = FrameDecoder(header_size_bytes_max=1 << 24)
 
     def ask(self, data: bytes) -> Command:
@@ -102,7 +103,7 @@ class WatchedBroker:
 
     def start(self) -> None:
         self._thread.start()
-        assert self._ready.wait(30)
+        assert self._ready.wait(HANG_S)
         self.client = Client(self.broker.address)
 
     def stop(self) -> None:
@@ -114,7 +115,7 @@ class WatchedBroker:
         """Wait until the loop has done what it was doing."""
         done = threading.Event()
         self._loop.call_soon_threadsafe(done.set)
-        assert done.wait(30)
+        assert done.wait(HANG_S)
 
 
 @pytest.fixture(scope="module")

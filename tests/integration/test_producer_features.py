@@ -22,6 +22,7 @@ from client import (
 )
 from client.received import ReceivedMessage
 from client.transactions import Transaction
+from tests.support.hang import HANG_S
 
 SETTINGS = {"transactionTimeOut": 50, "transactionCheckInterval": 50}
 
@@ -42,7 +43,7 @@ async def read(broker: Broker, topic: str, count: int) -> list[ReceivedMessage]:
     messages: list[ReceivedMessage] = []
     async with PullConsumer(topic, nameserver=broker.nameserver) as consumer:
         while len(messages) < count:
-            found = await consumer.pull(count - len(messages), timeout=20)
+            found = await consumer.pull(count - len(messages), timeout=HANG_S)
             assert found, f"{len(messages)} of {count} messages came"
             messages += found
     return messages
@@ -112,7 +113,7 @@ async def test_a_producer_that_comes_back_is_asked_about_what_it_left(broker: Br
             transaction.leave_unknown()
     # The new one sends nothing.
     async with TransactionProducer("g", check=check, nameserver=broker.nameserver):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_S):
             await asked.wait()
         (found,) = await read(broker, "orders", 1)
     assert found.body == b"left behind"

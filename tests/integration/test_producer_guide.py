@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from broker import Broker
+from tests.support.hang import HANG_S
 
 GUIDE = Path(__file__).parents[2] / "docs" / "producer.md"
 EXAMPLES = re.findall(r"^## (.+?)\n.*?^```python\n(.*?)^```", GUIDE.read_text(), re.M | re.S)
@@ -19,7 +20,7 @@ async def test_the_example_runs(title: str, code: str, monkeypatch: pytest.Monke
     async with Broker.temporary() as broker:
         monkeypatch.setenv("NAMESRV_ADDR", broker.nameserver)
         run = compile(code, f"the example of {title!r} in {GUIDE.name}", "exec")
-        await asyncio.wait_for(asyncio.to_thread(exec, run, {"__name__": "__main__"}), 20)
+        await asyncio.wait_for(asyncio.to_thread(exec, run, {"__name__": "__main__"}), HANG_S)
 
 
 def test_every_section_has_its_example() -> None:

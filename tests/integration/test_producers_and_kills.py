@@ -13,6 +13,7 @@ import pytest
 from client import Admin, ClientError, Message, Producer, PullConsumer, TransactionProducer
 from client.received import ReceivedMessage
 from tests.support.daemon import Daemon
+from tests.support.hang import HANG_S
 
 
 class Restarted:
@@ -88,7 +89,7 @@ async def test_keys_keep_their_order_while_the_broker_is_killed(daemon: Restarte
             if stored >= 300:
                 enough.set()
 
-    async with Producer(daemon.nameserver, timeout=20) as producer:
+    async with Producer(daemon.nameserver, timeout=HANG_S) as producer:
         sends = [asyncio.create_task(send(producer, key)) for key in range(5)]
         await enough.wait()
         await daemon.restart()
@@ -146,7 +147,7 @@ async def test_transactions_end_as_decided_while_the_broker_is_killed_twice(
         expected = sorted(key for key, how in decided.items() if how == "commit")
         found: list[str] = []
         async with (
-            asyncio.timeout(10),
+            asyncio.timeout(HANG_S),
             PullConsumer("payments", nameserver=daemon.nameserver) as consumer,
         ):
             while len(found) < len(expected):

@@ -16,6 +16,7 @@ from client.errors import RequestRefusedError
 from client.received import ReceivedMessage
 from protocol.codes import RequestCode, ResponseCode
 from tests.support.daemon import Daemon
+from tests.support.hang import HANG_S
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ class Seen:
         )
 
     async def bodies(self, count: int) -> list[bytes]:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_S):
             return sorted([(await self._messages.get()).body for _ in range(count)])
 
 
@@ -108,7 +109,7 @@ async def test_a_consumer_that_is_behind_steps_over_what_was_purged(
     )
     async with consumer:
         messages = aiter(consumer)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_S):
             await anext(messages)
             await _purge(admin, broker, "orders")
             await producer.send("orders", b"after")

@@ -11,6 +11,7 @@ import pytest
 
 from broker.threaded import ThreadedBroker
 from client import Admin, Producer
+from tests.support.hang import HANG_S
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "example-project"
 
@@ -24,7 +25,7 @@ async def run_pytest(directory: Path, *options: str) -> tuple[int, str]:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-    async with asyncio.timeout(50):
+    async with asyncio.timeout(HANG_S):
         out, _ = await process.communicate()
     assert process.returncode is not None
     return process.returncode, out.decode()

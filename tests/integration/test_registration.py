@@ -12,6 +12,7 @@ from broker.nameserver.alone import NameServer
 from broker.topics import TopicConfig
 from protocol.codes import ResponseCode
 from tests.support.direct import pull, route, send
+from tests.support.hang import HANG_S
 
 
 def name_server(port: str = "0") -> NameServer:
@@ -98,7 +99,7 @@ async def test_a_broker_comes_back_after_the_name_service_did() -> None:
 
         second.routes.register = register  # type: ignore[assignment,method-assign]
         await second.start()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_S):
             await registered.wait()
         assert await brokers_of(second.address, "TBW102") == {"broker-a": broker.address}
     await second.stop()

@@ -18,6 +18,7 @@ from protocol.command import Command
 from protocol.errors import SqlSyntaxError
 from protocol.message_codec import decode_messages
 from tests.support.direct import pull_fields
+from tests.support.hang import HANG_S
 from tests.support.wire import WireClient
 
 TOPIC, GROUP = "orders", "cheap"
@@ -244,7 +245,7 @@ async def test_what_the_broker_refuses_reaches_the_application(broker: Broker) -
     wanted = Sql("price > 4")
     async with PullConsumer(TOPIC, nameserver=broker.nameserver, filter=wanted) as consumer:
         with pytest.raises(RequestRefusedError, match="enablePropertyFilter is false"):
-            await consumer.pull(timeout=10)
+            await consumer.pull(timeout=HANG_S)
 
 
 def test_our_client_refuses_what_does_not_compile_or_would_be_ignored() -> None:
@@ -261,7 +262,7 @@ async def shell(*arguments: str) -> tuple[int, str, str]:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "client", *arguments), stdout=pipe, stderr=pipe
     )
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANG_S):
         out, err = await process.communicate()
     return process.returncode or 0, out.decode(), err.decode()
 

@@ -16,6 +16,7 @@ from broker.store import checkpoint, disk, reput
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Command
 from tests.support.direct import ask, pull, send, send_fields
+from tests.support.hang import HANG_S
 from tests.support.raw_peer import RawPeer, request, until
 
 COMMIT = {"consumerGroup": "tests", "topic": "orders", "queueId": "0", "commitOffset": "1"}
@@ -220,7 +221,7 @@ async def test_after_a_failed_fsync_nothing_is_acknowledged(
             # The flush may have failed before they came.
             taken = [answer for answer in answers if answer.code == ResponseCode.SUCCESS]
             acknowledged += [b"second"] * len(taken)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_S):
             await broker.failed.wait()
         fault.is_on = False  # a second try would succeed, without the lost pages
         for _ in range(3):

@@ -11,8 +11,7 @@ from protocol.message import StoredMessage
 from protocol.message_codec import decode_messages
 from tests.support.daemon import Daemon
 from tests.support.direct import ask, pull, pull_fields, send_fields
-
-TIMEOUT_S = 15.0
+from tests.support.hang import HANG_S
 
 
 async def send_later(address: str, body: bytes, properties: str) -> Command:
@@ -24,7 +23,7 @@ async def send_later(address: str, body: bytes, properties: str) -> Command:
 
 async def arrived(address: str, count: int) -> list[StoredMessage]:
     """The messages of queue 0, once there are *count*."""
-    async with asyncio.timeout(TIMEOUT_S):
+    async with asyncio.timeout(HANG_S):
         messages: list[StoredMessage] = []
         while len(messages) < count:
             fields = pull_fields("orders", len(messages), suspend_ms=2000)

@@ -14,6 +14,7 @@ from protocol.command import Command
 from protocol.message_codec import decode_messages
 from tests.support.daemon import Daemon
 from tests.support.direct import pull_all, pull_fields
+from tests.support.hang import HANG_S
 from tests.support.transactions import (
     COMMIT,
     HALF_TOPIC,
@@ -30,7 +31,6 @@ from tests.support.wire import WireClient
 
 QUICK = ("--set", "transactionTimeOut=200", "--set", "transactionCheckInterval=200")
 WORKERS = 20
-DEADLINE_S = 300.0
 QUEUES = 4
 
 
@@ -155,7 +155,7 @@ async def until_all_ended(address: str) -> None:
     halves = await pull_all(address, HALF_TOPIC)
     ended: set[int] = set()
     offset = 0
-    async with asyncio.timeout(DEADLINE_S), WireClient(address) as client:
+    async with asyncio.timeout(HANG_S), WireClient(address) as client:
         while len(ended) < len(halves):
             fields = pull_fields(OP_TOPIC, offset, suspend_ms=15_000)
             for op in decode_messages((await client.ask(Code.PULL_MESSAGE, fields)).body):

@@ -12,13 +12,14 @@ from pipeline.errors import PipelineError
 from pipeline.jobs.archiving.reading import read_archive
 from pipeline.jobs.results import UsageProblem
 from pipeline.schema import COLUMNS
+from tests.support.hang import HANG_S
 from tests.support.pipeline_broker import PipelineBroker
 from tests.support.written_logs import T0_MS, WrittenLog
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.spark
 
 
 def test_tasks_archive_what_spark_reads_back(spark: "SparkSession", tmp_path: Path) -> None:
@@ -90,7 +91,7 @@ def test_the_command_line(tmp_path: Path) -> None:
             [sys.executable, "-m", "pipeline", *arguments],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=HANG_S,
             check=False,
         )
         return done.returncode, done.stdout, done.stderr

@@ -12,7 +12,7 @@ from tests.support.pipeline_broker import PipelineBroker
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.spark
 
 
 @pytest.fixture(scope="module")

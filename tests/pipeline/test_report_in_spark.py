@@ -10,7 +10,7 @@ from tests.support.written_logs import WrittenLog
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.spark
 
 
 def test_workers_count(spark: "SparkSession", tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from tests.support.derived_stores import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.spark
 
 
 def test_tasks_travel_to_workers_and_results_back(spark: "SparkSession", tmp_path: Path) -> None:

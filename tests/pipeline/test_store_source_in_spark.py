@@ -12,7 +12,7 @@ from tests.support.written_logs import T0_MS, WrittenLog
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.spark
 
 
 def load(spark: "SparkSession", path: Path, **options: str) -> "DataFrame":

@@ -124,13 +124,10 @@ class QueueAgainstModel(RuleBasedStateMachine):
         self.directory.cleanup()
 
 
-QueueAgainstModel.TestCase.settings = settings(
-    max_examples=40, stateful_step_count=25, deadline=None
-)
+QueueAgainstModel.TestCase.settings = settings(stateful_step_count=25)
 TestQueueAgainstModel = QueueAgainstModel.TestCase
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     first=st.integers(0, 6),
     flushed=st.integers(0, 14),

@@ -4,8 +4,6 @@ import random
 import shutil
 from pathlib import Path
 
-import pytest
-
 from pipeline.errors import PipelineError
 from pipeline.jobs.searching.job import search
 from pipeline.jobs.tasks import in_this_process
@@ -41,7 +39,6 @@ def spoil(path: Path, chance: random.Random) -> None:
             path.write_bytes(path.read_bytes()[::-1])
 
 
-@pytest.mark.timeout(120)
 def test_no_damage_ends_in_anything_but_a_report(tmp_path: Path) -> None:
     ours = write_store(tmp_path / "ours", 120)
     batch = apache_golden.unpack("batch", tmp_path).path

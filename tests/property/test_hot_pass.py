@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.store import encoding
@@ -196,13 +196,11 @@ REQUESTS = st.one_of(sends(), sends(batch=True), pulls())
 MODES = st.sampled_from(["ASYNC_FLUSH", "SYNC_FLUSH"])
 
 
-@settings(max_examples=60)
 @given(asked=st.lists(sends(), min_size=1, max_size=8), mode=MODES)
 def test_sends_are_served_alike(asked: list[Asked], mode: str) -> None:
     check(asked, flush_disk_type=mode)
 
 
-@settings(max_examples=30)
 @given(asked=st.lists(sends(), min_size=1, max_size=8))
 def test_sends_are_served_alike_without_compiled_functions(asked: list[Asked]) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -210,13 +208,11 @@ def test_sends_are_served_alike_without_compiled_functions(asked: list[Asked]) -
         check(asked)
 
 
-@settings(max_examples=60)
 @given(asked=st.lists(sends(batch=True), min_size=1, max_size=5), mode=MODES)
 def test_batches_are_served_alike(asked: list[Asked], mode: str) -> None:
     check(asked, flush_disk_type=mode)
 
 
-@settings(max_examples=60)
 @given(asked=st.lists(REQUESTS, min_size=1, max_size=12), passes=st.integers(1, 3), mode=MODES)
 def test_a_mixture_of_requests_is_served_alike(asked: list[Asked], passes: int, mode: str) -> None:
     check(asked, passes, flush_disk_type=mode)

@@ -87,4 +87,4 @@ class Consumption(RuleBasedStateMachine):
 
 
 TestConsumption = Consumption.TestCase
-TestConsumption.settings = settings(max_examples=25, stateful_step_count=40, deadline=None)
+TestConsumption.settings = settings(stateful_step_count=40)

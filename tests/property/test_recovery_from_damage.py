@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.store.geometry import FILE_NAME as GEOMETRY_FILE
@@ -15,7 +15,6 @@ from broker.store.inventory import FILE_NAME as INVENTORY_FILE
 from tests.support.store_directories import LogWriter, Recovered, Written, recover
 
 MESSAGE_COUNT = 60
-SETTINGS = settings(max_examples=60, deadline=None)
 
 
 class Damage(NamedTuple):
@@ -118,7 +117,6 @@ def check_settled(root: Path, store: Recovered) -> None:
     again.close()
 
 
-@SETTINGS
 @given(
     file=st.integers(0, 2),
     damage=DAMAGES,
@@ -154,7 +152,6 @@ def derived_files(root: Path) -> Iterator[Path]:
             yield path
 
 
-@SETTINGS
 @given(number=st.integers(0, 100), damage=DAMAGES, clean=st.booleans(), verify_bytes=VERIFY_BYTES)
 def test_a_damaged_queue_index_or_note_costs_nothing(
     number: int,
@@ -177,7 +174,6 @@ def test_a_damaged_queue_index_or_note_costs_nothing(
         check_settled(root, store)
 
 
-@SETTINGS
 @given(number=st.integers(0, 100), fraction=st.floats(0, 1), clean=st.booleans())
 def test_a_file_that_was_cut_short_is_built_again_or_refused(
     number: int, fraction: float, clean: bool, template: LogWriter, scratch: Path
@@ -192,7 +188,6 @@ def test_a_file_that_was_cut_short_is_built_again_or_refused(
     check_settled(root, store)
 
 
-@SETTINGS
 @given(cut=st.integers(0, 12_000), lost=LOST)
 def test_a_log_that_ends_anywhere_gives_the_messages_in_front(
     cut: int, lost: set[str], template: LogWriter, scratch: Path
@@ -220,7 +215,6 @@ def test_a_log_that_ends_anywhere_gives_the_messages_in_front(
     check_settled(root, store)
 
 
-@SETTINGS
 @given(
     flushed=st.integers(0, MESSAGE_COUNT),
     lost_pages=st.sets(st.integers(0, 23)),

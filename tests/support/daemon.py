@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
+from tests.support.hang import HANG_S
+
 ROOT = Path(__file__).parents[2]
-START_TIMEOUT_S = 30.0
 SMALL = ["--set", f"mappedFileSizeCommitLog={16 << 20}", "--set", "maxHashSlotNum=50000"]
 SMALL += ["--set", "maxIndexNum=200000"]
 
@@ -26,12 +27,10 @@ class Daemon:
         *options: str,
         open_files: int | None = None,
         environment: Mapping[str, str] | None = None,
-        start_timeout_s: float = START_TIMEOUT_S,
     ) -> None:
         self._options = ("--store", str(store), *SMALL, *options)
         self._open_files = open_files
         self._environment = environment or {}
-        self._start_timeout_s = start_timeout_s
         self.address = ""
         self.nameserver = ""
         self.lines: list[dict[str, Any]] = []
@@ -39,7 +38,7 @@ class Daemon:
     async def __aenter__(self) -> Self:
         ports = ("--listen-port", "0", "--namesrv-port", "0", "--http-port", "-1")
         self._process = await self._spawn(*ports)
-        async with asyncio.timeout(self._start_timeout_s):
+        async with asyncio.timeout(HANG_S):
             while not self.address:
                 await self._read_line()
         self._reading = asyncio.create_task(self._read_on())
@@ -75,7 +74,7 @@ class Daemon:
     async def fail(self, *ports: str) -> tuple[int, str]:
         """Run until it gives up; the exit code and what stands on standard error."""
         process = await self._spawn(*ports)
-        async with asyncio.timeout(START_TIMEOUT_S):
+        async with asyncio.timeout(HANG_S):
             _, text = await process.communicate()
         assert process.returncode is not None
         return process.returncode, text.decode()
@@ -117,5 +116,5 @@ class Daemon:
 
     async def ended(self) -> int:
         """Wait until it ends by itself; its exit code."""
-        async with asyncio.timeout(START_TIMEOUT_S):
+        async with asyncio.timeout(HANG_S):
             return await self._process.wait()

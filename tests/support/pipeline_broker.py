@@ -12,6 +12,7 @@ from client import Admin, Message, Producer
 from client.queues import MessageQueue
 from protocol.message import StoredMessage
 from protocol.message_codec import decode_messages
+from tests.support.hang import HANG_S
 
 _Value = TypeVar("_Value")
 
@@ -42,7 +43,7 @@ class PipelineBroker:
         self.producer = await Producer(self.nameserver).start()
         self.admin = await Admin(self.nameserver).__aenter__()
         name = self.broker.config.broker_name
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_S):
             while name not in {each.name for each in await self.admin.brokers()}:
                 pass
 
@@ -63,7 +64,7 @@ class PipelineBroker:
         await self.admin.create_topic(topic, queues=queues, **options)
         # A broker of another's name service registers what is new a moment later.
         count = queues * len(await self.admin.masters())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_S):
             while len((await self.admin.route(topic)).write_queues) != count:
                 pass
         self.producer._session.routes.forget(topic)

@@ -11,8 +11,8 @@ from typing import Self
 
 from protocol.command import Command, decode_header
 from protocol.frame import FrameDecoder
+from tests.support.hang import HANG_S
 
-ANSWER_TIMEOUT_S = 20.0
 _HEAD = struct.Struct(">II")
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
@@ -43,7 +43,7 @@ def request(
 
 async def until(condition: Callable[[], bool]) -> None:
     """Give the event loop its turns until *condition* holds."""
-    async with asyncio.timeout(ANSWER_TIMEOUT_S):
+    async with asyncio.timeout(HANG_S):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0)
 
@@ -92,7 +92,7 @@ class RawPeer:
 
     async def answer(self) -> Command:
         """The next frame of the other side; EOFError when it closes instead."""
-        async with asyncio.timeout(ANSWER_TIMEOUT_S):
+        async with asyncio.timeout(HANG_S):
             while not self._answers:
                 data = await self._reader.read(1 << 16)
                 if not data:
@@ -116,7 +116,7 @@ class RawPeer:
         """Everything up to the close by the other side."""
         received = b""
         try:
-            async with asyncio.timeout(ANSWER_TIMEOUT_S):
+            async with asyncio.timeout(HANG_S):
                 while data := await self._reader.read(1 << 16):
                     received += data
         except ConnectionError:

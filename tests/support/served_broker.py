@@ -20,6 +20,7 @@ from protocol.addresses import host_bytes
 from protocol.codes import RequestCode
 from protocol.command import Command, decode_header
 from protocol.frame import FrameDecoder
+from tests.support.hang import HANG_S
 from tests.support.peers import Clock, Peer
 
 STORE_HOST = host_bytes("127.0.0.1", 10_911)
@@ -104,7 +105,7 @@ class ServedBroker(ServingParts):
         peer.answered.clear()
         answer = self.begin(peer, Command(code=code, opaque=7, ext=ext, body=body, version=version))
         if not answer:
-            await asyncio.wait_for(peer.answered.wait(), 10)
+            await asyncio.wait_for(peer.answered.wait(), HANG_S)
             (answer,) = peer.written
         ((serialize_type, header, answer_body),) = FrameDecoder().feed(answer)
         response = decode_header(serialize_type, header, answer_body)

@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-START_TIMEOUT_S = 240
+from tests.support.hang import HANG_S
+
 _URL = re.compile(r"Starting Spark master at (spark://\S+)")
 _REGISTERED = "Successfully registered with master"
 
@@ -61,7 +62,7 @@ class Cluster:
         return log
 
     def _wait(self, log: Path, pattern: re.Pattern[str]) -> re.Match[str]:
-        deadline = time.monotonic() + START_TIMEOUT_S
+        deadline = time.monotonic() + HANG_S
         with log.open() as file:
             found = _follow(file, pattern, deadline)
         assert found is not None, f"{log}: {log.read_text()[-3000:]}"

@@ -6,8 +6,7 @@ from types import TracebackType
 from protocol.codes import FLAG_ONEWAY, RequestCode
 from protocol.command import Command, decode_header, encode_command
 from protocol.frame import FrameDecoder
-
-ANSWER_TIMEOUT_S = 20.0
+from tests.support.hang import HANG_S
 
 
 class WireClient:
@@ -73,8 +72,8 @@ class WireClient:
         self, code: RequestCode, ext: dict[str, str] | None = None, body: bytes = b""
     ) -> Command:
         """Send a request and wait for its answer."""
-        return await asyncio.wait_for(self.send(code, ext, body), ANSWER_TIMEOUT_S)
+        return await asyncio.wait_for(self.send(code, ext, body), HANG_S)
 
     async def next_push(self) -> Command:
         """The next request that the broker sends by itself."""
-        return await asyncio.wait_for(self.pushed.get(), ANSWER_TIMEOUT_S)
+        return await asyncio.wait_for(self.pushed.get(), HANG_S)

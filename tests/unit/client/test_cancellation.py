@@ -11,6 +11,7 @@ import pytest
 from client import Admin, Message, Producer, PullConsumer, TransactionProducer
 from client.received import ReceivedMessage
 from protocol.command import Command
+from tests.support.hang import HANG_S
 from tests.support.message_broker import MessageBroker
 from tests.unit.client.test_request_reply import reply_to
 
@@ -60,7 +61,7 @@ async def cancel_everywhere(call: Call, connections: Callable[[], None]) -> int:
             await task
         except asyncio.CancelledError:
             cancelled += 1
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_S):
             await call()
     return cancelled
 

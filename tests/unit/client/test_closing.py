@@ -15,6 +15,7 @@ from client.received import ReceivedMessage
 from protocol.command import Command
 from tests.support.fake_server import FakeServer
 from tests.support.group_broker import GroupBroker
+from tests.support.hang import HANG_S
 from tests.support.message_broker import MessageBroker
 from tests.support.turns import until
 
@@ -98,7 +99,7 @@ async def close_interrupted(broker: FakeServer, opened: Opened, turns: int) -> N
         await asyncio.sleep(0)
     closing.cancel()
     await asyncio.wait([closing])
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANG_S):
         await until(lambda: not broker.connections)
         await until(lambda: asyncio.all_tasks() - broker.answering <= before)
 
@@ -158,7 +159,7 @@ async def test_a_pool_closes_what_was_retired_with_requests_under_way() -> None:
         await pool.close()
         with pytest.raises(BrokerUnreachableError):
             await waiting
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_S):
             await until(lambda: not server.connections)
 
 
@@ -171,5 +172,5 @@ async def test_a_pool_that_is_closed_while_it_dials_leaves_nothing_open() -> Non
                 await asyncio.sleep(0)
             await pool.close()
             await asyncio.wait([connecting])
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(HANG_S):
                 await until(lambda: not server.connections)

@@ -16,6 +16,7 @@ from broker.store.index_file import IndexFile
 from broker.store.message_store import MessageStore
 from broker.store.queue_tail import QueueTail
 from protocol.message_codec import encode_batch
+from tests.support.hang import HANG_S
 from tests.support.open_stores import (
     BORN_HOST,
     Stores,
@@ -337,7 +338,7 @@ async def test_the_reput_coroutine_goes_on_when_there_is_room_again(
         await asyncio.sleep(0)
     assert not store.is_writable
     full.is_full = False
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_S):
         await arrived.wait()
     assert bodies(store) == [b"late"]
     store.check_writable()
@@ -360,7 +361,7 @@ async def test_catching_up_leaves_the_loop_to_others_in_between(
             stage(store, bytes(100))
         store.commit()
     seen: list[int] = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANG_S):
         while store.dispatched_offset < store.max_commit_log_offset:
             seen.append(store.dispatched_offset)
             await asyncio.sleep(0)

@@ -15,6 +15,7 @@ from broker.store.errors import GeometryError, StoreBusyError, StoreError, Store
 from broker.store.flush import EXPIRY_INTERVAL_S, ParkedAnswers
 from broker.store.get_result import GetStatus
 from broker.store.message_store import MessageStore
+from tests.support.hang import HANG_S
 from tests.support.open_stores import (
     Stores,
     bodies,
@@ -42,13 +43,13 @@ class HeldDisk:
     def _sync(self, _descriptor: int) -> None:
         self.count += 1
         self.begun.release()
-        self.go_on.acquire(timeout=20)
+        self.go_on.acquire(timeout=HANG_S)
         if self.error is not None:
             raise self.error
 
     async def wait_until_begun(self) -> None:
         """Wait for the next fsync."""
-        assert await asyncio.to_thread(self.begun.acquire, timeout=20)
+        assert await asyncio.to_thread(self.begun.acquire, timeout=HANG_S)
 
     def release(self) -> None:
         """Let it go on."""
@@ -78,7 +79,7 @@ class Answers:
 
     async def wait_for(self, count: int) -> None:
         """Wait until so many were released."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANG_S):
             while len(self.released) < count:
                 self.changed.clear()
                 await self.changed.wait()
@@ -191,7 +192,7 @@ async def test_after_a_failed_fsync_everybody_is_told_and_nothing_is_taken(
 async def test_waiting_for_the_disk_ends_with_the_fsync(stores: Stores) -> None:
     store = await stores.start(flush_disk_type=SYNC)
     end = put(store).end_offset
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANG_S):
         await store.safe(end)
     assert store.flushed_offset >= end
     await store.safe(end)
@@ -211,7 +212,7 @@ async def test_under_async_flush_nobody_waits_and_the_interval_holds(stores: Sto
             flushed.set()
 
     store._flush._on_flushed = on_flushed
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANG_S):
         await flushed.wait()
     assert store.flushed_offset == result.end_offset
     await store.close()

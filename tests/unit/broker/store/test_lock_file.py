@@ -10,6 +10,7 @@ import pytest
 from broker.store import abort_file
 from broker.store.errors import StoreLockedError
 from broker.store.lock_file import StoreLock
+from tests.support.hang import HANG_S
 
 # Takes the lock as Java's FileChannel.tryLock(0, 1, false) does, and reports the outcome.
 OTHER_PROCESS = """
@@ -32,7 +33,7 @@ def try_from_another_process(path: Path) -> str:
         capture_output=True,
         text=True,
         check=True,
-        timeout=30,
+        timeout=HANG_S,
     ).stdout.strip()
 
 
@@ -77,7 +78,7 @@ def test_refusal_names_directory_process_and_remedy(tmp_path: Path) -> None:
         assert other.stdout.readline() == "locked\n"
         with pytest.raises(StoreLockedError) as caught:
             lock(tmp_path)
-        other.communicate(timeout=30)
+        other.communicate(timeout=HANG_S)
     assert str(tmp_path) in str(caught.value)
     assert "process 4711" in str(caught.value)
     assert "storePathRootDir" in str(caught.value)

@@ -11,6 +11,7 @@ import pytest
 from client import BrokerUnreachableError
 from client.consuming.progress import BrokerProgress, LocalProgress
 from client.queues import MessageQueue
+from tests.support.hang import HANG_S
 
 ZERO = MessageQueue("orders", "a", 0)
 ONE = MessageQueue("orders", "a", 1)
@@ -121,7 +122,7 @@ async def test_what_is_claimed_while_closing_is_let_go(
 
     def claim_late() -> Path:
         has_begun.set()
-        may_go_on.wait(20)
+        may_go_on.wait(HANG_S)
         return claim()
 
     monkeypatch.setattr(progress, "_claim_instance", claim_late)

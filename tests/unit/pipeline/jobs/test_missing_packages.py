@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.hang import HANG_S
+
 ROOT = Path(__file__).parents[4]
 
 
@@ -22,7 +24,7 @@ def run(*command: str, pyspark: str, directory: Path) -> subprocess.CompletedPro
         cwd=directory,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG_S,
         check=False,
     )
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.errors import PipelineError
@@ -99,7 +99,6 @@ def test_raw_properties_as_clients_leave_them() -> None:
     ]
 
 
-@settings(max_examples=30)
 @given(
     st.lists(
         st.none() | st.dictionaries(st.text("ab=% é", max_size=3), st.none() | st.text(max_size=4)),

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.errors import PipelineError
@@ -81,7 +81,6 @@ def test_a_missing_file(tmp_path: Path, split_size: int) -> None:
     assert [place for place, _ in places_of(tmp_path, split_size)] == [16_384]
 
 
-@settings(max_examples=30)
 @given(st.integers(0, 299), st.integers(0, 90), st.binary(min_size=1, max_size=4000))
 def test_damage_in_the_middle_costs_only_what_it_covers(
     tmp_path_factory: pytest.TempPathFactory, number: int, shift: int, noise: bytes
