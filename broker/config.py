@@ -193,6 +193,19 @@ class StoreConfig:
     clean_file_forcibly: bool = setting("cleanFileForciblyEnable", True)
     """Whether a filling disk may cost messages that have not expired."""
 
+    light_queues_enabled: bool = setting("enableLmq", False)
+    """Whether there are light queues (``%LMQ%…``): they need no topic, and a message may be in
+    many of them.  Each that has a message takes 16 KiB of disk and a directory."""
+
+    multi_dispatch_enabled: bool = setting("enableMultiDispatch", False)
+    """Whether messages go to the light queues that their property INNER_MULTI_DISPATCH names."""
+
+    light_queue_quota: bool = setting("enableLmqQuota", False)
+    """Whether maxLmqConsumeQueueNum counts."""
+
+    light_queue_count_max: int = setting("maxLmqConsumeQueueNum", 20_000, least=1, most=1 << 31)
+    """Most light queues; a message that would make another is refused."""
+
     def __post_init__(self) -> None:
         check_fields(self)
         _round_up(self, "consume_queue_file_size_bytes", ROCKETMQ_QUEUE_UNIT_BYTES)

@@ -4,6 +4,10 @@ RocketMQ: ConsumerOffsetManager.  ``topic@group`` -> {queue id: offset of the ne
 file is written every flushConsumerOffsetInterval; what is committed in between is noted in a
 journal (offset_journal.py), so that kill -9 repeats next to nothing.
 
+With enableLmq the file is ``lmqConsumerOffset.json``, as there, and groups that are named like
+light queues stand in its ``lmqOffsetTable``: ``topic@group`` -> offset.  The newer of the two files
+is read, so that the setting may be changed.
+
 A group's own commits only go forward: after a rebalance the former owner's last one may come late.
 Going back takes an operator's reset.  That offset is kept twice: the consumer learns of it at its
 next pull, and its own commits do not count until then.
@@ -16,10 +20,12 @@ import structlog
 
 from broker.json_table import JsonObject, JsonTable, wall_clock_ms
 from broker.offset_journal import OffsetJournal, fingerprint
+from protocol.light_queues import LIGHT_QUEUE_ID, is_light
 
 log = structlog.get_logger("broker.offsets")
 
 SEPARATOR = "@"
+LIGHT_FILE = "lmqConsumerOffset.json"
 # How long a client may take to commit the smaller offset that it was sent.
 PUSHED_RESET_MS = 60_000
 
@@ -34,8 +40,13 @@ class ConsumerOffsetTable(JsonTable):
         version_step: int = 500,
         now_ms: Callable[[], int] = wall_clock_ms,
         journal: OffsetJournal | None = None,
+        with_light_queues: bool = False,
     ) -> None:
-        super().__init__(path, now_ms=now_ms)
+        """*path* is that of consumerOffset.json."""
+        light_path = path.with_name(LIGHT_FILE)
+        self._with_light_queues = with_light_queues
+        self._other_path = path if with_light_queues else light_path
+        super().__init__(light_path if with_light_queues else path, now_ms=now_ms)
         self._journal = journal
         self._file: bytes | None = None
         self._file_sha = fingerprint(None)
@@ -55,11 +66,15 @@ class ConsumerOffsetTable(JsonTable):
             topic, separator, group = key.partition(SEPARATOR)
             if separator and SEPARATOR not in group:
                 topics_of.setdefault(group, []).append(topic)
-        return {
-            "dataVersion": self.version.to_json(),
-            "groupTopicMap": topics_of,
-            "offsetTable": offsets,
-        }
+        document: JsonObject = {"dataVersion": self.version.to_json(), "groupTopicMap": topics_of}
+        if self._with_light_queues:
+            light = {key: offsets.pop(key) for key in list(offsets) if _is_light_groups(key)}
+            document["lmqOffsetTable"] = {
+                key: queues[LIGHT_QUEUE_ID]
+                for key, queues in light.items()
+                if LIGHT_QUEUE_ID in queues
+            }
+        return {**document, "offsetTable": offsets}
 
     def from_json(self, document: JsonObject) -> None:
         """Take the offsets of a consumerOffset.json, its queue ids bare or quoted."""
@@ -71,6 +86,11 @@ class ConsumerOffsetTable(JsonTable):
             if not isinstance(queues, dict):
                 raise ValueError(f"the offsets of {key} are no JSON object")
             offsets[str(key)] = {int(queue_id): int(offset) for queue_id, offset in queues.items()}
+        light = document.get("lmqOffsetTable")
+        if light is not None and not isinstance(light, dict):
+            raise ValueError("its lmqOffsetTable is no JSON object")
+        for key, offset in (light or {}).items():
+            offsets[str(key)] = {LIGHT_QUEUE_ID: int(offset)}
         self._offsets = offsets
 
     # -- the journal ---------------------------------------------------------------------------
@@ -82,7 +102,7 @@ class ConsumerOffsetTable(JsonTable):
             CorruptFileError: the file and its backup cannot be read.
             OSError: a file cannot be opened.
         """
-        found = super().load()
+        found = self._load_newer()
         self._file_sha = fingerprint(self._file)
         changes = self._journal.read(self._file) if self._journal is not None else []
         self._file = None
@@ -95,6 +115,21 @@ class ConsumerOffsetTable(JsonTable):
             log.info("commits since the last save read from the journal", commits=len(changes))
             self.mark_changed()
         return found or bool(changes)
+
+    def _load_newer(self) -> bool:
+        own, other = self.path, self._other_path
+        if not other.exists() or (
+            own.exists() and own.stat().st_mtime_ns >= other.stat().st_mtime_ns
+        ):
+            return super().load()
+        self.path = other
+        try:
+            found = super().load()
+        finally:
+            self.path = own
+        log.info("offsets read from the file of the other enableLmq", file=str(other))
+        self.mark_changed()
+        return found
 
     def _take(self, data: bytes) -> None:
         super()._take(data)
@@ -287,3 +322,8 @@ class ConsumerOffsetTable(JsonTable):
         if clamped:
             self._count_commit()
         return clamped
+
+
+def _is_light_groups(key: str) -> bool:
+    """Whether ``topic@group`` is of a group that is named like a light queue."""
+    return is_light(key.partition(SEPARATOR)[2])

@@ -31,7 +31,7 @@ _WITHOUT_EFFECT_TEXT = """
     diskFallRecorded duplicationEnable enableAutoInSyncReplicas enableBroadcastOffsetStore
     enableBuildConsumeQueueConcurrently enableCalcFilterBitMap enableCleanExpiredOffset
     enableCompaction enableConsumeQueueExt enableControllerInNamesrv enableCreateSysGroup
-    enableDetailStat enableLmq enableMultiDispatch enableNetWorkFlowControl
+    enableDetailStat enableNetWorkFlowControl
     enableNotifyAfterPopOrderLockRelease enablePopBatchAck enablePopBufferMerge enablePopLog
     enablePopMessageThreshold enableRemoteEscape enableRetryTopicV2
     enableRunningFlagsInFlush enableScheduleAsyncDeliver enableScheduleMessageStats
@@ -50,7 +50,7 @@ _WITHOUT_EFFECT_TEXT = """
     loadBalanceThreadPoolQueueCapacity lockInStrictMode logicalDiskSpaceCleanForciblyThreshold
     mapedFileSizeCommitLog mapedFileSizeConsumeQueue mapedFileSizeConsumeQueueExt
     mappedFileSizeConsumeQueueExt mappedFileSizeTimerLog maxChecksumRange maxConsumeQueueScan
-    maxErrorRateOfBloomFilter maxHaTransferByteInSecond maxLmqConsumeQueueNum maxPopPollingSize
+    maxErrorRateOfBloomFilter maxHaTransferByteInSecond maxPopPollingSize
     maxRecoveryCommitlogFiles maxTopicLength messageIndexSafe messageStorePlugIn
     metricsExportIntervalInMills metricsExporterType metricsGrpcExporterHeader
     metricsGrpcExporterIntervalInMills metricsGrpcExporterTarget

@@ -17,8 +17,9 @@ from broker.store.message_store import MessageStore
 from broker.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
 from broker.topics import TopicConfig, TopicTable
 from protocol.codes import ResponseCode
+from protocol.light_queues import is_light, light_queue_error
 from protocol.names import NOT_SENDABLE_TOPICS, RETRY_PREFIX, group_error, topic_error
-from protocol.properties import decode_properties
+from protocol.properties import PROPERTY_INNER_MULTI_DISPATCH, decode_properties
 
 if TYPE_CHECKING:
     from broker.server import Connection
@@ -92,7 +93,7 @@ class SendChecks:
             )
 
     def _check_names(self, send: Send) -> None:
-        problem = topic_error(send.topic)
+        problem = self._topic_error(send.topic)
         if problem is not None:
             raise RequestError(ResponseCode.INVALID_PARAMETER, problem)
         problem = group_error(send.group)
@@ -101,6 +102,27 @@ class SendChecks:
         if send.topic in NOT_SENDABLE_TOPICS:
             raise RequestError(
                 ResponseCode.NO_PERMISSION, f"Sending message to topic[{send.topic}] is forbidden."
+            )
+
+    def _topic_error(self, topic: str) -> str | None:
+        if is_light(topic) and self._store.light_queues.is_enabled:
+            return light_queue_error(topic)
+        return topic_error(topic)
+
+    def check_light_queues(self, properties: dict[str, str]) -> None:
+        """Whether a message may be in the light queues it names.  Raises RequestError."""
+        names = properties.get(PROPERTY_INNER_MULTI_DISPATCH)
+        if names is None:
+            return
+        light_queues = self._store.light_queues
+        problem = light_queues.error(names)
+        if problem is not None:
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, problem)
+        if light_queues.is_full_for(names):
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                "[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]lmq consume queue num exceeded: "
+                "maxLmqConsumeQueueNum allows no more",
             )
 
     def _topic(self, send: Send) -> TopicConfig:

@@ -26,7 +26,7 @@ from broker.safe_answers import answer_when_safe
 from broker.send_checks import SendChecks
 from broker.send_request import Send, send_of, waits_for_disk
 from broker.stats import BrokerStats
-from broker.store.encoding import NOT_IN_BATCHES, OWN_PROPERTIES, without_own_properties
+from broker.store.encoding import DELAYING_PROPERTIES, OWN_PROPERTIES, without_own_properties
 from broker.store.errors import RecordTooLargeError, StoreError
 from broker.store.fast_encoding import message_ids
 from broker.store.message_store import MessageStore
@@ -37,6 +37,7 @@ from broker.topics import TopicConfig, TopicTable
 from broker.transactions.half_messages import HALF_QUEUE_ID, is_half, make_half
 from protocol.codes import ResponseCode
 from protocol.errors import FieldError, MalformedBatchError
+from protocol.light_queues import light_name_of
 from protocol.message_codec import decode_batch, encode_batch
 from protocol.message_ids import offset_message_id
 from protocol.names import (
@@ -44,7 +45,12 @@ from protocol.names import (
     RETRY_PREFIX,
     TRANSACTION_HALF_TOPIC,
 )
-from protocol.properties import PROPERTY_REPLY_TO_CLIENT, decode_properties
+from protocol.properties import (
+    PROPERTY_INNER_MULTI_DISPATCH,
+    PROPERTY_LITE_TOPIC,
+    PROPERTY_REPLY_TO_CLIENT,
+    decode_properties,
+)
 from protocol.sys_flags import (
     SYS_FLAG_INNER_BATCH,
     SYS_FLAG_NEED_UNWRAP,
@@ -64,6 +70,7 @@ BROKER_PROPERTIES = (
     "POP_CK",
     "INNER_NUM",
     "INNER_BASE",
+    "INNER_MULTI_QUEUE_OFFSET",
     "DUP_INFO",
     "__CRC32#",
     "TIMER_OUT_MS",
@@ -122,9 +129,11 @@ class SendPath:
         self._now_ms = now_ms
         self._delay_levels = delay_levels
         self._timers = timers
-        self.check = SendChecks(
+        checks = SendChecks(
             config, store, topics, groups, now_ms=now_ms, consumes_in_order=consumes_in_order
-        ).check
+        )
+        self.check = checks.check
+        self._check_light_queues = checks.check_light_queues
         self._unique_ids = UniqueIds(store_host[:-4], now_ms)
         self.on_half: Callable[[int, int, dict[str, str]], None] = _ignore_half
         """Called with the queue offset, log offset and properties of each half message stored."""
@@ -211,6 +220,10 @@ class SendPath:
             )
         if topic.attributes.get("cleanup.policy") == "COMPACTION" and not properties.get("KEYS"):
             raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "Required message key is missing")
+        lite_topic = properties.get(PROPERTY_LITE_TOPIC)
+        if lite_topic is not None:
+            properties[PROPERTY_INNER_MULTI_DISPATCH] = light_name_of(topic.name, lite_topic)
+        self._check_light_queues(properties)
         queue_id = queue_of_priority(properties, queue_id, topic.write_queue_nums)
         self._store.begin()
         name, stored_queue_id = topic.name, queue_id
@@ -320,7 +333,7 @@ class SendPath:
             if unique_key:
                 return self._put_inner_batch(request, send, topic, queue_id, body, len(messages))
         for _, _, properties in messages:
-            if not NOT_IN_BATCHES.isdisjoint(decode_properties(properties)):
+            if not DELAYING_PROPERTIES.isdisjoint(decode_properties(properties)):
                 raise RequestError(
                     ResponseCode.MESSAGE_ILLEGAL,
                     "a message in a batch cannot be delayed: send it by itself",

@@ -11,6 +11,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
+from protocol.light_queues import is_light
+from protocol.names import LMQ_PREFIX
+
 SAMPLE_INTERVAL_MS = 10_000
 TPS_WINDOWS_S = (10, 60, 600)
 
@@ -136,6 +139,10 @@ class BrokerStats:
 
     def _traffic(self, table: str, key: str) -> Traffic:
         history = self._tables[table].get(key)
+        if history is None and is_light(key):
+            # One entry for all of them: there may be any number.
+            key = LMQ_PREFIX if "@" not in key else f"{LMQ_PREFIX}@{LMQ_PREFIX}"
+            history = self._tables[table].get(key)
         if history is None:
             history = self._tables[table][key] = _History(Traffic(), self._now_ms())
         return history.traffic

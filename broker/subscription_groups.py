@@ -13,6 +13,7 @@ import structlog
 from broker.config import BrokerConfig
 from broker.json_table import JsonObject, JsonTable, wall_clock_ms
 from broker.topic_attributes import ATTRIBUTE_PRIORITY_FACTOR
+from protocol.light_queues import is_light, light_queue_error
 from protocol.names import SYSTEM_GROUP_PREFIX, SYSTEM_GROUPS, group_error
 
 log = structlog.get_logger("broker.groups")
@@ -129,6 +130,8 @@ class SubscriptionGroupTable(JsonTable):
         self.groups: dict[str, SubscriptionGroup] = {}
         self.get: Callable[[str], SubscriptionGroup | None] = self.groups.get
         """The group's settings, None when nobody created it.  Bound to the dict for speed."""
+        if config.store.light_queues_enabled:
+            self.get = self._get_or_light
         self._forbidden: dict[str, dict[str, int]] = {}
 
     def to_json(self) -> JsonObject:
@@ -156,15 +159,22 @@ class SubscriptionGroupTable(JsonTable):
         self.groups.clear()
         self.groups.update(groups)
 
+    def _get_or_light(self, name: str) -> SubscriptionGroup | None:
+        """The same where a group named like a light queue has default settings, and no file."""
+        group = self.groups.get(name)
+        if group is None and light_queue_error(name) is None:
+            return SubscriptionGroup(name)
+        return group
+
     def __contains__(self, name: object) -> bool:
-        return name in self.groups
+        return isinstance(name, str) and self.get(name) is not None
 
     def __len__(self) -> int:
         return len(self.groups)
 
     def find_or_create(self, name: str) -> SubscriptionGroup | None:
         """The group a client names, created on first use when allowed; None means: not there."""
-        group = self.groups.get(name)
+        group = self.get(name)
         if group is not None:
             return group
         allowed = self.config.auto_create_subscription_group or name.startswith(SYSTEM_GROUP_PREFIX)
@@ -176,7 +186,9 @@ class SubscriptionGroupTable(JsonTable):
         return group
 
     def put(self, group: SubscriptionGroup) -> bool:
-        """Create or replace a group; False when it is exactly so already."""
+        """Create or replace a group; False when it is exactly so already, or a light queue's."""
+        if self.config.store.light_queues_enabled and is_light(group.name):
+            return False
         if self.groups.get(group.name) == group:
             return False
         self.groups[group.name] = group

@@ -38,6 +38,7 @@ class Tables:
             version_step=config.offsets_version_step,
             now_ms=now_ms,
             journal=OffsetJournal(layout.offset_journal, layout.quarantine),
+            with_light_queues=config.store.light_queues_enabled,
         )
         self.subscriptions = RememberedSubscriptions(layout.remembered_subscriptions, now_ms=now_ms)
         self.sink_owners = SinkOwners(layout.sink_owners, now_ms=now_ms)

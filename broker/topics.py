@@ -19,6 +19,7 @@ from broker.topic_attributes import (
     QUEUE_TYPE_BATCH,
 )
 from protocol.bodies import topics as bodies
+from protocol.light_queues import is_light, light_queue_error
 from protocol.names import (
     AUTO_CREATE_TOPIC,
     DLQ_PREFIX,
@@ -167,6 +168,9 @@ class TopicTable(JsonTable):
         self.configs: dict[str, TopicConfig] = {}
         self.get: Callable[[str], TopicConfig | None] = self.configs.get
         """The topic's settings, None when it does not exist.  Bound to the dict for speed."""
+        self._light: dict[str, TopicConfig] = {}
+        if config.store.light_queues_enabled:
+            self.get = self._get_or_light
         self.listeners: list[Listener] = []
         self.on_created: Callable[[TopicConfig], None] | None = None
         """Called with a topic that was made because a client sent to it or asked for its route."""
@@ -187,8 +191,21 @@ class TopicTable(JsonTable):
         self.configs.clear()
         self.configs.update(configs)
 
+    def _get_or_light(self, name: str) -> TopicConfig | None:
+        """The same where a light queue is a topic with one queue, known or not."""
+        topic = self.configs.get(name)
+        if topic is not None or light_queue_error(name) is not None:
+            return topic
+        topic = self._light.get(name)
+        if topic is None:
+            if len(self._light) >= CREATED_REMEMBERED_MAX:
+                self._light.clear()
+            topic = TopicConfig(name, read_queue_nums=1, write_queue_nums=1)
+            self._light[name] = topic
+        return topic
+
     def __contains__(self, name: object) -> bool:
-        return name in self.configs
+        return isinstance(name, str) and self.get(name) is not None
 
     def __len__(self) -> int:
         return len(self.configs)
@@ -207,7 +224,9 @@ class TopicTable(JsonTable):
         return topic is not None and topic.is_batch
 
     def put(self, topic: TopicConfig) -> bool:
-        """Create or replace a topic; False when it is exactly so already."""
+        """Create or replace a topic; False when it is exactly so already, or a light queue."""
+        if self.config.store.light_queues_enabled and is_light(topic.name):
+            return False
         if self.configs.get(topic.name) == topic:
             return False
         self.configs[topic.name] = topic
@@ -240,7 +259,7 @@ class TopicTable(JsonTable):
         The default topic must carry the inherit permission; TBW102 does unless autoCreateTopic is
         off.
         """
-        topic = self.configs.get(name)
+        topic = self.get(name)
         if topic is not None:
             return topic
         if self._is_wanted_trace_topic(name):

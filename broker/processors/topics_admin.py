@@ -24,6 +24,7 @@ from broker.topics import QUEUE_COUNT_MAX, TopicConfig
 from protocol.bodies import GroupList, TopicList, TopicOffset, TopicStatsTable
 from protocol.codes import ResponseCode
 from protocol.fastjson import MessageQueueKey
+from protocol.light_queues import is_light, light_queue_error
 from protocol.names import retry_topic, topic_error
 from protocol.requests import (
     CreateTopicRequest,
@@ -131,7 +132,7 @@ class TopicAdminProcessors:
         )
 
     def _check_name(self, name: str, code: int) -> None:
-        problem = topic_error(name)
+        problem = light_queue_error(name) if is_light(name) else topic_error(name)
         if problem is not None:
             raise RequestError(code, problem)
         if self._broker.config.validate_system_topic and self._broker.topics.is_system(name):

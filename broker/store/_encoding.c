@@ -304,16 +304,16 @@ static int is_special(Span item)
     return 0;
 }
 
-static int is_barred_from_batches(Span name)
+static int is_delaying(Span name)
 {
     return is_text(name, "DELAY") || is_text(name, "TIMER_DELIVER_MS")
            || is_text(name, "TIMER_DELAY_MS") || is_text(name, "TIMER_DELAY_SEC")
-           || is_text(name, "__STARTDELIVERTIME") || is_text(name, "INNER_MULTI_QUEUE_OFFSET");
+           || is_text(name, "__STARTDELIVERTIME");
 }
 
 static int is_own(Span name)
 {
-    return is_text(name, "RH_FINAL") || is_text(name, "RH_SINK") || is_text(name, "__CRC32#");
+    return is_text(name, "INNER_MULTI_QUEUE_OFFSET") || is_text(name, "RH_FINAL") || is_text(name, "RH_SINK") || is_text(name, "__CRC32#");
 }
 
 /* What a properties string says to the broker; of two with one name the last one counts, and a pair
@@ -344,7 +344,7 @@ static Properties read_properties(const char *data, Py_ssize_t size)
                 found.wait = value;
             else if (is_special(name)) {
                 found.special = 1;
-                found.barred |= is_barred_from_batches(name) || is_own(name);
+                found.barred |= is_delaying(name) || is_own(name);
             }
         }
         p = stop + 1;

@@ -16,6 +16,7 @@ from broker.store.errors import QueueConflictError, QueueGapError
 from broker.store.mappings import Mappings
 from broker.store.unit_files import points_into_log
 from broker.store.unit_queue import UnitQueue, ignore
+from protocol.light_queues import is_light
 from protocol.queue_layout import (
     BLANK_CONSUME_QUEUE_UNIT,
     BLANK_UNIT_SIZE_FIELD,
@@ -23,6 +24,8 @@ from protocol.queue_layout import (
     CONSUME_QUEUE_UNIT_SIZE_BYTES,
 )
 
+# A light queue's file has holes: there may be tens of thousands of them, with few messages each.
+LIGHT_STEP_BYTES = 16_384
 _UNIT_SIZE = CONSUME_QUEUE_UNIT_SIZE_BYTES
 _pack_into = CONSUME_QUEUE_UNIT.pack_into
 _unpack_from = CONSUME_QUEUE_UNIT.unpack_from
@@ -53,7 +56,15 @@ class ConsumeQueue(UnitQueue):
         mappings: Mappings | None = None,
     ) -> None:
         """As UnitQueue."""
-        super().__init__(directory, topic, queue_id, file_size_bytes, mark_dirty, mappings)
+        super().__init__(
+            directory,
+            topic,
+            queue_id,
+            file_size_bytes,
+            mark_dirty,
+            mappings,
+            reserve_step_bytes=LIGHT_STEP_BYTES if is_light(topic) else None,
+        )
         self.next_offset = 0
         self.is_held = False
 
@@ -168,6 +179,7 @@ class ConsumeQueue(UnitQueue):
         file = self._files.file_at(position)
         assert file is not None
         start = position - file.base_offset
+        self._reserve(file, position)
         file.mapping[start : start + _UNIT_SIZE] = unit
         self._flushed = min(self._flushed, position)
         self._note_change()

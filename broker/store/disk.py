@@ -217,6 +217,20 @@ def preallocate(descriptor: int, size_bytes: int, offset: int = 0) -> None:
     write_fully(descriptor, start, offset + size_bytes - start)
 
 
+def reserve(descriptor: int, start: int, end: int) -> None:
+    """Reserve disk blocks for [start, end) of a file that is as long; what is there stays.
+
+    Raises:
+        OSError: there is no room (ENOSPC).
+    """
+    try:
+        os.posix_fallocate(descriptor, start, end - start)
+    except OSError as error:
+        if error.errno not in _NOT_SUPPORTED:
+            raise
+        write_fully(descriptor, start, os.pread(descriptor, end - start, start))
+
+
 def write_fully(descriptor: int, position: int, data: bytes | int) -> None:
     """Write *data*, or that many zeros, at *position*, however many calls that takes.
 

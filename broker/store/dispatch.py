@@ -17,6 +17,8 @@ from broker.store.index import MessageIndex
 from broker.store.queue_table import ConsumeQueueTable
 from broker.store.queue_tail import QueueTail, Run
 from broker.store.tags_codes import TagsCodes
+from protocol.light_queues import LIGHT_QUEUE_ID, light_places
+from protocol.message import StoredMessage
 from protocol.message_codec import decode_message
 from protocol.properties import PROPERTY_INNER_NUM, PROPERTY_KEYS, PROPERTY_UNIQUE_KEY
 from protocol.queue_layout import CONSUME_QUEUE_UNIT
@@ -186,9 +188,35 @@ class Dispatch:
             self.offset = self._log.next_file_offset(position)
             return
         message = decode_message(record)
-        if self._is_deleted(message.topic, position):
+        runs = self._runs_of(message, position, len(record))
+        if not runs:
             self.offset = position + len(record)
             return
+        behind, self.behind = self.behind, None
+        self.dispatch(runs, message.store_time_ms)
+        if self.behind is not None:
+            raise self.behind
+        self.behind = behind
+
+    def _runs_of(self, message: StoredMessage, position: int, size_bytes: int) -> list[Run]:
+        """A record's run in its own queue, and one in each light queue."""
+        code = self._tags_codes.of(message.topic, message.properties, message.store_time_ms)
+        unit = CONSUME_QUEUE_UNIT.pack(position, size_bytes, code)
+        runs = []
+        if not self._is_deleted(message.topic, position):
+            runs.append(self._own_run(message, position, unit))
+        for name, offset in light_places(message.topic, message.properties):
+            if not self._is_deleted(name, position):
+                light = Run(self._tail(name, LIGHT_QUEUE_ID), position)
+                light.first_offset = offset
+                light.count = light.batch_count = 1
+                light.units.append(unit)
+                runs.append(light)
+        for run in runs:
+            run.end = position + size_bytes
+        return runs
+
+    def _own_run(self, message: StoredMessage, position: int, unit: bytes) -> Run:
         properties = message.properties
         tail = self._tail(message.topic, message.queue_id)
         run = Run(tail, position)
@@ -196,9 +224,7 @@ class Dispatch:
         run.count = run.batch_count = 1
         if tail.is_batch and message.sys_flag & SYS_FLAG_INNER_BATCH:
             run.count = run.batch_count = int(properties[PROPERTY_INNER_NUM])
-        run.end = position + len(record)
-        code = self._tags_codes.of(message.topic, properties, message.store_time_ms)
-        run.units.append(CONSUME_QUEUE_UNIT.pack(position, len(record), code))
+        run.units.append(unit)
         run.packed_keys += self._not_indexed(
             position,
             index_keys(
@@ -208,11 +234,7 @@ class Dispatch:
                 properties.get(PROPERTY_KEYS),
             ),
         )
-        behind, self.behind = self.behind, None
-        self.dispatch([run], message.store_time_ms)
-        if self.behind is not None:
-            raise self.behind
-        self.behind = behind
+        return run
 
     def _not_indexed(self, position: int, packed_keys: bytes) -> bytes:
         """Those of a message's index keys that are not in the index from a try that failed."""

@@ -47,13 +47,12 @@ Batch = tuple[bytes, bytes, bytes]
 # for each key of each message would cost more than the rest of its encoding.
 INDEX_KEY = struct.Struct(">Iq")
 
-# What a message of a batch may not have: what delays it, and what only the broker may say.
+# What a message of a batch may not have.
 DELAYING_PROPERTIES = frozenset(
     {"DELAY", "TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC", "__STARTDELIVERTIME"}
 )
-NOT_IN_BATCHES = DELAYING_PROPERTIES | {"INNER_MULTI_QUEUE_OFFSET"}
 # What the broker, or its recovery, believes because it wrote it itself: taken from no client.
-OWN_PROPERTIES = frozenset({"RH_FINAL", "RH_SINK", "__CRC32#"})
+OWN_PROPERTIES = frozenset({"INNER_MULTI_QUEUE_OFFSET", "RH_FINAL", "RH_SINK", "__CRC32#"})
 # Any of these makes a message more than a plain one, or stands where only the broker may write.
 SPECIAL_PROPERTIES = OWN_PROPERTIES | frozenset(
     {
@@ -62,7 +61,6 @@ SPECIAL_PROPERTIES = OWN_PROPERTIES | frozenset(
         "DUP_INFO",
         "INNER_BASE",
         "INNER_MULTI_DISPATCH",
-        "INNER_MULTI_QUEUE_OFFSET",
         "INNER_NUM",
         "MSG_REGION",
         "POP_CK",
@@ -83,7 +81,7 @@ SPECIAL_PROPERTIES = OWN_PROPERTIES | frozenset(
     }
 )
 
-NOT_IN_PLAIN_BATCHES = NOT_IN_BATCHES | OWN_PROPERTIES
+NOT_IN_PLAIN_BATCHES = DELAYING_PROPERTIES | OWN_PROPERTIES
 
 _WAIT_TRUE = "WAIT\x01true\x02"
 

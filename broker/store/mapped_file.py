@@ -2,7 +2,9 @@
 
 The file is allocated whole before it is mapped.  Writing through a mapping of a sparse file on a
 full disk would end the process with SIGBUS; so no mapping here ever covers a byte without a block
-behind it, nor one beyond the end of the file.
+behind it, nor one beyond the end of the file.  Light queues are the exception: there may be tens of
+thousands, with few messages each, so their files are allocated step by step, and ``reserve`` is
+called before anything is written behind what it was called for.
 
 Opening is lazy: an object costs neither descriptor nor mapping until its bytes are needed, because
 a store may hold tens of thousands of files.  A mapping holds one descriptor of its own (Python
@@ -84,8 +86,9 @@ class MappedFile:
         writable: bool = False,
         map_file: "MapFile | None" = None,
         unsynced_directories: Sequence[Path] = (),
+        reserved_bytes: int | None = None,
     ) -> Self:
-        """Make the file with all its blocks, filled with zeros.
+        """Make the file with all its blocks, or those of *reserved_bytes*, filled with zeros.
 
         The name becomes durable with the first ``sync``, which also syncs *unsynced_directories*,
         the directories that were made for it.
@@ -97,7 +100,8 @@ class MappedFile:
         with descriptor_needed():
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         try:
-            disk.preallocate(descriptor, size_bytes)
+            disk.preallocate(descriptor, min(size_bytes, reserved_bytes or size_bytes))
+            os.ftruncate(descriptor, size_bytes)
         except BaseException:
             path.unlink()
             raise
@@ -158,6 +162,20 @@ class MappedFile:
                 )
             with descriptor_needed():
                 return mmap.mmap(descriptor, self.size_bytes, access=access)
+        finally:
+            os.close(descriptor)
+
+    def reserve(self, start: int, end: int) -> None:
+        """See to it that [start, end), counted from the start of the file, has its blocks.
+
+        Raises:
+            TooManyOpenFilesError: no descriptor is free.
+            OSError: no room (ENOSPC), or another failure.
+        """
+        with descriptor_needed():
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            disk.reserve(descriptor, start, min(end, self.size_bytes))
         finally:
             os.close(descriptor)
 

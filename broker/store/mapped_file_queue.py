@@ -37,6 +37,7 @@ class MappedFileQueue:
         "file_size_bytes",
         "files",
         "flushed_offset",
+        "reserve_step_bytes",
     )
 
     def __init__(
@@ -60,6 +61,8 @@ class MappedFileQueue:
         self._is_writable = writable
         self._unit_size_bytes = unit_size_bytes
         self._map_file = map_file
+        self.reserve_step_bytes: int | None = None
+        """How much of a file gets its blocks at a time; None: all of it."""
 
     def load(self) -> None:
         """Find the files.  Positions are set as if all were full; recovery corrects them.
@@ -204,6 +207,7 @@ class MappedFileQueue:
                 writable=self._is_writable,
                 map_file=self._map_file,
                 unsynced_directories=changed,
+                reserved_bytes=self.reserve_step_bytes,
             )
         except OSError:
             # The next attempt would find them there and have no reason to sync them.

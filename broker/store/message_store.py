@@ -34,6 +34,7 @@ from broker.store.errors import (
     TooManyOpenFilesError,
 )
 from broker.store.flush import FlushService, FlushWork, ParkedAnswers, Release
+from broker.store.light_queues import LightQueues
 from broker.store.mappings import MAPPED_FILES_MAX
 from broker.store.opening import OpenedStore
 from broker.store.put import MessageToStore, PutResult
@@ -66,7 +67,10 @@ class MessageStore(StoreReading):
         self._now_ms = now_ms
         self._batch_topic = batch_topic
         super().__init__(config, opened)
-        self._staging = Staging(opened.commit_log, self._new_tail, opened.tags_codes, now_ms)
+        self.light_queues = LightQueues(config, opened.queues.topics())
+        self._staging = Staging(
+            opened.commit_log, self._new_tail, opened.tags_codes, self.light_queues, now_ms
+        )
         # The hot path calls these once per message: no step in between.
         self.tail = self._staging.tail
         self.begin = self._staging.begin

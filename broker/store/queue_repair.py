@@ -27,6 +27,7 @@ from broker.store.lookups import find_unit, queue_end, record_at
 from broker.store.mapped_file_queue import MappedFileQueue
 from broker.store.queue_table import ConsumeQueueTable, Queue
 from broker.store.record_properties import KeysAndTagsReader
+from protocol.light_queues import LIGHT_QUEUE_ID, light_places
 from protocol.message_codec import (
     RECORD_SIZE_BYTES_MIN,
     SYS_FLAG_INNER_BATCH,
@@ -36,7 +37,6 @@ from protocol.names import LMQ_PREFIX, SCHEDULE_TOPIC
 from protocol.properties import (
     PROPERTY_INNER_BASE,
     PROPERTY_INNER_MULTI_DISPATCH,
-    PROPERTY_INNER_MULTI_QUEUE_OFFSET,
     PROPERTY_INNER_NUM,
     PROPERTY_TAGS,
     decode_properties,
@@ -146,7 +146,7 @@ class QueueRepair:
         if progress is None:
             progress = self._begin(record)
         if progress.is_skipped:
-            return True
+            return self._place_in_light_queues(record, is_damaged=is_damaged)
         if not progress.needs_care and _LIGHT_QUEUES not in properties:
             # The two common cases, without anything that costs more.
             if first_offset == progress.next_offset:
@@ -166,12 +166,10 @@ class QueueRepair:
         if progress.is_batch:
             place = _batch_place(place, decode_properties(properties))
         if progress.may_be_deleted and self._rules.is_deleted(place.topic, offset):
-            return True
+            return self._place_in_light_queues(record, is_damaged=is_damaged)
         if not self._settle(progress, place, record, is_damaged=is_damaged):
             return False
-        if _LIGHT_QUEUES in properties and not is_damaged:
-            self._place_in_light_queues(record)
-        return True
+        return self._place_in_light_queues(record, is_damaged=is_damaged)
 
     def changed_counts(self) -> dict[QueueKey, int]:
         """How many units were put into each queue, but for those that ``fill`` put."""
@@ -369,23 +367,21 @@ class QueueRepair:
         self.filled[key] = self.filled.get(key, 0) + missing_count
         return True
 
-    def _place_in_light_queues(self, record: Record) -> None:
-        """The queues that RocketMQ's multi-dispatch put the message into, beside its own."""
-        properties = decode_properties(record.properties)
-        names = properties.get(PROPERTY_INNER_MULTI_DISPATCH, "").split(",")
-        offsets = properties.get(PROPERTY_INNER_MULTI_QUEUE_OFFSET, "").split(",")
-        if len(names) != len(offsets):
-            return
-        for name, offset in zip(names, offsets, strict=True):
-            if name.startswith(LMQ_PREFIX) and _is_nameable(name) and offset.isdecimal():
-                light = record._replace(
-                    topic=name.encode(), queue_id=0, queue_offset=int(offset), properties=b""
-                )
-                progress = self._by_name.get((light.topic, 0)) or self._begin(light)
-                place = Place(name, 0, light.queue_offset, 1)
-                if not progress.is_skipped:
-                    tagged = light._replace(properties=record.properties)
-                    self._settle(progress, place, tagged, is_damaged=False)
+    def _place_in_light_queues(self, record: Record, *, is_damaged: bool) -> bool:
+        """The queues that multi-dispatch put the message into, beside its own; returns True."""
+        if is_damaged or _LIGHT_QUEUES not in record.properties:
+            return True
+        topic = record.topic.decode("utf-8", "replace")
+        for name, offset in light_places(topic, decode_properties(record.properties)):
+            light = record._replace(
+                topic=name.encode(), queue_id=LIGHT_QUEUE_ID, queue_offset=offset, sys_flag=0
+            )
+            progress = self._by_name.get((light.topic, LIGHT_QUEUE_ID)) or self._begin(light)
+            is_deleted = progress.may_be_deleted and self._rules.is_deleted(name, record.offset)
+            if not progress.is_skipped and not is_deleted:
+                place = Place(name, LIGHT_QUEUE_ID, offset, 1)
+                self._settle(progress, place, light, is_damaged=False)
+        return True
 
     # Telling damaged records from damaged queues.
 

@@ -5,7 +5,7 @@ their records are collected, and one write at the end makes them part of the log
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from broker.store.commit_log import CommitLog
 from broker.store.encoding import (
@@ -15,28 +15,47 @@ from broker.store.encoding import (
 )
 from broker.store.errors import RecordTooLargeError, StoreError
 from broker.store.fast_encoding import encode_batch, encode_plain
+from broker.store.light_queues import LightQueues
 from broker.store.queue_tail import QueueTail, Run
 from broker.store.tags_codes import TagsCodes
-from protocol.properties import PROPERTY_KEYS, PROPERTY_UNIQUE_KEY
+from protocol.properties import (
+    PROPERTY_INNER_MULTI_DISPATCH,
+    PROPERTY_INNER_MULTI_QUEUE_OFFSET,
+    PROPERTY_KEYS,
+    PROPERTY_UNIQUE_KEY,
+)
 from protocol.queue_layout import CONSUME_QUEUE_UNIT, CONSUME_QUEUE_UNIT_SIZE_BYTES
+
+_MULTI_DISPATCH = frozenset({PROPERTY_INNER_MULTI_DISPATCH, PROPERTY_INNER_MULTI_QUEUE_OFFSET})
 
 
 class Staging:
     """Collects the messages of one pass and writes them."""
 
-    __slots__ = ("_group", "_log", "_new_tail", "_now_ms", "_run", "_tags_codes", "_tails")
+    __slots__ = (
+        "_group",
+        "_light_queues",
+        "_log",
+        "_new_tail",
+        "_now_ms",
+        "_run",
+        "_tags_codes",
+        "_tails",
+    )
 
     def __init__(
         self,
         commit_log: CommitLog,
         new_tail: Callable[[str, int], QueueTail],
         tags_codes: TagsCodes,
+        light_queues: LightQueues,
         now_ms: Callable[[], int],
     ) -> None:
         """*new_tail* tells where a queue goes on that no message went to since the start."""
         self._log = commit_log
         self._new_tail = new_tail
         self._tags_codes = tags_codes
+        self._light_queues = light_queues
         self._now_ms = now_ms
         self._tails: dict[tuple[str, int], QueueTail] = {}
         self._group: list[Run] = []
@@ -54,6 +73,7 @@ class Staging:
         """Let a topic of this name start anew."""
         for key in [key for key in self._tails if key[0] == topic]:
             self._tails.pop(key).is_deleted = True
+        self._light_queues.forget(topic)
 
     def begin(self) -> int:
         """Read the clock for this pass and return it: store times never go backwards."""
@@ -189,6 +209,9 @@ class Staging:
             StoreError: it is not in the pass, which may have failed: see ``write``.
         """
         commit_log = self._log
+        light_tails: Sequence[QueueTail] = ()
+        if not _MULTI_DISPATCH.isdisjoint(properties):
+            properties, light_tails = self._light_queues.place(tail, properties, self.tail)
         text = join_properties(properties).encode("utf-8", "replace")
         if len(text) > PROPERTIES_SIZE_BYTES_MAX:
             raise RecordTooLargeError(
@@ -234,7 +257,20 @@ class Staging:
         tail.next_offset += run.count
         if tail.is_batch:
             self._run = None
+        for light in light_tails:
+            self._stage_light(light, run.units[-1], position)
         return position
+
+    def _stage_light(self, tail: QueueTail, unit: bytes, position: int) -> None:
+        """Let the record at *position*, the last of the pass, be in a light queue as well."""
+        run = Run(tail, position)
+        run.units.append(unit)
+        run.count = run.batch_count = 1
+        run.end = self._log.staged_offset
+        tail.next_offset += 1
+        self._group.append(run)
+        # What follows must not go to a run in front of this one.
+        self._run = None
 
     def _open_run(self, tail: QueueTail, position: int) -> Run:
         run = self._run = Run(tail, position)

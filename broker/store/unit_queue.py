@@ -78,12 +78,15 @@ class UnitQueue(ABC):
         file_size_bytes: int,
         mark_dirty: Callable[[Any], None] = ignore,
         mappings: Mappings | None = None,
+        *,
+        reserve_step_bytes: int | None = None,
     ) -> None:
         """Stand for the queue in *directory*; ``load`` and ``recover`` look at what is there.
 
         *file_size_bytes* is for the first file of a new queue.  *mark_dirty* is called with the
         queue when it has something to flush and had nothing before; *mappings* are those that it
-        shares descriptors with.
+        shares descriptors with.  *reserve_step_bytes* is how
+        much of a file gets its blocks at a time; None: all of it.
         """
         self.topic = topic
         self.queue_id = queue_id
@@ -92,6 +95,7 @@ class UnitQueue(ABC):
         self.commit_log_end = -1
         self._mappings = mappings or Mappings()
         self._files = UnitFiles(directory, file_size_bytes, self.UNIT, self._map)
+        self._files.reserve_step_bytes = reserve_step_bytes
         self._mark_dirty = mark_dirty
         self._is_dirty = False
         self._flushed = 0
@@ -190,7 +194,7 @@ class UnitQueue(ABC):
         """
         files = self._files.files
         if files and position < files[-1].end_offset:
-            self._use(files[-1])
+            self._use(files[-1], position)
             return files[-1]
         try:
             file = self._mappings.with_room(
@@ -204,17 +208,40 @@ class UnitQueue(ABC):
                 ) from error
             raise
         try:
-            self._use(file)
+            self._use(file, position, start=0)
         except OSError:
             self._files.files.remove(file)
             file.delete()
             raise
         return file
 
-    def _use(self, file: MappedFile) -> None:
+    def _use(self, file: MappedFile, position: int, start: int | None = None) -> None:
+        limit = self._reserve(file, position, start)
         self._mapping = file.mapping
         self._mapping_start = file.base_offset
-        self._append_limit = file.end_offset // self.UNIT_SIZE_BYTES
+        self._append_limit = limit // self.UNIT_SIZE_BYTES
+
+    def _reserve(self, file: MappedFile, position: int, start: int | None = None) -> int:
+        """Let a unit be written at *position*, and from *start* of the file on; up to where then.
+
+        Raises:
+            DiskFullError: there is no room.
+            OSError: it could not be found out.
+        """
+        step = self._files.reserve_step_bytes
+        if step is None:
+            return file.end_offset
+        relative = position - file.base_offset
+        end = -(-(relative + self.UNIT_SIZE_BYTES) // step) * step
+        try:
+            file.reserve(relative - relative % step if start is None else start, end)
+        except OSError as error:
+            if error.errno in _NO_ROOM:
+                raise DiskFullError(
+                    f"no room for more units in {file.path}: free space, or lower fileReservedTime"
+                ) from error
+            raise
+        return min(file.base_offset + end, file.end_offset)
 
     def _note_change(self) -> None:
         if not self._is_dirty:

@@ -19,13 +19,13 @@ from pipeline.decoder.strings import buffers_of, gather
 from pipeline.derived.dispatch_rules import DispatchRules
 from pipeline.derived.hashes import as_index_hash, hash_spans, seeded
 from protocol.java_hash import java_string_hash
+from protocol.light_queues import LIGHT_QUEUE_ID, is_light, light_places
 from protocol.message_codec.record import RECORD_SIZE_BYTES_MIN
-from protocol.names import LMQ_PREFIX, SCHEDULE_TOPIC
+from protocol.names import SCHEDULE_TOPIC
 from protocol.properties import (
     PROPERTY_DELAY_LEVEL,
     PROPERTY_INNER_BASE,
     PROPERTY_INNER_MULTI_DISPATCH,
-    PROPERTY_INNER_MULTI_QUEUE_OFFSET,
     PROPERTY_INNER_NUM,
     PROPERTY_KEYS,
     PROPERTY_TAGS,
@@ -100,10 +100,14 @@ class Entries:
 
     def queues(self) -> dict[QueueKey, Array]:
         """The units of each queue (``UNIT``), in the order of the log."""
-        return {
+        found = {
             key: parts[0] if len(parts) == 1 else np.concatenate(parts)
             for key, parts in self._parts.items()
         }
+        for key in filter(lambda key: is_light(key.topic), found):
+            # Messages that were sent to it, and those that name it, were gathered apart.
+            found[key] = np.sort(found[key], order="position", kind="stable")
+        return found
 
     def keys(self) -> Array:
         """The index entries (``KEY``), in the order of the log."""
@@ -116,6 +120,7 @@ class Entries:
         queue_ids = window.records.heads["queueId"].astype(np.int64)
         codes = window.topic_codes.astype(np.int64) << 32 | queue_ids
         rows = np.flatnonzero(dispatched)
+        self._add_light_units(window, units)
         if not len(rows):
             return
         order = rows[np.argsort(codes[rows], kind="stable")]
@@ -134,26 +139,22 @@ class Entries:
                 and bool((window.sys_flags[group] & SYS_FLAG_INNER_BATCH).any())
             )
             self._parts[QueueKey(topic, queue_id, is_batch)].append(part)
-        self._add_light_units(window, units)
 
     def _add_light_units(self, window: "_Window", units: Array) -> None:
         if _LIGHT_QUEUES not in window.properties_bytes:
             return
-        for row in np.flatnonzero(window.dispatched).tolist():
+        for row in np.flatnonzero(~window.prepared).tolist():
             text = window.raw[row].as_py()
             if _LIGHT_QUEUES not in text:
                 continue
-            found = decode_properties(text)
-            names = found.get(PROPERTY_INNER_MULTI_DISPATCH, "").split(",")
-            offsets = found.get(PROPERTY_INNER_MULTI_QUEUE_OFFSET, "").split(",")
-            if len(names) != len(offsets):
-                continue
-            for name, offset in zip(names, offsets, strict=True):
-                if name.startswith(LMQ_PREFIX) and is_nameable(name) and offset.isdecimal():
+            topic = window.topics[window.topic_codes[row]]
+            position = int(units["position"][row])
+            for name, offset in light_places(topic, decode_properties(text)):
+                if position >= self._rules.deleted_topics.get(name, 0):
                     unit = units[row : row + 1].copy()
-                    unit["offset"] = int(offset)
+                    unit["offset"] = offset
                     unit["n"] = 1
-                    self._parts[QueueKey(name, 0, False)].append(unit)
+                    self._parts[QueueKey(name, LIGHT_QUEUE_ID, False)].append(unit)
 
     def _add_keys(self, window: "_Window") -> None:
         wanted = window.transaction != SYS_FLAG_TRANSACTION_ROLLBACK
@@ -216,8 +217,8 @@ class _Window:
         self.sys_flags: Array = records.heads["sysFlag"].astype(np.int32)
         self.transaction = self.sys_flags & SYS_FLAG_TRANSACTION_MASK
         self.deleted = self._deleted()
-        is_prepared = (self.transaction & SYS_FLAG_TRANSACTION_PREPARED) != 0
-        self.dispatched = ~(self.deleted | is_prepared)
+        self.prepared = (self.transaction & SYS_FLAG_TRANSACTION_PREPARED) != 0
+        self.dispatched = ~(self.deleted | self.prepared)
 
     def _deleted(self) -> npt.NDArray[np.bool_]:
         deleted = np.zeros(len(self.records), np.bool_)

@@ -1,0 +1,66 @@
+"""Light queues (LMQ): which a message is in beside its own queue, and what may be one.
+
+RocketMQ: LmqDispatch, MultiDispatchUtils.  A producer names them in ``INNER_MULTI_DISPATCH``, with
+``,`` between; the broker puts the message's number in each into ``INNER_MULTI_QUEUE_OFFSET``, in
+the same order, and the consume queue ``<name>/0`` of each gets a unit that points to the one
+record.  So both properties together are all that it takes to make the queues again.
+"""
+
+from collections.abc import Mapping
+
+from protocol.names import LMQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, SYSTEM_TOPIC_PREFIX
+from protocol.properties import (
+    PROPERTY_INNER_MULTI_DISPATCH,
+    PROPERTY_INNER_MULTI_QUEUE_OFFSET,
+)
+
+LIGHT_QUEUE_ID = 0
+SEPARATOR = ","
+# A name is a directory.
+NAME_SIZE_BYTES_MAX = 255
+_OFFSET_DIGITS_MAX = 18
+
+
+def is_light(name: str) -> bool:
+    """Whether *name*, of a topic or a group, is that of a light queue."""
+    return name.startswith(LMQ_PREFIX)
+
+
+def light_queue_error(name: str) -> str | None:
+    """Why *name* cannot be a light queue, as a sentence; None if it can.
+
+    More characters are fine than in a topic: bridges of other protocols put theirs there.
+    """
+    if not is_light(name) or len(name) == len(LMQ_PREFIX):
+        return f"{name[:80]!r} does not start with {LMQ_PREFIX} and a name"
+    if "/" in name or "\\" in name or not name.isprintable() or "@" in name:
+        return f"the light queue {name[:80]!r} holds one of / \\ @, or what cannot be printed"
+    if len(name.encode("utf-8", "replace")) > NAME_SIZE_BYTES_MAX:
+        return f"the light queue '{name[:40]}...' is longer than {NAME_SIZE_BYTES_MAX} bytes"
+    return None
+
+
+def light_name_of(topic: str, lite_topic: str) -> str:
+    """The light queue of *lite_topic*, a part of a topic of type LITE."""
+    return f"{LMQ_PREFIX}${topic}${lite_topic}"
+
+
+def dispatches(topic: str) -> bool:
+    """Whether messages of *topic* are in light queues as well: those that wait or work are not."""
+    return topic != SCHEDULE_TOPIC and not topic.startswith((RETRY_PREFIX, SYSTEM_TOPIC_PREFIX))
+
+
+def light_places(topic: str, properties: Mapping[str, str]) -> list[tuple[str, int]]:
+    """The light queues that a stored message of *topic* is in, with its number in each."""
+    if PROPERTY_INNER_MULTI_QUEUE_OFFSET not in properties or not dispatches(topic):
+        return []
+    names = properties.get(PROPERTY_INNER_MULTI_DISPATCH, "").split(SEPARATOR)
+    offsets = properties[PROPERTY_INNER_MULTI_QUEUE_OFFSET].split(SEPARATOR)
+    if len(names) != len(offsets):
+        return []
+    found: dict[str, int] = {}
+    for name, offset in zip(names, offsets, strict=True):
+        is_number = offset.isdecimal() and len(offset) <= _OFFSET_DIGITS_MAX
+        if is_number and name != topic and light_queue_error(name) is None:
+            found.setdefault(name, int(offset))
+    return list(found.items())

@@ -1,0 +1,182 @@
+"""Light queues by request codes: sent to, pulled, committed, and what is refused."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from broker.consumer_offsets import ConsumerOffsetTable
+from protocol import fastjson
+from protocol.codes import RequestCode as Code
+from protocol.codes import ResponseCode
+from protocol.command import Command
+from protocol.message_codec import decode_messages, encode_batch
+from protocol.properties import encode_properties
+from tests.support.peers import Clock
+from tests.support.served_broker import ServedBroker
+
+ENABLED = {"enableLmq": "true", "enableMultiDispatch": "true"}
+
+
+@pytest.fixture
+async def light(tmp_path: Path) -> AsyncIterator[ServedBroker]:
+    served = ServedBroker(tmp_path / "store", Clock(), ENABLED)
+    served.create_topic("orders")
+    yield served
+    await served.close()
+
+
+async def send(
+    broker: ServedBroker, topic: str = "orders", queue_id: int = 0, **properties: str
+) -> Command:
+    text = encode_properties({"UNIQ_KEY": "A1", **properties})
+    fields = {
+        "a": "senders",
+        "b": topic,
+        "c": "TBW102",
+        "d": "4",
+        "e": str(queue_id),
+        "f": "0",
+        "g": "1234",
+        "h": "0",
+        "i": text,
+        "j": "0",
+        "k": "false",
+        "m": "false",
+    }
+    return await broker.ask(Code.SEND_MESSAGE_V2, fields, b"hello")
+
+
+async def pull(broker: ServedBroker, topic: str, group: str, queue_id: int = 0) -> Command:
+    fields = {
+        "consumerGroup": group,
+        "topic": topic,
+        "queueId": str(queue_id),
+        "queueOffset": "0",
+        "maxMsgNums": "32",
+        "sysFlag": "4",
+        "commitOffset": "0",
+        "suspendTimeoutMillis": "0",
+        "subscription": "*",
+        "subVersion": "0",
+    }
+    return await broker.ask(Code.PULL_MESSAGE, fields)
+
+
+async def test_a_light_queue_needs_no_topic_and_no_group(light: ServedBroker) -> None:
+    sent = await send(light, INNER_MULTI_DISPATCH="%LMQ%a,%LMQ%$orders$b")
+    assert sent.code == ResponseCode.SUCCESS
+    for name in ("%LMQ%a", "%LMQ%$orders$b", "orders"):
+        answer = await pull(light, name, "%LMQ%readers")
+        (message,) = decode_messages(answer.body)
+        assert (message.topic, message.queue_offset) == ("orders", 0)
+        assert answer.ext is not None
+        assert answer.ext["nextBeginOffset"] == "1"
+    assert (await pull(light, "%LMQ%a", "%LMQ%readers", queue_id=1)).code == 29
+    assert (await pull(light, "%LMQ%unknown", "readers")).code == ResponseCode.PULL_NOT_FOUND
+    assert not any(name.startswith("%LMQ%") for name in light.topics.configs)
+    assert not any(name.startswith("%LMQ%") for name in light.groups.groups)
+
+
+async def test_the_part_of_a_lite_topic_is_a_light_queue(light: ServedBroker) -> None:
+    await send(light, __LITE_TOPIC="part")
+    assert (await pull(light, "%LMQ%$orders$part", "readers")).code == ResponseCode.SUCCESS
+
+
+@pytest.mark.parametrize("names", ["plain", "%LMQ%a,plain", "%LMQ%a/b", ",%LMQ%a"])
+async def test_names_at_which_rocketmq_stands_still_are_refused(
+    light: ServedBroker, names: str
+) -> None:
+    answer = await send(light, INNER_MULTI_DISPATCH=names)
+    assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+    assert "INNER_MULTI_DISPATCH" in (answer.remark or "")
+
+
+async def test_numbers_are_taken_from_no_client(light: ServedBroker) -> None:
+    await send(light, INNER_MULTI_DISPATCH="%LMQ%a", INNER_MULTI_QUEUE_OFFSET="77")
+    batch = encode_batch(
+        [(0, b"x", b"INNER_MULTI_DISPATCH\x01%LMQ%a\x02INNER_MULTI_QUEUE_OFFSET\x0178\x02")]
+    )
+    fields = {
+        "a": "senders",
+        "b": "orders",
+        "c": "TBW102",
+        "d": "4",
+        "e": "0",
+        "f": "0",
+        "g": "1234",
+        "h": "0",
+        "i": "",
+        "j": "0",
+        "k": "false",
+        "m": "true",
+    }
+    answer = await light.ask(Code.SEND_BATCH_MESSAGE, fields, batch)
+    assert answer.code == ResponseCode.SUCCESS
+    stored = decode_messages((await pull(light, "orders", "readers")).body)
+    numbers = [message.properties.get("INNER_MULTI_QUEUE_OFFSET") for message in stored]
+    assert numbers == ["0", None]
+
+
+async def test_there_may_be_a_quota(tmp_path: Path) -> None:
+    quota = {"enableLmqQuota": "true", "maxLmqConsumeQueueNum": "2"}
+    broker = ServedBroker(tmp_path / "store", Clock(), ENABLED | quota)
+    broker.create_topic("orders")
+    assert (await send(broker, INNER_MULTI_DISPATCH="%LMQ%a,%LMQ%b")).code == 0
+    refused = await send(broker, INNER_MULTI_DISPATCH="%LMQ%c")
+    assert refused.code == ResponseCode.SYSTEM_ERROR
+    assert "maxLmqConsumeQueueNum" in (refused.remark or "")
+    assert (await send(broker, INNER_MULTI_DISPATCH="%LMQ%b")).code == 0
+    await broker.close()
+
+
+async def test_without_the_settings_there_are_none(broker: ServedBroker) -> None:
+    broker.create_topic("orders")
+    assert (await send(broker, INNER_MULTI_DISPATCH="plain")).code == ResponseCode.SUCCESS
+    answer = await pull(broker, "%LMQ%a", "readers")
+    assert answer.code == ResponseCode.TOPIC_NOT_EXIST
+
+
+async def test_a_light_queue_can_be_deleted_and_not_made(light: ServedBroker) -> None:
+    await send(light, INNER_MULTI_DISPATCH="%LMQ%a+b")
+    made = {
+        "topic": "%LMQ%z",
+        "defaultTopic": "TBW102",
+        "readQueueNums": "4",
+        "writeQueueNums": "4",
+        "perm": "6",
+        "topicFilterType": "SINGLE_TAG",
+        "topicSysFlag": "0",
+        "order": "false",
+    }
+    assert (await light.ask(Code.UPDATE_AND_CREATE_TOPIC, made)).code == ResponseCode.SUCCESS
+    assert "%LMQ%z" not in light.topics.configs
+    gone = await light.ask(Code.DELETE_TOPIC_IN_BROKER, {"topic": "%LMQ%a+b"})
+    assert gone.code == ResponseCode.SUCCESS
+    assert (await pull(light, "%LMQ%a+b", "readers")).code == ResponseCode.PULL_NOT_FOUND
+
+
+def test_offsets_of_light_groups_are_in_rocketmqs_file_and_follow_the_setting(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "consumerOffset.json"
+    before = ConsumerOffsetTable(path)
+    before.commit("orders", "readers", 1, 5)
+    before.save()
+    table = ConsumerOffsetTable(path, with_light_queues=True)
+    assert table.load()
+    table.commit("%LMQ%a", "%LMQ%readers", 0, 7)
+    table.commit("%LMQ%a", "readers", 0, 8)
+    table.save()
+    document = fastjson.loads((tmp_path / "lmqConsumerOffset.json").read_bytes())
+    # As Apache RocketMQ 5.5.0 wrote it.
+    assert isinstance(document, dict)
+    assert document["lmqOffsetTable"] == {"%LMQ%a@%LMQ%readers": 7}
+    offsets = document["offsetTable"]
+    assert isinstance(offsets, dict)
+    assert set(offsets) == {"orders@readers", "%LMQ%a@readers"}
+    for setting in (True, False):
+        again = ConsumerOffsetTable(path, with_light_queues=setting)
+        assert again.load()
+        assert again.get("%LMQ%a", "%LMQ%readers", 0) == 7
+        assert again.get("orders", "readers", 1) == 5
