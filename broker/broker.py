@@ -23,13 +23,13 @@ import structlog
 
 from broker import log as logging
 from broker.advertise import Advertiser, fixed_host, is_loopback
+from broker.clock import BrokerClock
 from broker.config import BrokerConfig, Role
 from broker.config_file import apply_live, build_config, check_keys
 from broker.delay_levels import DelayLevels
 from broker.dispatcher import Dispatcher
 from broker.health import HealthServer
 from broker.hot_pass import HotPass
-from broker.json_table import wall_clock_ms
 from broker.limits import connection_shares
 from broker.nameserver.embedded import EmbeddedBroker
 from broker.nameserver.registration import Registration
@@ -81,8 +81,8 @@ class Broker(ServingParts):
 
     def __init__(self, config: BrokerConfig) -> None:
         self.config = config
-        self.now_ms = wall_clock_ms
-        self.stats = BrokerStats(now_ms=self.now_ms)
+        self.clock = BrokerClock()
+        self.stats = BrokerStats(now_ms=self.steady_ms)
         self.stalls = StallWatchdog()
         self.name_service: NameService | None = None
         self.failed = asyncio.Event()
@@ -242,7 +242,7 @@ class Broker(ServingParts):
             lambda: self.config,
             may_administer=self.may_administer,
             connections_max=connections_max,
-            now_ms=self.now_ms,
+            now_ms=self.steady_ms,
             local=EmbeddedBroker(
                 config.cluster_name,
                 config.broker_name,

@@ -18,7 +18,8 @@ from pathlib import Path
 
 import structlog
 
-from broker.json_table import JsonObject, JsonTable, wall_clock_ms
+from broker.clock import wall_clock_ms
+from broker.json_table import JsonObject, JsonTable
 from broker.offset_journal import OffsetJournal, fingerprint
 from protocol.light_queues import LIGHT_QUEUE_ID, is_light
 

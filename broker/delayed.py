@@ -23,9 +23,10 @@ from pathlib import Path
 
 import structlog
 
+from broker.clock import wall_clock_ms
 from broker.delay_journal import DelayJournal, Pass
 from broker.delay_levels import DelayLevels
-from broker.json_table import JsonObject, JsonTable, wall_clock_ms
+from broker.json_table import JsonObject, JsonTable
 from broker.last_flush import last_flush
 from broker.long_polling import LongPolling, ParkedPull, nobody
 from broker.stats import BrokerStats
@@ -46,7 +47,6 @@ SAVE_INTERVAL_S = 10.0
 RETRY_S = 1.0
 PARKED_S = 300.0
 BATCH_COUNT_MAX = 32
-CLOCK_SLACK_MS = 60_000
 VERSION_STEP = 200
 
 _MISSING = (GetStatus.NO_MATCHED_LOGIC_QUEUE, GetStatus.NO_MESSAGE_IN_QUEUE)
@@ -301,11 +301,5 @@ class DelayedDelivery:
 
 
 def _wait_ms(stored_ms: int, delay_ms: int, now_ms: int) -> int:
-    """How long a message still has to wait.
-
-    One from the future was stored before the clock was set back: it goes now, rather than when the
-    clock has caught up.
-    """
-    if stored_ms > now_ms + CLOCK_SLACK_MS:
-        return 0
+    """How long a message still has to wait, by the clock that store times are of."""
     return max(stored_ms + delay_ms - now_ms, 0)

@@ -12,7 +12,6 @@ starting with an empty table would lose what the operator can still repair.
 
 import asyncio
 import threading
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any
 
 import structlog
 
+from broker.clock import wall_clock_ms
 from broker.store.disk import backup_path, write_atomically
 from broker.store.errors import CorruptFileError
 from protocol import fastjson
@@ -30,11 +30,6 @@ log = structlog.get_logger("broker.tables")
 SAVE_RETRY_S = 5.0
 
 JsonObject = dict[str, Any]
-
-
-def wall_clock_ms() -> int:
-    """Milliseconds since 1970."""
-    return time.time_ns() // 1_000_000
 
 
 class DataVersion:

@@ -199,7 +199,7 @@ def _transactions(broker: "Broker") -> Iterator[Family]:
         "rockhopper_half_messages_without_producer", "Those whose producers are all away"
     ).add(halves.waiting_count())
     first = halves.first()
-    age_ms = 0 if first is None else max(broker.now_ms() - first.stored_ms, 0)
+    age_ms = 0 if first is None else max(broker.steady_ms() - first.stored_ms, 0)
     yield _gauge("rockhopper_half_message_oldest_seconds", "Age of the oldest").add(age_ms / 1000)
     for name, help_text, counts in (
         ("rocketmq_commit_messages_total", "Transactions committed", ends.committed),

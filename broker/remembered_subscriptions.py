@@ -14,7 +14,8 @@ looked up here any more: who is alive has sent a heartbeat by then.
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
-from broker.json_table import JsonObject, JsonTable, wall_clock_ms
+from broker.clock import wall_clock_ms
+from broker.json_table import JsonObject, JsonTable
 from protocol.errors import SubscriptionError
 from protocol.subscription import Subscription
 

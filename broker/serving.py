@@ -6,6 +6,7 @@ Broker adds what is around it: ports, connections, name service, registration, t
 from collections.abc import Callable
 
 from broker.change_notices import CallLater
+from broker.clock import BrokerClock
 from broker.config import BrokerConfig
 from broker.consumer_groups import ConsumerGroups, ProducerTable
 from broker.consumer_offsets import ConsumerOffsetTable
@@ -37,7 +38,7 @@ class ServingParts:
     """The parts by the names under which processors and tests reach them."""
 
     config: BrokerConfig
-    now_ms: Callable[[], int]
+    clock: BrokerClock
     stats: BrokerStats
     store: MessageStore
     topics: TopicTable
@@ -57,6 +58,16 @@ class ServingParts:
     pull_path: PullPath
     tables: Tables
 
+    @property
+    def now_ms(self) -> Callable[[], int]:
+        """The wall clock, for points in time."""
+        return self.clock.wall_ms
+
+    @property
+    def steady_ms(self) -> Callable[[], int]:
+        """The clock for what lasts."""
+        return self.clock.steady_ms
+
     def load_tables(self) -> None:
         """Read the tables; the store needs some of them to recover.  Raises StoreError, OSError."""
         self.tables = Tables(self.config, now_ms=self.now_ms)
@@ -70,12 +81,13 @@ class ServingParts:
         """Lock and recover the store, and correct the tables by it.  Raises StoreError, OSError."""
         self.store = MessageStore.open(
             self.config.store,
-            now_ms=self.now_ms,
+            now_ms=self.steady_ms,
             batch_topic=self.topics.is_batch,
             delay_ms=levels.delay_ms,
             store_host=store_host,
             mapped_files_max=mapped_files_share(),
         )
+        self.clock.not_before(self.store.store_time_ms)
         self.tables.agree_with(self.store)
 
     def build(
@@ -87,9 +99,10 @@ class ServingParts:
         call_later: CallLater | None = None,
     ) -> None:
         """Make everything over tables and store; no I/O."""
-        config, now_ms, store, topics, stats = (
+        config, now_ms, steady_ms, store, topics, stats = (
             self.config,
             self.now_ms,
+            self.steady_ms,
             self.store,
             self.topics,
             self.stats,
@@ -97,13 +110,13 @@ class ServingParts:
         self.long_polling = LongPolling()
         self.store.wake_with(self.long_polling.arrived)
         self.consumers = ConsumerGroups(
-            now_ms=now_ms,
+            now_ms=steady_ms,
             may_notify=self._may_notify,
             call_later=call_later,
             remembered=self.tables.subscriptions,
         )
-        self.producers = ProducerTable(now_ms=now_ms)
-        self.locks = QueueLocks(now_ms=now_ms, other_connection=self.consumers.connection_of)
+        self.producers = ProducerTable(now_ms=steady_ms)
+        self.locks = QueueLocks(now_ms=steady_ms, other_connection=self.consumers.connection_of)
         self.delayed = DelayedDelivery(
             store,
             topics,
@@ -111,9 +124,11 @@ class ServingParts:
             stats,
             self.tables.delay_offsets,
             levels,
-            now_ms=now_ms,
+            now_ms=steady_ms,
         )
-        self.timers = Timers(config, store, topics, self.long_polling, stats, now_ms=now_ms)
+        self.timers = Timers(
+            config, store, topics, self.long_polling, stats, now_ms=now_ms, steady_ms=steady_ms
+        )
         self.send_path = SendPath(
             config,
             store,
@@ -128,7 +143,15 @@ class ServingParts:
         )
         redirect = by_delay(levels, self.timers, now_ms)
         self.transactions = Transactions(
-            config, store, topics, self.offsets, self.producers, stats, redirect, now_ms=now_ms
+            config,
+            store,
+            topics,
+            self.offsets,
+            self.producers,
+            stats,
+            redirect,
+            now_ms=steady_ms,
+            wall_ms=now_ms,
         )
         self.send_path.on_half = self.transactions.opened
         self.producers.on_joined = self.transactions.check_back.producer_came
@@ -151,7 +174,7 @@ class ServingParts:
             self.long_polling,
             stats,
             name_service,
-            now_ms=now_ms,
+            now_ms=steady_ms,
         )
         self.sinks = SinkPublisher(
             store.layout.own / "sinks",
@@ -168,7 +191,7 @@ class ServingParts:
             owners=self.tables.sink_owners,
             staged_bytes_max=config.sink_staged_bytes_max,
             expire_ms=config.sink_staged_expire_ms,
-            now_ms=now_ms,
+            now_ms=steady_ms,
         )
         topics.listeners.append(self.sinks.topic_changed)
 
@@ -179,6 +202,7 @@ class ServingParts:
             StoreError, OSError: something cannot be read.
         """
         self.pop.load()
+        self.clock.not_before(self.pop.lanes.newest_ms)
         await self.sinks.start()
         self.delayed.open()
         self.timers.open()

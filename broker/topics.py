@@ -9,8 +9,9 @@ from pathlib import Path
 
 import structlog
 
+from broker.clock import wall_clock_ms
 from broker.config import AutoCreateTopic, BrokerConfig
-from broker.json_table import JsonObject, JsonTable, wall_clock_ms
+from broker.json_table import JsonObject, JsonTable
 from broker.store.layout import StoreLayout
 from broker.topic_attributes import (
     ATTRIBUTE_MESSAGE_TYPE,

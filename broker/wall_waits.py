@@ -1,10 +1,12 @@
-"""How long to wait, on the event loop's clock, for a time of the wall's.
+"""How long to wait, on the event loop's clock, for a time of another one.
 
-The loop's clock neither sleeps nor is set, the wall's is both.  So no wait is longer than
-``WAIT_S_MAX``: a clock that was set is noticed within that.  Where the wall's clock runs faster
-than the loop's, as under a faked one, waits become shorter by as much.
+The loop's clock neither sleeps nor is set, the wall's is both, and the steady one follows it
+forward (broker.clock).  So no wait is longer than ``WAIT_S_MAX``: a clock that was set is noticed
+within that.  Where the other clock runs faster than the loop's, as under a faked one, waits become
+shorter by as much.
 """
 
+import asyncio
 from collections.abc import Callable
 
 WAIT_S_MAX = 0.25
@@ -34,3 +36,35 @@ class WallWaits:
             self._rate = min(max(rate, 1.0), _RATE_MAX)
             self._wall_ms, self._loop_s = now_ms, loop_s
         return min(max(due_ms - now_ms, 0) / 1000, WAIT_S_MAX) / self._rate
+
+
+class WallTimer:
+    """One timer for the earliest of many times; what it calls looks whether any has come."""
+
+    __slots__ = ("_due_ms", "_handle", "_look", "_waits")
+
+    def __init__(self, now_ms: Callable[[], int], look: Callable[[], None]) -> None:
+        self._waits = WallWaits(now_ms)
+        self._look = look
+        self._handle: asyncio.TimerHandle | None = None
+        self._due_ms = 0
+
+    def arm(self, due_ms: int) -> None:
+        """See to it that *look* is called by *due_ms*, or before."""
+        if self._handle is not None:
+            if self._due_ms <= due_ms:
+                return
+            self._handle.cancel()
+        self._due_ms = due_ms
+        loop = asyncio.get_running_loop()
+        self._handle = loop.call_later(self._waits.seconds(due_ms, loop.time()), self._run)
+
+    def cancel(self) -> None:
+        """Call nothing."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _run(self) -> None:
+        self._handle = None
+        self._look()

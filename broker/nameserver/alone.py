@@ -3,10 +3,10 @@
 import asyncio
 
 from broker.advertise import is_loopback
+from broker.clock import BrokerClock
 from broker.config import BrokerConfig
 from broker.health import state_page
 from broker.http import HttpServer, Page
-from broker.json_table import wall_clock_ms
 from broker.limits import connection_shares
 from broker.nameserver.route_table import RouteTable
 from broker.nameserver.service import NameService
@@ -27,7 +27,7 @@ class NameServer:
             lambda: config,
             may_administer=self._may_administer,
             connections_max=connection_shares(with_store=False, with_name_service=False)[0],
-            now_ms=wall_clock_ms,
+            now_ms=BrokerClock().steady_ms,
         )
         self._http = HttpServer({"/healthz": self._page, "/readyz": self._page})
 

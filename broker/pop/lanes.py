@@ -239,6 +239,13 @@ class Lanes:
         self._due = due
 
     @property
+    def newest_ms(self) -> int:
+        """The latest time at which something in flight was popped; 0 without any."""
+        times = [entry.pop_ms for lane in self for entry in lane.entries.values()]
+        times += [lane.batch.pop_ms for lane in self if lane.batch is not None]
+        return max(times, default=0)
+
+    @property
     def next_due_ms(self) -> int | None:
         """When ``take_due`` has something to say."""
         return self._due[0][0] if self._due else None

@@ -9,7 +9,8 @@ RocketMQ: MessageRequestModeManager.
 from collections.abc import Callable
 from pathlib import Path
 
-from broker.json_table import JsonObject, JsonTable, wall_clock_ms
+from broker.clock import wall_clock_ms
+from broker.json_table import JsonObject, JsonTable
 from protocol.bodies.popping import SetMessageRequestModeRequestBody as RequestMode
 
 

@@ -24,6 +24,7 @@ from broker.store.get_result import GetStatus
 from broker.store.message_store import MessageStore
 from broker.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
 from broker.topics import TopicConfig, TopicTable
+from broker.wall_waits import WallTimer
 from protocol.addresses import host_bytes
 from protocol.errors import ProtocolError
 from protocol.message import StoredMessage
@@ -43,8 +44,6 @@ log = structlog.get_logger("broker.pop")
 MESSAGES_PER_TURN = 64
 REFUSED_RETRY_S = 1.0
 UNCOPYABLE_RETRY_MS = 3_600_000
-# Timers count on a clock that is not set; visible times are the wall clock's.
-WAIT_S_MAX = 30.0
 _NOT_THERE_YET = (GetStatus.NO_MATCHED_LOGIC_QUEUE, GetStatus.NO_MESSAGE_IN_QUEUE)
 
 
@@ -77,8 +76,8 @@ class Reviving:
         self._now_ms = now_ms
         self._settled = settled
         self._freed = freed
-        self._timer: asyncio.TimerHandle | asyncio.Handle | None = None
-        self._timer_due_ms = 0
+        self._timer = WallTimer(now_ms, self._run)
+        self._retry: asyncio.TimerHandle | None = None
         self._is_running = False
         self._is_refused = False
         self.revived = 0
@@ -93,25 +92,19 @@ class Reviving:
     def stop(self) -> None:
         """Copy nothing more."""
         self._is_running = False
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.cancel()
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
 
     def reschedule(self) -> None:
         """See that the timer goes off in time for what is due next."""
         due_ms = self._lanes.next_due_ms
-        if due_ms is None or not self._is_running or self._is_refused:
-            return
-        if self._timer is not None:
-            if self._timer_due_ms <= due_ms:
-                return
-            self._timer.cancel()
-        self._timer_due_ms = due_ms
-        delay_s = min(max(due_ms - self._now_ms(), 0) / 1000, WAIT_S_MAX)
-        self._timer = asyncio.get_running_loop().call_later(delay_s, self._run)
+        if due_ms is not None and self._is_running and not self._is_refused:
+            self._timer.arm(due_ms)
 
     def _run(self) -> None:
-        self._timer = None
+        self._retry = None
         if not self._is_running:
             return
         if self.turn():
@@ -120,7 +113,7 @@ class Reviving:
         else:
             self._is_refused = True
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(REFUSED_RETRY_S, self._run)
+            self._retry = loop.call_later(REFUSED_RETRY_S, self._run)
 
     # -- one turn ------------------------------------------------------------------------------
 

@@ -36,7 +36,7 @@ class ConsumptionAdminProcessors:
             raise RequestError(
                 ResponseCode.TOPIC_NOT_EXIST, f"topic[{fields.topic[:200]}] not exist"
             )
-        now_ms = broker.now_ms()
+        now_ms = broker.steady_ms()
         spans: list[dict[str, Any]] = []
         for queue_id in range(topic.read_queue_nums):
             if queue_id % QUEUES_PER_TURN == QUEUES_PER_TURN - 1:

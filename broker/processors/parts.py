@@ -97,7 +97,11 @@ class BrokerParts(Protocol):
 
     @property
     def now_ms(self) -> Callable[[], int]:
-        """The wall clock."""
+        """The wall clock, for points in time."""
+
+    @property
+    def steady_ms(self) -> Callable[[], int]:
+        """The clock for what lasts: store times, delays, leases."""
 
     async def announce(self) -> None:
         """Return when the name services elsewhere know the topics as they are now, or are down."""

@@ -73,7 +73,7 @@ def runtime_info(
 
 def _identity(broker: BrokerParts) -> dict[str, str]:
     booted_ms = broker.stats.booted_ms
-    uptime_s = max(broker.now_ms() - booted_ms, 0) // 1000
+    uptime_s = max(broker.steady_ms() - booted_ms, 0) // 1000
     return {
         "bootTimestamp": str(booted_ms),
         "brokerActive": "true" if broker.store.is_writable else "false",

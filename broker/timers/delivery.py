@@ -68,7 +68,8 @@ class Delivery:
         if index.due.next_ms is None or index.due.next_ms > self._now_ms():
             return False
         store.check_writable()
-        now_ms = store.begin()
+        store.begin()
+        now_ms = self._now_ms()
         taken = index.take(now_ms, PASS_COUNT_MAX, PASS_SIZE_BYTES_MAX)
         if not taken:
             return True

@@ -70,6 +70,7 @@ class Timers:
         stats: BrokerStats,
         *,
         now_ms: Callable[[], int],
+        steady_ms: Callable[[], int],
     ) -> None:
         self._config = config
         self._store = store
@@ -83,7 +84,7 @@ class Timers:
         self.queue = TimerQueue(store, self.index, precision_ms=config.timer_precision_ms)
         self.delivery = Delivery(store, topics, stats, self.index, self.queue, now_ms=now_ms)
         reserved_ms = config.store.file_reserved_hours * 3_600_000
-        self._rolling = Rolling(store, self.index, self.queue, reserved_ms, now_ms=now_ms)
+        self._rolling = Rolling(store, self.index, self.queue, reserved_ms, now_ms=steady_ms)
         self._waits = WallWaits(now_ms)
         self._saved: TimerCheckpoint | None = None
         self._timer_checks: tuple[int, ...] = ()

@@ -10,7 +10,6 @@ While no producer of the group is there nothing is counted: RocketMQ counts, and
 transaction 8 minutes after its producers went away.  The look is made as soon as one comes back.
 """
 
-import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -18,16 +17,14 @@ from broker.config import BrokerConfig
 from broker.consumer_groups import ProducerTable
 from broker.transactions.half_messages import check_request
 from broker.transactions.open_halves import OpenHalf
+from broker.wall_waits import WallTimer
 from protocol.codes import RequestCode
 
 if TYPE_CHECKING:
     from broker.server import Connection
     from broker.transactions.transactions import Transactions
 
-# A timer counts on a clock that neither sleeps nor is set; due times are the wall clock's.
-WAIT_S_MAX = 30.0
 RETRY_MS = 1000
-CLOCK_SLACK_MS = 60_000
 LOOKS_PER_TURN = 200
 BYTES_PER_TURN = 1 << 20
 HOUR_MS = 3_600_000
@@ -48,9 +45,7 @@ class CheckBack:
         self._config = config
         self._producers = producers
         self._now_ms = now_ms
-        self._last_ms = now_ms()
-        self._timer: asyncio.TimerHandle | asyncio.Handle | None = None
-        self._armed_for_ms = 0
+        self._timer = WallTimer(now_ms, self._run)
         self._is_running = False
         self._turns: dict[str, int] = {}
         self.check_count = 0
@@ -58,28 +53,18 @@ class CheckBack:
     def start(self) -> None:
         """Begin; needs a running loop."""
         self._is_running = True
-        self._last_ms = self._now_ms()
         self.arm()
 
     def stop(self) -> None:
         """Look at nothing more."""
         self._is_running = False
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.cancel()
 
     def arm(self) -> None:
         """See to it that the next look is made in time."""
         due_ms = self._transactions.halves.next_due_ms()
-        if not self._is_running or due_ms is None:
-            return
-        if self._timer is not None:
-            if self._armed_for_ms <= due_ms:
-                return
-            self._timer.cancel()
-        wait_s = min(max(due_ms - self._now_ms(), 0) / 1000, WAIT_S_MAX)
-        self._armed_for_ms = due_ms
-        self._timer = asyncio.get_running_loop().call_later(wait_s, self._run)
+        if self._is_running and due_ms is not None:
+            self._timer.arm(due_ms)
 
     def look_soon(self, half: OpenHalf) -> None:
         """Look at *half* in a second, whenever it was due."""
@@ -92,12 +77,8 @@ class CheckBack:
             self.arm()
 
     def _run(self) -> None:
-        self._timer = None
         halves = self._transactions.halves
         now_ms = self._now_ms()
-        if now_ms < self._last_ms - CLOCK_SLACK_MS:
-            halves.shift(now_ms - self._last_ms)
-        self._last_ms = now_ms
         size_bytes = 0
         for _ in range(LOOKS_PER_TURN):
             half = halves.take_due(now_ms) if size_bytes < BYTES_PER_TURN else None

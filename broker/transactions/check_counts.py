@@ -13,7 +13,8 @@ from pathlib import Path
 
 import structlog
 
-from broker.json_table import JsonObject, JsonTable, wall_clock_ms
+from broker.clock import wall_clock_ms
+from broker.json_table import JsonObject, JsonTable
 from broker.store.errors import CorruptFileError
 
 log = structlog.get_logger("broker.transactions")

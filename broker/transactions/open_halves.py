@@ -137,12 +137,6 @@ class OpenHalves:
             return None
         return self._halves[heapq.heappop(self._dues)[1]]
 
-    def shift(self, delta_ms: int) -> None:
-        """Move every time of a look: the clock was set."""
-        for half in self._halves.values():
-            half.due_ms += delta_ms
-        self._rebuild_dues()
-
     def _is_alive(self, entry: tuple[int, int]) -> bool:
         half = self._halves.get(entry[1])
         return half is not None and half.due_ms == entry[0]

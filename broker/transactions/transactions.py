@@ -71,7 +71,9 @@ class Transactions:
         redirect: Redirect,
         *,
         now_ms: Callable[[], int],
+        wall_ms: Callable[[], int],
     ) -> None:
+        """*now_ms* counts how long something lasts, *wall_ms* compares with producers' times."""
         self._config = config
         self._store = store
         self._topics = topics
@@ -80,7 +82,7 @@ class Transactions:
         self.ledger = Ledger(store, offsets, has_index=config.store.index_enabled, now_ms=now_ms)
         self.counts = CheckCounts(store.layout.own / "transactions.json", now_ms=now_ms)
         self.ends = Ends(
-            store, topics, stats, self.halves, self.ledger, self.counts, redirect, now_ms=now_ms
+            store, topics, stats, self.halves, self.ledger, self.counts, redirect, now_ms=wall_ms
         )
         self.check_back = CheckBack(self, config, producers, now_ms=now_ms)
         self.ends.look_soon = self.check_back.look_soon

@@ -2,7 +2,7 @@
 
 import asyncio
 import shutil
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ SIZES: dict[str, Any] = {
 
 def open_store(
     root: Path,
-    clock: Clock | None = None,
+    clock: Callable[[], int] | None = None,
     *,
     batch_topics: Collection[str] = (),
     store_host: bytes = STORE_HOST,

@@ -9,16 +9,26 @@ if TYPE_CHECKING:
 
 
 class Clock:
-    """Milliseconds that pass only when a test says so."""
+    """A wall clock, and a monotonic one, whose time passes only when a test says so."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self.now_ms = now_ms
+        self._monotonic_ms = 0
+
+    def monotonic_ns(self) -> int:
+        """How much time has passed."""
+        return self._monotonic_ms * 1_000_000
 
     def __call__(self) -> int:
         return self.now_ms
 
     def advance(self, ms: int) -> None:
         """Let *ms* milliseconds pass."""
+        self.now_ms += ms
+        self._monotonic_ms += ms
+
+    def set_by(self, ms: int) -> None:
+        """Set the wall clock by *ms* milliseconds, forward or back; no time passes."""
         self.now_ms += ms
 
 

@@ -1,8 +1,10 @@
 """Pop consumption over a real store, without sockets and without a loop: time passes on request."""
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 
+from broker.clock import BrokerClock
 from broker.config import StoreConfig
 from broker.config_file import build_config
 from broker.consumer_offsets import ConsumerOffsetTable
@@ -39,10 +41,20 @@ class PopWorld:
     """One store directory and one PopService over it; killed and opened again at will."""
 
     def __init__(
-        self, root: Path, clock: Clock | None = None, *, retry_max_times: int = 16, **settings: str
+        self,
+        root: Path,
+        clock: Clock | None = None,
+        *,
+        retry_max_times: int = 16,
+        steady: bool = False,
+        **settings: str,
     ) -> None:
+        """*steady*: time is counted by a BrokerClock, so that the clock may be set."""
         self.root = root
         self.clock = clock or Clock()
+        self.now_ms: Callable[[], int] = self.clock
+        if steady:
+            self.now_ms = BrokerClock(self.clock, self.clock.monotonic_ns).steady_ms
         self._retry_max_times = retry_max_times
         self._settings = settings
         self._generation = 0
@@ -51,7 +63,7 @@ class PopWorld:
         self._open(committed={})
 
     def _open(self, committed: dict[str, dict[int, int]]) -> None:
-        clock = self.clock
+        clock = self.now_ms
         tables = self.root / "config"
         config = build_config(self._settings | {"storePathRootDir": str(self.root)})
         config = dataclasses.replace(config, store=StoreConfig(root=self.root))
@@ -130,7 +142,7 @@ class PopWorld:
     def pass_time(self, ms: int) -> None:
         """Let time pass, and what is due be revived."""
         self.clock.advance(ms)
-        while (due := self.pop_service.lanes.next_due_ms) is not None and due <= self.clock.now_ms:
+        while (due := self.pop_service.lanes.next_due_ms) is not None and due <= self.now_ms():
             assert self.pop_service.reviving.turn()
 
     def flush(self) -> None:

@@ -7,6 +7,7 @@ would get.
 import asyncio
 from pathlib import Path
 
+from broker.clock import BrokerClock
 from broker.config import BrokerConfig
 from broker.config_file import apply_live, build_config
 from broker.delay_levels import DelayLevels
@@ -41,7 +42,7 @@ class ServedBroker(ServingParts):
         self.config: BrokerConfig = build_config(
             SETTINGS | settings | {"storePathRootDir": str(root)}
         )
-        self.now_ms = clock
+        self.clock = BrokerClock(clock, clock.monotonic_ns)
         self.stats = BrokerStats(now_ms=clock)
         self.announced = 0
         self.administrators_allowed = True

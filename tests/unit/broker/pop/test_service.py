@@ -43,6 +43,32 @@ def test_acknowledged_in_time_is_never_seen_again(world: PopWorld) -> None:
     assert world.offsets.get(TOPIC, GROUP, 0) == 1
 
 
+@pytest.mark.parametrize("set_ms", [-3_600_000, -30_000])
+def test_a_clock_that_is_set_back_keeps_nothing_invisible_for_longer(
+    tmp_path: Path, set_ms: int
+) -> None:
+    world = PopWorld(tmp_path / "store", steady=True)
+    world.send(b"a")
+    assert bodies(world) == [b"a"]
+    world.pass_time(500)
+    world.clock.set_by(set_ms)
+    world.pass_time(499)
+    assert bodies(world) == []
+    world.pass_time(1)
+    assert bodies(world) == [b"a"]
+    world.abandon()
+
+
+def test_a_clock_that_is_set_forward_lets_messages_come_back(tmp_path: Path) -> None:
+    world = PopWorld(tmp_path / "store", steady=True)
+    world.send(b"a")
+    assert bodies(world, invisible_ms=3_600_000) == [b"a"]
+    world.clock.set_by(3_600_000)
+    world.pass_time(0)
+    assert bodies(world) == [b"a"]
+    world.abandon()
+
+
 def test_late_acknowledgement_does_not_lose_the_copy(world: PopWorld) -> None:
     world.send(b"a")
     (popped,) = world.pop()

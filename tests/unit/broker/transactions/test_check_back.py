@@ -201,8 +201,24 @@ def test_a_clock_that_is_set_back_delays_no_question(make_rig: MakeRig) -> None:
     rig.send()
     rig.pass_time(6)
     assert checks(producer) == [0]
-    rig.clock.advance(-3_600_000)
-    rig.pass_time(60)
+    rig.clock.set_by(-3_600_000)
+    rig.pass_time(29)
+    assert checks(producer) == []
+    rig.pass_time(1)
+    assert checks(producer) == [0]
+    rig.send("K2")
+    rig.pass_time(5)
+    assert checks(producer) == []
+    rig.pass_time(1)
+    assert checks(producer) == [1]
+
+
+def test_a_clock_that_is_set_forward_lets_questions_be_asked_at_once(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    producer = rig.producer()
+    rig.send()
+    rig.clock.set_by(3_600_000)
+    rig.pass_time(0.25, 0.25)
     assert checks(producer) == [0]
 
 

@@ -93,14 +93,6 @@ def test_those_of_several_producers_are_due_together_and_once() -> None:
     assert halves.take_due(5) is None
 
 
-def test_times_move_with_the_clock() -> None:
-    halves = OpenHalves()
-    halves.add(half(0), 5000)
-    halves.add(half(1), 6000)
-    halves.shift(-4000)
-    assert halves.next_due_ms() == 1000
-
-
 def test_what_is_finished_takes_no_room() -> None:
     """Behind one that stays open, and with times far in the future."""
     halves = OpenHalves()
