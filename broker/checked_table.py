@@ -15,7 +15,8 @@ from typing import Any
 
 import structlog
 
-from broker.json_table import JsonObject, JsonTable, wall_clock_ms
+from broker.clock import wall_clock_ms
+from broker.json_table import JsonObject, JsonTable
 from broker.store.disk import backup_path, write_atomically
 from broker.store.errors import CorruptFileError
 
