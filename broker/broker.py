@@ -56,6 +56,8 @@ ANNOUNCE_TIMEOUT_S = 3.0
 LAST_FLUSH_TIMEOUT_S = 5.0
 SUBSCRIPTIONS_SAVE_INTERVAL_MS = 1000
 VIP_PORTS_BELOW = 2
+# Half of the second within which a store that was taken away stops being acknowledged.
+WATCH_INTERVAL_MS = 500
 
 # What makes a broker quick to start and light on the disk, for tests.
 TEMPORARY_SETTINGS = {
@@ -275,6 +277,7 @@ class Broker(ServingParts):
             ha_port=port + 1,
         )
         self._every(SAMPLE_INTERVAL_MS, self.expire)
+        self._every(WATCH_INTERVAL_MS, self.store.look_after_files)
         self.stalls.start()
         self._undo.callback(self.stalls.stop)
         self._every(config.offsets_flush_interval_ms, self.offsets.save_soon)

@@ -230,7 +230,8 @@ class ServingParts:
             await self.delayed.close()
             await self.pop.close()
             await self.transactions.close()
-            await self.tables.saved()
+            if not self.store.is_lost:
+                await self.tables.saved()
         finally:
             self.tables.close()
             await self.store.close()

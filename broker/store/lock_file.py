@@ -3,6 +3,10 @@
 It holds the text ``lock``; what counts is an exclusive record lock on its first byte, as Java's
 ``FileChannel.tryLock(0, 1, false)`` takes it.  The kernel drops it when the process ends, however
 it ends.  The lock comes first, before anything of the store is read: recovery changes files.
+
+Who deletes the file takes nothing from the holder, and lets others in: they make a new one.  So the
+directories of the store and of its log are locked as well, by ``flock``, which RocketMQ does not
+ask for; and the holder looks now and then whether the file is still the one that it has locked.
 """
 
 import contextlib
@@ -31,7 +35,11 @@ class StoreLock:
         Raises:
             StoreLockedError: somebody has it.
         """
+        self._directory = directory
+        self._path = path
+        self._holder_path = holder_path
         self._descriptor = -1
+        self._locked_directories: list[int] = []
         with contextlib.suppress(FileNotFoundError):
             if _identity(path.stat()) in _held:
                 raise StoreLockedError(directory, "this very process")
@@ -44,13 +52,49 @@ class StoreLock:
         except OSError:
             os.close(descriptor)
             raise
-        os.pwrite(descriptor, _CONTENT, 0)
         self._descriptor = descriptor
         self._identity = _identity(os.fstat(descriptor))
         _held.add(self._identity)
+        try:
+            self.lock_directory(directory)
+            os.pwrite(descriptor, _CONTENT, 0)
+        except BaseException:
+            self.release()
+            raise
+
+    def lock_directory(self, path: Path) -> None:
+        """Keep other brokers of ours out of a directory, whatever becomes of the lock file.
+
+        Some network file systems lock no directories; the lock file has to do there.
+
+        Raises:
+            StoreLockedError: somebody has it.
+        """
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise StoreLockedError(path, _holder(self._holder_path)) from None
+        except OSError:
+            os.close(descriptor)
+        else:
+            self._locked_directories.append(descriptor)
+
+    def is_in_place(self) -> bool:
+        """Whether the lock file is still the one that is locked."""
+        try:
+            return _identity(self._path.stat()) == self._identity
+        except OSError:
+            return False
 
     def release(self) -> None:
         """Let others have the store; the file stays."""
+        for directory in self._locked_directories:
+            # A process that was forked meanwhile has the descriptor, too.
+            fcntl.flock(directory, fcntl.LOCK_UN)
+            os.close(directory)
+        self._locked_directories.clear()
         if self._descriptor >= 0:
             _held.discard(self._identity)
             os.close(self._descriptor)

@@ -14,6 +14,7 @@ Threads: everything belongs to the thread that appends, except ``sync``, which t
 calls.  It neither touches the mapping nor moves what the other thread moves.
 """
 
+import errno
 import mmap
 import os
 import threading
@@ -228,6 +229,7 @@ class MappedFile:
             raise
         try:
             disk.sync_file(descriptor)
+            self._check_name(descriptor)
             for directory in self._unsynced_directories:
                 disk.sync_directory(directory)
         except TooManyOpenFilesError:
@@ -243,6 +245,11 @@ class MappedFile:
         self.flushed_position = max(self.flushed_position, target)
         if self.flushed_position == self.size_bytes:
             self._release_descriptor()
+
+    def _check_name(self, descriptor: int) -> None:
+        """Raise FileNotFoundError if nobody will find what was synced.  ``sync`` handles it."""
+        if not os.fstat(descriptor).st_nlink:
+            raise FileNotFoundError(errno.ENOENT, "it was deleted", str(self.path))
 
     def _descriptor_to_sync(self) -> int:
         # A duplicate shares the open file that was written through, so the kernel reports to it

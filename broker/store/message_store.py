@@ -96,6 +96,8 @@ class MessageStore(StoreReading):
         self._log.flushed_time_ms = self._dispatch.store_time_ms
         self.is_sync = config.flush_disk_type is FlushDiskType.SYNC
         self.failure: StoreFailedError | None = None
+        # Whether the directory may belong to somebody else by now.
+        self.is_lost = False
         self.disk_full_reason: str | None = None
         self.on_failure: Callable[[StoreFailedError], None] = _ignore_failure
         self._flush = FlushService(
@@ -385,6 +387,13 @@ class MessageStore(StoreReading):
         log.critical("the store has stopped taking messages", reason=str(error))
         self._parked.fail(error)
         self.on_failure(error)
+
+    def look_after_files(self) -> None:
+        """Fail, and acknowledge nothing more, if lock or commit log are not where they were."""
+        lost = None if self.failure is not None else self._opened.watch.what_is_lost()
+        if lost is not None:
+            self.is_lost = True
+            self._failed(StoreFailedError(lost))
 
     def _flush_derived_files(self, thorough: bool) -> Iterator[None]:
         """In the flush thread: queues worth flushing, or all of them and the index."""

@@ -36,6 +36,7 @@ from broker.store.recovery import recover
 from broker.store.recovery_report import RecoveryReport
 from broker.store.retention import RetentionService, RetentionSettings
 from broker.store.tags_codes import TagsCodes
+from broker.store.watch import StoreWatch
 from protocol.store_paths import DELETED_TOPICS_FILE, PURGED_TOPICS_FILE
 
 log = structlog.get_logger("broker.store")
@@ -81,6 +82,7 @@ class OpenedStore:
                 self._files, self.report.log_end, store_host, self._executor
             )
             self.commit_log.store_time_ms = self.report.last_store_time_ms
+            self.watch = StoreWatch(self.layout, self._files, self._lock.is_in_place)
             undo.pop_all()
 
     def _load(self, config: StoreConfig, last_exit_clean: bool) -> None:
@@ -104,6 +106,7 @@ class OpenedStore:
         self._noted = inventory.load(layout)
         log_presence.check_is_there(layout, self._files, self.queues, self._noted, self.checkpoint)
         disk.make_directories_durably(layout.commit_log)
+        self._lock.lock_directory(layout.commit_log)
         log_presence.note_place(layout)
         self.index: MessageIndex | None = None
         if config.index_enabled:

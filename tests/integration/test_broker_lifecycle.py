@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -147,6 +148,23 @@ async def test_a_second_broker_on_the_store_is_refused_and_harms_nobody(tmp_path
             await broker_on(tmp_path).start()
         await send(broker.address, "orders", b"hello")
         assert len(await pull(broker.address, "orders")) == 1
+
+
+async def test_a_broker_whose_lock_is_taken_away_stops_and_saves_nothing(tmp_path: Path) -> None:
+    async with broker_on(tmp_path) as broker:
+        await send(broker.address, "orders", b"first")
+        await broker.tables.saved()
+        (tmp_path / "lock").unlink()
+        (tmp_path / "config" / "topics.json").write_text("another broker's")
+        with pytest.raises(StartError, match=rf"{tmp_path} is in use by process {os.getpid()}"):
+            await broker_on(tmp_path, httpPort="-1").start()
+        async with asyncio.timeout(60):
+            await broker.failed.wait()
+        assert (await send(broker.address, "orders", b"second")).code != ResponseCode.SUCCESS
+        broker.topics.touch()
+        broker.topics.mark_changed()
+    assert (tmp_path / "config" / "topics.json").read_text() == "another broker's"
+    assert (tmp_path / "abort").exists()
 
 
 @pytest.mark.parametrize("key", ["listenPort", "namesrvPort", "httpPort"])

@@ -1,0 +1,62 @@
+"""StoreWatch: whether the files that a store is made of are still where they were.
+
+Whoever deletes the lock file lets a second broker into the store; whoever deletes or moves the
+directory of the commit log leaves the broker writing to files that nobody will find.  Neither makes
+a write or an fsync fail.  So names are compared, now and then, with what they stood for before.
+
+A look costs three calls of ``stat``.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from broker.store.layout import StoreLayout
+from broker.store.mapped_file_queue import MappedFileQueue
+
+Identity = tuple[int, int]
+
+
+class StoreWatch:
+    """Looks at the lock file and at the commit log of an open store; for one thread."""
+
+    def __init__(
+        self, layout: StoreLayout, files: MappedFileQueue, is_locked: Callable[[], bool]
+    ) -> None:
+        """*files* are those of the commit log, whose directory is there."""
+        self._layout = layout
+        self._files = files
+        self._is_locked = is_locked
+        self._directory = _identity(layout.commit_log)
+        self._newest: tuple[Path | None, Identity | None] = (None, None)
+
+    def what_is_lost(self) -> str | None:
+        """A sentence that says what is not where it was, and what to do; None if all is well."""
+        if not self._is_locked():
+            return (
+                f"{self._layout.lock} was deleted or replaced, and with it the lock that keeps "
+                f"other brokers out: see that no other runs on {self._layout.root}, then restart"
+            )
+        if not self._is_log_in_place():
+            return (
+                f"the commit log in {self._layout.commit_log} was deleted, moved or replaced: "
+                "bring it back (is its disk still mounted?), then restart"
+            )
+        return None
+
+    def _is_log_in_place(self) -> bool:
+        if _identity(self._layout.commit_log) != self._directory:
+            return False
+        newest = self._files.files[-1].path
+        identity = _identity(newest)
+        if newest != self._newest[0]:
+            self._newest = newest, identity
+        return identity is not None and identity == self._newest[1]
+
+
+def _identity(path: Path) -> Identity | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
