@@ -58,6 +58,8 @@ KNOWN_GROUPS_MAX = 10_000
 SPECIAL_FLAGS = SYS_FLAG_TRANSACTION_MASK | INNER_BATCH_FLAGS
 _PREFIX_SIZE = 11
 _SEND_PREFIX = b'{"code":310'
+# In the names of all properties that delay a message; a batch with one is refused.
+_DELAYING_WORDS = ("DELAY", "DELIVER")
 _BATCH_PREFIX = b'{"code":320'
 _PULL_PREFIX = b'{"code":11,'
 _LENGTHS = ByteStruct(">II")
@@ -358,6 +360,8 @@ class HotPass:
         fields = request.extFields
         target = self._target(fields)
         if target is None or request.flag & FLAG_RESPONSE or len(body) > self._body_bytes_max:
+            return False
+        if any(word in fields.i for word in _DELAYING_WORDS):
             return False
         if not turn.can_stage():
             return False

@@ -156,6 +156,9 @@ class PullPath:
             stats.got(pull.topic, pull.group).add(result.count, len(result.body))
             return ResponseCode.SUCCESS, result
         stats.get_missed += 1
+        if result.max_offset == 0 and self._topics.is_batch(pull.topic):
+            # As RocketMQ says of a queue of this type that is still new.
+            result.min_offset = -1
         return response_code(result.status, pull.offset), result
 
     def _park(

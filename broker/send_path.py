@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.config import BrokerConfig
-from broker.delay_levels import DelayLevels, join_properties
+from broker.delay_levels import DelayLevels
 from broker.dispatcher import (
     Request,
     RequestError,
@@ -23,10 +23,13 @@ from broker.dispatcher import (
 from broker.message_ids import UniqueIds
 from broker.message_priority import queue_of_priority
 from broker.safe_answers import answer_when_safe
+from broker.send_batches import batch_of, check_inner_count, inner_count
 from broker.send_checks import SendChecks
 from broker.send_request import Send, send_of, waits_for_disk
 from broker.stats import BrokerStats
-from broker.store.encoding import DELAYING_PROPERTIES, OWN_PROPERTIES, without_own_properties
+from broker.store.encoding import (
+    DELAYING_PROPERTIES,
+)
 from broker.store.errors import RecordTooLargeError, StoreError
 from broker.store.fast_encoding import message_ids
 from broker.store.message_store import MessageStore
@@ -36,9 +39,8 @@ from broker.timers.times import REQUEST_PROPERTIES as TIMER_PROPERTIES
 from broker.topics import TopicConfig, TopicTable
 from broker.transactions.half_messages import HALF_QUEUE_ID, is_half, make_half
 from protocol.codes import ResponseCode
-from protocol.errors import FieldError, MalformedBatchError
+from protocol.errors import FieldError
 from protocol.light_queues import light_name_of
-from protocol.message_codec import decode_batch, encode_batch
 from protocol.message_ids import offset_message_id
 from protocol.names import (
     DLQ_PREFIX,
@@ -213,6 +215,9 @@ class SendPath:
 
     def _put(self, request: Request, send: Send, topic: TopicConfig, queue_id: int) -> Placed:
         self._check_body(request.body)
+        count = inner_count(send, topic)
+        if count:
+            return self._put_inner_batch(request, send, topic, queue_id, request.body, count)
         properties = self._broker_properties(send)
         if send.sys_flag & SYS_FLAG_TRANSACTION_MASK == SYS_FLAG_TRANSACTION_ROLLBACK:
             raise RequestError(
@@ -323,15 +328,12 @@ class SendPath:
             raise RequestError(
                 ResponseCode.MESSAGE_ILLEGAL, "a batch cannot be part of a transaction"
             )
-        try:
-            messages = decode_batch(request.body)
-        except MalformedBatchError as error:
-            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, str(error)) from None
-        body, messages = _without_own_properties(request.body, messages)
-        if self._topics.is_batch(topic.name):
-            unique_key = decode_properties(send.properties).get("UNIQ_KEY")
-            if unique_key:
-                return self._put_inner_batch(request, send, topic, queue_id, body, len(messages))
+        outer = decode_properties(send.properties)
+        if self._delay_level(outer) > 0 or not HAS_TIMER.isdisjoint(outer):
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "a batch cannot be delayed")
+        body, messages = batch_of(request.body)
+        if self._topics.is_batch(topic.name) and outer.get("UNIQ_KEY"):
+            return self._put_inner_batch(request, send, topic, queue_id, body, len(messages))
         for _, _, properties in messages:
             if not DELAYING_PROPERTIES.isdisjoint(decode_properties(properties)):
                 raise RequestError(
@@ -365,6 +367,7 @@ class SendPath:
         count: int,
     ) -> Placed:
         """A topic of type BatchCQ keeps the whole batch as one record."""
+        check_inner_count(count, str(count))
         properties = self._broker_properties(send)
         unique_key = properties["UNIQ_KEY"]
         self._store.begin()
@@ -377,31 +380,14 @@ class SendPath:
             body,
             properties,
             send.flag,
-            send.sys_flag | INNER_BATCH_FLAGS,
+            send.sys_flag | (INNER_BATCH_FLAGS if send.is_batch else 0),
             send.born_time_ms,
             request.connection.born_host,
             batch_count=count,
         )
         self._stats.put(topic.name).add(count, len(body))
-        message_id = self._message_id(position)
-        return Placed(message_id, queue_id, first_offset, unique_key, unique_key)
-
-
-def _without_own_properties(
-    body: bytes, messages: list[tuple[int, bytes, bytes]]
-) -> tuple[bytes, list[tuple[int, bytes, bytes]]]:
-    """A batch without the properties that only the broker sets; nearly all come as they are."""
-    if not any(name.encode() in body for name in OWN_PROPERTIES):
-        return body, messages
-    cleaned = []
-    for flag, inner_body, text in messages:
-        properties = decode_properties(text)
-        if OWN_PROPERTIES.isdisjoint(properties):
-            cleaned.append((flag, inner_body, text))
-            continue
-        kept = join_properties(without_own_properties(properties))
-        cleaned.append((flag, inner_body, kept.encode()))
-    return encode_batch(cleaned), cleaned
+        batch_id = unique_key if send.is_batch else None
+        return Placed(self._message_id(position), queue_id, first_offset, unique_key, batch_id)
 
 
 def _ignore_half(queue_offset: int, position: int, properties: dict[str, str]) -> None:

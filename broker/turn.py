@@ -13,7 +13,7 @@ from broker.store.errors import StoreError
 from broker.store.message_store import MessageStore
 from protocol.codes import FLAG_RESPONSE
 from protocol.command import Command, decode_header, encode_command
-from protocol.frame import FrameDecoder
+from protocol.frame import HEADER_SIZE_BYTES_WRITABLE, FrameDecoder
 
 # The answer that a staged send is owed, where its message stands in the log, the request's opaque
 # and serialisation, and whether it waits for the disk.
@@ -122,12 +122,17 @@ def _unconfirmed(frames: bytes, error: StoreError) -> bytes:
     """The same answers with a code that says: stored, but the disk has not confirmed it."""
     code = unconfirmed_code(error)
     answers = []
-    for serialize_type, header, _ in FrameDecoder().feed(frames):
+    for serialize_type, header, _ in _decoder().feed(frames):
         command = decode_header(serialize_type, header)
         command.code = code
         command.remark = str(error)
         answers.append(encode_command(command))
     return b"".join(answers)
+
+
+def _decoder() -> FrameDecoder:
+    """Reads what we wrote: the answer to a large batch is larger than any header we take."""
+    return FrameDecoder(header_size_bytes_max=HEADER_SIZE_BYTES_WRITABLE)
 
 
 def _error_frame(response: Response, opaque: int, serialize_type: int) -> bytes:

@@ -30,7 +30,7 @@ from client.errors import (
 from protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, LanguageCode, ResponseCode, SerializeType
 from protocol.command import Command, decode_header, encode_command
 from protocol.errors import ProtocolError
-from protocol.frame import FrameDecoder
+from protocol.frame import HEADER_SIZE_BYTES_WRITABLE, FrameDecoder
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,6 @@ log = logging.getLogger(__name__)
 RequestAnswer = Command | None
 RequestHandler = Callable[["Connection", Command], RequestAnswer | asyncio.Future[RequestAnswer]]
 
-ANSWER_HEADER_SIZE_BYTES_MAX = 4 << 20
 _NEGOTIATION_FIELD = "rh"
 # A connection whose peer vanished without a word looks open for a quarter of an hour to the system.
 _SILENCE_MAX_S = 10.0
@@ -76,7 +75,7 @@ class Connection(asyncio.Protocol):
         self.closed: asyncio.Future[None] = self._loop.create_future()
         self._transport: asyncio.Transport | None = None
         # The answer to a batch names every message in its header.
-        self._decoder = FrameDecoder(header_size_bytes_max=ANSWER_HEADER_SIZE_BYTES_MAX)
+        self._decoder = FrameDecoder(header_size_bytes_max=HEADER_SIZE_BYTES_WRITABLE)
         self._outgoing: list[bytes] = []
         self._writable = asyncio.Event()
         self._writable.set()

@@ -25,6 +25,8 @@ Frame: TypeAlias = tuple[int, bytes, bytes]
 
 FRAME_SIZE_BYTES_MAX = 16_777_212
 HEADER_SIZE_BYTES_MAX = 262_144
+HEADER_SIZE_BYTES_WRITABLE = 0xFFFFFF
+"""What three bytes can say: answers to large batches name every message in their header."""
 
 _HEAD = struct.Struct(">II")
 _LENGTH = struct.Struct(">I")

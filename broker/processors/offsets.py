@@ -144,10 +144,13 @@ class OffsetProcessors:
         return _offset(self._broker.store.queue_range(fields.topic, fields.queue_id)[1])
 
     def min_offset(self, request: Request) -> Response:
-        """31: the oldest message that is still there."""
+        """31: the oldest message that is still there; -1 in a new queue of type BatchCQ."""
         fields = request.fields(GetMinOffsetRequest)
         check_queue(self._broker, fields.topic, fields.queue_id)
-        return _offset(self._broker.store.queue_range(fields.topic, fields.queue_id)[0])
+        low, high = self._broker.store.queue_range(fields.topic, fields.queue_id)
+        if high == 0 and self._broker.topics.is_batch(fields.topic):
+            low = -1
+        return _offset(low)
 
     def earliest_store_time(self, request: Request) -> Response:
         """32: when the oldest message was stored, -1 if there is none."""

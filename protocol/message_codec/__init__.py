@@ -3,6 +3,7 @@
 from protocol.addresses import host_bytes, host_text, ip_bytes, ip_text
 from protocol.message_codec.batch import (
     BATCH_COUNT_MAX,
+    INNER_BATCH_COUNT_MAX,
     decode_batch,
     decode_messages,
     encode_batch,
@@ -44,6 +45,7 @@ __all__ = [
     "BATCH_COUNT_MAX",
     "BLANK_RECORD",
     "BODY_CRC_MASK",
+    "INNER_BATCH_COUNT_MAX",
     "MAGIC_BLANK",
     "MAGIC_V1",
     "MAGIC_V2",

@@ -32,7 +32,10 @@ from protocol.sys_flags import (
     SYS_FLAG_NEED_UNWRAP,
 )
 
-BATCH_COUNT_MAX = 10_000
+BATCH_COUNT_MAX = 290_000
+"""As many as the answer can name: with ids of 56 characters, its header fills a frame."""
+INNER_BATCH_COUNT_MAX = 32_767
+"""Of a batch in one record: what the INT16 in a unit of a BatchCQ queue can count."""
 
 _HEAD = struct.Struct(">iiiii")
 _INT16 = struct.Struct(">h")

@@ -8,7 +8,7 @@ from broker.hot_pass import HotPass
 from broker.topics import TopicConfig
 from protocol.command import Command, decode_header
 from protocol.errors import ProtocolError
-from protocol.frame import Frame, FrameDecoder
+from protocol.frame import HEADER_SIZE_BYTES_WRITABLE, Frame, FrameDecoder
 from tests.support.peers import Clock, Peer
 from tests.support.served_broker import STORE_HOST, ServedBroker
 
@@ -72,9 +72,10 @@ class HotBroker:
 
     def answers(self) -> list[tuple[Command, bytes]]:
         """What was answered, in order."""
+        decoder = FrameDecoder(header_size_bytes_max=HEADER_SIZE_BYTES_WRITABLE)
         return [
             (decode_header(kind, header), body)
-            for kind, header, body in FrameDecoder().feed(b"".join(self.peer.written))
+            for kind, header, body in decoder.feed(b"".join(self.peer.written))
         ]
 
     def log_bytes(self) -> bytes:

@@ -20,7 +20,7 @@ from broker.topics import TopicConfig
 from protocol.addresses import host_bytes
 from protocol.codes import RequestCode
 from protocol.command import Command, decode_header
-from protocol.frame import FrameDecoder
+from protocol.frame import HEADER_SIZE_BYTES_WRITABLE, FrameDecoder
 from tests.support.hang import HANG_S
 from tests.support.peers import Clock, Peer
 
@@ -108,7 +108,8 @@ class ServedBroker(ServingParts):
         if not answer:
             await asyncio.wait_for(peer.answered.wait(), HANG_S)
             (answer,) = peer.written
-        ((serialize_type, header, answer_body),) = FrameDecoder().feed(answer)
+        decoder = FrameDecoder(header_size_bytes_max=HEADER_SIZE_BYTES_WRITABLE)
+        ((serialize_type, header, answer_body),) = decoder.feed(answer)
         response = decode_header(serialize_type, header, answer_body)
         assert response.opaque == 7
         return response
