@@ -49,12 +49,11 @@ from protocol.codes import (
 from protocol.command import Command, decode_header, encode_command
 from protocol.errors import MalformedHeaderError
 from protocol.frame import Frame
-from protocol.names import NOT_SENDABLE_TOPICS, group_error
+from protocol.names import NOT_SENDABLE_TOPICS
 from protocol.queue_layout import CONSUME_QUEUE_UNIT_SIZE_BYTES
 from protocol.requests.fields import Int32, Int64
 from protocol.sys_flags import SYS_FLAG_TRANSACTION_MASK
 
-KNOWN_GROUPS_MAX = 10_000
 SPECIAL_FLAGS = SYS_FLAG_TRANSACTION_MASK | INNER_BATCH_FLAGS
 _PREFIX_SIZE = 11
 _SEND_PREFIX = b'{"code":310'
@@ -160,7 +159,6 @@ class HotPass:
         self._stats = stats
         # Topics that plain messages may go to: the tails of their queues, and their counter.
         self._sendable: dict[str, tuple[list[QueueTail], Traffic]] = {}
-        self._groups: set[str] = set()
         self._body_bytes_max = config.store.message_size_max_bytes
         trace = "true" if config.trace_on else "false"
         region = config.region_id
@@ -316,12 +314,6 @@ class HotPass:
 
     def _target(self, fields: _SendFields) -> tuple[QueueTail, Traffic] | None:
         """The queue that a plain message goes to, or None if that takes a closer look."""
-        if fields.a not in self._groups:
-            if group_error(fields.a) is not None:
-                return None
-            if len(self._groups) >= KNOWN_GROUPS_MAX:
-                self._groups.clear()
-            self._groups.add(fields.a)
         sendable = self._sendable.get(fields.b)
         if sendable is None:
             sendable = self._admit(fields.b)

@@ -1,8 +1,7 @@
 """The checks of a send: may it, where to, and which queue.
 
 The order of the checks, the codes and the remarks are RocketMQ's (SendMessageProcessor).  Where it
-is careless we are not: the write permission of topic and broker is always checked, and producer
-groups must have valid names.
+is careless we are not: the write permission of topic and broker is always checked.
 """
 
 import random
@@ -18,7 +17,7 @@ from broker.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
 from broker.topics import TopicConfig, TopicTable
 from protocol.codes import ResponseCode
 from protocol.light_queues import is_light, light_queue_error
-from protocol.names import NOT_SENDABLE_TOPICS, RETRY_PREFIX, group_error, topic_error
+from protocol.names import NOT_SENDABLE_TOPICS, RETRY_PREFIX, topic_error
 from protocol.properties import PROPERTY_INNER_MULTI_DISPATCH, decode_properties
 
 if TYPE_CHECKING:
@@ -96,9 +95,6 @@ class SendChecks:
         problem = self._topic_error(send.topic)
         if problem is not None:
             raise RequestError(ResponseCode.INVALID_PARAMETER, problem)
-        problem = group_error(send.group)
-        if problem is not None:
-            raise RequestError(ResponseCode.SYSTEM_ERROR, f"producer group: {problem}")
         if send.topic in NOT_SENDABLE_TOPICS:
             raise RequestError(
                 ResponseCode.NO_PERMISSION, f"Sending message to topic[{send.topic}] is forbidden."
@@ -129,10 +125,12 @@ class SendChecks:
         topic = self._topics.get(send.topic)
         if topic is None and send.topic.startswith(RETRY_PREFIX):
             group = self._retry_group(send.topic)
-            return self._topics.ensure_retry_topic(group.name, group.retry_queue_nums)
+            return self._topics.ensure_retry_topic(
+                group.name, group.retry_queue_nums, unit_mode=send.unit_mode
+            )
         if topic is None:
             topic = self._topics.create_on_send(
-                send.topic, send.default_topic, send.default_queue_nums
+                send.topic, send.default_topic, send.default_queue_nums, unit_mode=send.unit_mode
             )
         if topic is None:
             raise RequestError(

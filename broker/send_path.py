@@ -241,7 +241,7 @@ class SendPath:
         opens_transaction = is_half(send.sys_flag, properties, send.reconsume_times)
         if opens_transaction:
             # What delays it is looked at again when it is committed.
-            self._check_transactions_allowed()
+            self._check_transaction(send)
             make_half(properties, name, queue_id, send.group)
             name, stored_queue_id = TRANSACTION_HALF_TOPIC, HALF_QUEUE_ID
         elif is_dead:
@@ -270,7 +270,13 @@ class SendPath:
             self._message_id(position), queue_id, offset, unique_key, None, half, recall_handle
         )
 
-    def _check_transactions_allowed(self) -> None:
+    def _check_transaction(self, send: Send) -> None:
+        if "\x01" in send.group or "\x02" in send.group:
+            raise RequestError(
+                ResponseCode.MESSAGE_ILLEGAL,
+                "the producer group holds characters that end a property: a transaction keeps its "
+                "group in one",
+            )
         if self._config.reject_transaction_message:
             raise RequestError(
                 ResponseCode.NO_PERMISSION,

@@ -8,6 +8,8 @@ import re
 TOPIC_SIZE_MAX = 127
 DERIVED_TOPIC_SIZE_MAX = 255
 GROUP_SIZE_MAX = 120
+PRODUCER_GROUP_LENGTH_MAX = 4096
+"""RocketMQ takes any name of a producer group, which no file is called by; ours are bounded."""
 
 RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"
@@ -91,7 +93,7 @@ def topic_error(name: str) -> str | None:
 
 
 def group_error(name: str) -> str | None:
-    """Why *name* cannot be a consumer or producer group, as a sentence; None if it can."""
+    """Why *name* cannot be a consumer group, as a sentence; None if it can."""
     return _name_error("group", name, GROUP_SIZE_MAX)
 
 

@@ -17,7 +17,7 @@ from protocol.bodies import (
 )
 from protocol.codes import ResponseCode
 from protocol.errors import SubscriptionError
-from protocol.names import group_error
+from protocol.names import PRODUCER_GROUP_LENGTH_MAX
 from protocol.requests import (
     GetConsumerListByGroupRequest,
     HeartbeatResponse,
@@ -87,7 +87,7 @@ class ClientProcessors:
             if not self._register_consumer(request, beat, consumer):
                 is_known = False
         for producer in beat.producer_data_set:
-            if group_error(producer.group_name) is None:
+            if len(producer.group_name) <= PRODUCER_GROUP_LENGTH_MAX:
                 client = _client(request, beat.client_id)
                 self._broker.producers.register(producer.group_name, client)
         return Response(
@@ -107,7 +107,9 @@ class ClientProcessors:
         if group is None:
             return True
         # At once: a consumer that starts looks for the route of its retry topic.
-        broker.topics.ensure_retry_topic(group.name, group.retry_queue_nums)
+        broker.topics.ensure_retry_topic(
+            group.name, group.retry_queue_nums, unit_mode=consumer.unit_mode
+        )
         client = _client(request, beat.client_id)
         if beat.without_sub and beat.heartbeat_fingerprint != 0:
             return broker.consumers.register_again(group.name, client, beat.heartbeat_fingerprint)

@@ -134,7 +134,7 @@ class ConsumptionAdminProcessors:
                 group: [
                     ProducerInfo(
                         client.client_id,
-                        client.connection.peer_host,
+                        f"/{client.connection.peer}",
                         _language(client.language),
                         client.version,
                         client.last_seen_ms,

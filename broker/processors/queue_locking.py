@@ -8,7 +8,9 @@ from broker.processors.parts import BrokerParts
 from broker.queue_locks import QueueKey
 from protocol.bodies import LockBatchRequestBody, LockBatchResponseBody, MessageQueueKey
 from protocol.codes import ResponseCode
-from protocol.names import group_error
+
+LOCKING_GROUP_LENGTH_MAX = 4096
+"""Locks are taken for any name, as in RocketMQ: they are in memory, and go with their client."""
 
 
 class QueueLockProcessors:
@@ -40,9 +42,12 @@ class QueueLockProcessors:
 
 
 def _check(body: LockBatchRequestBody) -> None:
-    problem = group_error(body.consumer_group)
-    if problem is not None:
-        raise RequestError(ResponseCode.INVALID_PARAMETER, problem)
+    if len(body.consumer_group) > LOCKING_GROUP_LENGTH_MAX:
+        raise RequestError(
+            ResponseCode.INVALID_PARAMETER,
+            f"the group has {len(body.consumer_group)} characters; "
+            f"{LOCKING_GROUP_LENGTH_MAX} are allowed",
+        )
     if not body.client_id:
         raise RequestError(ResponseCode.INVALID_PARAMETER, "the body has no clientId")
 

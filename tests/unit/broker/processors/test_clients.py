@@ -125,11 +125,27 @@ async def test_group_that_may_not_be_created_is_left_out_in_silence(broker: Serv
 @pytest.mark.parametrize("group", ["../x", "a/b", "", "g" * 121, "a\0"])
 async def test_bad_group_names_make_nothing(broker: ServedBroker, group: str) -> None:
     before = len(broker.topics)
-    body = beat(group=group, producerDataSet=[{"groupName": group}])
-    assert (await send(broker, body, Peer())).code == ResponseCode.SUCCESS
+    assert (await send(broker, beat(group=group), Peer())).code == ResponseCode.SUCCESS
     assert list(broker.consumers) == []
-    assert broker.producers.groups() == {}
     assert len(broker.topics) == before
+
+
+@pytest.mark.parametrize("group", ["a.b", "a b", "gr\u00fc\u00dfe", "g" * 300, ""])
+async def test_producer_groups_of_any_name_are_online(broker: ServedBroker, group: str) -> None:
+    """As in RocketMQ: no file is called by them, and transactions are checked by them."""
+    body = beat(producerDataSet=[{"groupName": group}, {"groupName": "g" * 5000}])
+    assert (await send(broker, body, Peer())).code == ResponseCode.SUCCESS
+    assert list(broker.producers.groups()) == [group]
+    answer = await broker.ask(Code.GET_ALL_PRODUCER_INFO)
+    (producer,) = json.loads(answer.body)["data"][group]
+    assert producer["remoteIP"] == "/127.0.0.1:40000"
+
+
+async def test_a_unit_makes_its_retry_topic_one_of_units(broker: ServedBroker) -> None:
+    await send(broker, JAVA_BEAT.replace(b'"unitMode":false', b'"unitMode":true'), Peer())
+    topic = broker.topics.get("%RETRY%billing")
+    assert topic is not None
+    assert topic.sys_flag == 2
 
 
 async def test_pulling_consumers_are_left_out_where_they_are_not_wanted(

@@ -74,8 +74,7 @@ async def test_many_queues_at_once_are_served_too(broker: ServedBroker) -> None:
         b"[]",
         b'{"clientId":"c1","consumerGroup":"billing","mqSet":[{"topic":5}]}',
         body("", 0),
-        body("c1", 0, group="../x"),
-        body("c1", 0, group=""),
+        body("c1", 0, group="g" * 4097),
     ],
 )
 async def test_garbage_is_refused(broker: ServedBroker, code: Code, data: bytes) -> None:
@@ -84,3 +83,12 @@ async def test_garbage_is_refused(broker: ServedBroker, code: Code, data: bytes)
     assert answer.code in (ResponseCode.SYSTEM_ERROR, ResponseCode.INVALID_PARAMETER)
     assert answer.remark
     assert not broker.locks.is_held_by("billing", peer.connection)
+
+
+@pytest.mark.parametrize("group", ["a.b", "a b", "gr\u00fc\u00dfe", "g" * 300, ""])
+async def test_any_name_of_a_group_can_lock(broker: ServedBroker, group: str) -> None:
+    """As in RocketMQ: no file is called by it."""
+    locked = body("c1", 0, group=group)
+    answer = await broker.ask(Code.LOCK_BATCH_MQ, body=locked)
+    assert fastjson.loads(answer.body)["lockOKMQSet"] == [queue(0)]
+    assert (await broker.ask(Code.UNLOCK_BATCH_MQ, body=locked)).code == ResponseCode.SUCCESS
