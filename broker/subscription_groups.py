@@ -35,6 +35,11 @@ _FIELDS: dict[str, tuple[str, bool | int]] = {
 }
 
 
+FORBIDDEN_READ = 1 << 2
+"""RocketMQ's bit in a forbiddenTable: 1 << PermName.INDEX_PERM_READ."""
+_FORBIDDEN_READ_BEFORE = 1
+
+
 class SubscriptionGroup:
     """The settings of one group.  Never changed: put another in its place.
 
@@ -154,7 +159,7 @@ class SubscriptionGroupTable(JsonTable):
             raise ValueError("it has no subscriptionGroupTable")
         groups = {name: SubscriptionGroup.from_json(name, value) for name, value in table.items()}
         self._forbidden = {
-            group: {topic: int(bits) for topic, bits in topics.items()}
+            group: {topic: _forbidden_bits(int(bits)) for topic, bits in topics.items()}
             for group, topics in (document.get("forbiddenTable") or {}).items()
         }
         self.groups.clear()
@@ -204,11 +209,11 @@ class SubscriptionGroupTable(JsonTable):
         self._changed()
         return True
 
-    def is_forbidden(self, group: str, topic: str, bit: int = 1) -> bool:
+    def is_forbidden(self, group: str, topic: str, bit: int = FORBIDDEN_READ) -> bool:
         """Whether *group* may not read *topic*."""
         return bool(self._forbidden and self._forbidden.get(group, {}).get(topic, 0) & bit)
 
-    def forbid(self, group: str, topic: str, *, readable: bool, bit: int = 1) -> None:
+    def forbid(self, group: str, topic: str, *, readable: bool, bit: int = FORBIDDEN_READ) -> None:
         """Allow or forbid *group* to read *topic*."""
         topics = self._forbidden.setdefault(group, {})
         bits = topics.get(topic, 0) & ~bit if readable else topics.get(topic, 0) | bit
@@ -230,3 +235,8 @@ class SubscriptionGroupTable(JsonTable):
         for name in sorted(SYSTEM_GROUPS):
             if name not in self.groups:
                 self.put(SubscriptionGroup(name))
+
+
+def _forbidden_bits(bits: int) -> int:
+    """The bits of a file; ours of 0.1 called reading 1, which RocketMQ never sets."""
+    return FORBIDDEN_READ if bits == _FORBIDDEN_READ_BEFORE else bits

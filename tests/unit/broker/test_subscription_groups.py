@@ -122,3 +122,17 @@ def test_allowing_one_topic_keeps_the_others_forbidden(tmp_path: Path) -> None:
 def test_an_unknown_setting_is_a_mistake_of_the_caller() -> None:
     with pytest.raises(TypeError, match="colour"):
         SubscriptionGroup("billing", colour=True)
+
+
+def test_a_prohibition_has_rocketmqs_bit_in_the_file(tmp_path: Path) -> None:
+    groups = table(tmp_path)
+    groups.forbid("billing", "secret", readable=False)
+    assert groups.to_json()["forbiddenTable"] == {"billing": {"secret": 4}}
+
+
+def test_a_prohibition_of_the_first_release_is_still_one(tmp_path: Path) -> None:
+    groups = table(tmp_path)
+    document = groups.to_json() | {"forbiddenTable": {"billing": {"secret": 1, "other": 6}}}
+    groups.from_json(document)
+    assert groups.is_forbidden("billing", "secret")
+    assert groups.to_json()["forbiddenTable"] == {"billing": {"secret": 4, "other": 6}}
