@@ -293,9 +293,15 @@ class ConsumerOffsetTable(JsonTable):
         return len(keys)
 
     def copy_group(self, source: str, target: str, topic: str) -> None:
-        """Give *target* the offsets that *source* has in *topic*."""
+        """Give *target* the offsets that *source* has in *topic*, and no others.
+
+        A source without any changes nothing.
+        """
         key = f"{topic}@{target}"
-        for queue_id, offset in self.queues(topic, source).items():
+        offsets = self.queues(topic, source)
+        if not self.queues(topic, target).keys() <= offsets.keys() and offsets:
+            self._delete([key])
+        for queue_id, offset in offsets.items():
             self._offsets.setdefault(key, {})[queue_id] = offset
             self._moved(key, queue_id, offset)
 

@@ -205,3 +205,17 @@ async def test_a_clean_end_leaves_no_journal(tmp_path: Path) -> None:
     offsets.close_journal()
     assert list((tmp_path / "offsets").iterdir()) == []
     offsets.commit("T", "G", 0, 6)
+
+
+async def test_a_copy_takes_the_place_of_what_the_group_had(tmp_path: Path) -> None:
+    """Also after a crash, when only the journal tells."""
+    offsets = begun(tmp_path)
+    offsets.commit("T", "old", 0, 5)
+    offsets.commit("T", "new", 0, 9)
+    offsets.commit("T", "new", 2, 7)
+    offsets.copy_group("old", "new", "T")
+    assert offsets.queues("T", "new") == {0: 5}
+    flush(offsets)
+    again = table(tmp_path)
+    again.load()
+    assert again.queues("T", "new") == {0: 5}
