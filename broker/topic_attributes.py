@@ -4,6 +4,7 @@ RocketMQ: TopicAttributes, SubscriptionGroupAttributes, AttributeUtil; the messa
 RocketMQ's, tools show them.
 """
 
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -17,6 +18,8 @@ QUEUE_TYPE_SIMPLE = "SimpleCQ"
 QUEUE_TYPE_BATCH = "BatchCQ"
 MESSAGE_TYPE_MIXED = "MIXED"
 MESSAGE_TYPE_PRIORITY = "PRIORITY"
+
+_is_number = re.compile(r"-?[0-9]{1,19}").fullmatch
 
 
 class AttributeRule(NamedTuple):
@@ -48,7 +51,7 @@ RULES: Mapping[str, AttributeRule] = {
         True,
         "NORMAL",
     ),
-    ATTRIBUTE_RESERVE_TIME: AttributeRule(None, True, "-1"),
+    ATTRIBUTE_RESERVE_TIME: AttributeRule(None, True, "-1", (-1, 2**63 - 1)),
 }
 
 
@@ -123,7 +126,7 @@ def _check_removal(key: str, rule: AttributeRule, current: Mapping[str, str] | N
 
 def _check_value(key: str, rule: AttributeRule, value: str) -> None:
     if rule.values is None:
-        if not value.lstrip("-").isdecimal():
+        if _is_number(value) is None:
             raise AttributeChangeError(f"{key}: {value} is no whole number")
         if rule.range is not None and not rule.range[0] <= int(value) <= rule.range[1]:
             least, most = rule.range

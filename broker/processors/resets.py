@@ -26,6 +26,8 @@ log = structlog.get_logger("broker.admin")
 
 # Queues looked at between two looks at other requests.
 QUEUES_PER_TURN = 32
+# The offset that stands for none.
+TIME_DECIDES = -1
 # V3_0_7_SNAPSHOT: older clients do not know request 220.
 VERSION_WITH_PUSHED_RESET = 28
 
@@ -73,7 +75,7 @@ class ResetProcessors:
         """Queue id -> where to go."""
         if fields.queue_id >= 0:
             check_queue(self._broker, topic.name, fields.queue_id)
-            wanted = None if fields.offset is None or fields.offset < 0 else fields.offset
+            wanted = None if fields.offset in (None, TIME_DECIDES) else fields.offset
             return {fields.queue_id: self._target(topic.name, fields, fields.queue_id, wanted)}
         targets = {}
         for queue_id in range(topic.read_queue_nums):

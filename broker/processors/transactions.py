@@ -9,7 +9,11 @@ from protocol.message_codec import decode_message
 from protocol.message_ids import decode_offset_message_id
 from protocol.names import TRANSACTION_CHECK_MAX_TIME_TOPIC
 from protocol.requests import EndTransactionRequest, ResumeCheckHalfMessageRequest
-from protocol.sys_flags import SYS_FLAG_TRANSACTION_COMMIT, SYS_FLAG_TRANSACTION_ROLLBACK
+from protocol.sys_flags import (
+    SYS_FLAG_TRANSACTION_COMMIT,
+    SYS_FLAG_TRANSACTION_NONE,
+    SYS_FLAG_TRANSACTION_ROLLBACK,
+)
 
 ENDS = (SYS_FLAG_TRANSACTION_COMMIT, SYS_FLAG_TRANSACTION_ROLLBACK)
 
@@ -23,8 +27,14 @@ class TransactionProcessors:
     def end(self, request: Request) -> Response | None:
         """37: commit or roll back.  Who does not know yet is not answered, as in RocketMQ."""
         fields = request.fields(EndTransactionRequest)
-        if fields.commit_or_rollback not in ENDS:
+        if fields.commit_or_rollback == SYS_FLAG_TRANSACTION_NONE:
             return None
+        if fields.commit_or_rollback not in ENDS:
+            raise RequestError(
+                ResponseCode.SYSTEM_ERROR,
+                f"commitOrRollback field wrong: it is {fields.commit_or_rollback}, not 8 (commit), "
+                "12 (roll back) or 0 (not known)",
+            )
         is_commit = fields.commit_or_rollback == SYS_FLAG_TRANSACTION_COMMIT
         return self._answer(request, self._broker.transactions.ends.end(fields, commit=is_commit))
 

@@ -347,3 +347,13 @@ async def test_reset_to_what_does_not_exist_changes_nothing(
     answer = await broker.ask(Code.INVOKE_BROKER_TO_RESET_OFFSET, reset(**changes))
     assert answer.code == code
     assert broker.offsets.pending_reset("orders", "billing", 0) is None
+
+
+@pytest.mark.parametrize("offset", ["-2", "-3", "1"])
+async def test_reset_to_a_number_that_is_not_in_the_queue_is_refused(
+    broker: ServedBroker, offset: str
+) -> None:
+    ext = reset(queueId="0", offset=offset)
+    answer = await broker.ask(Code.INVOKE_BROKER_TO_RESET_OFFSET, ext)
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert broker.offsets.pending_reset("orders", "billing", 0) is None

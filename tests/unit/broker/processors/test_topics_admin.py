@@ -103,6 +103,9 @@ async def test_changeable_attribute_changes_and_goes(broker: ServedBroker) -> No
         ({"attributes": "+queue.type=Round"}, ResponseCode.SYSTEM_ERROR),
         ({"attributes": "-message.type"}, ResponseCode.SYSTEM_ERROR),
         ({"attributes": "+queue.type"}, ResponseCode.SYSTEM_ERROR),
+        ({"attributes": "+reserve.time=-2"}, ResponseCode.SYSTEM_ERROR),
+        ({"attributes": "+reserve.time=--5"}, ResponseCode.SYSTEM_ERROR),
+        ({"attributes": "+reserve.time=9223372036854775808"}, ResponseCode.SYSTEM_ERROR),
         ({"attributes": "+message.type=MIXED"}, ResponseCode.INVALID_PARAMETER),
     ],
 )
