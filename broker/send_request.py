@@ -23,6 +23,7 @@ class Send(NamedTuple):
     reconsume_times: int
     reconsume_times_max: int | None
     is_batch: bool
+    unit_mode: bool = False
 
 
 def waits_for_disk(properties: str) -> bool:
@@ -49,4 +50,5 @@ def send_of(request: Request) -> Send:
         fields.reconsume_times or 0,
         fields.max_reconsume_times,
         fields.batch or request.code == RequestCode.SEND_BATCH_MESSAGE,
+        fields.unit_mode,
     )

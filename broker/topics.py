@@ -46,6 +46,7 @@ PERM_INHERIT = 1
 PERM_WRITE = 2
 PERM_READ = 4
 
+SYS_FLAG_UNIT = 1
 SYS_FLAG_UNIT_SUBSCRIPTION = 2
 
 SCHEDULE_LEVEL_COUNT = 18
@@ -253,7 +254,7 @@ class TopicTable(JsonTable):
         self._changed("", None)
 
     def create_on_send(
-        self, name: str, default_topic: str, wanted_queues: int
+        self, name: str, default_topic: str, wanted_queues: int, *, unit_mode: bool = False
     ) -> TopicConfig | None:
         """The topic of a message, made after *default_topic* if need be; None if that may not be.
 
@@ -272,7 +273,10 @@ class TopicTable(JsonTable):
             return None
         queue_count = max(1, min(wanted_queues, pattern.write_queue_nums))
         perm = pattern.perm & ~PERM_INHERIT
-        return self._created_for_client(self._create(name, queue_count, perm, pattern.filter_type))
+        sys_flag = SYS_FLAG_UNIT if unit_mode else 0
+        return self._created_for_client(
+            self._create(name, queue_count, perm, pattern.filter_type, sys_flag)
+        )
 
     def create_on_lookup(self, name: str) -> TopicConfig | None:
         """The topic whose route is asked for, made if autoCreateTopic=on-lookup; else None."""
