@@ -1,25 +1,33 @@
 """What a publisher must remember: the batch that is being published, and the last one of each sink.
 
 ``<store>/rockhopper/sinks/intent.json`` exists from the moment at which a batch is sure to be
-published until all of it is in the log and on disk:
+published until all of it is in the log and on disk; ``published.json`` holds, for each sink, [last
+batch id, its messages].  Both are checked tables (broker/checked_table.py), whose entries are
 
     {"sinkId": …, "batchId": …, "messageCount": …, "parts": [file name, …], "fromOffset": …}
-
-``fromOffset`` is the commit log offset from which on its messages are to be found.
-``<store>/rockhopper/sinks/published.json`` holds, for each sink, [last batch id, its messages]:
-
     {"<sink id>": [41, 1000], …}
 
-Both are replaced atomically, with fsync.
+``fromOffset`` is the commit log offset from which on its messages are to be found.  Each file has a
+checksum and a second copy, ``<name>.bak``; one that is damaged gives way to the other, and when
+both are the broker does not start, since a batch would be stored twice, or not at all.
+
+0.1.0 wrote the entries alone; such files are read.
 """
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import structlog
 
+from broker.checked_table import CheckedTable
+from broker.json_table import JsonObject
 from broker.store import disk
+from broker.store.disk import backup_path
 from broker.store.errors import CorruptFileError
+
+log = structlog.get_logger("broker.sinks")
 
 
 class Intent(msgspec.Struct, rename="camel", frozen=True):
@@ -32,58 +40,109 @@ class Intent(msgspec.Struct, rename="camel", frozen=True):
     from_offset: int
 
 
+class _SinkTable(CheckedTable):
+    """A table without which the broker does not start."""
+
+    kind: Any = None
+
+    def load(self) -> bool:
+        """Read the file or its copy, and make them alike; False when there is neither.
+
+        Raises:
+            CorruptFileError: both are damaged.
+            OSError: they cannot be read or written.
+        """
+        copies = [path for path in (self.path, backup_path(self.path)) if path.exists()]
+        if not self.load_or_refuse():
+            if copies:
+                raise CorruptFileError(self.path, _advice("it is empty"))
+            return False
+        contents = {path.read_bytes() for path in copies}
+        if len(contents) > 1:
+            log.warning("the two copies of a file differ and are made alike", file=str(self.path))
+        if len(contents) > 1 or len(copies) < 2:
+            self.save()
+        return True
+
+    def load_or_refuse(self) -> bool:
+        """The same, without mending.  Raises CorruptFileError, OSError."""
+        try:
+            return super(CheckedTable, self).load()
+        except CorruptFileError as error:
+            raise CorruptFileError(self.path, _advice(error.reason)) from None
+
+    def from_json(self, document: JsonObject) -> None:
+        """Take the entries, or a document of 0.1.0.  Raises ValueError."""
+        if "entries" in document or "crc32" in document:
+            super().from_json(document)
+        else:
+            self.entries = document
+        try:
+            msgspec.convert(self.entries, self.kind)
+        except msgspec.ValidationError as error:
+            raise ValueError(str(error)) from None
+
+
+class _PublishedTable(_SinkTable):
+    kind = dict[str, tuple[int, int]]
+
+
+class _IntentTable(_SinkTable):
+    kind = Intent
+
+
+def _advice(reason: str) -> str:
+    return (
+        f"it cannot be read ({reason}); move it and its .bak away to start without it, and compare "
+        "the last batch of each sink with what its job says"
+    )
+
+
 class SinkJournal:
     """The two files.  Every method blocks on the disk."""
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
         self._intent = directory / "intent.json"
         self._published = directory / "published.json"
 
     def load_intent(self) -> Intent | None:
         """The batch that an earlier process did not finish.  Raises CorruptFileError."""
-        intent: Intent | None = _read(self._intent, Intent)
-        return intent
+        table = _IntentTable(self._intent)
+        return msgspec.convert(table.entries, Intent) if table.load() else None
 
     def load_published(self) -> dict[str, tuple[int, int]]:
         """Sink id -> last batch id and its number of messages.  Raises CorruptFileError."""
-        published: dict[str, tuple[int, int]] | None
-        published = _read(self._published, dict[str, tuple[int, int]])
-        return published or {}
+        table = _PublishedTable(self._published)
+        table.load()
+        return {sink_id: (last, count) for sink_id, (last, count) in table.entries.items()}
 
     def save_intent(self, intent: Intent) -> None:
         """From now on the batch will be published, whatever happens.  Raises OSError: it is not."""
-        disk.make_directories(self._directory)
-        disk.write_atomically(self._intent, msgspec.json.encode(intent))
+        table = _IntentTable(self._intent)
+        table.entries = msgspec.to_builtins(intent)
+        try:
+            table.save()
+        except OSError:
+            with contextlib.suppress(OSError):
+                self.withdraw_intent()
+            raise
 
     def withdraw_intent(self) -> None:
         """The batch will not be published.  Raises OSError."""
-        disk.remove_files([self._intent])
+        disk.remove_files([self._intent, backup_path(self._intent)])
 
     def save_published(self, published: dict[str, tuple[int, int]]) -> None:
         """Remember the last batches.  Raises OSError."""
-        disk.make_directories(self._directory)
-        disk.write_atomically(self._published, msgspec.json.encode(published))
+        table = _PublishedTable(self._published)
+        table.entries = dict(published)
+        table.save()
 
     def finish(self, parts: list[Path]) -> None:
         """Forget the batch and delete its parts, in this order.  Raises OSError."""
-        disk.remove_files([self._intent])
+        self.withdraw_intent()
         disk.remove_files(parts)
 
     def set_aside(self, name: str) -> None:
         """Keep the intent under another name.  Raises OSError."""
+        disk.remove_files([backup_path(self._intent)])
         self._intent.replace(self._intent.with_name(name))
-
-
-def _read(path: Path, kind: Any) -> Any:
-    data = path.read_bytes() if path.exists() else b""
-    if not data:
-        return None
-    try:
-        return msgspec.json.decode(data, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise CorruptFileError(
-            path,
-            f"it cannot be read ({error}); move it away to start without it, and compare the last "
-            "batch of each sink with what its job says",
-        ) from None

@@ -28,7 +28,14 @@ import structlog
 from broker.checked_table import CheckedTable
 from broker.sinks.appender import BatchAppender
 from broker.sinks.journal import Intent, SinkJournal
-from broker.sinks.staged_parts import Part, PartKey, StagedParts, find_topics, sink_key
+from broker.sinks.staged_parts import (
+    Part,
+    PartKey,
+    StagedParts,
+    entries,
+    find_topics,
+    sink_key,
+)
 from broker.store.disk import DISK_FULL_ERRNOS, remove_files
 from broker.store.errors import DiskFullError, StoreError, TooManyOpenFilesError
 from broker.store.message_store import MessageStore
@@ -99,6 +106,9 @@ class SinkPublisher:
 
     async def _resume(self, intent: Intent) -> None:
         paths = [self._parts.directory / name for name in intent.parts]
+        if intent.batch_id <= self.last_batch_id(intent.sink_id):
+            self._journal.finish(paths)
+            return
         missing = [path.name for path in paths if not path.exists()]
         if missing:
             self._journal.set_aside(f"intent-{self._now_ms()}.incomplete.json")
@@ -114,6 +124,17 @@ class SinkPublisher:
             self._journal.save_intent(intent)
         batch = _batch(intent)
         start = self._appender.appended_count(batch, intent.from_offset)
+        staged = sum(count for path in paths for _, count, _ in entries(path))
+        if start == 0 and staged != intent.message_count:
+            self._journal.set_aside(f"intent-{self._now_ms()}.incomplete.json")
+            log.error(
+                "a batch of a sink is not published, a staged part is damaged: run it again",
+                sink=intent.sink_id,
+                batch=intent.batch_id,
+                messages=intent.message_count,
+                staged=staged,
+            )
+            return
         log.warning(
             "a batch of a sink is finished that was cut off",
             sink=intent.sink_id,

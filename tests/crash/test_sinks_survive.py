@@ -455,3 +455,25 @@ async def test_a_part_that_is_damaged_in_the_midst_of_publishing_is_reported(
             await sinks.publish(0)
         assert [entry["published"] for entry in logs if entry["log_level"] == "error"] == [1000]
         assert bodies(sinks.store) == WHOLE[:1000]
+
+
+async def test_a_batch_whose_part_was_damaged_before_any_of_it_was_stored_is_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Sinks(tmp_path / "store") as sinks:
+        sinks.stage(0)
+        with monkeypatch.context() as patch:
+
+            async def die(*_: object) -> None:
+                raise StoreFailedError("killed")
+
+            patch.setattr(SinkPublisher, "_append", die)
+            with pytest.raises(StoreFailedError):
+                await sinks.publish(0)
+        part = next((tmp_path / "store" / "rockhopper" / "sinks").glob("*-1.0.part"))
+        os.truncate(part, part.stat().st_size - 10)
+    async with Sinks(tmp_path / "store") as sinks:
+        assert bodies(sinks.store) == []
+        assert sinks.publisher.last_batch_id(SINK) == -1
+        await sinks.run_batch(0)
+        assert bodies(sinks.store) == WHOLE
