@@ -48,6 +48,9 @@ class Fact:
     """What appears whole or not at all."""
     due_ms: int = 0
     """The earliest time at which it may be delivered, by the broker's wall clock."""
+    asked_s: float | None = None
+    delay_s: float = 0.0
+    """When it was asked for and how much later it is wanted, whatever the wall clock does."""
     acknowledged_s: float | None = None
     settling_s: float | None = None
     """When its acknowledgement by a popping consumer was asked for."""

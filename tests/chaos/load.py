@@ -165,7 +165,9 @@ class Load:
 
     def _expect_later(self, topic: str, kind: Kind, delay_ms: int) -> Fact:
         due_ms = time.time_ns() // 1_000_000 + delay_ms if self._is_clock_ours else 0
-        return self._ledger.expect(topic, kind, due_ms=due_ms)
+        return self._ledger.expect(
+            topic, kind, due_ms=due_ms, asked_s=self._ledger.now_s(), delay_s=delay_ms / 1000
+        )
 
     async def _transact(self) -> None:
         kind = self._dice.choice([Kind.COMMITTED, Kind.ROLLED_BACK])

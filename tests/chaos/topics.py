@@ -13,9 +13,10 @@ PLAIN, BATCHES, ORDERED, LATER, TIMED, PAID = (
     "paid",
 )
 PARCELS, RETURNED, SUNK, QUESTIONS = "parcels", "returned", "sunk", "questions"
-TOPICS = (PLAIN, BATCHES, ORDERED, LATER, TIMED, PAID, PARCELS, RETURNED, SUNK, QUESTIONS)
+FLOODED = "flooded"
+TOPICS = (PLAIN, BATCHES, ORDERED, LATER, TIMED, PAID, PARCELS, RETURNED, SUNK, QUESTIONS, FLOODED)
 RETRY, DEAD = "%RETRY%returners", "%DLQ%returners"
-READ_BACK = (*(topic for topic in TOPICS if topic != PARCELS), RETRY, DEAD)
+READ_BACK = (*(topic for topic in TOPICS if topic not in (PARCELS, FLOODED)), RETRY, DEAD)
 """Where facts are looked for by pulling; parcels are looked at by pulling and by popping."""
 
 PAYERS, READERS, RETURNERS, PICKERS, ANSWERERS = (

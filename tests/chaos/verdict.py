@@ -30,8 +30,8 @@ class Found:
     """What a broker holds: its messages, and how far groups have come."""
 
     messages: list[Sighting] = field(default_factory=list)
-    popped: dict[bytes, int] = field(default_factory=dict)
-    """How often each body was handed to a popping group."""
+    popped: dict[bytes, int] | None = None
+    """How often each body was handed to a popping group; None when nobody popped."""
     offsets: dict[int, int] = field(default_factory=dict)
     """Queue id -> committed offset of the reading group."""
     last_batch_id: int | None = None
@@ -52,12 +52,18 @@ class Verdict:
 
 
 def judge(
-    ledger: Ledger, found: Found, moment_s: float = float("inf"), *, pops_settle: bool = True
+    ledger: Ledger,
+    found: Found,
+    moment_s: float = float("inf"),
+    *,
+    pops_settle: bool = True,
+    batches_are_whole: bool = True,
 ) -> Verdict:
     """Hold what was found against what was acknowledged before *moment_s*.
 
     With *pops_settle* a message that a popping group acknowledged must not come again; without (a
-    power cut) it may, and counts as repeated.
+    power cut) it may, and counts as repeated.  Without *batches_are_whole* messages are judged
+    one by one.
     """
     verdict = Verdict(wrong=[*ledger.problems, *found.problems])
     sightings = defaultdict[tuple[str, bytes], list[Sighting]](list)
@@ -67,7 +73,8 @@ def judge(
     for key, fact in ledger.facts.items():
         seen = sightings.get(key, [])
         _judge_fact(fact, seen, moment_s, verdict)
-    _judge_batches(ledger.facts.values(), sightings, verdict)
+    if batches_are_whole:
+        _judge_batches(ledger.facts.values(), sightings, verdict)
     _judge_order(ledger, found.messages, verdict)
     _judge_pops(ledger, found, moment_s, pops_settle, verdict)
     _judge_commits(ledger, found, moment_s, verdict)
@@ -118,7 +125,14 @@ def _judge_batches(
 
 def _judge_order(ledger: Ledger, messages: list[Sighting], verdict: Verdict) -> None:
     last: dict[str, int] = {}
+    times: dict[tuple[str, int], int] = {}
     for one in sorted(messages, key=lambda one: (one.topic, one.queue_id, one.queue_offset)):
+        if one.store_time_ms < times.get((one.topic, one.queue_id), 0):
+            verdict.wrong.append(
+                f"{one.topic} queue {one.queue_id}: the store time of offset {one.queue_offset} "
+                "lies before its predecessor's"
+            )
+        times[one.topic, one.queue_id] = one.store_time_ms
         fact = ledger.facts.get((one.topic, one.body))
         if fact is None or fact.order is None:
             continue
@@ -131,6 +145,8 @@ def _judge_order(ledger: Ledger, messages: list[Sighting], verdict: Verdict) -> 
 def _judge_pops(
     ledger: Ledger, found: Found, moment_s: float, pops_settle: bool, verdict: Verdict
 ) -> None:
+    if found.popped is None:
+        return
     known = {fact.body: fact for fact in ledger.facts.values() if fact.kind is Kind.POPPED}
     for body in found.popped.keys() - known.keys():
         verdict.wrong.append(f"the popping group was handed {body[:40]!r}, which nobody sent")

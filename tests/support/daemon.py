@@ -104,6 +104,11 @@ class Daemon:
         """Its process id."""
         return self._process.pid
 
+    @property
+    def exit_code(self) -> int | None:
+        """What it ended with; None while it runs."""
+        return self._process.returncode
+
     async def kill(self) -> None:
         """End it with SIGKILL."""
         self._process.kill()

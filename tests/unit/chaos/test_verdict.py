@@ -89,7 +89,7 @@ def test_a_message_that_is_there_twice_is_repeated() -> None:
 
 
 def be_strange(store: Store) -> None:
-    store.found.messages.append(Sighting("plain", b"plain 1 torn", 0, 99, 0))
+    store.found.messages.append(Sighting("plain", b"plain 1 torn", 0, 99, 5000))
 
 
 def be_torn(store: Store) -> None:
@@ -122,12 +122,19 @@ def come_early(store: Store) -> None:
     store.facts[Kind.LEVEL].due_ms = 6000
 
 
+def turn_the_time(store: Store) -> None:
+    first = store.found.messages[0]
+    store.found.messages[0] = sighting(store.facts[Kind.PLAIN], first.queue_offset, 6000)
+    late = store.ledger.expect(first.topic, Kind.PLAIN)
+    store.found.messages.append(sighting(late, 100, 5999))
+
+
 def pop_again(store: Store) -> None:
     store.facts[Kind.POPPED].settling_s = store.facts[Kind.POPPED].settled_s = 1.0
 
 
 def pop_a_stranger(store: Store) -> None:
-    store.found.popped[b"stranger"] = 1
+    store.found.popped = {store.facts[Kind.POPPED].body: 1, b"stranger": 1}
 
 
 def invent_an_offset(store: Store) -> None:
@@ -152,6 +159,7 @@ def see_something_under_load(store: Store) -> None:
         halve_a_batch,
         turn_the_order,
         come_early,
+        turn_the_time,
         pop_again,
         pop_a_stranger,
         invent_an_offset,
@@ -169,7 +177,7 @@ def test_what_must_not_be_is_wrong(break_it: Callable[[Store], None]) -> None:
 
 def test_a_parcel_that_is_never_popped_is_lost_and_one_that_was_settled_need_not_come() -> None:
     store = Store()
-    store.found.popped.clear()
+    store.found.popped = {}
     assert store.judge().lost == [store.facts[Kind.POPPED]]
     store.facts[Kind.POPPED].settling_s = 1.0
     assert store.judge().lost == []

@@ -1,0 +1,126 @@
+"""Clock jumps, by libfaketime: the broker's wall clock is set forward and back under load.
+
+Nothing may be lost, repeated, or delivered before its time has really passed, unless the clock was
+set forward meanwhile.  In the end the clock shows the latest time that it ever showed, so that
+everything that was delayed by it has to come.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Mapping
+from pathlib import Path
+
+from protocol.codes import RequestCode
+from protocol.message_codec import decode_messages
+from tests.chaos import topics
+from tests.chaos.ledger import Ledger
+from tests.chaos.lives import living
+from tests.chaos.load import Load
+from tests.chaos.outcome import Outcome, outcome_of
+from tests.chaos.reading import read_back
+from tests.chaos.verdict import describe, judge
+from tests.chaos.workshop import FAKETIME, Workshop
+from tests.support.direct import pull_fields
+from tests.support.wire import WireClient
+
+JUMPS_S = (-86_400, -7200, -90, -5, 5, 90, 7200, 86_400)
+JUMPS = 3
+BETWEEN_S = (0.4, 1.5)
+TOLERANCE_S = 0.05
+"""Between a message's way into the broker and the look at its clock."""
+
+
+class FakedClock:
+    """The clock of a daemon, some seconds beside the machine's."""
+
+    def __init__(self, directory: Path) -> None:
+        self._file = directory / "clock"
+        self.offset_s = self.furthest_s = 0
+        self.forward: list[tuple[float, int]] = []
+        """When it was set forward (monotonic), and by how much."""
+        self.set(0, 0.0)
+
+    def set(self, offset_s: int, now_s: float) -> None:
+        """Set it *offset_s* from the machine's."""
+        if offset_s > self.offset_s:
+            self.forward.append((now_s, offset_s - self.offset_s))
+        self.offset_s = offset_s
+        self.furthest_s = max(self.furthest_s, offset_s)
+        self._file.write_text(f"{offset_s:+d}")
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """What a daemon needs to see it."""
+        return {
+            "LD_PRELOAD": str(FAKETIME),
+            "FAKETIME_TIMESTAMP_FILE": str(self._file),
+            "FAKETIME_NO_CACHE": "1",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            "NO_FAKE_STAT": "1",
+        }
+
+    def was_set_forward(self, since_s: float) -> bool:
+        """Whether it was, after *since_s*."""
+        return any(at_s >= since_s for at_s, _ in self.forward)
+
+
+async def rounds(workshop: Workshop, seed: int) -> AsyncGenerator[Outcome]:
+    """One life with some jumps, and another one after a kill."""
+    dice = random.Random(seed)
+    ledger = Ledger(dice)
+    jumps = [dice.choice(JUMPS_S) for _ in range(JUMPS)]
+    with workshop.scratch("clock") as directory:
+        clock = FakedClock(directory)
+        async with living(directory / "store", clock.environment) as life:
+            await topics.create_topics(life.nameserver)
+            watching = asyncio.create_task(_watch(life.address, ledger, clock))
+            async with Load(life.address, life.nameserver, ledger, dice, is_clock_ours=False):
+                for jump_s in jumps:
+                    await asyncio.sleep(dice.uniform(*BETWEEN_S))
+                    clock.set(clock.offset_s + jump_s, ledger.now_s())
+                await asyncio.sleep(dice.uniform(*BETWEEN_S))
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+            await life.daemon.kill()
+            ledger.problems += life.complaints()
+        clock.set(clock.furthest_s, ledger.now_s())
+        async with living(directory / "store", clock.environment) as life:
+            found = await read_back(life.address, ledger)
+            found.problems += life.complaints()
+            start_s = life.start_s
+    verdict = judge(ledger, found)
+    outcome = outcome_of("clock-jump", seed, verdict, variant="clock jumps", may_repeat=False)
+    outcome.rounds = JUMPS
+    outcome.recovery_s = start_s
+    outcome.note = f"jumps of {', '.join(f'{jump:+d} s' for jump in jumps)}"
+    yield outcome
+
+
+async def _watch(address: str, ledger: Ledger, clock: FakedClock) -> None:
+    """Look for what is delivered too early, as soon as it is delivered."""
+    positions = {
+        (topic, queue_id): 0
+        for topic in (topics.LATER, topics.TIMED)
+        for queue_id in range(topics.QUEUES)
+    }
+    async with WireClient(address) as client:
+        while True:
+            for (topic, queue_id), offset in positions.items():
+                answer = await client.ask(
+                    RequestCode.PULL_MESSAGE, pull_fields(topic, offset, queue_id)
+                )
+                seen_s = ledger.now_s()
+                messages = decode_messages(answer.body)
+                positions[topic, queue_id] += len(messages)
+                for message in messages:
+                    _check_time(message.body, topic, seen_s, ledger, clock)
+            await asyncio.sleep(0.02)
+
+
+def _check_time(body: bytes, topic: str, seen_s: float, ledger: Ledger, clock: FakedClock) -> None:
+    fact = ledger.facts.get((topic, body))
+    if fact is None or fact.asked_s is None:
+        return
+    early_s = fact.asked_s + fact.delay_s - seen_s
+    if early_s > TOLERANCE_S and not clock.was_set_forward(fact.asked_s):
+        ledger.problems.append(f"{describe(fact)} was delivered {early_s:.2f} s early")
