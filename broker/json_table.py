@@ -149,6 +149,11 @@ class JsonTable(ABC):
         """Whether the file holds every change."""
         return self._saved_changes == self._changes
 
+    @property
+    def is_saving_on(self) -> bool:
+        """Whether changes are written at all."""
+        return self._is_saving_on
+
     def start_saving(self) -> None:
         """From now on write changes; before, nothing may touch a store that is not locked yet."""
         self._is_saving_on = True

@@ -22,7 +22,8 @@ class KeyValueTable(JsonTable):
         """The content of kvConfig.json."""
         return {
             "configTable": {
-                namespace: dict(values) for namespace, values in list(self._values.items())
+                namespace: dict(list(values.items()))
+                for namespace, values in list(self._values.items())
             }
         }
 
@@ -46,7 +47,7 @@ class KeyValueTable(JsonTable):
 
     def put(self, namespace: str, key: str, value: str) -> None:
         """Set one value."""
-        self._values = {**self._values, namespace: {**self.namespace(namespace), key: value}}
+        self._values.setdefault(namespace, {})[key] = value
         self.mark_changed()
         self.save_soon()
 
@@ -58,8 +59,6 @@ class KeyValueTable(JsonTable):
 
     def delete(self, namespace: str, key: str) -> None:
         """Remove one value; none is fine."""
-        values = self.namespace(namespace)
-        if values.pop(key, None) is not None:
-            self._values = {**self._values, namespace: values}
+        if self._values.get(namespace, {}).pop(key, None) is not None:
             self.mark_changed()
             self.save_soon()

@@ -4,7 +4,6 @@ RocketMQ: ClientRequestProcessor (105) and DefaultRequestProcessor.  Route bodie
 compactly and without true, false and null: some clients read them with parsers of their own.
 """
 
-import zlib
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from broker.dispatcher import Entry, Request, RequestError, Response
 from broker.json_table import DataVersion
 from broker.nameserver.embedded import EmbeddedBroker
 from broker.nameserver.kv_config import ORDER_TOPIC_NAMESPACE, KeyValueTable
+from broker.nameserver.registering import RegistrationReader
 from broker.nameserver.registration import INSTANCE_FIELD
 from broker.nameserver.route_table import (
     MASTER_ID,
@@ -22,7 +22,9 @@ from broker.nameserver.route_table import (
     Route,
     RouteTable,
 )
+from broker.nameserver.saved_answers import SavedAnswers
 from broker.nameserver.sharing import CREATES_FIELD, TopicSharing
+from broker.processors.json_bodies import SHORT_BODY_SIZE_BYTES_MAX, check_size
 from broker.topics import TopicConfig
 from protocol import fastjson
 from protocol.bodies import topics as bodies
@@ -35,7 +37,7 @@ from protocol.bodies.route import (
     QueueData,
     TopicRouteData,
 )
-from protocol.bodies.topics import KVTable, RegisterBrokerBody, TopicList
+from protocol.bodies.topics import KVTable, TopicList
 from protocol.codes import RequestCode, ResponseCode
 from protocol.errors import FieldError
 from protocol.requests import (
@@ -82,6 +84,8 @@ class NameServiceProcessors:
         self._values = values
         self._local = local
         self._now_ms = now_ms
+        self._registrations = RegistrationReader()
+        self._saved = SavedAnswers(values)
         self.sharing = TopicSharing(
             routes,
             local.table if local is not None else None,
@@ -183,41 +187,24 @@ class NameServiceProcessors:
 
     # -- registration --------------------------------------------------------------------------
 
-    def register(self, request: Request) -> Response:
+    def register(self, request: Request) -> Response | Awaitable[Response | None]:
         """103: a broker elsewhere says what it serves."""
         fields = request.fields(RegisterBrokerRequest)
-        if fields.body_crc32 not in (0, zlib.crc32(request.body) & 0x7FFFFFFF):
-            raise RequestError(ResponseCode.SYSTEM_ERROR, "crc32 not match")
         if self._is_local(request, fields.broker_name):
             return Response(ext={}, body=self._order_topics())
-        table = RegisterBrokerBody.decode_registration(
-            request.body or b"{}", compressed=fields.compressed, version=request.version
-        ).topic_config_serialize_wrapper
-        accepted = self._routes.register(
-            Registration(
-                cluster=fields.cluster_name,
-                name=fields.broker_name or "",
-                broker_id=fields.broker_id,
-                address=fields.broker_addr,
-                ha_address=fields.ha_server_addr,
-                timeout_ms=fields.heartbeat_timeout_millis,
-                zone=fields.zone_name,
-                acting_master=fields.enable_acting_master,
-                version=_version(table.data_version),
-                topics={
-                    name: TopicConfig.from_body(topic)
-                    for name, topic in table.topic_config_table.items()
-                },
-            ),
-            self._now_ms(),
-            request.connection,
+        return self._registrations.read(
+            request, fields, lambda registration: self._register(request, registration)
         )
+
+    def _register(self, request: Request, registration: Registration) -> Response:
+        connection = request.connection
+        accepted = self._routes.register(registration, self._now_ms(), connection)
         if accepted is None:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "register broker failed")
-        self._watch(request.connection)
-        creates = request.ext.get(CREATES_FIELD) if fields.broker_id == MASTER_ID else None
-        name = fields.broker_name or ""
-        self.sharing.registered(request.connection, fields.cluster_name, name, creates)
+        self._watch(connection)
+        is_master = registration.broker_id == MASTER_ID
+        creates = request.ext.get(CREATES_FIELD) if is_master else None
+        self.sharing.registered(connection, registration.cluster, registration.name, creates)
         response = RegisterBrokerResponse(
             ha_server_addr=accepted.master_ha_address, master_addr=accepted.master_address
         )
@@ -256,6 +243,7 @@ class NameServiceProcessors:
     def query_version(self, request: Request) -> Response:
         """322: whether a broker elsewhere has to register anew."""
         fields = request.fields(BrokerIdentityRequest)
+        check_size(request.body, SHORT_BODY_SIZE_BYTES_MAX)
         asked = _version(bodies.DataVersion.decode(request.body or b"{}"))
         changed, known = self._routes.query_version(
             fields.cluster_name, fields.broker_addr, asked, self._now_ms()
@@ -274,6 +262,7 @@ class NameServiceProcessors:
     def register_topic(self, request: Request) -> Response:
         """217: one topic of brokers that are registered."""
         topic = request.fields(TopicRequest).topic
+        check_size(request.body, SHORT_BODY_SIZE_BYTES_MAX)
         for queues in TopicRouteData.decode(request.body or b"{}").queue_datas:
             self._routes.add_topic(
                 queues.broker_name,
@@ -347,15 +336,16 @@ class NameServiceProcessors:
 
     # -- settings ------------------------------------------------------------------------------
 
-    def put_value(self, request: Request) -> Response:
+    def put_value(self, request: Request) -> Response | None:
         """100: keep a value for operators' tools."""
         fields = request.fields(KVConfigRequest)
         if fields.key is None or fields.value is None:
             raise FieldError(
                 "key" if fields.key is None else "value", "is missing", is_missing=True
             )
+        self._saved.check_room()
         self._values.put(fields.namespace, fields.key, fields.value)
-        return Response()
+        return self._saved.answer(request)
 
     def get_value(self, request: Request) -> Response:
         """101: one value."""
@@ -368,11 +358,12 @@ class NameServiceProcessors:
             )
         return Response(ext=encode_fields(KVConfigResponse(value=value)))
 
-    def delete_value(self, request: Request) -> Response:
+    def delete_value(self, request: Request) -> Response | None:
         """102: forget a value."""
         fields = request.fields(KVConfigRequest)
+        self._saved.check_room()
         self._values.delete(fields.namespace, fields.key or "")
-        return Response()
+        return self._saved.answer(request)
 
     def values_of_namespace(self, request: Request) -> Response:
         """219: all values of a namespace."""

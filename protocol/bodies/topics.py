@@ -9,8 +9,9 @@ from msgspec import field
 from protocol import fastjson
 from protocol.bodies.body import Body, convert
 from protocol.errors import MalformedBodyError
+from protocol.frame import FRAME_SIZE_BYTES_MAX
 
-REGISTRATION_SIZE_BYTES_MAX = 64 * 1024 * 1024
+REGISTRATION_SIZE_BYTES_MAX = FRAME_SIZE_BYTES_MAX
 _INT32 = struct.Struct(">i")
 
 
@@ -166,11 +167,16 @@ class _Reader:
 def _decode_compressed(data: bytes) -> RegisterBrokerBody:
     decompressor = zlib.decompressobj()
     try:
-        plain = decompressor.decompress(data, REGISTRATION_SIZE_BYTES_MAX)
+        plain = decompressor.decompress(data, REGISTRATION_SIZE_BYTES_MAX + 1)
     except zlib.error as error:
         raise MalformedBodyError(f"the registration is not a zlib stream: {error}") from None
+    if len(plain) > REGISTRATION_SIZE_BYTES_MAX:
+        raise MalformedBodyError(
+            f"the registration becomes larger than {REGISTRATION_SIZE_BYTES_MAX} bytes when "
+            "decompressed, which is the most that an uncompressed one may have"
+        )
     if not decompressor.eof:
-        raise MalformedBodyError("the compressed registration ends early or is too large")
+        raise MalformedBodyError("the compressed registration ends early")
     reader = _Reader(plain)
     version = DataVersion.decode(reader.text())
     topics: dict[str, TopicConfig] = {}

@@ -3,7 +3,6 @@
 import json
 import struct
 import zlib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,86 +10,12 @@ import pytest
 
 from broker.config import BrokerConfig
 from broker.config_file import build_config
-from broker.dispatcher import Dispatcher
-from broker.nameserver.embedded import EmbeddedBroker
-from broker.nameserver.kv_config import KeyValueTable
-from broker.nameserver.processors import NameServiceProcessors
-from broker.nameserver.route_table import RouteTable
-from broker.topics import TopicConfig, TopicTable
+from broker.topics import TopicConfig
 from protocol import fastjson
 from protocol.codes import RequestCode, ResponseCode
-from protocol.command import Command, decode_header
-from protocol.frame import FrameDecoder
+from protocol.command import Command
+from tests.support.name_server import BODY, FIELDS, REMOTE, NameServer
 from tests.support.peers import Clock, Peer
-
-REMOTE = Peer("10.0.0.2")
-FIELDS = {
-    "brokerName": "broker-b",
-    "brokerAddr": "10.0.0.2:10911",
-    "clusterName": "C",
-    "haServerAddr": "10.0.0.2:10912",
-    "brokerId": "0",
-}
-# Written by fastjson in a Java broker, shortened to two topics.
-BODY = (
-    b'{"filterServerList":[],"topicConfigSerializeWrapper":{"dataVersion":{"counter":2,'
-    b'"stateVersion":0,"timestamp":1700000000000},"topicConfigTable":{"TBW102":{"attributes":{},'
-    b'"order":false,"perm":7,"readQueueNums":8,"topicFilterType":"SINGLE_TAG","topicName":"TBW102",'
-    b'"topicSysFlag":0,"writeQueueNums":8},"orders":{"attributes":{},"order":false,"perm":6,'
-    b'"readQueueNums":4,"topicFilterType":"SINGLE_TAG","topicName":"orders","topicSysFlag":0,'
-    b'"writeQueueNums":4}}}}'
-)
-
-
-class NameServer:
-    """A name service without a socket."""
-
-    def __init__(
-        self, directory: Path, config: BrokerConfig, *, with_broker: bool, clock: Clock
-    ) -> None:
-        self.config = config
-        self.clock = clock
-        self.topics = TopicTable(directory / "topics.json", config, now_ms=clock)
-        self.topics.seed_system_topics()
-        local = None
-        if with_broker:
-            local = EmbeddedBroker(
-                config.cluster_name,
-                config.broker_name,
-                "our-instance",
-                topics=self.topics,
-                permission=lambda: config.broker_permission,
-                address_for=lambda connection: f"{connection.local_host}:10911",
-            )
-        self.routes = RouteTable(local=local)
-        processors = NameServiceProcessors(
-            lambda: config,
-            self.routes,
-            KeyValueTable(directory / "kvConfig.json"),
-            local=local,
-            now_ms=clock,
-        )
-        self._dispatcher = Dispatcher(
-            processors.table(),
-            may_administer=lambda connection: connection.peer_host == "127.0.0.1",
-        )
-
-    def ask(
-        self,
-        code: int,
-        ext: Mapping[str, str] | None = None,
-        body: bytes = b"",
-        *,
-        peer: Peer | None = None,
-        version: int = 479,
-    ) -> Command:
-        request = Command(code=code, opaque=7, ext=dict(ext or {}), body=body, version=version)
-        answer = self._dispatcher.dispatch((peer or Peer()).connection, request)
-        ((serialize_type, header, answer_body),) = FrameDecoder().feed(answer)
-        return decode_header(serialize_type, header, answer_body)
-
-    def register(self, **fields: str) -> Command:
-        return self.ask(RequestCode.REGISTER_BROKER, FIELDS | fields, BODY, peer=REMOTE)
 
 
 @pytest.fixture
@@ -207,7 +132,7 @@ def test_a_java_brokers_registration_is_taken(alone: NameServer) -> None:
     )
 
 
-def test_a_compressed_registration_is_taken(alone: NameServer) -> None:
+async def test_a_compressed_registration_is_taken(alone: NameServer) -> None:
     def sized(text: str) -> bytes:
         return struct.pack(">i", len(text)) + text.encode()
 
@@ -220,7 +145,8 @@ def test_a_compressed_registration_is_taken(alone: NameServer) -> None:
         + struct.pack(">i", 0)
     )
     fields = FIELDS | {"compressed": "true"}
-    assert alone.ask(RequestCode.REGISTER_BROKER, fields, body).code == ResponseCode.SUCCESS
+    answer = await alone.ask_long(RequestCode.REGISTER_BROKER, fields, body)
+    assert answer.code == ResponseCode.SUCCESS
     assert b'"writeQueueNums":2' in alone.ask(ROUTE, {"topic": "orders"}).body
 
 

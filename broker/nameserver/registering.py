@@ -1,0 +1,97 @@
+"""What a broker elsewhere says when it registers (103): the checks, and the decoding of its topics.
+
+A registration names every topic of its broker, so that a long one is decoded in a thread, one at a
+time and in the order in which they came.  A compressed one may become as large as one that is not,
+and no larger.
+"""
+
+import asyncio
+import zlib
+from collections.abc import Awaitable, Callable
+
+from broker.dispatcher import Request, RequestError, Response
+from broker.json_table import DataVersion
+from broker.nameserver.route_table import Registration
+from broker.processors.json_bodies import SHORT_BODY_SIZE_BYTES_MAX
+from broker.topics import TopicConfig
+from protocol.bodies.topics import RegisterBrokerBody
+from protocol.codes import ResponseCode
+from protocol.requests import RegisterBrokerRequest
+
+TOPICS_MAX = 100_000
+# Of registrations that wait for their turn to be decoded.
+WAITING_BYTES_MAX = 256 << 20
+
+
+class RegistrationReader:
+    """Decodes the registrations that one name service gets."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+        self._waiting_bytes = 0
+
+    def read(
+        self,
+        request: Request,
+        fields: RegisterBrokerRequest,
+        take: Callable[[Registration], Response],
+    ) -> Response | Awaitable[Response | None]:
+        """What *take* makes of the registration; later, if it is long or compressed.
+
+        Raises:
+            RequestError, MalformedBodyError: it cannot be taken.
+        """
+        if not fields.compressed and len(request.body) <= SHORT_BODY_SIZE_BYTES_MAX:
+            return take(_decode(request, fields))
+        return self._read_later(request, fields, take)
+
+    async def _read_later(
+        self,
+        request: Request,
+        fields: RegisterBrokerRequest,
+        take: Callable[[Registration], Response],
+    ) -> Response | None:
+        if self._waiting_bytes + len(request.body) > WAITING_BYTES_MAX:
+            raise RequestError(
+                ResponseCode.SYSTEM_BUSY,
+                f"[OVERLOAD]{self._waiting_bytes} bytes of registrations wait already: "
+                "register again later",
+            )
+        self._waiting_bytes += len(request.body)
+        try:
+            async with self._lock:
+                registration = await asyncio.to_thread(_decode, request, fields)
+                # Who has gone meanwhile would be remembered for good.
+                return None if request.connection.closed else take(registration)
+        finally:
+            self._waiting_bytes -= len(request.body)
+
+
+def _decode(request: Request, fields: RegisterBrokerRequest) -> Registration:
+    if fields.body_crc32 not in (0, zlib.crc32(request.body) & 0x7FFFFFFF):
+        raise RequestError(ResponseCode.SYSTEM_ERROR, "crc32 not match")
+    table = RegisterBrokerBody.decode_registration(
+        request.body or b"{}", compressed=fields.compressed, version=request.version
+    ).topic_config_serialize_wrapper
+    count = len(table.topic_config_table)
+    if count > TOPICS_MAX:
+        raise RequestError(
+            ResponseCode.SYSTEM_ERROR,
+            f"a broker registers {count} topics, and {TOPICS_MAX} is the most: spread them over "
+            "several brokers",
+        )
+    version = table.data_version
+    return Registration(
+        cluster=fields.cluster_name,
+        name=fields.broker_name or "",
+        broker_id=fields.broker_id,
+        address=fields.broker_addr,
+        ha_address=fields.ha_server_addr,
+        timeout_ms=fields.heartbeat_timeout_millis,
+        zone=fields.zone_name,
+        acting_master=fields.enable_acting_master,
+        version=DataVersion(version.counter, version.timestamp, version.state_version),
+        topics={
+            name: TopicConfig.from_body(topic) for name, topic in table.topic_config_table.items()
+        },
+    )

@@ -1,0 +1,58 @@
+"""Answers that wait until a table's file holds what they speak of.
+
+All that wait when a save ends are answered by it, so that a thousand changes cost a few saves, and
+neither a task nor a thread each.
+"""
+
+import asyncio
+
+from broker.dispatcher import Request, RequestError, Response, error_response
+from broker.json_table import JsonTable
+from protocol.codes import ResponseCode
+
+WAITING_MAX = 10_000
+
+
+class SavedAnswers:
+    """The requests that wait for one table.  Belongs to the event loop."""
+
+    def __init__(self, table: JsonTable) -> None:
+        self._table = table
+        self._waiting: list[Request] = []
+        self._task: asyncio.Task[None] | None = None
+
+    def check_room(self) -> None:
+        """Refuse a change whose answer would have to wait behind too many.  Raises RequestError."""
+        if len(self._waiting) >= WAITING_MAX:
+            raise RequestError(
+                ResponseCode.SYSTEM_BUSY,
+                f"[OVERLOAD]{WAITING_MAX} changes wait for the disk already: try again later",
+            )
+
+    def answer(self, request: Request) -> Response | None:
+        """The answer to a request that has changed the table, or None if it has to wait."""
+        if self._table.is_saved or not self._table.is_saving_on:
+            return Response()
+        self._waiting.append(request)
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._answer_saved())
+        return None
+
+    async def _answer_saved(self) -> None:
+        while self._waiting:
+            waiting, self._waiting = self._waiting, []
+            response = await self._saved()
+            for request in waiting:
+                request.answer(response)
+        self._task = None
+
+    async def _saved(self) -> Response:
+        try:
+            await self._table.saved()
+        except OSError as error:
+            return error_response(error) or Response(
+                ResponseCode.SYSTEM_ERROR,
+                f"what was changed holds until the process stops, and is saved as soon as it can "
+                f"be: {error}",
+            )
+        return Response()

@@ -1,0 +1,158 @@
+"""What a peer can have the name service do with few bytes, or with many, is bounded."""
+
+import asyncio
+import errno
+import json
+import threading
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.config import BrokerConfig
+from broker.nameserver import registering, saved_answers
+from broker.nameserver.kv_config import KeyValueTable
+from protocol.bodies.topics import RegisterBrokerBody
+from protocol.codes import RequestCode, ResponseCode
+from protocol.command import Command, decode_header
+from protocol.frame import FrameDecoder
+from tests.support.name_server import BODY, FIELDS, NameServer
+from tests.support.peers import Clock, Peer
+
+ROUTE = RequestCode.GET_ROUTEINFO_BY_TOPIC
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def server(tmp_path: Path, clock: Clock) -> NameServer:
+    return NameServer(tmp_path, BrokerConfig(), with_broker=True, clock=clock)
+
+
+@pytest.fixture
+def alone(tmp_path: Path, clock: Clock) -> NameServer:
+    return NameServer(tmp_path, BrokerConfig(), with_broker=False, clock=clock)
+
+
+async def test_a_registration_that_inflates_is_bounded_and_never_decoded_by_the_loop(
+    alone: NameServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[int] = []
+    real = RegisterBrokerBody.decode_registration
+
+    def decode(*args: Any, **more: Any) -> RegisterBrokerBody:
+        threads.append(threading.get_ident())
+        return real(*args, **more)
+
+    monkeypatch.setattr(RegisterBrokerBody, "decode_registration", decode)
+    bomb = zlib.compress(bytes(20 << 20))
+    answer = await alone.ask_long(
+        RequestCode.REGISTER_BROKER, FIELDS | {"compressed": "true"}, bomb
+    )
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert "larger than 16777212 bytes when decompressed" in str(answer.remark)
+    assert threading.get_ident() not in threads
+
+
+def long_body(count: int) -> bytes:
+    document = json.loads(BODY)
+    table = document["topicConfigSerializeWrapper"]["topicConfigTable"]
+    table |= {f"T{n}": {"readQueueNums": 4} for n in range(count)}
+    return json.dumps(document).encode()
+
+
+async def test_a_long_registration_is_decoded_in_its_turn_and_taken(alone: NameServer) -> None:
+    first, second = Peer("10.0.0.2"), Peer("10.0.0.2")
+    both = await asyncio.gather(
+        alone.ask_long(RequestCode.REGISTER_BROKER, FIELDS, long_body(5000), peer=first),
+        alone.ask_long(RequestCode.REGISTER_BROKER, FIELDS, long_body(1000), peer=second),
+    )
+    assert [answer.code for answer in both] == [0, 0]
+    assert alone.ask(ROUTE, {"topic": "T4999"}).code == ResponseCode.SUCCESS
+
+
+async def test_a_broker_that_goes_while_its_registration_is_decoded_is_not_kept(
+    alone: NameServer,
+) -> None:
+    peer = Peer("10.0.0.2")
+    request = Command(RequestCode.REGISTER_BROKER, 7, ext=FIELDS, body=long_body(1000))
+    assert alone._dispatcher.dispatch(peer.connection, request) == b""
+    peer.hang_up()
+    await asyncio.gather(*alone._dispatcher._tasks)
+    assert alone.routes.members("") == []
+
+
+async def test_too_many_topics_are_refused(
+    alone: NameServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registering, "TOPICS_MAX", 1000)
+    answer = await alone.ask_long(RequestCode.REGISTER_BROKER, FIELDS, long_body(1000))
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert "1002 topics, and 1000 is the most" in str(answer.remark)
+
+
+@pytest.mark.parametrize("code", [RequestCode.QUERY_DATA_VERSION, 217])
+def test_a_body_that_nobody_needs_is_not_looked_at(alone: NameServer, code: int) -> None:
+    answer = alone.ask(code, FIELDS | {"topic": "T"}, b"[" * 20_000)
+    assert "20000 bytes; 16384 are allowed" in str(answer.remark)
+
+
+async def test_many_values_cost_few_saves_and_are_answered_when_they_are_saved(
+    server: NameServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saves: list[int] = []
+    real = server.values._write
+
+    def write() -> None:
+        saves.append(len(server.values.namespace("N")))
+        real()
+
+    monkeypatch.setattr(server.values, "_write", write)
+    server.values.start_saving()
+    peer = Peer()
+    for number in range(5000):
+        ext = {"namespace": "N", "key": f"k{number}", "value": "v"}
+        request = Command(RequestCode.PUT_KV_CONFIG, number, ext=ext)
+        assert server._dispatcher.dispatch(peer.connection, request) == b""
+    assert saves == []
+    while len(peer.written) < 5000:
+        peer.answered.clear()
+        await peer.answered.wait()
+    answers = FrameDecoder().feed(b"".join(peer.written))
+    found = [decode_header(kind, header) for kind, header, _ in answers]
+    assert [(answer.opaque, answer.code) for answer in found] == [(n, 0) for n in range(5000)]
+    assert len(saves) <= 2
+    saved = KeyValueTable(server.values.path)
+    saved.load()
+    assert len(saved.namespace("N")) == 5000
+
+
+async def test_a_value_that_cannot_be_saved_is_not_acknowledged(
+    server: NameServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(server.values, "_write", write)
+    server.values.start_saving()
+    where = {"namespace": "N", "key": "k", "value": "v"}
+    answer = await server.ask_long(RequestCode.PUT_KV_CONFIG, where, b"")
+    assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+
+
+async def test_changes_that_wait_for_the_disk_are_bounded(
+    server: NameServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(saved_answers, "WAITING_MAX", 2)
+    server.values.start_saving()
+    peer = Peer()
+    where = {"namespace": "N", "key": "k", "value": "v"}
+    for number in range(2):
+        request = Command(RequestCode.PUT_KV_CONFIG, number, ext=where)
+        assert server._dispatcher.dispatch(peer.connection, request) == b""
+    assert server.ask(RequestCode.PUT_KV_CONFIG, where).code == ResponseCode.SYSTEM_BUSY
+    await server.values.saved()
