@@ -63,7 +63,7 @@ def generated() -> str:
         "|---|---|---|",
     ]
     for codes, what, missed_by in UNSERVED:
-        span = str(codes[0]) if len(codes) == 1 else f"{codes[0]} to {codes[-1]}"
+        span = f"{codes[0]} to {codes[-1]}" if len(codes) > 3 else ", ".join(map(str, codes))
         lines.append(f"| {span} | {what} | {missed_by} |")
     return "\n".join(lines) + "\n"
 

@@ -12,7 +12,7 @@ import structlog
 
 from broker.consumer_groups import Client
 from broker.dispatcher import Request, RequestError, Response
-from broker.processors.json_bodies import long_json_response
+from broker.processors.json_bodies import json_response, long_json_response
 from broker.processors.offsets import check_queue
 from broker.processors.parts import BrokerParts
 from broker.topics import TopicConfig
@@ -20,6 +20,7 @@ from protocol import fastjson
 from protocol.bodies import MessageQueueKey, ResetOffsetBody
 from protocol.codes import LanguageCode, RequestCode, ResponseCode
 from protocol.requests import ResetOffsetRequest
+from protocol.requests.administration import QueryCorrectionOffsetRequest
 from protocol.requests.groups import CloneGroupOffsetRequest
 
 log = structlog.get_logger("broker.admin")
@@ -37,6 +38,22 @@ class ResetProcessors:
 
     def __init__(self, broker: BrokerParts) -> None:
         self._broker = broker
+
+    def correction_offsets(self, request: Request) -> Response:
+        """308: of each queue the smallest offset of any group, leaving out filterGroups.
+
+        RocketMQ deletes the offsets of filterGroups as it answers; here a question changes nothing.
+        """
+        fields = request.fields(QueryCorrectionOffsetRequest)
+        left_out = set((fields.filter_groups or "").split(","))
+        store, found = self._broker.store, dict[int, int]()
+        for topic, group, queues in self._broker.offsets.entries():
+            if topic != fields.topic or group in left_out:
+                continue
+            for queue_id, offset in queues.items():
+                if offset >= store.queue_range(topic, queue_id)[0]:
+                    found[queue_id] = min(offset, found.get(queue_id, offset))
+        return json_response({"correctionOffsets": found})
 
     async def reset_offsets(self, request: Request) -> Response:
         """222: set a group's offsets, to a time or to a number.  A negative time means the end."""

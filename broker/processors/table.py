@@ -22,6 +22,7 @@ from broker.processors.replies import ReplyProcessor
 from broker.processors.resets import ResetProcessors
 from broker.processors.send_back import SendBackProcessor
 from broker.processors.sinks import SinkProcessors
+from broker.processors.store_admin import StoreAdminProcessors
 from broker.processors.topic_ids import TopicIdProcessor
 from broker.processors.topics_admin import TopicAdminProcessors
 from broker.processors.transactions import TransactionProcessors
@@ -46,6 +47,7 @@ def build_table(broker: BrokerParts) -> dict[int, Entry]:
     assignment = AssignmentProcessors(broker)
     transactions = TransactionProcessors(broker)
     sinks = SinkProcessors(broker)
+    store = StoreAdminProcessors(broker)
     return {
         **_pop(PopProcessors(broker)),
         # Queues shared out by the broker
@@ -103,6 +105,7 @@ def build_table(broker: BrokerParts) -> dict[int, Entry]:
         Code.QUERY_TOPICS_BY_CONSUMER: _admin(groups.topics_of),
         Code.GET_CONSUME_STATS: _admin(groups.consume_stats),
         Code.INVOKE_BROKER_TO_RESET_OFFSET: _admin(resets.reset_offsets),
+        Code.QUERY_CORRECTION_OFFSET: _admin(resets.correction_offsets),
         Code.CLONE_GROUP_OFFSET: _admin(resets.clone_offsets),
         Code.QUERY_CONSUME_TIME_SPAN: _admin(consumption.time_span),
         Code.GET_BROKER_CONSUME_STATS: _admin(consumption.broker_consume_stats),
@@ -128,6 +131,7 @@ def build_table(broker: BrokerParts) -> dict[int, Entry]:
         Code.VIEW_BROKER_STATS_DATA: _admin(admin.view_stats),
         Code.GET_ALL_CONSUMER_OFFSET: _admin(offsets.all_consumer_offsets),
         Code.GET_ALL_DELAY_OFFSET: _admin(admin.all_delay_offsets),
+        **_of_store(store),
     }
 
 
@@ -143,6 +147,22 @@ def _pop(pop: PopProcessors) -> dict[int, Entry]:
         Code.POLLING_INFO: Entry(pop.polling_info),
     }
     return entries | {code & 0xFFFF: entry for code, entry in entries.items()}
+
+
+def _of_store(store: StoreAdminProcessors) -> dict[int, Entry]:
+    return {
+        Code.GET_TIMER_CHECK_POINT: _admin(store.timer_check_point),
+        Code.GET_TIMER_METRICS: _admin(store.timer_metrics),
+        Code.QUERY_CONSUME_QUEUE: _admin(store.query_consume_queue),
+        Code.DELETE_EXPIRED_COMMITLOG: _admin(store.delete_expired),
+        Code.CHECK_ROCKSDB_CQ_WRITE_PROGRESS: _admin(store.rocksdb_progress),
+        Code.EXPORT_ROCKSDB_CONFIG_TO_JSON: _admin(store.export_config),
+        Code.GET_BROKER_HA_STATUS: _admin(store.ha_status),
+        Code.UPDATE_COLD_DATA_FLOW_CTR_CONFIG: _admin(store.update_cold_control),
+        Code.REMOVE_COLD_DATA_FLOW_CTR_CONFIG: _admin(store.remove_cold_control),
+        Code.GET_COLD_DATA_FLOW_CTR_INFO: _admin(store.cold_control),
+        Code.SET_COMMITLOG_READ_MODE: _admin(store.set_read_mode),
+    }
 
 
 def _admin(processor: Processor) -> Entry:

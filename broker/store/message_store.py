@@ -435,6 +435,11 @@ class MessageStore(StoreReading):
     def _disk_full_changed(self, reason: str | None) -> None:
         self.disk_full_reason = reason
 
+    def delete_expired_soon(self) -> None:
+        """Delete expired commit log files now, whatever deleteWhen says."""
+        if self._retention is not None:
+            self._retention.ask()
+
     # -- the whole -----------------------------------------------------------------------------
 
     def delete_topics(self, topics: Collection[str]) -> DeletedQueues:

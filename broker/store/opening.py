@@ -10,6 +10,7 @@ Closing goes the other way; ``abort`` goes last, and only after a stop that lost
 """
 
 import contextlib
+import mmap
 import os
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +29,7 @@ from broker.store.index import MessageIndex
 from broker.store.layout import StoreLayout
 from broker.store.lock_file import StoreLock
 from broker.store.log_walk import LogWalk
+from broker.store.mapped_file import MappedFile
 from broker.store.mapped_file_queue import MappedFileQueue
 from broker.store.mappings import MAPPED_FILES_MAX, Mappings
 from broker.store.queue_repair import QueueRules
@@ -61,6 +63,7 @@ class OpenedStore:
         self._now_ms = now_ms
         self.mappings = Mappings(mapped_files_max)
         self._exts: dict[tuple[str, int], ConsumeQueueExt] = {}
+        self._is_read_ahead_off = False
         disk.make_directories_durably(config.root)
         with contextlib.ExitStack() as undo:
             self._lock = StoreLock(config.root, self.layout.lock, self.layout.abort)
@@ -91,7 +94,7 @@ class OpenedStore:
         self._files = MappedFileQueue(
             layout.commit_log,
             config.commit_log_file_size_bytes,
-            map_file=lambda file: self.mappings.map(file, self._files),
+            map_file=self._map_log_file,
         )
         self._files.load()
         self.queues = ConsumeQueueTable(
@@ -118,6 +121,19 @@ class OpenedStore:
         self.purged_topics = DeletedTopics(layout.own / PURGED_TOPICS_FILE)
         memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self.memory_bytes = memory_bytes * config.in_memory_ratio_max // 100
+
+    def _map_log_file(self, file: MappedFile) -> mmap.mmap:
+        mapping = self.mappings.map(file, self._files)
+        if self._is_read_ahead_off:
+            mapping.madvise(mmap.MADV_RANDOM)
+        return mapping
+
+    def set_read_ahead(self, *, enabled: bool) -> None:
+        """Let the kernel read ahead in the commit log, or not; files mapped later are told too."""
+        self._is_read_ahead_off = not enabled
+        for file in self._files.files:
+            if file.is_mapped:
+                file.mapping.madvise(mmap.MADV_NORMAL if enabled else mmap.MADV_RANDOM)
 
     def _recover(
         self, config: StoreConfig, last_exit_clean: bool, batch_topic: Callable[[str], bool]

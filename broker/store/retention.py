@@ -152,6 +152,11 @@ class RetentionService:
         self._last_times_ms: dict[int, int] = {}
         self._to_delete: list[MappedFile] = []
         self._task: asyncio.Task[None] | None = None
+        self._asked = asyncio.Event()
+
+    def ask(self) -> None:
+        """Delete what has expired now, whatever deleteWhen says."""
+        self._asked.set()
 
     @property
     def is_disk_full(self) -> bool:
@@ -177,7 +182,8 @@ class RetentionService:
             pause_ms = settings.interval_ms
             if self._is_full:
                 pause_ms = min(pause_ms, FULL_DISK_INTERVAL_MS)
-            await asyncio.sleep(pause_ms / 1000)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._asked.wait(), pause_ms / 1000)
             try:
                 await self.run_once()
             except OSError as error:
@@ -192,7 +198,11 @@ class RetentionService:
         await self._delete_detached()
         verdict = self._look_at_disks()
         deleted = 0
-        if verdict.is_pressed or is_cleaning_hour(self._settings.delete_when, self._now_ms()):
+        is_time = self._asked.is_set() or is_cleaning_hour(
+            self._settings.delete_when, self._now_ms()
+        )
+        self._asked.clear()
+        if verdict.is_pressed or is_time:
             hard = verdict.is_pressed_hard and self._settings.clean_forcibly
             deleted = await self._delete_commit_log_files(regardless_of_age=hard)
         if self._files.min_offset != self._followed_min_offset:

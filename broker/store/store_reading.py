@@ -110,6 +110,19 @@ class StoreReading:
         queue = self._queues.get(topic, queue_id)
         return (0, 0) if queue is None else (max(queue.min_offset, 0), queue.max_offset)
 
+    def has_queue(self, topic: str, queue_id: int) -> bool:
+        """Whether any message went to a queue."""
+        return self._queues.get(topic, queue_id) is not None
+
+    def queue_units(self, topic: str, queue_id: int, offset: int, count: int) -> bytes:
+        """Up to *count* packed units of a queue from *offset* on; none of a topic of BatchCQ."""
+        queue = self._queues.get(topic, queue_id)
+        return queue.read_units(offset, count) if isinstance(queue, ConsumeQueue) else b""
+
+    def set_read_ahead(self, *, enabled: bool) -> None:
+        """Let the kernel read ahead in the commit log, or not, until the next start."""
+        self._opened.set_read_ahead(enabled=enabled)
+
     def offset_by_time(self, topic: str, queue_id: int, time_ms: int, *, upper: bool) -> int:
         """The queue offset that stands at a store time; 0 for a queue that does not exist."""
         queue = self._queues.get(topic, queue_id)

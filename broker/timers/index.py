@@ -294,6 +294,24 @@ class TimerIndex:
         """Let it be delivered after all."""
         self._hidden.discard(queue_offset)
 
+    def pending(self) -> Iterator[Entry]:
+        """All messages that wait, slot by slot; between two of them anything may happen."""
+        for number in self.slots:
+            start = 0
+            for piece in self.files.pieces(number):
+                if number not in self._slots:
+                    break
+                for at, fields in enumerate(ENTRY.iter_unpack(piece)):
+                    entry = Entry(*fields)
+                    position = start + at * ENTRY_SIZE_BYTES
+                    if (
+                        entry.kind == KIND_MESSAGE
+                        and number in self._slots
+                        and self._is_waiting(number, entry, position)
+                    ):
+                        yield entry
+                start += len(piece)
+
     # -- what is old ---------------------------------------------------------------------------
 
     @property

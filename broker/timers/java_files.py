@@ -34,6 +34,11 @@ class TimerCheck(NamedTuple):
     counter: int = 0
 
 
+def encode_fields(check: TimerCheck) -> bytes:
+    """The fields alone, as they travel between brokers."""
+    return _TIMER_CHECK.pack(*check)
+
+
 def encode_timer_check(check: TimerCheck) -> bytes:
     """The content of the file."""
     return _TIMER_CHECK.pack(*check).ljust(TIMER_CHECK_SIZE_BYTES, b"\0")

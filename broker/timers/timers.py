@@ -202,6 +202,12 @@ class Timers:
         """How many messages wait."""
         return self.index.waiting
 
+    def delivered_until_ms(self, now_ms: int) -> int:
+        """Up to when every message has been delivered, in whole seconds as RocketMQ counts."""
+        due_ms = self.index.due.next_ms
+        until_ms = now_ms if due_ms is None else min(now_ms, due_ms)
+        return until_ms - until_ms % 1000
+
     # -- life ----------------------------------------------------------------------------------
 
     def open(self) -> None:

@@ -116,7 +116,27 @@ class QueryConsumeQueueRequest(RpcRequest, rename="camel", frozen=True, kw_only=
     """QUERY_CONSUME_QUEUE (321)."""
 
     topic: str
-    queue_id: Int32
-    index: Int64
-    count: Int32
+    queue_id: Int32 = 0
+    index: Int64 = 0
+    count: Int32 = 0
     consumer_group: str | None = None
+
+
+class ExportConfigRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
+    """EXPORT_ROCKSDB_CONFIG_TO_JSON (355): kinds of tables with ``;`` between."""
+
+    config_type: str
+
+
+class ReadAheadModeRequest(RpcRequest, frozen=True, kw_only=True, gc=False):
+    """SET_COMMITLOG_READ_MODE (2004)."""
+
+    mode: str | None = msgspec.field(name="READ_AHEAD_MODE", default=None)
+
+
+class QueryCorrectionOffsetRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
+    """QUERY_CORRECTION_OFFSET (308); groups with ``,`` between."""
+
+    topic: str
+    filter_groups: str | None = None
+    compare_group: str | None = None

@@ -212,6 +212,16 @@ async def test_without_pressure_files_go_at_night_only(retain: Callable[..., Ret
     assert await retained.service.run_once() == 3
 
 
+async def test_an_administrator_may_have_expired_files_deleted_at_any_hour(
+    retain: Callable[..., Retained],
+) -> None:
+    retained = retain()
+    retained.now_ms = NIGHT_MS + 100 * 24 * HOUR_MS + 10 * HOUR_MS
+    retained.service.ask()
+    assert await retained.service.run_once() == 3
+    assert await retained.service.run_once() == 0
+
+
 async def test_the_newest_file_never_goes(retain: Callable[..., Retained]) -> None:
     retained = retain()
     retained.disk.used["commitlog"] = 95

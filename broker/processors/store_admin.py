@@ -1,0 +1,204 @@
+"""The store as operators look at it and tune it: 60, 61, 321, 329, 354, 355, 907, 2001 to 2004.
+
+What RocketMQ's own engines would answer for themselves (RocksDB, cold data flow control, slaves)
+is answered as a RocketMQ broker does that does not use them.
+"""
+
+import asyncio
+from typing import Any
+
+import structlog
+
+from broker.dispatcher import Request, RequestError, Response
+from broker.processors.json_bodies import json_response, long_json_response
+from broker.processors.parts import BrokerParts
+from broker.timers.java_files import TimerCheck, encode_fields
+from protocol.bodies import SubscriptionData
+from protocol.bodies.properties_text import decode_properties_text
+from protocol.codes import ResponseCode
+from protocol.message_codec import decode_message
+from protocol.properties import PROPERTY_REAL_TOPIC
+from protocol.queue_layout import CONSUME_QUEUE_UNIT
+from protocol.requests.administration import (
+    ExportConfigRequest,
+    QueryConsumeQueueRequest,
+    ReadAheadModeRequest,
+)
+
+log = structlog.get_logger("broker.admin")
+
+ROWS_MAX = 20_000
+# Messages looked into between two looks at other requests.
+MESSAGES_PER_TURN = 256
+COLD_GROUPS_MAX = 10_000
+COLD_BODY_SIZE_BYTES_MAX = 1 << 20
+# RocketMQ's defaults of cgColdReadThreshold and globalColdReadThreshold.
+COLD_READ_THRESHOLD_BYTES = 3 << 20
+COLD_READ_THRESHOLD_ALL_BYTES = 100 << 20
+CHECK_IN_PROGRESS = 2
+EXPORTABLE = frozenset(("topics", "subscriptiongroups", "consumeroffsets"))
+READ_AHEAD_NORMAL, READ_AHEAD_RANDOM = "0", "1"
+
+
+class StoreAdminProcessors:
+    """Serves what operators ask about the store and what it does by itself."""
+
+    def __init__(self, broker: BrokerParts) -> None:
+        self._broker = broker
+        self._cold_thresholds: dict[str, int] = {}
+
+    # -- timers --------------------------------------------------------------------------------
+
+    def timer_check_point(self, _request: Request) -> Response:
+        """60: how far timers are, the first 56 bytes of RocketMQ's config/timercheck."""
+        timers, now_ms = self._broker.timers, self._broker.now_ms()
+        offset = timers.queue.offset
+        check = TimerCheck(timers.delivered_until_ms(now_ms), 0, offset, offset, 0, now_ms, offset)
+        return Response(body=encode_fields(check))
+
+    async def timer_metrics(self, _request: Request) -> Response:
+        """61: how many messages wait for their time, by topic.  Looks into each of them."""
+        counts: dict[str, int] = {}
+        for number, entry in enumerate(self._broker.timers.index.pending()):
+            if number % MESSAGES_PER_TURN == MESSAGES_PER_TURN - 1:
+                await asyncio.sleep(0)
+            record = self._broker.store.message_at(entry.position)
+            if record:
+                topic = decode_message(record).properties.get(PROPERTY_REAL_TOPIC, "")
+                counts[topic] = counts.get(topic, 0) + 1
+        now_ms = self._broker.now_ms()
+        return json_response(
+            {
+                "dataVersion": {"counter": 1, "stateVersion": 0, "timestamp": now_ms},
+                "timingCount": {
+                    topic: {"count": count, "timeStamp": now_ms}
+                    for topic, count in sorted(counts.items())
+                },
+            }
+        )
+
+    # -- queues and files ----------------------------------------------------------------------
+
+    async def query_consume_queue(self, request: Request) -> Response:
+        """321: entries of a consume queue as they are, and what a group would make of them."""
+        fields = request.fields(QueryConsumeQueueRequest)
+        name = f"{fields.queue_id}@{fields.topic}"
+        if not self._broker.store.has_queue(fields.topic, fields.queue_id):
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"{name} is not exist!")
+        low, high = self._broker.store.queue_range(fields.topic, fields.queue_id)
+        if not low <= fields.index < high:
+            return Response(ResponseCode.SUCCESS, f"Index {fields.index} of {name} is not exist!")
+        count = max(min(fields.count, ROWS_MAX), 0)
+        units = self._broker.store.queue_units(fields.topic, fields.queue_id, fields.index, count)
+        answer = self._filter_of(fields) | {"maxQueueIndex": high, "minQueueIndex": low}
+
+        def describe() -> object:
+            rows = [
+                {"eval": False, "physicOffset": offset, "physicSize": size, "tagsCode": code}
+                for offset, size, code in CONSUME_QUEUE_UNIT.iter_unpack(units)
+            ]
+            return answer | {"queueData": rows}
+
+        return await long_json_response(describe)
+
+    def _filter_of(self, fields: QueryConsumeQueueRequest) -> dict[str, Any]:
+        if fields.consumer_group is None:
+            return {}
+        online = self._broker.consumers.get(fields.consumer_group)
+        subscription = None if online is None else online.subscription(fields.topic)
+        if subscription is None:
+            return {"filterData": f"{fields.consumer_group}@{fields.topic} is not online!"}
+        return {"filterData": "null", "subscriptionData": SubscriptionData.of(subscription)}
+
+    def delete_expired(self, _request: Request) -> Response:
+        """329: delete expired commit log files now, whatever deleteWhen says."""
+        self._broker.store.delete_expired_soon()
+        log.info("expired commit log files are to be deleted, an administrator asked")
+        return Response()
+
+    def ha_status(self, _request: Request) -> Response:
+        """907: a master without slaves."""
+        return json_response(
+            {
+                "haClientRuntimeInfo": {
+                    "lastReadTimestamp": 0,
+                    "lastWriteTimestamp": 0,
+                    "masterFlushOffset": 0,
+                    "maxOffset": 0,
+                    "transferredByteInSecond": 0,
+                },
+                "haConnectionInfo": [],
+                "inSyncSlaveNums": 0,
+                "master": True,
+                "masterCommitLogMaxOffset": self._broker.store.max_commit_log_offset,
+            }
+        )
+
+    # -- what belongs to RocksDB ---------------------------------------------------------------
+
+    def rocksdb_progress(self, _request: Request) -> Response:
+        """354: RocketMQ's answer where consume queues are files."""
+        return json_response({"checkStatus": CHECK_IN_PROGRESS})
+
+    async def export_config(self, request: Request) -> Response:
+        """355: tables are JSON files here, so that to save them is to export them."""
+        wanted = request.fields(ExportConfigRequest).config_type.split(";")
+        for kind in wanted:
+            if kind.strip().lower() not in EXPORTABLE:
+                raise RequestError(
+                    ResponseCode.SYSTEM_ERROR,
+                    f"Unknown config type: {kind[:80]}; topics, subscriptionGroups and "
+                    "consumerOffsets can be exported",
+                )
+        for table in (self._broker.topics, self._broker.groups, self._broker.offsets):
+            await table.saved()
+        return Response(ResponseCode.SUCCESS, "export done.")
+
+    # -- cold data -----------------------------------------------------------------------------
+
+    def update_cold_control(self, request: Request) -> Response:
+        """2001: how many bytes of cold data a group may read.
+
+        Kept and told, as RocketMQ does while coldDataFlowControlEnable is off: groups do not slow
+        each other down here.
+        """
+        if len(request.body) > COLD_BODY_SIZE_BYTES_MAX:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, "the body is longer than 1 MiB")
+        for group, text in decode_properties_text(request.body).items():
+            if len(self._cold_thresholds) >= COLD_GROUPS_MAX and group not in self._cold_thresholds:
+                raise RequestError(
+                    ResponseCode.SYSTEM_ERROR,
+                    f"more than {COLD_GROUPS_MAX} groups have a threshold",
+                )
+            if text.isdecimal() and len(text) < 19:
+                self._cold_thresholds[group] = int(text)
+        return Response()
+
+    def remove_cold_control(self, request: Request) -> Response:
+        """2002: forget the threshold of a group."""
+        self._cold_thresholds.pop(request.body.decode(errors="replace"), None)
+        return Response()
+
+    def cold_control(self, _request: Request) -> Response:
+        """2003: the thresholds."""
+        return json_response(
+            {
+                "runtimeTable": {},
+                "configTable": dict(self._cold_thresholds),
+                "cgColdReadThreshold": COLD_READ_THRESHOLD_BYTES,
+                "globalColdReadThreshold": COLD_READ_THRESHOLD_ALL_BYTES,
+                "globalAcc": 0,
+            }
+        )
+
+    def set_read_mode(self, request: Request) -> Response:
+        """2004: whether the kernel reads ahead in the commit log: 0 it does, 1 it does not."""
+        mode = request.fields(ReadAheadModeRequest).mode
+        if not (mode or "").lstrip("-").isdecimal():
+            raise RequestError(ResponseCode.SYSTEM_ERROR, "set commitlog readahead mode failed")
+        if mode not in (READ_AHEAD_NORMAL, READ_AHEAD_RANDOM):
+            raise RequestError(
+                ResponseCode.INVALID_PARAMETER, "set commitlog readahead mode param value error"
+            )
+        self._broker.store.set_read_ahead(enabled=mode == READ_AHEAD_NORMAL)
+        return Response(ResponseCode.SUCCESS, f"set commitlog readahead mode success, mode: {mode}")
