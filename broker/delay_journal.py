@@ -1,6 +1,7 @@
 """The journal of the delay levels: what they were about to deliver; a crash then repeats nothing.
 
-``<store>/rockhopper/delay/journal.0`` and ``.1``, 32-byte notes, big-endian:
+``<store>/rockhopper/delay/<20-digit number>.records``, records (broker/store/record_file.py) of one
+kind, 1, whose payload is, big-endian:
 
     offset  size  field
          0     8  level
@@ -8,13 +9,15 @@
         16     8  queue offset behind the last one
         24     8  end of the commit log when the pass was about to be written
 
-Each time that delayOffset.json is saved the older file is emptied and written from then on: what
-it told is in delayOffset.json since the save before.  Nothing is synced: after a power cut less of
-the log may be left, and the notes are compared with that.
+Each time that delayOffset.json is saved another file is begun; a file goes when all that it tells
+is in a delayOffset.json that is on disk.  Whoever notes passes has the files synced soon
+(broker/note_sync.py): after a power cut less of the log may be left than they tell of, and they are
+compared with it.
+
+0.1.0 wrote the same 32 bytes bare into ``journal.0`` and ``journal.1``; such notes are read, and
+compared with the log, and go as those of this release do.
 """
 
-import contextlib
-import os
 import struct
 from pathlib import Path
 from typing import NamedTuple
@@ -22,10 +25,14 @@ from typing import NamedTuple
 import structlog
 
 from broker.store import disk
+from broker.store.record_file import encode_record
+from broker.store.record_journal import RecordJournal
 
 log = structlog.get_logger("broker.delayed")
 
+PASS = 1
 _NOTE = struct.Struct(">qqqq")
+_BARE_FILES = ("journal.0", "journal.1")
 
 
 class Pass(NamedTuple):
@@ -38,63 +45,82 @@ class Pass(NamedTuple):
 
 
 class DelayJournal:
-    """Both files, open for writing once ``open`` was called."""
+    """The files; passes can be noted once ``open`` was called."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, quarantine: Path) -> None:
         self._directory = directory
-        self._descriptors: list[int] = []
-        self._current = 0
-        self._size_bytes = 0
+        self._journal = RecordJournal(directory, quarantine, what="delay levels", suffix=".records")
+        self.take_unsynced = self._journal.take_unsynced
+        self.unsynced_again = self._journal.unsynced_again
+        self._is_open = False
         self._is_failing = False
+        # The number of a file, and the log's end in front of which passes of older ones ended.
+        self._ended: list[tuple[int, int]] = []
 
     def open(self) -> list[Pass]:
-        """What both files tell, in no order; from now on passes can be noted.
+        """What all files tell, in no order; from now on passes can be noted.
 
         Raises:
             OSError: they cannot be read or made.
         """
-        disk.make_directories(self._directory)
-        passes = []
-        for name in ("journal.0", "journal.1"):
-            flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
-            descriptor = os.open(self._directory / name, flags, 0o644)
-            self._descriptors.append(descriptor)
-            size_bytes = os.fstat(descriptor).st_size
-            data = os.pread(descriptor, size_bytes - size_bytes % _NOTE.size, 0)
-            passes += [Pass(*note) for note in _NOTE.iter_unpack(data)]
+        passes = [
+            Pass(*_NOTE.unpack(payload))
+            for kind, payload in self._journal.read()
+            if kind == PASS and len(payload) == _NOTE.size
+        ]
+        self._journal.mend()
+        for path in self._bare_files():
+            data = path.read_bytes()
+            whole = len(data) - len(data) % _NOTE.size
+            passes += [Pass(*note) for note in _NOTE.iter_unpack(data[:whole])]
+        self._is_open = True
         return passes
 
-    def clear(self) -> None:
-        """Empty both files: what they told is taken over."""
-        for descriptor in self._descriptors:
-            os.ftruncate(descriptor, 0)
-        self._size_bytes = 0
+    def _bare_files(self) -> list[Path]:
+        paths = [self._directory / name for name in _BARE_FILES]
+        return [path for path in paths if path.exists()]
 
-    def note(self, about: Pass) -> None:
-        """Note a pass before it is written.  A note that cannot be made costs a repetition."""
-        if not self._descriptors:
-            return
+    def note(self, about: Pass) -> bool:
+        """Note a pass before it is written; whether there is anything to sync.
+
+        A note that cannot be made costs a repetition.
+        """
+        if not self._is_open:
+            return False
         try:
-            disk.write_fully(self._descriptors[self._current], self._size_bytes, _NOTE.pack(*about))
+            self._journal.append(encode_record(PASS, _NOTE.pack(*about)))
         except OSError as error:
             if not self._is_failing:
                 self._is_failing = True
                 log.warning("deliveries of delayed messages are not noted", reason=str(error))
-            return
+            return False
         self._is_failing = False
-        self._size_bytes += _NOTE.size
+        return True
 
-    def turn(self) -> None:
-        """Go on in the other file: delayOffset.json is being saved."""
-        if self._size_bytes == 0 or not self._descriptors:
+    def turn(self, end_offset: int) -> None:
+        """Go on in another file: delayOffset.json is to be saved.
+
+        What is noted by now ends in front of *end_offset* of the log.  Raises OSError.
+        """
+        is_empty = self._journal.size_bytes == 0
+        if not self._is_open or (is_empty and (self._ended or not self._bare_files())):
             return
-        self._current = 1 - self._current
-        with contextlib.suppress(OSError):
-            os.ftruncate(self._descriptors[self._current], 0)
-        self._size_bytes = 0
+        self._journal.rotate()
+        self._ended.append((self._journal.number, end_offset))
+
+    def forget(self, settled_offset: int) -> None:
+        """Delete what is told of passes in front of *settled_offset*: the saved file has it.
+
+        Blocks: for a thread.  Raises OSError.
+        """
+        over = [number for number, end in self._ended if end <= settled_offset]
+        if not over:
+            return
+        self._journal.forget_before(over[-1])
+        disk.remove_files(self._bare_files())
+        self._ended = [ended for ended in self._ended if ended[0] > over[-1]]
 
     def close(self) -> None:
         """Close the files."""
-        for descriptor in self._descriptors:
-            os.close(descriptor)
-        self._descriptors = []
+        self._is_open = False
+        self._journal.close()

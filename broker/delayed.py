@@ -10,8 +10,8 @@ How far each level is delivered stands in ``config/delayOffset.json``:
 
 An offset is written only after the messages that it says were delivered are known to be on disk.
 What was delivered since is recognised after a crash: delay_journal.py notes each pass before it is
-written, and the log tells whether it was.  A power cut may repeat the messages of the last seconds;
-nothing loses any.
+written, and the log tells whether it was.  Notes are on disk half a second later, so that a power
+cut may repeat what was delivered in the last half second; nothing loses any.
 
 A delivered message keeps DELAY, REAL_TOPIC and REAL_QID among its properties, as in RocketMQ.
 """
@@ -29,6 +29,7 @@ from broker.delay_levels import DelayLevels
 from broker.json_table import JsonObject, JsonTable
 from broker.last_flush import last_flush
 from broker.long_polling import LongPolling, ParkedPull, nobody
+from broker.note_sync import NoteSync
 from broker.stats import BrokerStats
 from broker.store.errors import StoreError
 from broker.store.get_result import GetStatus
@@ -114,7 +115,9 @@ class DelayedDelivery:
         self._waits = WallWaits(now_ms)
         # The next message of a level that waits: it need not be read each time it is looked at.
         self._heads: dict[int, StoredMessage] = {}
-        self._journal = DelayJournal(store.layout.own / "delay")
+        self._journal = DelayJournal(store.layout.own / "delay", store.layout.quarantine)
+        self._sync = NoteSync(self._journal.take_unsynced, self._journal.unsynced_again)
+        self._saving: asyncio.Task[None] | None = None
 
     def open(self) -> None:
         """Learn what was delivered after delayOffset.json was saved.  Once the store is open.
@@ -129,7 +132,6 @@ class DelayedDelivery:
                 end_offset = self._written_until(about)
                 if end_offset > offsets.get(about.level, 0):
                     self.table.put(about.level, end_offset)
-        self._journal.clear()
 
     def _written_until(self, about: Pass) -> int:
         """The queue offset behind the last message that a pass has written; 0 without one."""
@@ -176,6 +178,9 @@ class DelayedDelivery:
         The store must still be open.
         """
         self.stop()
+        if self._saving is not None:
+            await asyncio.gather(self._saving, return_exceptions=True)
+        await self._sync.close()
         self._journal.close()
         if self._delivered:
             await last_flush(self._store, self._delivered[-1][0])
@@ -197,10 +202,22 @@ class DelayedDelivery:
         self._save_timer = asyncio.get_running_loop().call_later(SAVE_INTERVAL_S, self._save)
 
     def _save(self) -> None:
+        self._save_timer = None
+        self._saving = asyncio.create_task(self._save_and_forget(), name="delay-offsets")
+
+    async def _save_and_forget(self) -> None:
+        """Save the table, then let go of the notes of what it holds."""
+        settled_offset = self._store.flushed_offset
         self.settle()
-        self._journal.turn()
-        self.table.save_soon()
-        self._save_later()
+        try:
+            self._journal.turn(self._store.max_commit_log_offset)
+            await self.table.saved()
+            if self.table.is_saved:
+                await asyncio.to_thread(self._journal.forget, settled_offset)
+        except OSError as error:
+            log.warning("notes of delayed deliveries stay for now", reason=str(error))
+        if self._is_running:
+            self._save_later()
 
     # -- one level -----------------------------------------------------------------------------
 
@@ -249,7 +266,8 @@ class DelayedDelivery:
         try:
             store.check_writable()
             log_end = store.max_commit_log_offset
-            self._journal.note(Pass(level, next_offset, end_offset, log_end))
+            if self._journal.note(Pass(level, next_offset, end_offset, log_end)):
+                self._sync.soon()
             store.begin()
             try:
                 for message in messages:

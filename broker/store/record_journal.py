@@ -36,7 +36,7 @@ class RecordJournal:
         self._strict = strict
         self._file: RecordFile | None = None
         self._damaged: list[tuple[Path, RecordsRead]] = []
-        self._is_unsynced = False
+        self._unsynced: dict[Path, None] = {}
         self.number = 0
         """The number of the newest file."""
         self.size_bytes = 0
@@ -98,7 +98,7 @@ class RecordJournal:
             self._file = self._open(self.number, self.size_bytes)
         self._file.append(data)
         self.size_bytes = self._file.size_bytes
-        self._is_unsynced = True
+        self._unsynced[self._file.path] = None
 
     def _open(self, number: int, size_bytes: int) -> RecordFile:
         disk.make_directories_durably(self.directory)
@@ -111,17 +111,15 @@ class RecordJournal:
         self.close()
         self._file = file
         self.number, self.size_bytes = self.number + 1, 0
-        self._is_unsynced = True
 
     def take_unsynced(self) -> list[Path]:
         """The files to sync for what was noted since the last call."""
-        paths = [self._file.path] if self._is_unsynced and self._file is not None else []
-        self._is_unsynced = False
+        paths, self._unsynced = list(self._unsynced), {}
         return paths
 
-    def unsynced_again(self, _paths: list[Path]) -> None:
+    def unsynced_again(self, paths: list[Path]) -> None:
         """They could not be synced."""
-        self._is_unsynced = True
+        self._unsynced |= dict.fromkeys(paths)
 
     def forget_before(self, number: int) -> None:
         """Delete the files in front of *number*.  Any thread; blocks.  Raises OSError."""
