@@ -27,8 +27,10 @@ from client.routing import TopicRoute
 from client.session import Session
 from pipeline.errors import PipelineError
 from pipeline.pulls import PULLED, BulkRead, OrdinaryPulls, read_answer
+from protocol.bodies.topic_ids import decode_topic_ids, encode_topic_ids
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Command
+from protocol.message_codec import decode_messages
 from protocol.requests import encode_fields
 from protocol.requests.extensions import BulkPullRequest
 
@@ -89,6 +91,55 @@ class Remote:
         """Every broker that the name service knows."""
         return self.run(self._admin.brokers())
 
+    def topic_ids(self, places: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str | None]:
+        """(topic, broker) -> what tells that topic from others of its name.
+
+        Blank where the broker has no ids (Apache's), None where it has no such topic; those of a
+        broker without a master, or that does not answer, are left out.
+        """
+        by_broker: dict[str, list[str]] = {}
+        for topic, broker in places:
+            by_broker.setdefault(broker, []).append(topic)
+
+        async def ask(broker: str, topics: list[str]) -> list[tuple[tuple[str, str], str | None]]:
+            found: list[str | None] = [""] * len(topics)
+            try:
+                body = encode_topic_ids(topics)
+                answer = await self._request(broker, RequestCode.TOPIC_IDS, {}, body, None)
+                found = decode_topic_ids(answer.body)
+            except RequestRefusedError as error:
+                if error.code != _NOT_SUPPORTED:
+                    raise
+            except ClientError:
+                return []
+            return [((topic, broker), name) for topic, name in zip(topics, found, strict=True)]
+
+        async def ask_all() -> dict[tuple[str, str], str | None]:
+            answers = await asyncio.gather(*(ask(*each) for each in by_broker.items()))
+            return dict(pair for answer in answers for pair in answer)
+
+        return self.run(ask_all())
+
+    def gone(self, places: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
+        """Those of *places*, (topic, broker), whose broker is there and has no such topic."""
+        found = self.topic_ids(places)
+        return {
+            place
+            for place, name in found.items()
+            if name is None or (name == "" and not self._has_topic(*place))
+        }
+
+    def _has_topic(self, topic: str, broker: str) -> bool:
+        try:
+            self.request(broker, RequestCode.GET_TOPIC_STATS_INFO, {"topic": topic})
+        except PipelineError as error:
+            cause = error.__cause__
+            return not (
+                isinstance(cause, RequestRefusedError)
+                and cause.code == ResponseCode.TOPIC_NOT_EXIST
+            )
+        return True
+
     # -- offsets -------------------------------------------------------------------------------
 
     def ranges(self, queues: list[MessageQueue]) -> dict[MessageQueue, tuple[int, int]]:
@@ -109,6 +160,23 @@ class Remote:
             return dict(zip(queues, found, strict=True))
 
         return self.run(self._about(queues, ask()))
+
+    def store_times(self, offsets: dict[MessageQueue, int]) -> dict[MessageQueue, int]:
+        """When the messages at *offsets* were stored, of those that are there."""
+
+        async def ask_one(queue: MessageQueue, at: int) -> tuple[MessageQueue, int] | None:
+            address = await self._admin.offsets.address(queue)
+            pulls = OrdinaryPulls(self._admin, address, queue, TOOLS_GROUP, "*", "TAG")
+            read = await pulls.read(at, at + 1, 1, self._timeout_s)
+            if read.has_moved or not read.body:
+                return None
+            return queue, decode_messages(read.body)[0].store_time_ms
+
+        async def ask() -> dict[MessageQueue, int]:
+            found = await asyncio.gather(*(ask_one(*each) for each in offsets.items()))
+            return dict(each for each in found if each is not None)
+
+        return self.run(self._about(offsets, ask()))
 
     def committed(self, group: str, queues: list[MessageQueue]) -> dict[MessageQueue, int | None]:
         """Where a group goes on in each queue; None where it has never committed."""
@@ -172,9 +240,11 @@ class Remote:
         group: str = TOOLS_GROUP,
         expression: str = "*",
         expression_type: str = "TAG",
+        topic_id: str = "",
     ) -> BulkRead:
         """Read messages of [offset, end): as many as fit into one answer, at least one if any.
 
+        With *topic_id* the broker refuses to read another topic of that name, if it can tell.
         With a filter the answer may hold messages from *end* on, and ``next_offset`` lie behind it.
         """
         return result(
@@ -186,6 +256,7 @@ class Remote:
                 group=group,
                 expression=expression,
                 expression_type=expression_type,
+                topic_id=topic_id,
             )
         )
 
@@ -199,9 +270,12 @@ class Remote:
         group: str,
         expression: str,
         expression_type: str,
+        topic_id: str = "",
     ) -> Future[BulkRead]:
         """The same without waiting; ``result`` has the answer."""
-        read = self._read(queue, offset, end, bytes_max, group, expression, expression_type)
+        read = self._read(
+            queue, offset, end, bytes_max, group, expression, expression_type, topic_id
+        )
         return self.begin(self._about([queue], read))
 
     async def _read(
@@ -213,6 +287,7 @@ class Remote:
         group: str,
         expression: str,
         expression_type: str,
+        topic_id: str = "",
     ) -> BulkRead:
         address = await self._admin.offsets.address(queue)
         if address not in self._without_bulk:
@@ -225,6 +300,7 @@ class Remote:
                 consumer_group=group,
                 expression=expression,
                 expression_type=expression_type,
+                topic_id=topic_id or None,
             )
             answer = await self._admin.request(
                 address,

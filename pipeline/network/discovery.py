@@ -9,6 +9,7 @@ from client.queues import MessageQueue
 from pipeline.errors import PipelineError
 from pipeline.network.positions import EARLIEST, LATEST, Offsets, resolve_json, times_by_queue
 from pipeline.network.rules import Position, Rules
+from pipeline.network.stream_offset import Place, place_of
 from pipeline.options import near_or_some
 from pipeline.remote import Remote, connect
 from pipeline.retrying import is_unknown_topic
@@ -29,6 +30,11 @@ class Discovery:
         self._now_s = now_s
         self._sizes: dict[MessageQueue, float] = {}
         self._queues: list[MessageQueue] = []
+        self.ids: dict[Place, str] = {}
+        """What tells the topics of ``queues`` from others of their names; blank where brokers have
+        no ids.  Asked for before ``ranges`` are, so that these are at least as new."""
+        self.gone: set[Place] = set()
+        """Topics in use that brokers do not have although they are there."""
         self._asked_at_s = -ROUTES_KEPT_S
 
     @property
@@ -36,7 +42,7 @@ class Discovery:
         """The brokers."""
         return connect(self._rules.nameserver, timeout_s=self._rules.timeout_s)
 
-    def queues(self, in_use: Collection[str] = ()) -> list[MessageQueue]:
+    def queues(self, in_use: Collection[Place] = ()) -> list[MessageQueue]:
         """The queues to read, as they are now or were a moment ago.
 
         Of a topic that is *in_use* and not there now none are returned with failOnDataLoss=false;
@@ -52,7 +58,19 @@ class Discovery:
             self._asked_at_s = now_s
         return list(self._queues)
 
-    def _ask(self, in_use: Collection[str]) -> list[MessageQueue]:
+    def _ask(self, in_use: Collection[Place]) -> list[MessageQueue]:
+        queues = self._find({topic for topic, _ in in_use})
+        places = {place_of(queue) for queue in queues}
+        ids = self.remote.topic_ids(places)
+        self.ids = {place: name for place, name in ids.items() if name is not None}
+        # Name services may go on to name a broker that has deleted its part of a topic.
+        stale = ids.keys() - self.ids.keys()
+        elsewhere = {topic for topic, _ in places - stale}
+        left = {place for place in stale if place in in_use or place[0] in elsewhere}
+        self.gone = self.remote.gone(set(in_use) - places) | (left & set(in_use))
+        return [queue for queue in queues if place_of(queue) not in left]
+
+    def _find(self, in_use: Collection[str]) -> list[MessageQueue]:
         rules = self._rules
         if rules.pattern:
             matches = re.compile(rules.pattern).fullmatch
@@ -131,7 +149,13 @@ class Discovery:
                 chosen.append(queue)
         return chosen
 
-    def ranges(self, in_use: Collection[str] = ()) -> dict[MessageQueue, tuple[int, int]]:
+    def brokers(self) -> set[str]:
+        """The brokers that the name service knows."""
+        what = f"the brokers could not be asked for at {self._rules.nameserver}"
+        found = self._rules.patience(what, lambda: self.remote.brokers())
+        return {each.name for each in found}
+
+    def ranges(self, in_use: Collection[Place] = ()) -> dict[MessageQueue, tuple[int, int]]:
         """What each of ``queues`` holds now.
 
         Raises:
@@ -159,6 +183,37 @@ class Discovery:
             f"the offsets of the group {group!r} could not be committed",
             lambda: self.remote.commit(group, there),
         )
+
+    def store_times(self, offsets: Offsets) -> Offsets:
+        """When the messages at *offsets* were stored, of those that are there."""
+        return self._rules.patience(
+            "the times of messages could not be asked for",
+            lambda: self.remote.store_times(offsets),
+        )
+
+    def offset_at(self, queue: MessageQueue, time_ms: int) -> int:
+        """The first message of a queue that was stored at a time or later, else its end."""
+        return self._rules.patience(
+            f"{queue} could not be asked for where {time_ms} ms is in it",
+            lambda: self.remote.offsets_at([queue], time_ms)[queue],
+        )
+
+    def start_of_new(
+        self, queue: MessageQueue, low: int, held: Mapping[MessageQueue, tuple[int, int]]
+    ) -> int:
+        """Where to start in a queue that appears later than the others."""
+        position = self._rules.starting
+        time_ms = position.time_ms
+        if queue.topic in position.times_ms:
+            named = {queue.topic: position.times_ms[queue.topic]}
+            option = "startingOffsetsByTimestamp"
+            time_ms = resolve_json(option, times_by_queue(named, held), held).get(queue)
+        if time_ms is not None:
+            return self.offset_at(queue, time_ms)
+        if position.word == "committed":
+            committed = self.remote.committed(self._rules.group, [queue])[queue]
+            return low if committed is None else committed
+        return low
 
     def starts(self, ranges: Mapping[MessageQueue, tuple[int, int]]) -> Offsets:
         """Where to start in each queue."""

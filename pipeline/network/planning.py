@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql.datasource import InputPartition
 
@@ -23,6 +23,8 @@ class Range:
     queue: MessageQueue
     begin: int
     end: int
+    topic_id: str = ""
+    """What tells the topic from others of its name, blank where the broker has no ids."""
 
     @property
     def count(self) -> int:
@@ -101,7 +103,7 @@ def plan(
                 filled.append([])
                 room = share
             end = min(begin + room, each.end)
-            filled[-1].append(Range(each.queue, begin, end))
+            filled[-1].append(replace(each, begin=begin, end=end))
             room -= end - begin
             begin = end
     return [NetworkPartition(tuple(part)) for part in filled]

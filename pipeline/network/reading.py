@@ -1,7 +1,9 @@
 """What a task does: read its ranges, notice what is missing, decode the rest."""
 
+import logging
 from collections.abc import Iterator
 from concurrent.futures import Future
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +14,10 @@ from pipeline.network.planning import Range
 from pipeline.network.rules import Rules
 from pipeline.pulls import BulkRead
 from pipeline.remote import TOOLS_GROUP, connect, result
+from pipeline.retrying import is_unknown_topic
 from pipeline.schema import arrow_schema
+
+_log = logging.getLogger(__name__)
 
 _FAIL = (
     "if that is expected, set failOnDataLoss=false to go on without them; otherwise see that the "
@@ -51,7 +56,7 @@ class _Reading:
             else:
                 found = (wanted, read)
                 behind = read.next_offset
-            wanted = self._next(Range(wanted.queue, behind, wanted.end))
+            wanted = self._next(replace(wanted, begin=behind))
             under_way = self._begin(wanted) if wanted else None
             if found is not None:
                 yield found
@@ -74,6 +79,7 @@ class _Reading:
             group=rules.reading_group or TOOLS_GROUP,
             expression=rules.expression,
             expression_type=rules.expression_type,
+            topic_id=wanted.topic_id,
         )
 
     def _finish(self, wanted: Range, under_way: Future[BulkRead] | None) -> BulkRead:
@@ -83,7 +89,24 @@ class _Reading:
             return result((first.pop() if first else None) or self._begin(wanted))
 
         what = f"{wanted.queue} could not be read from offset {wanted.begin} on"
-        return self._rules.patience(what, attempt)
+        try:
+            return self._rules.patience(what, attempt)
+        except PipelineError as error:
+            if not is_unknown_topic(error):
+                raise
+            return _without_topic(wanted, error, self._rules)
+
+
+def _without_topic(wanted: Range, error: PipelineError, rules: Rules) -> BulkRead:
+    """Nothing of a topic that is not there, or is another one, if that may be."""
+    said = f"{wanted.queue} cannot be read from offset {wanted.begin} to {wanted.end}"
+    if rules.fail_on_data_loss:
+        raise PipelineError(
+            f"{said}: the topic was deleted since, and perhaps made anew ({error.sentence}); set "
+            "failOnDataLoss=false to go on without these messages"
+        ) from error
+    _log.warning("%s: the topic was deleted since, and perhaps made anew", said)
+    return BulkRead(b"", wanted.end, wanted.end, wanted.end, False)
 
 
 def _batches(wanted: Range, read: BulkRead, rules: Rules) -> Iterator[pa.RecordBatch]:

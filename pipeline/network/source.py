@@ -3,18 +3,13 @@
 Spark runs everything but ``read`` in Python workers on the driver's host.  There the methods of a
 stream's reader share one instance; it is made anew when the query starts again.
 
-The offset of a stream is a document (positions.py):
-
-    {"offsets": {…}, "initial": {…}, "added": {…}, "fresh": true}
-
-``initial`` are the offsets that the query began with.  Spark asks for them several times, does not
-store them, and would get others each time from "latest"; so every offset carries them, and one
-that says ``fresh`` stands for the ``initial`` of the offset that a batch ends with.  ``added`` says
-where queues begin that were not there when the query began.
+The offset of a stream is a document (stream_offset.py); going_on.py finds out what became of its
+queues since.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from pyspark.sql.datasource import (
@@ -37,13 +32,13 @@ from pyspark.sql.types import StructType
 from client.queues import MessageQueue
 from pipeline.errors import PipelineError
 from pipeline.network.discovery import Discovery
+from pipeline.network.going_on import GoingOn
 from pipeline.network.planning import NetworkPartition, Range, limited, limited_by_bytes, plan
-from pipeline.network.positions import Offsets, from_document, to_document
+from pipeline.network.positions import Offsets, from_document
 from pipeline.network.reading import empty, read_ranges
 from pipeline.network.rules import SOURCE, Rules, read_rules
+from pipeline.network.stream_offset import Document, StreamOffset, place_of
 from pipeline.schema import spark_schema
-
-Document = dict[str, Any]
 
 _log = logging.getLogger(__name__)
 
@@ -122,7 +117,8 @@ class NetworkReader(DataSourceReader):
                 )
             if self._rules.fail_on_data_loss:
                 _check_held(queue, begin, end, low, high)
-            ranges.append(Range(queue, max(begin, low), min(end, high)))
+            topic_id = discovery.ids.get(place_of(queue), "")
+            ranges.append(Range(queue, max(begin, low), min(end, high), topic_id))
         planned = plan(ranges, self._rules.min_partitions, self._rules.max_records)
         return planned or [NetworkPartition(())]
 
@@ -145,13 +141,19 @@ def _read(partition: InputPartition, rules: Rules) -> Iterator[Any]:
     return read_ranges(partition.ranges, rules)
 
 
+def _wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
 class NetworkStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads on and on; exact over restarts from a checkpoint."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: Rules, now_ms: Callable[[], int] = _wall_clock_ms) -> None:
         self._rules = rules
+        self._now_ms = now_ms
         self._discovery = Discovery(rules)
-        self._initial: Offsets | None = None
+        self._going_on = GoingOn(rules, self._discovery)
+        self._initial: StreamOffset | None = None
         self._is_bounded = False
         self._target: Offsets | None = None
         self._newest: Document | None = None
@@ -162,11 +164,22 @@ class NetworkStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> Document:  # noqa: N802
         """Where a new query begins; the same as long as this instance lives."""
         if self._initial is None:
+            started_ms, brokers = self._now_ms(), self._discovery.brokers()
             held = self._discovery.ranges()
             if not held and (problem := self._discovery.nothing_matches()):
                 _log.warning("%s; until then the query waits for topics", problem)
-            self._initial = self._discovery.starts(held)
-        return _document(self._initial, self._initial, {}, fresh=True)
+            starts = self._discovery.starts(held)
+            # One that comes or goes in this moment does not count as known.
+            brokers &= self._discovery.brokers()
+            self._initial = StreamOffset(
+                starts,
+                starts,
+                ids={place: name for place, name in self._discovery.ids.items() if name},
+                brokers=tuple(sorted(brokers)),
+                started_ms=started_ms,
+                is_fresh=True,
+            )
+        return self._initial.document()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """End the query where the queues end when its first batch is planned."""
@@ -183,22 +196,19 @@ class NetworkStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Document, limit: ReadLimit) -> Document:  # noqa: N802
         """Where the next batch ends; everything up to *start* is done and is committed."""
         self._commit(start)
-        begin = from_document(start["offsets"])
-        initial = from_document(start["initial"])
-        added = from_document(start["added"])
-        held = self._discovery.ranges({queue.topic for queue in begin})
+        at = StreamOffset.read(start)
+        held = self._discovery.ranges(at.places)
         if self._is_bounded and self._target is None:
             self._target = {queue: high for queue, (_, high) in held.items()}
-        for queue, (low, high) in held.items():
-            if queue not in begin and (self._target is None or queue in self._target):
-                begin[queue] = added[queue] = low
-            elif begin.get(queue, 0) > high and not self._rules.fail_on_data_loss:
-                begin[queue] = low  # made anew
+        self._going_on.adjust(at, held, self._target)
+        begin = at.offsets
         ends = {queue: self._end(queue, begin, held) for queue in begin}
-        self._newest = _document(ends, initial, added)
+        at.is_fresh = False
+        self._newest = at.document(ends)
         if not isinstance(limit, ReadAllAvailable):
             ends = self._limit(begin, ends)
-        return _document(ends, initial, added)
+        self._going_on.mark(at, ends, held)
+        return at.document(ends)
 
     def _end(
         self, queue: MessageQueue, begin: Offsets, held: dict[MessageQueue, tuple[int, int]]
@@ -235,14 +245,11 @@ class NetworkStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Document, end: Document) -> Sequence[InputPartition]:
         """Share a batch out over tasks; gives the same ranges when a batch is repeated."""
-        begin = from_document(end["initial"] if start.get("fresh") else start["offsets"])
-        added = from_document(end["added"])
-        ranges = []
-        for queue, stop in from_document(end["offsets"]).items():
-            first = begin.get(queue, added.get(queue, stop))
-            if first > stop:  # the queue was made anew: it begins where it begins now
-                first = 0
-            ranges.append(Range(queue, first, stop))
+        until = StreamOffset.read(end)
+        ranges = [
+            Range(queue, first, until.offsets[queue], until.topic_id(queue))
+            for queue, first in StreamOffset.read(start).begins(until).items()
+        ]
         planned = plan(ranges, self._rules.min_partitions, self._rules.max_records)
         return planned or [NetworkPartition(())]
 
@@ -264,16 +271,3 @@ class NetworkStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """Connections end with the worker."""
-
-
-def _document(
-    offsets: Offsets, initial: Offsets, added: Offsets, *, fresh: bool = False
-) -> Document:
-    document: Document = {
-        "added": to_document(added),
-        "initial": to_document(initial),
-        "offsets": to_document(offsets),
-    }
-    if fresh:
-        document["fresh"] = True
-    return dict(sorted(document.items()))

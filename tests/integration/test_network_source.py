@@ -2,13 +2,19 @@
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from broker import Broker
+from broker.broker import TEMPORARY_SETTINGS
+from broker.config_file import build_config
+from client.errors import RequestRefusedError
 from client.queues import MessageQueue
 from pipeline import remote as remote_module
 from pipeline.errors import PipelineError
@@ -16,6 +22,7 @@ from pipeline.network import discovery
 from pipeline.network.rules import read_rules
 from pipeline.network.source import NetworkReader, NetworkStreamReader
 from pipeline.remote import connect
+from protocol.codes import RequestCode
 from tests.support.pipeline_broker import PipelineBroker
 
 ALL = ReadAllAvailable()
@@ -288,7 +295,7 @@ def test_messages_that_go_while_they_are_read(shared: PipelineBroker, topic: str
         shared.delete(topic)
         shared.create(topic, 2)
         if fails == "true":
-            with pytest.raises(PipelineError, match="does not hold the messages from offset 0"):
+            with pytest.raises(PipelineError, match="the topic was deleted since, and perhaps m"):
                 rows_of(reader, partitions)
         else:
             assert rows_of(reader, partitions) == []
@@ -439,9 +446,138 @@ def test_a_topic_that_vanishes(shared: PipelineBroker, topic: str) -> None:
     lenient.restart()
     shared.create(topic, 2)
     shared.send(topic, ["anew"], 0)
-    with pytest.raises(PipelineError, match="this query stands at 5: messages were deleted"):
+    with pytest.raises(PipelineError, match="was deleted and made anew, and this query"):
         strict.batch()
     assert lenient.batch() == ["anew"]
+
+
+def without_ids(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make brokers answer as Apache's do."""
+    real = remote_module.Remote._request
+
+    async def refuse(remote: Any, name: str, code: RequestCode, *rest: Any) -> Any:
+        if code == RequestCode.TOPIC_IDS:
+            raise RequestRefusedError(code, 3, "not supported", "10.0.0.1:10911")
+        return await real(remote, name, code, *rest)
+
+    monkeypatch.setattr(remote_module.Remote, "_request", refuse)
+
+
+def remake(served: PipelineBroker, topic: str, bodies: list[str]) -> None:
+    """Delete a topic and make it anew, with messages that have later times."""
+    old_ms = served.stored(topic)[-1].store_time_ms
+    while True:
+        served.delete(topic)
+        served.create(topic, 2)
+        served.send(topic, bodies, 0)
+        if served.stored(topic)[0].store_time_ms > old_ms:
+            return
+
+
+@pytest.mark.parametrize("has_ids", [True, False])
+def test_a_topic_made_anew_with_more_messages_than_were_read(
+    shared: PipelineBroker,
+    topic: str,
+    has_ids: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    if not has_ids:
+        without_ids(monkeypatch)
+    strict = Query(shared, topic, startingOffsets="earliest")
+    lenient = Query(shared, topic, startingOffsets="earliest", failOnDataLoss="false")
+    shared.send(topic, numbered(0, 5), 0)
+    assert strict.batch() == lenient.batch() == numbered(0, 5)
+    for step in (1, 2):
+        remake(shared, topic, numbered(10 * step, 10 * step + 9))
+        for _ in range(2):
+            with pytest.raises(PipelineError, match=r"deleted and made anew, .* set failOnDataLo"):
+                strict.batch()
+            strict.planned = strict.done
+            strict.restart()
+        lenient.restart()
+        lenient.bodies.clear()
+        assert lenient.plan()
+        lenient.restart()  # the batch was planned and not finished
+        assert lenient.bodies == numbered(10 * step, 10 * step + 9)
+        assert lenient.batch() == []
+    assert "read it from its beginning on, as failOnDataLoss=false says" in caplog.messages[0]
+    shared.send(topic, ["next"], 0)
+    assert lenient.batch() == ["next"]
+
+
+def test_a_topic_made_anew_before_the_first_batch(shared: PipelineBroker, topic: str) -> None:
+    shared.send(topic, numbered(0, 5), 0)
+    query = Query(shared, topic, failOnDataLoss="false")
+    query.reader.initialOffset()
+    remake(shared, topic, numbered(0, 9))
+    assert query.batch() == numbered(0, 9)
+
+
+def test_a_topic_made_anew_between_planning_and_reading(shared: PipelineBroker, topic: str) -> None:
+    shared.send(topic, numbered(0, 5), 0)
+    strict = Query(shared, topic, startingOffsets="earliest")
+    lenient = Query(shared, topic, startingOffsets="earliest", failOnDataLoss="false")
+    assert strict.plan()
+    assert lenient.plan()
+    remake(shared, topic, numbered(10, 19))
+    with pytest.raises(PipelineError, match=r"the topic was deleted since, and perhaps made anew"):
+        strict._run()
+    assert lenient._run() == []
+    assert lenient.batch() == numbered(10, 19)
+
+
+def test_a_topic_that_is_deleted_on_one_of_two_brokers(shared: PipelineBroker, topic: str) -> None:
+    settings = {"role": "broker", "namesrvAddr": shared.nameserver, "brokerName": "broker-b"}
+    with PipelineBroker(**settings) as other:
+        shared.create(topic, 2)
+        strict = Query(shared, topic, startingOffsets="earliest")
+        lenient = Query(shared, topic, startingOffsets="earliest", failOnDataLoss="false")
+        shared.send(topic, ["b"], MessageQueue(topic, "broker-b", 0))
+        assert strict.batch() == lenient.batch() == ["b"]
+        shared.run(
+            shared.admin.request(
+                other.broker.address, RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic}
+            )
+        )
+        shared.send(topic, ["a"], MessageQueue(topic, "broker-a", 0))
+        with pytest.raises(PipelineError, match=r"on broker-b is not there any more, and this que"):
+            strict.batch()
+        assert lenient.batch() == ["a"]
+        assert read(shared, topic) == ["a"]
+        shared.create(topic, 2)
+        shared.send(topic, ["b2"], MessageQueue(topic, "broker-b", 0))
+        assert lenient.batch() == ["b2"]
+
+
+def test_latest_while_a_broker_is_away_leaves_its_history_out(
+    shared: PipelineBroker, topic: str, tmp_path: Path
+) -> None:
+    settings = {"role": "broker", "namesrvAddr": shared.nameserver, "brokerName": "broker-b"}
+    settings["storePathRootDir"] = str(tmp_path)
+    place = MessageQueue(topic, "broker-b", 0)
+    with KeptBroker(**settings) as other:
+        shared.create(topic, 2)
+        shared.send(topic, numbered(0, 50), place)
+        newest_ms = other.stored(topic)[-1].store_time_ms
+    while time.time_ns() // 1_000_000 <= newest_ms:
+        pass
+    query = Query(shared, topic, startingOffsets="latest")
+    assert query.batch() == []
+    with KeptBroker(**settings) as other:
+        assert other.bodies(topic) == numbered(0, 50)
+        assert query.batch() == []
+        other.send(topic, ["new"], place)
+        query.restart()
+        assert query.batch() == ["new"]
+
+
+class KeptBroker(PipelineBroker):
+    """One whose store stays."""
+
+    def _make(self) -> Broker:
+        texts = {name: str(value) for name, value in self._settings.items()}
+        return Broker(build_config(TEMPORARY_SETTINGS | texts))
 
 
 def test_a_topic_that_vanishes_between_two_looks_at_the_routes(

@@ -36,8 +36,11 @@ class PipelineBroker:
         self._thread.join()
         self._loop.close()
 
+    def _make(self) -> Broker:
+        return Broker.temporary(self._settings)
+
     async def _start(self) -> None:
-        self.broker = Broker.temporary(self._settings)
+        self.broker = self._make()
         await self.broker.start()
         self.nameserver = self.broker.nameserver
         self.producer = await Producer(self.nameserver).start()

@@ -1,0 +1,137 @@
+"""What became of the queues since a stream's last offset: gone, made anew, come back, or new.
+
+A topic that was made anew has another id.  Brokers of Apache have no ids; there it is guessed: the
+message before the offset, if the queue still holds it, must have the store time that it had.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from client.queues import MessageQueue
+from pipeline.errors import PipelineError
+from pipeline.network.discovery import Discovery
+from pipeline.network.positions import Offsets
+from pipeline.network.rules import Rules
+from pipeline.network.stream_offset import GUESSED, Place, StreamOffset, place_of
+
+_log = logging.getLogger(__name__)
+
+Held = Mapping[MessageQueue, tuple[int, int]]
+
+
+class GoingOn:
+    """Brings a stream's offset up to what the brokers hold now; one for each reader."""
+
+    def __init__(self, rules: Rules, discovery: Discovery) -> None:
+        self._rules = rules
+        self._discovery = discovery
+        self._warned: set[tuple[Place, str]] = set()
+        self._is_first = True
+
+    def adjust(self, at: StreamOffset, held: Held, target: Offsets | None) -> None:
+        """Change *at* where its queues are not those that it was about; *target* limits new ones.
+
+        Raises:
+            PipelineError: messages are lost by that, and failOnDataLoss is set.
+        """
+        self._leave_gone(at)
+        remade = self._remade(at, held)
+        for queue in [queue for queue in at.offsets if place_of(queue) in remade]:
+            for kept in (at.offsets, at.initial if at.is_fresh else {}, at.times):
+                kept.pop(queue, None)
+        for place, name in self._discovery.ids.items():
+            if name:
+                at.ids[place] = name
+            elif place in remade:
+                at.count_guess(place)
+        for queue, (low, high) in held.items():
+            if queue not in at.offsets and (target is None or queue in target):
+                is_anew = place_of(queue) in remade
+                begin = low if is_anew else self._begin_of_new(queue, low, at, held)
+                at.offsets[queue] = at.added[queue] = begin
+                if at.is_fresh:
+                    at.initial[queue] = begin
+            elif at.offsets.get(queue, 0) > high and not self._rules.fail_on_data_loss:
+                at.offsets[queue] = low  # made anew
+        self._is_first = False
+
+    # -- gone and made anew --------------------------------------------------------------------
+
+    def _leave_gone(self, at: StreamOffset) -> None:
+        """Topics that brokers do not have any more although they are there."""
+        for place in sorted(self._discovery.gone & at.places):
+            self._lost(place, "is not there any more", "go on without it", at)
+            for queue in [queue for queue in at.offsets if place_of(queue) == place]:
+                del at.offsets[queue]
+                at.times.pop(queue, None)
+            at.ids.pop(place, None)
+
+    def _remade(self, at: StreamOffset, held: Held) -> set[Place]:
+        ids = self._discovery.ids
+        found = {
+            place
+            for place, name in at.ids.items()
+            if not name.startswith(GUESSED) and ids.get(place, name) not in ("", name)
+        }
+        found |= self._guessed(at, held)
+        for place in sorted(found):
+            self._lost(place, "was deleted and made anew", "read it from its beginning on", at)
+        return found
+
+    def _guessed(self, at: StreamOffset, held: Held) -> set[Place]:
+        asked: dict[MessageQueue, int] = {}
+        for queue, time_ms in at.times.items():
+            if queue not in held or self._discovery.ids.get(place_of(queue)):
+                continue
+            low, high = held[queue]
+            begin = at.offsets.get(queue, 0)
+            if time_ms and low < begin <= high and (self._is_first or high > begin):
+                asked[queue] = begin - 1
+        found = self._discovery.store_times(asked) if asked else {}
+        return {place_of(queue) for queue, now_ms in found.items() if now_ms != at.times[queue]}
+
+    def mark(self, at: StreamOffset, ends: Offsets, held: Held) -> None:
+        """Note the times of the last messages before *ends* where there are no ids."""
+        asked: dict[MessageQueue, int] = {}
+        for queue, end in ends.items():
+            if queue not in held:
+                continue
+            if at.topic_id(queue):
+                at.times.pop(queue, None)
+            elif end != at.offsets.get(queue) or queue not in at.times:
+                at.times.pop(queue, None)
+                if held[queue][0] < end:
+                    asked[queue] = end - 1
+        if asked:
+            at.times |= self._discovery.store_times(asked)
+
+    def _lost(self, place: Place, what: str, remedy: str, at: StreamOffset) -> None:
+        topic, broker = place
+        ends = (f"{q.queue_id}/{at.offsets[q]}" for q in sorted(at.offsets) if place_of(q) == place)
+        said = (
+            f"the topic {topic!r} on {broker} {what}, and this query has read that one (up to "
+            f"queue/offset {', '.join(ends)})"
+        )
+        if self._rules.fail_on_data_loss:
+            raise PipelineError(
+                f"{said}: set failOnDataLoss=false to {remedy}, or start with a new checkpoint"
+            )
+        if (place, what) not in self._warned:
+            self._warned.add((place, what))
+            _log.warning("%s: %s, as failOnDataLoss=false says", said, remedy)
+
+    # -- new, and come back --------------------------------------------------------------------
+
+    def _begin_of_new(self, queue: MessageQueue, low: int, at: StreamOffset, held: Held) -> int:
+        """Where to begin in a queue that the query did not know.
+
+        It is new, and then read whole; or its broker was away when the query began, and has what
+        was there before.
+        """
+        if self._rules.starting.word != "latest":
+            return self._discovery.start_of_new(queue, low, held)
+        if at.brokers is None or queue.broker_name in at.brokers:
+            return low
+        return self._discovery.offset_at(queue, at.started_ms)

@@ -1,0 +1,134 @@
+"""The offset of a stream, as it stands in the checkpoint.
+
+    {"offsets": {…}, "initial": {…}, "added": {…}, "ids": {…}, "times": {…},
+     "brokers": […], "startedMs": …, "fresh": true}
+
+``offsets``, ``initial``, ``added`` and ``times`` are topic -> broker -> queue -> number.
+
+``initial`` are the offsets that the query began with.  Spark asks for them several times, does not
+store them, and would get others each time from "latest"; so every offset carries them, and one
+that says ``fresh`` stands for the ``initial`` of the offset that a batch ends with.  ``added`` says
+where queues begin that were not there when the query began, or are those of another topic by now.
+
+``ids`` (topic -> broker -> id) tell the topics from others of their names.  Where a broker has none
+``times`` are the store times of the last messages before the offsets; once a topic was found to be
+another by these, its id is ``~`` and how often.  ``brokers`` were known when the query began, at
+``startedMs`` by the clock of the driver's host.  Older checkpoints lack these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from client.queues import MessageQueue
+from pipeline.network.positions import Offsets, from_document, to_document
+
+Document = dict[str, Any]
+Place = tuple[str, str]
+"""A topic on a broker."""
+GUESSED = "~"
+
+
+def place_of(queue: MessageQueue) -> Place:
+    """Where a queue is."""
+    return queue.topic, queue.broker_name
+
+
+def ids_to_document(ids: Mapping[Place, str]) -> dict[str, dict[str, str]]:
+    """The nested form, its keys in order."""
+    document: dict[str, dict[str, str]] = {}
+    for topic, broker in sorted(ids):
+        document.setdefault(topic, {})[broker] = ids[topic, broker]
+    return document
+
+
+def ids_from_document(document: Mapping[str, Mapping[str, str]]) -> dict[Place, str]:
+    """The flat form."""
+    return {
+        (topic, broker): name
+        for topic, brokers in document.items()
+        for broker, name in brokers.items()
+    }
+
+
+@dataclass
+class StreamOffset:
+    """How far a stream has come, and what it must know to go on."""
+
+    offsets: Offsets
+    initial: Offsets
+    added: Offsets = field(default_factory=dict)
+    ids: dict[Place, str] = field(default_factory=dict)
+    times: Offsets = field(default_factory=dict)
+    brokers: tuple[str, ...] | None = None
+    started_ms: int = 0
+    is_fresh: bool = False
+
+    @classmethod
+    def read(cls, document: Mapping[str, Any]) -> StreamOffset:
+        """The offset that a document says."""
+        brokers = document.get("brokers")
+        return cls(
+            from_document(document["offsets"]),
+            from_document(document["initial"]),
+            from_document(document["added"]),
+            ids_from_document(document.get("ids", {})),
+            from_document(document.get("times", {})),
+            None if brokers is None else tuple(brokers),
+            document.get("startedMs", 0),
+            bool(document.get("fresh")),
+        )
+
+    @property
+    def places(self) -> set[Place]:
+        """The topics that the stream reads, by broker."""
+        return {place_of(queue) for queue in self.offsets}
+
+    def document(self, offsets: Offsets | None = None) -> Document:
+        """The document, with other *offsets* if they are given; Spark compares it as text."""
+        document: Document = {
+            "added": to_document(self.added),
+            "initial": to_document(self.initial),
+            "offsets": to_document(self.offsets if offsets is None else offsets),
+        }
+        if self.ids:
+            document["ids"] = ids_to_document(self.ids)
+        if self.times:
+            document["times"] = to_document(self.times)
+        if self.brokers is not None:
+            document["brokers"] = list(self.brokers)
+            document["startedMs"] = self.started_ms
+        if self.is_fresh:
+            document["fresh"] = True
+        return dict(sorted(document.items()))
+
+    def begins(self, end: StreamOffset) -> Offsets:
+        """Where a batch from here to *end* begins in each queue of *end*."""
+        begin = end.initial if self.is_fresh else self.offsets
+        found: Offsets = {}
+        for queue, stop in end.offsets.items():
+            first = begin.get(queue, end.added.get(queue, stop))
+            if not self.is_fresh and self._is_another(end, queue):
+                first = end.added.get(queue, 0)
+            # The queue was made anew, and nothing else tells: it begins where it begins now.
+            found[queue] = 0 if first > stop else first
+        return found
+
+    def _is_another(self, end: StreamOffset, queue: MessageQueue) -> bool:
+        known, now = self.ids.get(place_of(queue), ""), end.ids.get(place_of(queue), "")
+        if now.startswith(GUESSED):
+            return known != now
+        return bool(self.topic_id(queue)) and bool(now) and known != now
+
+    def topic_id(self, queue: MessageQueue) -> str:
+        """The broker's id of the topic of a queue, blank if it has none."""
+        found = self.ids.get(place_of(queue), "")
+        return "" if found.startswith(GUESSED) else found
+
+    def count_guess(self, place: Place) -> None:
+        """Note that a topic whose broker has no ids is another one than before."""
+        known = self.ids.get(place, "")
+        number = int(known.removeprefix(GUESSED)) if known.startswith(GUESSED) else 0
+        self.ids[place] = f"{GUESSED}{number + 1}"
