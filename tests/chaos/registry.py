@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 
-from tests.chaos import bit_rot, clock_jumps, disk_errors, full_disk, kills, power_cuts
+from tests.chaos import bit_rot, clock_jumps, disk_errors, floods, full_disk, kills, power_cuts
 from tests.chaos.outcome import Outcome
 from tests.chaos.workshop import Workshop
 
@@ -29,5 +29,6 @@ FAULTS = (
     Fault("disk-error", disk_errors.rounds, 2, 400, ("strace",)),
     Fault("full-disk", full_disk.rounds, 1, 400, ("root", "loop", "xfs", "ext4")),
     Fault("bit-rot", bit_rot.rounds, 1.5, 5000),
+    Fault("flood", floods.rounds, 1, 500),
     Fault("clock-jump", clock_jumps.rounds, 1.5, 600, ("faketime",)),
 )
