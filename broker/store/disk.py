@@ -7,6 +7,7 @@ ones that forget unsynced bytes.
 
 import contextlib
 import errno
+import filecmp
 import os
 import sys
 from collections.abc import Iterable
@@ -279,6 +280,53 @@ def sync_paths(paths: Iterable[Path]) -> None:
         directories.add(path.parent)
     for directory in directories:
         sync_directory(directory)
+
+
+def copy_aside(path: Path, target: Path) -> Path:
+    """Copy a file, durably, and return where to; what was never written takes no room.
+
+    That is *target*, or another name beside it if that holds something else.
+
+    Raises:
+        OSError: there is no copy.
+    """
+    first, number = target, 0
+    while target.exists():
+        if filecmp.cmp(path, target, shallow=False):
+            return target  # A repair that was cut off has made it.
+        number += 1
+        target = first.with_name(f"{first.name}-{number}")
+    make_directories_durably(target.parent)
+    temporary = target.with_name(target.name + ".tmp")
+    with path.open("rb") as source, temporary.open("wb") as copy:
+        size_bytes = os.fstat(source.fileno()).st_size
+        os.ftruncate(copy.fileno(), size_bytes)
+        for start, end in data_ranges(source.fileno(), 0, size_bytes):
+            for position in range(start, end, _SLICE_BYTES):
+                data = os.pread(source.fileno(), min(_SLICE_BYTES, end - position), position)
+                write_fully(copy.fileno(), position, data)
+        os.fsync(copy.fileno())
+    temporary.replace(target)
+    sync_directory(target.parent)
+    return target
+
+
+def set_size(path: Path, size_bytes: int) -> None:
+    """Cut a file to *size_bytes*, or fill it up with zeros, durably.
+
+    Raises:
+        OSError: it may have grown by a part.
+    """
+    descriptor = os.open(path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
+    try:
+        present_bytes = os.fstat(descriptor).st_size
+        if present_bytes < size_bytes:
+            preallocate(descriptor, size_bytes - present_bytes, present_bytes)
+        else:
+            os.ftruncate(descriptor, size_bytes)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def zero_tail(descriptor: int, start: int, end: int) -> bool:

@@ -9,10 +9,11 @@ log rather than a torn tail, so that no queue offset is used twice.
 ``<root>/rockhopper/inventory.json``: one line of JSON and one with the CRC-32 of the first in hex.
 
     {"logEnd": 4711, "indexEnd": 4500, "holes": [[<start>, <end>], …], "sync": false,
+     "fileSizes": [<commit log>, <consume queue>, <batch consume queue>],
      "queues": {"<topic>": {"<queue id>": <next queue offset>}}}
 
 "sync" is what the run that wrote it did: under SYNC_FLUSH no message is in a queue before it is on
-disk.  0.1.0 did not write it.
+disk.  0.1.0 wrote neither it nor the sizes of the files.
 
 Without it, as in a store that comes from RocketMQ, recovery reads more of the log.
 """
@@ -42,7 +43,8 @@ class Inventory(NamedTuple):
     empty, None when there was no index;
     ``queue_ends`` are next queue offsets by topic and queue id;
     ``holes`` are ranges of the log that are known to be damaged; ``is_sync`` says that the run
-    that began with this inventory flushes each message before it is in a queue.
+    that began with this inventory flushes each message before it is in a queue; ``file_sizes`` are
+    those of the files of commit log, consume queues and batch consume queues, 0 if not known.
     """
 
     log_end: int
@@ -50,6 +52,7 @@ class Inventory(NamedTuple):
     queue_ends: dict[QueueKey, int]
     holes: tuple[tuple[int, int], ...] = ()
     is_sync: bool = False
+    file_sizes: tuple[int, int, int] = (0, 0, 0)
 
     def is_in_hole(self, commit_log_offset: int) -> bool:
         """Whether an offset is in damage that is known already."""
@@ -85,6 +88,7 @@ def save(layout: StoreLayout, inventory: Inventory) -> None:
         "indexEnd": inventory.index_end,
         "holes": inventory.holes,
         "sync": inventory.is_sync,
+        "fileSizes": inventory.file_sizes,
         "queues": queues,
     }
     line = json.dumps(document, separators=(",", ":")).encode()
@@ -100,6 +104,7 @@ def load(layout: StoreLayout) -> Inventory | None:
         if int(crc, 16) != crc32(line):
             raise ValueError("its CRC does not fit it")
         document = json.loads(line)
+        log_bytes, queue_bytes, batch_bytes = document.get("fileSizes", (0, 0, 0))
         return Inventory(
             document["logEnd"],
             document["indexEnd"],
@@ -110,6 +115,7 @@ def load(layout: StoreLayout) -> Inventory | None:
             },
             tuple((start, end) for start, end in document["holes"]),
             document.get("sync", False),
+            (log_bytes, queue_bytes, batch_bytes),
         )
     except FileNotFoundError:
         return None
@@ -146,6 +152,9 @@ def save_at_stop(
             if not is_deleted(key[0], former.log_end - 1)
         }
         present = present._replace(
-            queue_ends={**kept, **present.queue_ends}, holes=former.holes, is_sync=former.is_sync
+            queue_ends={**kept, **present.queue_ends},
+            holes=former.holes,
+            is_sync=former.is_sync,
+            file_sizes=former.file_sizes,
         )
     save(layout, present)

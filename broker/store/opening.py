@@ -18,12 +18,15 @@ from concurrent.futures import ThreadPoolExecutor
 import structlog
 
 from broker.config import FlushDiskType, StoreConfig
-from broker.store import abort_file, disk, geometry, inventory, log_presence
+from broker.store import abort_file, disk, geometry, inventory, log_presence, resizing
 from broker.store import checkpoint as checkpoints
+from broker.store.batch_consume_queue import BatchConsumeQueue
 from broker.store.commit_log import CommitLog
+from broker.store.consume_queue import ConsumeQueue
 from broker.store.consume_queue_ext import ConsumeQueueExt
 from broker.store.deleted_queues import DeletedQueues, remove_left_over
 from broker.store.deleted_topics import DeletedTopics
+from broker.store.errors import CorruptFileError
 from broker.store.geometry import Geometry
 from broker.store.index import MessageIndex
 from broker.store.layout import StoreLayout
@@ -91,22 +94,23 @@ class OpenedStore:
     def _load(self, config: StoreConfig, last_exit_clean: bool) -> None:
         layout = self.layout
         log_presence.check_place(layout)
+        self.checkpoint = checkpoints.load_newest(layout)
+        self._noted = inventory.load(layout)
         self._files = MappedFileQueue(
             layout.commit_log,
             config.commit_log_file_size_bytes,
             map_file=self._map_log_file,
         )
-        self._files.load()
-        self.queues = ConsumeQueueTable(
+        noted = self._noted or inventory.Inventory(0, None, {})
+        resizing.resize_log_files(
             layout,
-            config.consume_queue_file_size_bytes,
-            config.batch_consume_queue_file_size_bytes,
-            self.mappings,
+            noted.file_sizes[0],
+            config.commit_log_file_size_bytes,
+            max(noted.log_end, self.checkpoint.flushed_offset),
         )
+        self._files.load()
         remove_left_over(layout.deleted_queues)
-        self.queues.load()
-        self.checkpoint = checkpoints.load_newest(layout)
-        self._noted = inventory.load(layout)
+        self.queues = self._load_queues(config, noted.file_sizes)
         log_presence.check_is_there(layout, self._files, self.queues, self._noted, self.checkpoint)
         disk.make_directories_durably(layout.commit_log)
         self._lock.lock_directory(layout.commit_log)
@@ -135,6 +139,33 @@ class OpenedStore:
             if file.is_mapped:
                 file.mapping.madvise(mmap.MADV_NORMAL if enabled else mmap.MADV_RANDOM)
 
+    def _load_queues(
+        self, config: StoreConfig, noted_sizes: tuple[int, int, int]
+    ) -> ConsumeQueueTable:
+        layout = self.layout
+        plain_bytes = config.consume_queue_file_size_bytes
+        batch_bytes = config.batch_consume_queue_file_size_bytes
+        resized = resizing.resized_before(layout)
+        queues = ConsumeQueueTable(layout, plain_bytes, batch_bytes, self.mappings)
+        try:
+            queues.load()
+        except CorruptFileError:
+            plain, batch = ConsumeQueue.UNIT_SIZE_BYTES, BatchConsumeQueue.UNIT_SIZE_BYTES
+            resized = resizing.resize_queue_files(
+                layout,
+                [
+                    (layout.consume_queues, plain, noted_sizes[1], plain_bytes),
+                    (layout.batch_consume_queues, batch, noted_sizes[2], batch_bytes),
+                ],
+            )
+            if not resized:
+                raise
+            queues = ConsumeQueueTable(layout, plain_bytes, batch_bytes, self.mappings)
+            queues.load()
+        for queue in queues if resized else ():
+            queue.was_resized = queue.directory in resized
+        return queues
+
     def _recover(
         self, config: StoreConfig, last_exit_clean: bool, batch_topic: Callable[[str], bool]
     ) -> RecoveryReport:
@@ -150,6 +181,7 @@ class OpenedStore:
             is_sync=config.flush_disk_type is FlushDiskType.SYNC,
             check_crc=config.check_crc_on_recover,
         )
+        resizing.forget_resized(self.layout)
         self.deleted_topics.forget_before(self._files.min_offset)
         self.purged_topics.forget_before(self._files.min_offset)
         for topic, end in self.purged_topics:

@@ -156,9 +156,11 @@ class _Recovery:
         # Under SYNC_FLUSH no message is in a queue before it is on disk.
         proves_by_units = not self._is_clean and self._noted is not None and self._noted.is_sync
         for queue in self._queues:
-            queue.recover(log_max, trusted_below)
+            queue.recover(log_max, 0 if queue.was_resized else trusted_below)
             queue.correct_min_offset(self._log_min)
             state = look_at_queue(queue, self._log_files, self._noted)
+            if queue.was_resized:
+                state = state._replace(is_suspect=True)
             if proves_by_units and queue.commit_log_end > self._noted_end:
                 self._units_behind += units_from(queue, self._noted_end)
             queue.close()
@@ -422,7 +424,13 @@ class _Recovery:
         ranges = dict.fromkeys((hole.start, hole.end) for hole in holes)
         present = inventory.take(end, self._queues, self._index, ranges)
         present = present._replace(
-            queue_ends={**next_offsets, **present.queue_ends}, is_sync=self.is_sync
+            queue_ends={**next_offsets, **present.queue_ends},
+            is_sync=self.is_sync,
+            file_sizes=(
+                self._log_files.file_size_bytes,
+                self._queues.file_size_bytes,
+                self._queues.batch_file_size_bytes,
+            ),
         )
         if present != self._noted:
             inventory.save(self._layout, present)

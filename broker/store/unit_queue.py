@@ -66,6 +66,7 @@ class UnitQueue(ABC):
         "min_offset",
         "queue_id",
         "topic",
+        "was_resized",
     )
     UNIT: ClassVar[struct.Struct]
     UNIT_SIZE_BYTES: ClassVar[int]
@@ -98,6 +99,8 @@ class UnitQueue(ABC):
         self._files.reserve_step_bytes = reserve_step_bytes
         self._mark_dirty = mark_dirty
         self._is_dirty = False
+        # Whether units may be missing anywhere, because a file did not have its size.
+        self.was_resized = False
         self._flushed = 0
         self._max_offset_when_checked = 0
         self._forget_mapping()

@@ -1,0 +1,160 @@
+"""Giving numbered files of another size than the others their size back.
+
+A copy that broke off, a file system that was repaired and an editor leave files too short or too
+long.  Their names still say where their bytes belong, so nothing needs to be refused: the file as
+it was found is copied to the quarantine, then it is cut or filled up with zeros in place.  What its
+lost bytes held is damage like any other: a hole in the log, or units that the log puts back.
+
+Which size is right is told by the other files, by the names, which are multiples of it, by what the
+store has noted, and by the settings, in this order; a tie is left to whoever loads the files, who
+refuses.
+
+A crash in the middle of it leaves the copy, and a file that the next start finds and repairs; which
+queues are to be compared with the log, all of them, is noted in ``rockhopper/resized-queues`` until
+that is done: their directories below the root, one a line.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import structlog
+
+from broker.store import disk
+from broker.store.layout import StoreLayout
+from protocol.store_paths import is_numbered_file
+
+log = structlog.get_logger("broker.store")
+
+_RESIZED_FILE = "resized-queues"
+# What a file, the store's note and the settings say in favour of a size.
+_VOTES_OF_FILE, _VOTES_OF_NOTE, _VOTES_OF_SETTING = 2, 3, 1
+
+
+class FoundFile(NamedTuple):
+    """A numbered file as it was found."""
+
+    base_offset: int
+    size_bytes: int
+    path: Path
+
+
+def find(directory: Path) -> list[FoundFile]:
+    """The numbered files of *directory*, oldest first; none without a directory."""
+    try:
+        entries = [entry for entry in os.scandir(directory) if is_numbered_file(entry.name)]
+    except FileNotFoundError:
+        return []
+    return sorted(
+        FoundFile(int(entry.name), entry.stat().st_size, Path(entry.path))
+        for entry in entries
+        if entry.is_file()
+    )
+
+
+def common_size(
+    found: Iterable[FoundFile], unit_size_bytes: int, noted_bytes: int, configured_bytes: int
+) -> int | None:
+    """The size that the files *found* should have; None if nothing decides it."""
+    found = list(found)
+    votes = Counter({configured_bytes: _VOTES_OF_SETTING})
+    votes[noted_bytes] += _VOTES_OF_NOTE
+    for file in found:
+        votes[file.size_bytes] += _VOTES_OF_FILE
+    fitting = [
+        size
+        for size, _ in votes.most_common()
+        if size > 0
+        and size % unit_size_bytes == 0
+        and not any(file.base_offset % size for file in found)
+    ]
+    if not fitting or (len(fitting) > 1 and votes[fitting[0]] == votes[fitting[1]]):
+        return None
+    return fitting[0]
+
+
+def resize_log_files(
+    layout: StoreLayout, noted_bytes: int, configured_bytes: int, reached: int
+) -> None:
+    """Bring the files of the commit log to one size; *reached* is where it is known to have ended.
+
+    An empty file behind that is left alone: one that was being made when the run was cut off.
+
+    Raises:
+        OSError: there is no room, or the disk is failing; every file has what it had.
+    """
+    found = find(layout.commit_log)
+    if found and found[-1].size_bytes == 0 and found[-1].base_offset >= reached:
+        found.pop()
+    if len(found) == 1 and found[0].base_offset + found[0].size_bytes < reached:
+        # It was longer, and no other is there to tell how long.
+        noted_bytes = noted_bytes or configured_bytes
+    size_bytes = common_size(found, 1, noted_bytes, configured_bytes)
+    for file in found:
+        if size_bytes is not None and file.size_bytes != size_bytes:
+            _resize(layout, file, size_bytes, "commitlog")
+
+
+def resize_queue_files(
+    layout: StoreLayout, kinds: Iterable[tuple[Path, int, int, int]]
+) -> set[Path]:
+    """Bring the files of all queues to one size for each kind; return the queues not to be trusted.
+
+    A kind is the directory of its topics, and the sizes of a unit, as noted and as configured.
+    What is returned is returned again at the next start, unless ``forget_resized`` was called.
+
+    Raises:
+        OSError: there is no room, or the disk is failing; the next start goes on.
+    """
+    wrong: list[tuple[FoundFile, int]] = []
+    for parent, *sizes in kinds:
+        found = {path: find(path) for path in parent.glob("*/*") if path.is_dir()}
+        size_bytes = common_size((file for each in found.values() for file in each), *sizes)
+        if size_bytes is not None:
+            # An empty file at the end was being made when the run was cut off.
+            wrong += [
+                (file, size_bytes)
+                for each in found.values()
+                for file in each
+                if file.size_bytes != size_bytes and (file.size_bytes or file is not each[-1])
+            ]
+    if not wrong:
+        return set()
+    resized = resized_before(layout) | {file.path.parent for file, _ in wrong}
+    names = sorted(str(path.relative_to(layout.root)) for path in resized)
+    disk.make_directories_durably(layout.own)
+    disk.write_atomically(layout.own / _RESIZED_FILE, "\n".join(names).encode())
+    for file, size_bytes in wrong:
+        _resize(layout, file, size_bytes, str(file.path.parent.relative_to(layout.root)))
+    return resized
+
+
+def resized_before(layout: StoreLayout) -> set[Path]:
+    """The queues that a start has resized which then did not get as far as to rebuild them."""
+    try:
+        names = (layout.own / _RESIZED_FILE).read_text().split("\n")
+    except FileNotFoundError:
+        return set()
+    return {layout.root / name for name in names}
+
+
+def forget_resized(layout: StoreLayout) -> None:
+    """Note that all queues have been rebuilt, durably."""
+    disk.remove_files([layout.own / _RESIZED_FILE])
+
+
+def _resize(layout: StoreLayout, file: FoundFile, size_bytes: int, kind: str) -> None:
+    kept_as = None
+    if file.size_bytes:
+        target = layout.quarantine / kind / file.path.name
+        kept_as = str(disk.copy_aside(file.path, target))
+    disk.set_size(file.path, size_bytes)
+    log.error(
+        "a file had another size than the others and was given theirs; what it lacks is damage",
+        path=str(file.path),
+        size_bytes=file.size_bytes,
+        right_size_bytes=size_bytes,
+        kept_as=kept_as,
+    )
