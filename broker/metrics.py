@@ -4,13 +4,15 @@ The numbers are read when somebody asks, on the event loop, which gets its turn 
 importing prometheus_client (40 ms) and writing the text happen in a thread.
 
 Unlike RocketMQ, lag is computed from committed offsets, so that a group whose consumers have
-crashed still shows; the label ``online`` says whether anybody consumes.
+crashed still shows; the label ``online`` says whether anybody consumes.  A queue in which a group
+has not committed counts whole, as in the answer to 208.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from broker.consumer_groups import BROADCASTING
 from broker.http import Page
 from broker.stalls import STALL_S
 from protocol.names import is_retry_topic
@@ -253,18 +255,35 @@ def _lag(broker: "Broker") -> Iterator[Family | None]:
         "is_retry",
         "online",
     )
-    for index, (topic, group, queues) in enumerate(broker.offsets.entries()):
-        if index % SAMPLES_PER_TURN == 0:
-            yield None
-        if topic not in broker.topics:
+    looked_at = 0
+    for topic, group, queues in _followed(broker):
+        settings = broker.topics.get(topic)
+        if settings is None:
             continue
         behind = 0
-        for queue_id, offset in list(queues.items()):
+        for queue_id in range(settings.read_queue_nums):
+            if looked_at % SAMPLES_PER_TURN == 0:
+                yield None
+            looked_at += 1
             low, high = broker.store.queue_range(topic, queue_id)
-            behind += max(0, high - max(offset, low))
+            behind += max(0, high - max(queues.get(queue_id, 0), low))
         online = _text(broker.consumers.get(group) is not None)
         lag.add(behind, topic, group, _text(is_retry_topic(topic)), online)
     yield lag
+
+
+def _followed(broker: "Broker") -> Iterator[tuple[str, str, Mapping[int, int]]]:
+    """Each topic in which a group has committed, or is about to; the group, and its offsets.
+
+    A broadcast group commits nothing: its members keep their offsets themselves.
+    """
+    yield from broker.offsets.entries()
+    for group in list(broker.consumers):
+        if group.settings.message_model == BROADCASTING:
+            continue
+        for topic in group.subscriptions():
+            if not broker.offsets.queues(topic, group.name):
+                yield topic, group.name, {}
 
 
 def _text(value: bool) -> str:

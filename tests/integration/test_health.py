@@ -1,13 +1,18 @@
 """/healthz, /readyz and /metrics, and what the port answers to those who speak no HTTP."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 
 import pytest
 
 from broker import Broker
 from broker.store.errors import StoreFailedError
+from broker.topics import TopicConfig
+from client import Admin
+from protocol.codes import RequestCode
 from tests.support.direct import pull, send
+from tests.support.wire import WireClient
 
 
 async def raw(address: str, request: bytes) -> bytes:
@@ -70,6 +75,48 @@ async def test_metrics_count_what_was_sent_pulled_and_left_behind(broker: Broker
     assert 'online="false"' in lag
     assert lag.endswith(" 2.0")
     assert any(line.startswith("process_resident_memory_bytes ") for line in lines)
+
+
+async def lag_of(broker: Broker, group: str) -> dict[str, float]:
+    """Topic -> what /metrics says a group has not acknowledged."""
+    found = {}
+    for line in (await get(broker, "/metrics"))[1].splitlines():
+        if line.startswith("rocketmq_consumer_lag_messages{") and f'"{group}"' in line:
+            labels, _, value = line.rpartition(" ")
+            found[labels.partition('topic="')[2].partition('"')[0]] = float(value)
+    return found
+
+
+async def test_lag_counts_queues_without_a_commit_as_the_command_line_does(
+    broker: Broker,
+) -> None:
+    broker.topics.put(TopicConfig("orders", read_queue_nums=4, write_queue_nums=4))
+    for queue_id in (0, 0, 0, 1, 1, 3):
+        await send(broker.address, "orders", b"hello", queue_id=queue_id)
+    broker.offsets.commit("orders", "billing", 0, 1)
+    async with Admin(nameserver=broker.nameserver) as admin:
+        told = await admin.groups.lag("billing")
+    assert await lag_of(broker, "billing") == {"orders": 5.0}
+    assert sum(each.lag for each in told) == 5
+
+
+async def test_lag_of_a_group_that_has_just_begun_is_everything(broker: Broker) -> None:
+    for _ in range(3):
+        await send(broker.address, "orders", b"hello")
+    subscription = {"topic": "orders", "subString": "*", "subVersion": 1}
+    for group, model in (("starters", "CLUSTERING"), ("listeners", "BROADCASTING")):
+        consumer = {
+            "groupName": group,
+            "consumeType": "CONSUME_PASSIVELY",
+            "messageModel": model,
+            "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
+            "subscriptionDataSet": [subscription],
+        }
+        body = json.dumps({"clientID": group, "consumerDataSet": [consumer]}).encode()
+        async with WireClient(broker.address) as client:
+            await client.ask(RequestCode.HEART_BEAT, None, body)
+            lag = await lag_of(broker, group)
+        assert lag == ({"orders": 3.0} if model == "CLUSTERING" else {})
 
 
 async def test_head_gets_no_body(broker: Broker) -> None:
