@@ -109,7 +109,7 @@ def _rates(broker: BrokerParts) -> dict[str, str]:
 
 
 def _totals(broker: BrokerParts) -> dict[str, str]:
-    stats = broker.stats
+    stats, times = broker.stats, broker.store.put_times
     put, got = stats.total("put"), stats.total("get")
     average = put.bytes / put.messages if put.messages else 0.0
     return {
@@ -120,7 +120,9 @@ def _totals(broker: BrokerParts) -> dict[str, str]:
         "msgPutTotalTodayNow": str(put.messages),
         "msgPutTotalYesterdayMorning": str(stats.put_total_yesterday_morning),
         "putMessageAverageSize": f"{average:.4f}",
-        "putMessageDistributeTime": "",
+        "putLatency99": f"{times.percentile_ms(0.99):.2f}",
+        "putLatency999": f"{times.percentile_ms(0.999):.2f}",
+        "putMessageDistributeTime": times.distribution(),
         "putMessageFailedTimes": str(stats.put_failed),
         "putMessageSizeTotal": str(put.bytes),
         "putMessageTimesTotal": str(put.messages),

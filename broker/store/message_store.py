@@ -38,6 +38,7 @@ from broker.store.light_queues import LightQueues
 from broker.store.mappings import MAPPED_FILES_MAX
 from broker.store.opening import OpenedStore
 from broker.store.put import MessageToStore, PutResult
+from broker.store.put_times import PutTimes
 from broker.store.queue_tail import QueueTail, Run
 from broker.store.reput import ReputService
 from broker.store.retention import RetentionService
@@ -100,6 +101,7 @@ class MessageStore(StoreReading):
         self.is_lost = False
         self.disk_full_reason: str | None = None
         self.on_failure: Callable[[StoreFailedError], None] = _ignore_failure
+        self.put_times = PutTimes()
         self._flush = FlushService(
             FlushWork(self._log.flush, self._flush_derived_files, self._save_checkpoint),
             flush_interval_ms=config.flush_interval_ms,
@@ -230,17 +232,25 @@ class MessageStore(StoreReading):
             self.failure is None and self.disk_full_reason is None and self._dispatch.behind is None
         )
 
+    @property
+    def staged_offset(self) -> int:
+        """The end of what is staged so far."""
+        return self._log.staged_offset
+
     def commit(self) -> int:
         """Write the pass and return the offset up to which the log is written.
 
         Raises:
             StoreError: nothing of the pass is visible to anybody; its queue offsets are free again.
         """
+        begun_s = time.perf_counter()
         try:
             group = self._staging.write()
         except StoreError:
             self._hand_on(self._staging.take_written())
             raise
+        messages = sum([run.count for run in group])
+        self.put_times.add(time.perf_counter() - begun_s, messages)
         self._hand_on(group)
         return self._log.written_offset
 
