@@ -296,7 +296,7 @@ class DelayedDelivery:
             self._delivered.append((store.max_commit_log_offset, level, next_offset))
         for message, _ in staged:
             topic = message.properties[PROPERTY_REAL_TOPIC]
-            self._stats.put(topic).add(1, len(message.body))
+            self._stats.put(topic).add(1, message.size_bytes)
 
     def _wait_for(self, level: int, head: StoredMessage) -> bool:
         """Wait for the next message of *level*, if it is not due."""

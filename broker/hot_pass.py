@@ -309,7 +309,7 @@ class HotPass:
             return None
         traffic.messages += 1
         traffic.calls += 1
-        traffic.bytes += len(body)
+        traffic.bytes += staged[3]
         return staged[0], tail.queue_id, tail.next_offset - 1, staged[1], staged[2]
 
     def _target(self, fields: _SendFields) -> tuple[QueueTail, Traffic] | None:
@@ -371,7 +371,7 @@ class HotPass:
         count = len(units) // CONSUME_QUEUE_UNIT_SIZE_BYTES
         traffic.messages += count
         traffic.calls += 1
-        traffic.bytes += len(body)
+        traffic.bytes += self._store.staged_offset - position
         opaque = request.opaque
         if request.flag & FLAG_ONEWAY:
             turn.staged += 1

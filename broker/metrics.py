@@ -136,7 +136,7 @@ def _state(broker: "Broker") -> Iterator[Family]:
 def _traffic_in(broker: "Broker") -> Iterator[Family | None]:
     labels = ("topic", "is_system")
     messages = _counter("rocketmq_messages_in_total", "Messages taken", *labels)
-    size = _counter("rocketmq_throughput_in_total", "Bytes of bodies taken", *labels)
+    size = _counter("rocketmq_throughput_in_total", "Bytes of records taken", *labels)
     for index, (topic, traffic) in enumerate(broker.stats.by_key("put").items()):
         is_system = _text(broker.topics.is_system(topic))
         messages.add(traffic.messages, topic, is_system)

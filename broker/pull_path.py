@@ -6,6 +6,7 @@ codes are RocketMQ's (PullMessageProcessor).
 """
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -147,13 +148,16 @@ class PullPath:
         return code, result
 
     def _read(self, pull: Pull, chosen: MessageFilter | None) -> tuple[int, GetResult]:
+        begun_s = time.perf_counter()
         result = self._store.get_message(
             pull.topic, pull.queue_id, pull.offset, max(pull.count_max, 1), chosen
         )
         stats = self._stats
         if result.status is GetStatus.FOUND:
             stats.get_found += 1
-            stats.got(pull.topic, pull.group).add(result.count, len(result.body))
+            traffic = stats.got(pull.topic, pull.group)
+            traffic.add(result.count, len(result.body))
+            traffic.read(pull.queue_id, result.next_offset, time.perf_counter() - begun_s)
             return ResponseCode.SUCCESS, result
         stats.get_missed += 1
         if result.max_offset == 0 and self._topics.is_batch(pull.topic):

@@ -263,7 +263,9 @@ class SendPath:
             send.reconsume_times,
         )
         unique_key = properties["UNIQ_KEY"]
-        self._stats.put(name if opens_transaction else topic.name).add(1, len(request.body))
+        self._stats.put(name if opens_transaction else topic.name).add(
+            1, self._store.staged_offset - position
+        )
         offset = tail.next_offset - 1
         half = Half(offset, position, properties) if opens_transaction else None
         return Placed(
@@ -359,7 +361,7 @@ class SendPath:
         )
         if placed is None:
             raise RecordTooLargeError("A message of the batch does not fit a record.")
-        self._stats.put(topic.name).add(len(messages), len(body))
+        self._stats.put(topic.name).add(len(messages), self._store.staged_offset - placed[0])
         ids = message_ids(self._message_id(0)[:-16], placed[1])
         return Placed(ids, queue_id, first_offset, None)
 
@@ -391,7 +393,7 @@ class SendPath:
             request.connection.born_host,
             batch_count=count,
         )
-        self._stats.put(topic.name).add(count, len(body))
+        self._stats.put(topic.name).add(count, self._store.staged_offset - position)
         batch_id = unique_key if send.is_batch else None
         return Placed(self._message_id(position), queue_id, first_offset, unique_key, batch_id)
 

@@ -238,7 +238,8 @@ class ServingParts:
 
     def expire(self) -> None:
         """Forget who has gone silent, and what nobody came back for."""
-        self.stats.sample()
+        if self.stats.sample():
+            self.store.put_times.begin_period()
         self.consumers.expire()
         self.pop.expire()
         self.producers.expire()

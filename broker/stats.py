@@ -3,7 +3,8 @@
 The hot path only adds to the integers of a Traffic, one for each topic and one for each topic and
 group.  Everything else is worked out from samples that a timer takes: every 10 s the totals, from
 which come the rates over 10, 60 and 600 s; and for each Traffic what RocketMQ's StatsItem keeps, a
-sample every 10 s (7 of them, "minute"), every 10 min (7, "hour") and every hour (25, "day").
+sample every 10 s (7 of them, "minute"), every 10 min (7, "hour") and every hour (25, "day").  What
+has not moved since its last sample is passed over, so that ten thousand quiet topics cost nothing.
 """
 
 import time
@@ -12,7 +13,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from protocol.light_queues import is_light
-from protocol.names import LMQ_PREFIX
+from protocol.names import LMQ_PREFIX, is_system_topic
 
 SAMPLE_INTERVAL_MS = 10_000
 TPS_WINDOWS_S = (10, 60, 600)
@@ -22,10 +23,14 @@ _TOTALS_KEPT = TPS_WINDOWS_S[-1] * 1000 // SAMPLE_INTERVAL_MS + 1
 _MINUTE, _HOUR, _DAY = 0, 1, 2
 _SAMPLES_KEPT = (7, 7, 25)
 _SAMPLE_EVERY_MS = (10_000, 600_000, 3_600_000)
+_SPANS_MS = (60_000, 3_600_000, 86_400_000)
 
 
 class Traffic:
-    """Messages and bytes one way, since the broker started; *calls* counts the requests."""
+    """Messages and bytes one way, since the broker started; *calls* counts the requests.
+
+    Bytes are those of stored records, as in RocketMQ.
+    """
 
     __slots__ = ("bytes", "calls", "messages")
 
@@ -39,6 +44,38 @@ class Traffic:
         self.messages += messages
         self.bytes += size_bytes
         self.calls += 1
+
+
+class QueueReads(Traffic):
+    """What a group was handed of one queue: *messages* are the milliseconds that reading took.
+
+    *next_offset* stands behind the newest message that was handed out, committed or not.
+    """
+
+    __slots__ = ("next_offset",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.next_offset = 0
+
+
+class GroupTraffic(Traffic):
+    """What a group was handed of one topic, also by queue."""
+
+    __slots__ = ("queues",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queues: dict[int, QueueReads] = {}
+
+    def read(self, queue_id: int, next_offset: int, elapsed_s: float) -> None:
+        """Note how far a queue was handed out, and how long that took."""
+        reads = self.queues.get(queue_id)
+        if reads is None:
+            reads = self.queues[queue_id] = QueueReads()
+        reads.next_offset = next_offset
+        reads.messages += int(elapsed_s * 1000)
+        reads.calls += 1
 
 
 class Totals(NamedTuple):
@@ -62,24 +99,35 @@ class Window(NamedTuple):
 class _History:
     """Samples of one Traffic in the three windows, as (time, messages, bytes, calls)."""
 
-    __slots__ = ("samples", "traffic")
+    __slots__ = ("is_of_system", "samples", "traffic")
 
-    def __init__(self, traffic: Traffic, now_ms: int) -> None:
+    def __init__(self, traffic: Traffic, now_ms: int, topic: str = "") -> None:
         self.traffic = traffic
+        self.is_of_system = is_system_topic(topic)
         self.samples: tuple[deque[tuple[int, int, int, int]], ...] = tuple(
             deque([(now_ms, 0, 0, 0)], maxlen=kept) for kept in _SAMPLES_KEPT
         )
 
     def sample(self, window: int, now_ms: int) -> None:
         t = self.traffic
-        self.samples[window].append((now_ms, t.messages, t.bytes, t.calls))
+        samples = self.samples[window]
+        if samples[-1][3] != t.calls:
+            samples.append((now_ms, t.messages, t.bytes, t.calls))
 
-    def window(self, window: int, now_ms: int, *, of_bytes: bool) -> Window:
+    def start_now(self, now_ms: int) -> None:
+        """Leave out what came until now."""
         t = self.traffic
-        first = self.samples[window][0]
+        for samples in self.samples:
+            samples[0] = (now_ms, t.messages, t.bytes, t.calls)
+
+    def window(self, window: int, now_ms: int, *, of_bytes: bool = False) -> Window:
+        t = self.traffic
+        samples, begin_ms = self.samples[window], now_ms - _SPANS_MS[window]
+        first = next((one for one in reversed(samples) if one[0] <= begin_ms), samples[0])
         value, first_value = (t.bytes, first[2]) if of_bytes else (t.messages, first[1])
         total, calls = value - first_value, t.calls - first[3]
-        elapsed_ms = now_ms - first[0]
+        # Nothing came between an old sample and the time of the one after it.
+        elapsed_ms = now_ms - max(first[0], begin_ms - _SAMPLE_EVERY_MS[window])
         return Window(
             total,
             total * 1000 / elapsed_ms if elapsed_ms > 0 else 0.0,
@@ -93,9 +141,21 @@ _ITEMS = {
     "TOPIC_PUT_SIZE": ("put", True),
     "GROUP_GET_NUMS": ("get", False),
     "GROUP_GET_SIZE": ("get", True),
+    "GROUP_ACK_NUMS": ("ack", False),
+    "GROUP_CK_NUMS": ("checkpoint", False),
     "SNDBCK_PUT_NUMS": ("back", False),
     "DLQ_PUT_NUMS": ("dead", False),
 }
+_GROUP_TABLES = ("get", "back", "dead", "ack", "checkpoint")
+# What code 315 may ask for by the name of the cluster: the table that is summed up.
+_BROKER_ITEMS = {
+    "BROKER_PUT_NUMS": "put",
+    "BROKER_GET_NUMS": "get",
+    "BROKER_ACK_NUMS": "ack",
+    "BROKER_CK_NUMS": "checkpoint",
+}
+_WITHOUT_SYSTEM = "_WITHOUT_SYSTEM_TOPIC"
+_LATENCY = "GROUP_GET_LATENCY"
 
 
 class BrokerStats:
@@ -108,14 +168,20 @@ class BrokerStats:
         self.get_found = 0
         self.get_missed = 0
         self._tables: dict[str, dict[str, _History]] = {
-            name: {} for name in ("put", "get", "back", "dead")
+            name: {} for name in ("put", *_GROUP_TABLES)
         }
+        self._of_broker: dict[str, _History] = {}
+        self.producer_registrations = Traffic()
+        """Heartbeats of producers; *messages* are the milliseconds that they took."""
+        self.consumer_registrations = Traffic()
+        self._latencies: dict[tuple[str, int], _History] = {}
         # What deleted topics and groups had counted, so that totals never go back.
         self._retired = {name: Traffic() for name in self._tables}
         self._totals: deque[Totals] = deque(
             maxlen=TPS_WINDOWS_S[-1] * 1000 // SAMPLE_INTERVAL_MS + 1
         )
         self._next_sample_ms = [0, 0, 0]
+        self._next_minute_ms = 0
         self._day = self._local_day(self.booted_ms)
         self.put_total_yesterday_morning = self.put_total_today_morning = 0
         self.get_total_yesterday_morning = self.get_total_today_morning = 0
@@ -125,9 +191,27 @@ class BrokerStats:
         """The counters of what is sent to *topic*; the hot path keeps the object."""
         return self._traffic("put", topic)
 
-    def got(self, topic: str, group: str) -> Traffic:
+    def got(self, topic: str, group: str) -> GroupTraffic:
         """The counters of what *group* pulls from *topic*; the hot path keeps the object."""
-        return self._traffic("get", f"{topic}@{group}")
+        traffic = self._traffic("get", f"{topic}@{group}")
+        assert isinstance(traffic, GroupTraffic)
+        return traffic
+
+    def pulled_offset(self, topic: str, group: str, queue_id: int) -> int:
+        """Up to where *group* was handed a queue since the start; 0 if nothing."""
+        history = self._tables["get"].get(f"{topic}@{group}")
+        if history is None or not isinstance(history.traffic, GroupTraffic):
+            return 0
+        reads = history.traffic.queues.get(queue_id)
+        return 0 if reads is None else reads.next_offset
+
+    def acked(self, topic: str, group: str) -> Traffic:
+        """The counters of what *group* acknowledges of popped messages."""
+        return self._traffic("ack", f"{topic}@{group}")
+
+    def checkpointed(self, topic: str, group: str) -> Traffic:
+        """The counters of what pops of *group* noted down, to be acknowledged one by one."""
+        return self._traffic("checkpoint", f"{topic}@{group}")
 
     def sent_back(self, topic: str, group: str) -> Traffic:
         """The counters of what *group* sends back for another try."""
@@ -144,46 +228,72 @@ class BrokerStats:
             key = LMQ_PREFIX if "@" not in key else f"{LMQ_PREFIX}@{LMQ_PREFIX}"
             history = self._tables[table].get(key)
         if history is None:
-            history = self._tables[table][key] = _History(Traffic(), self._now_ms())
+            traffic = GroupTraffic() if table == "get" else Traffic()
+            history = self._tables[table][key] = _History(
+                traffic, self._now_ms(), key.partition("@")[0]
+            )
         return history.traffic
 
     def forget_topic(self, topic: str) -> None:
         """Drop the counters of a deleted topic; the totals keep what they counted."""
         prefix = f"{topic}@"
         self._retire("put", [key for key in self._tables["put"] if key == topic])
-        for table in ("get", "back", "dead"):
+        for table in _GROUP_TABLES:
             self._retire(table, [key for key in self._tables[table] if key.startswith(prefix)])
 
     def forget_group(self, group: str) -> None:
         """Drop the counters of a deleted group."""
         suffix = f"@{group}"
-        for table in ("get", "back", "dead"):
+        for table in _GROUP_TABLES:
             self._retire(table, [key for key in self._tables[table] if key.endswith(suffix)])
 
     def _retire(self, table: str, keys: list[str]) -> None:
         retired = self._retired[table]
         for key in keys:
             traffic = self._tables[table].pop(key).traffic
+            if isinstance(traffic, GroupTraffic):
+                for queue_id in traffic.queues:
+                    self._latencies.pop((key, queue_id), None)
             retired.messages += traffic.messages
             retired.bytes += traffic.bytes
             retired.calls += traffic.calls
 
-    def total(self, table: str) -> Traffic:
-        """The sum over all keys of ``put``, ``get``, ``back`` or ``dead``."""
+    def total(self, table: str, *, with_system_topics: bool = True) -> Traffic:
+        """The sum over all keys of a table: ``put``, ``get``, ``back``, ``dead`` and so on."""
         total, retired = Traffic(), self._retired[table]
         total.messages, total.bytes, total.calls = retired.messages, retired.bytes, retired.calls
         for history in self._tables[table].values():
-            total.messages += history.traffic.messages
-            total.bytes += history.traffic.bytes
-            total.calls += history.traffic.calls
+            if with_system_topics or not history.is_of_system:
+                total.messages += history.traffic.messages
+                total.bytes += history.traffic.bytes
+                total.calls += history.traffic.calls
         return total
+
+    def _sum_up(self) -> None:
+        """Bring what is counted for the whole broker up to now."""
+        totals = {
+            "PRODUCER_REGISTER_TIME": self.producer_registrations,
+            "CONSUMER_REGISTER_TIME": self.consumer_registrations,
+        }
+        for item, table in _BROKER_ITEMS.items():
+            totals[item] = self.total(table)
+            if table in ("put", "get"):
+                totals[item + _WITHOUT_SYSTEM] = self.total(table, with_system_topics=False)
+        for item, total in totals.items():
+            history = self._of_broker.get(item)
+            if history is None:
+                history = self._of_broker[item] = _History(Traffic(), self._now_ms())
+            history.traffic = total
 
     def by_key(self, table: str) -> dict[str, Traffic]:
         """Every counter of a table: by topic, or by ``topic@group``."""
         return {key: history.traffic for key, history in self._tables[table].items()}
 
-    def sample(self) -> None:
-        """Take the samples that are due.  The broker's timer calls it every 10 s."""
+    def sample(self) -> bool:
+        """Take the samples that are due; return whether another minute has begun.
+
+        The broker's timer calls it every 10 s.
+        """
         now_ms = self._now_ms()
         totals = self._now(now_ms)
         self._totals.append(totals)
@@ -192,11 +302,19 @@ class BrokerStats:
         ]
         for window in due:
             self._next_sample_ms[window] = now_ms + _SAMPLE_EVERY_MS[window]
-        for table in self._tables.values():
-            for history in table.values():
-                for window in due:
-                    history.sample(window, now_ms)
+        self._sum_up()
+        tables = (*self._tables.values(), self._of_broker)
+        histories = [*self._latencies.values()]
+        for table in tables:
+            histories += table.values()
+        for history in histories:
+            for window in due:
+                history.sample(window, now_ms)
         self._roll_day(now_ms, totals)
+        if now_ms < self._next_minute_ms:
+            return False
+        self._next_minute_ms = now_ms + _SPANS_MS[_MINUTE]
+        return True
 
     def _now(self, now_ms: int) -> Totals:
         return Totals(
@@ -252,6 +370,8 @@ class BrokerStats:
 
     def windows(self, item: str, key: str) -> tuple[Window, Window, Window] | None:
         """Minute, hour and day of a StatsItem by RocketMQ's name; None if nothing was counted."""
+        if item == _LATENCY:
+            return self._latency_windows(key)
         found = _ITEMS.get(item)
         if found is None:
             return None
@@ -259,12 +379,41 @@ class BrokerStats:
         history = self._tables[table].get(key)
         if history is None:
             return None
+        return self._all_windows(history, of_bytes=of_bytes)
+
+    def _all_windows(
+        self, history: _History, *, of_bytes: bool = False
+    ) -> tuple[Window, Window, Window]:
         now_ms = self._now_ms()
         return (
             history.window(_MINUTE, now_ms, of_bytes=of_bytes),
             history.window(_HOUR, now_ms, of_bytes=of_bytes),
             history.window(_DAY, now_ms, of_bytes=of_bytes),
         )
+
+    def windows_of_broker(self, item: str) -> tuple[Window, Window, Window] | None:
+        """The same for what RocketMQ counts by the name of the cluster."""
+        self._sum_up()
+        history = self._of_broker.get(item)
+        if history is None or not history.traffic.calls:
+            return None
+        return self._all_windows(history)
+
+    def _latency_windows(self, key: str) -> tuple[Window, Window, Window] | None:
+        """Of ``queue@topic@group``; sampled from the first question on, as few are asked for."""
+        queue, _, rest = key.partition("@")
+        group = self._tables["get"].get(rest)
+        if group is None or not isinstance(group.traffic, GroupTraffic) or not queue.isdecimal():
+            return None
+        reads = group.traffic.queues.get(int(queue[:10]))
+        if reads is None:
+            return None
+        history = self._latencies.get((rest, int(queue[:10])))
+        if history is None:
+            history = self._latencies[rest, int(queue[:10])] = _History(reads, self._now_ms())
+            if group.window(_MINUTE, self._now_ms()).sum < group.traffic.messages:
+                history.start_now(self._now_ms())
+        return self._all_windows(history)
 
     def topic_put_tps(self, topic: str) -> float:
         """Messages per second sent to *topic* over the last minute."""

@@ -256,7 +256,7 @@ class Reviving:
         if not self._store_copy(topic.name, message, properties):
             return False
         self.buried += 1
-        self._stats.dead(origin, lane.group).add(1, len(message.body))
+        self._stats.dead(origin, lane.group).add(1, message.size_bytes)
         return True
 
     def _retry_topic(self, lane: Lane) -> TopicConfig:
@@ -285,7 +285,7 @@ class Reviving:
         except RecordTooLargeError as error:
             log.error("a popped message cannot be stored anew", topic=topic, reason=str(error))
             return False
-        self._stats.put(topic).add(1, len(message.body))
+        self._stats.put(topic).add(1, message.size_bytes)
         return True
 
 

@@ -214,7 +214,10 @@ class PopService:
         answer = PopAnswer(wanted.topic, self._now_ms(), wanted.invisible_ms, revive_queue_id)
         for topic, queue_id, retry in self._sources(wanted):
             lane = self._lane(wanted, topic, queue_id, retry=retry)
+            before = answer.count
             self._pop_lane(wanted, lane, answer, retry=retry)
+            if answer.count > before and not wanted.order:
+                self._stats.checkpointed(wanted.topic, wanted.group).add(1, 0)
         if answer.count:
             self._stats.get_found += 1
             traffic = self._stats.got(wanted.topic, wanted.group)
@@ -347,6 +350,7 @@ class PopService:
             return
         if info.is_orderly:
             if self._in_order.ack(lane, offsets, info):
+                self._stats.acked(topic, group).add(len(offsets), 0)
                 self._after_change(lane)
                 if lane.batch is None or not lane.batch.blocks(None, self._now_ms()):
                     self._ring(lane)
@@ -356,6 +360,7 @@ class PopService:
             return
         was_full = len(lane.entries) >= self._config.pop_in_flight_max
         self.lanes.acked(lane, mine)
+        self._stats.acked(topic, group).add(len(mine), 0)
         self._after_change(lane)
         if was_full:
             self._ring(lane)
@@ -400,6 +405,7 @@ class PopService:
         pop_ms = max(now_ms, entry.pop_ms + 1)
         invisible_ms = max(now_ms + invisible_ms - pop_ms, 0)
         self.lanes.changed(lane, offset, pop_ms, invisible_ms)
+        self._stats.checkpointed(topic, group).add(1, 0)
         self._after_change(lane)
         return pop_ms, invisible_ms
 

@@ -101,9 +101,12 @@ class BrokerAdminProcessors:
         return json_response(KVTable(info))
 
     def view_stats(self, request: Request) -> Response:
-        """315: messages or bytes of a topic, or of a topic and group, in minute, hour and day."""
+        """315: messages or bytes of a topic, a topic and group, or all, in minute, hour and day."""
         fields = request.fields(ViewBrokerStatsDataRequest)
-        windows = self._broker.stats.windows(fields.stats_name, fields.stats_key)
+        stats = self._broker.stats
+        windows = stats.windows(fields.stats_name, fields.stats_key)
+        if windows is None and fields.stats_key == self._broker.config.cluster_name:
+            windows = stats.windows_of_broker(fields.stats_name)
         if windows is None:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,

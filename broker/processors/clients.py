@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Awaitable, Iterable
 
 from broker.consumer_groups import PULLING, Client, ConsumeSettings
@@ -83,13 +84,20 @@ class ClientProcessors:
                 f"the heartbeat names {count} groups; {GROUPS_PER_HEARTBEAT_MAX} are allowed",
             )
         is_known = beat.heartbeat_fingerprint != 0
+        stats = self._broker.stats
+        begun_s = time.perf_counter()
         for consumer in beat.consumer_data_set:
             if not self._register_consumer(request, beat, consumer):
                 is_known = False
+        if beat.consumer_data_set:
+            stats.consumer_registrations.add(int((time.perf_counter() - begun_s) * 1000), 0)
+            begun_s = time.perf_counter()
         for producer in beat.producer_data_set:
             if len(producer.group_name) <= PRODUCER_GROUP_LENGTH_MAX:
                 client = _client(request, beat.client_id)
                 self._broker.producers.register(producer.group_name, client)
+        if beat.producer_data_set:
+            stats.producer_registrations.add(int((time.perf_counter() - begun_s) * 1000), 0)
         return Response(
             ext=encode_fields(
                 HeartbeatResponse(is_support_heart_beat_v2=True, is_sub_change=not is_known)

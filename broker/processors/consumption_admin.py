@@ -79,7 +79,7 @@ class ConsumptionAdminProcessors:
         fields = request.fields(GetBrokerConsumeStatsRequest)
         broker = self._broker
         by_group: dict[str, list[ConsumeStats]] = {}
-        total = 0
+        total = in_flight = 0
         entries = await asyncio.to_thread(lambda: list(broker.offsets.entries()))
         looked_at = 0
         for topic_name, group, _ in entries:
@@ -99,8 +99,10 @@ class ConsumptionAdminProcessors:
                 offset = max(broker.offsets.get(topic_name, group, queue_id) or 0, 0)
                 key = MessageQueueKey(topic_name, broker.config.broker_name, queue_id)
                 consumed_ms = self._consumed_ms(topic_name, queue_id, offset)
-                stats.offset_table[key] = OffsetWrapper(high, offset, offset, consumed_ms)
+                pulled = max(offset, broker.stats.pulled_offset(topic_name, group, queue_id))
+                stats.offset_table[key] = OffsetWrapper(high, offset, pulled, consumed_ms)
                 total += max(high - offset, 0)
+                in_flight += pulled - offset
             by_group.setdefault(group, []).append(stats)
         connection = request.connection
         return await long_json_response(
@@ -108,7 +110,7 @@ class ConsumptionAdminProcessors:
                 "brokerAddr": f"{connection.local_host}:{connection.local_port}",
                 "consumeStatsList": [{group: stats} for group, stats in sorted(by_group.items())],
                 "totalDiff": total,
-                "totalInflightDiff": 0,
+                "totalInflightDiff": in_flight,
             }
         )
 

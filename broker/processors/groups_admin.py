@@ -193,7 +193,8 @@ class GroupAdminProcessors:
     async def consume_stats(self, request: Request) -> Response:
         """208: of each queue of a group's topics, its end and the group's offset.
 
-        A queue in which the group never committed counts from 0, as in RocketMQ.
+        A queue in which the group never committed counts from 0, as in RocketMQ.  What lies between
+        the offset and the pullOffset was handed out since the start: it is in flight.
         """
         fields = request.fields(GetConsumeStatsRequest)
         group = fields.consumer_group
@@ -230,7 +231,8 @@ class GroupAdminProcessors:
             if low < offset <= high:
                 consumed_ms = broker.store.store_time(topic, queue_id, offset - 1)
             key = MessageQueueKey(topic, broker.config.broker_name, queue_id)
-            table[key] = OffsetWrapper(high, offset, offset, max(consumed_ms, 0))
+            pulled = max(offset, broker.stats.pulled_offset(topic, group, queue_id))
+            table[key] = OffsetWrapper(high, offset, pulled, max(consumed_ms, 0))
 
 
 def _group_of(value: Any) -> SubscriptionGroup:

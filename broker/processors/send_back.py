@@ -96,7 +96,7 @@ class SendBackProcessor:
         )
         end = self._store(message, topic, queue_id, properties)
         counter = self._broker.stats.sent_back(properties[PROPERTY_RETRY_TOPIC], group)
-        counter.add(1, len(message.body))
+        counter.add(1, message.size_bytes)
         return end
 
     def _bury(self, message: StoredMessage, group: str) -> int:
@@ -106,7 +106,7 @@ class SendBackProcessor:
         properties[PROPERTY_DELAY_LEVEL] = "0"
         end = self._store(message, dead_topic.name, 0, properties)
         counter = self._broker.stats.dead(properties[PROPERTY_RETRY_TOPIC], group)
-        counter.add(1, len(message.body))
+        counter.add(1, message.size_bytes)
         return end
 
     def _store(
@@ -126,7 +126,7 @@ class SendBackProcessor:
                 reconsume_times=message.reconsume_times + 1,
             )
         )
-        self._broker.stats.put(topic).add(1, len(message.body))
+        self._broker.stats.put(topic).add(1, message.size_bytes)
         return stored.end_offset
 
 

@@ -124,6 +124,8 @@ class BatchAppender:
                     else:
                         position, tail = self._stage(message, topic, batch, number - 1)
                         positions.append(position)
+                        record_size_bytes = store.staged_offset - position
+                        self._stats.put(topic.name).add(1, record_size_bytes)
                         size_bytes += len(message.body)
                         if tail not in held:
                             held.add(tail)
@@ -157,7 +159,6 @@ class BatchAppender:
         if text and not text.endswith("\x02"):
             text += "\x02"
         mark = f"{batch}:{number}"
-        self._stats.put(topic.name).add(1, len(message.body))
         store = self._store
         if not topic.attributes:
             tail = store.tail(topic.name, queue_id)

@@ -94,11 +94,11 @@ class Staging:
         born_time_ms: int,
         born_host: bytes,
         reconsume_times: int,
-    ) -> tuple[int, str, bool] | None:
+    ) -> tuple[int, str, bool, int] | None:
         """Add a producer's message to the pass, with *suffix* behind its properties.
 
-        Returns its commit log offset, its unique key, and whether its producer waits for the disk;
-        None if the message is not plain (encoding.py) and nothing happened.
+        Returns its commit log offset, its unique key, whether its producer waits for the disk, and
+        the size of its record; None if the message is not plain (encoding.py) and nothing happened.
 
         Raises:
             RecordTooLargeError: no file can hold it; it is not in the pass.
@@ -136,7 +136,7 @@ class Staging:
         run.count += 1
         run.end = commit_log.staged_offset
         tail.next_offset += 1
-        return position, unique_key, waits
+        return position, unique_key, waits, len(record)
 
     def stage_batch(
         self,

@@ -152,7 +152,7 @@ class Delivery:
                 continue
             self.delivered_count += 1
             self.late_count += now_ms - due.due_ms > LATE_MS
-            self._stats.put(message.properties[PROPERTY_REAL_TOPIC]).add(1, len(message.body))
+            self._stats.put(message.properties[PROPERTY_REAL_TOPIC]).add(1, message.size_bytes)
 
     def forget_all(self) -> None:
         """Wait for nothing to be on disk."""

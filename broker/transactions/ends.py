@@ -257,7 +257,7 @@ class Ends:
         topic = message.properties.get(PROPERTY_REAL_TOPIC, "")
         counters[topic] = counters.get(topic, 0) + 1
         if counters is self.committed:
-            self._stats.put(topic).add(1, len(message.body))
+            self._stats.put(topic).add(1, message.size_bytes)
 
     def _forget(self, half: OpenHalf, *, committed: bool) -> None:
         self._halves.remove(half)

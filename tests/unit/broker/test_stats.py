@@ -124,3 +124,69 @@ def test_midnight_moves_the_totals_of_the_day() -> None:
     clock.advance(24 * 3_600_000)
     stats.sample()
     assert (stats.put_total_yesterday_morning, stats.put_total_today_morning) == (100, 120)
+
+
+def test_what_has_not_moved_is_not_sampled_and_counts_all_the_same() -> None:
+    clock = Clock()
+    stats = BrokerStats(now_ms=clock)
+    run(stats, clock, samples=1, messages=5)
+    run(stats, clock, samples=30)
+    history = stats._tables["put"]["orders"]
+    taken = len(history.samples[0])
+    for _ in range(60):
+        clock.advance(SAMPLE_INTERVAL_MS)
+        stats.sample()
+    assert len(history.samples[0]) == taken
+    stats.put("orders").add(7, 700)
+    minute, hour, _ = stats.windows("TOPIC_PUT_NUMS", "orders") or pytest.fail("not counted")
+    assert minute.sum == 7
+    assert minute.tps == pytest.approx(7 / 70)
+    assert hour.sum == 12
+
+
+def test_the_whole_broker_is_counted_with_and_without_system_topics() -> None:
+    clock = Clock()
+    stats = BrokerStats(now_ms=clock)
+    assert stats.windows_of_broker("BROKER_PUT_NUMS") is None
+    stats.put("orders").add(5, 50)
+    stats.put("SCHEDULE_TOPIC_XXXX").add(2, 20)
+    stats.got("orders", "billing").add(3, 30)
+    stats.acked("orders", "billing").add(2, 0)
+    stats.checkpointed("orders", "billing").add(1, 0)
+    stats.producer_registrations.add(4, 0)
+    sums = {
+        "BROKER_PUT_NUMS": 7,
+        "BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC": 5,
+        "BROKER_GET_NUMS": 3,
+        "BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC": 3,
+        "BROKER_ACK_NUMS": 2,
+        "BROKER_CK_NUMS": 1,
+        "PRODUCER_REGISTER_TIME": 4,
+    }
+    for item, expected in sums.items():
+        windows = stats.windows_of_broker(item) or pytest.fail(f"{item} is not counted")
+        assert [window.sum for window in windows] == [expected] * 3, item
+    assert stats.windows_of_broker("CONSUMER_REGISTER_TIME") is None
+    clock.advance(80_000)
+    stats.sample()
+    clock.advance(80_000)
+    minute, hour, _ = stats.windows_of_broker("BROKER_PUT_NUMS") or pytest.fail("not counted")
+    assert (minute.sum, hour.sum) == (0, 7)
+
+
+def test_reading_is_timed_for_each_queue_and_its_end_is_remembered() -> None:
+    clock = Clock()
+    stats = BrokerStats(now_ms=clock)
+    traffic = stats.got("orders", "billing")
+    traffic.add(3, 30)
+    traffic.read(1, 3, 0.0051)
+    assert stats.pulled_offset("orders", "billing", 1) == 3
+    assert stats.pulled_offset("orders", "billing", 0) == 0
+    assert stats.pulled_offset("orders", "others", 0) == 0
+    minute, _, _ = stats.windows("GROUP_GET_LATENCY", "1@orders@billing") or pytest.fail("none")
+    assert (minute.sum, minute.average_per_call) == (5, 5.0)
+    for unknown in ("0@orders@billing", "1@orders@others", "x@orders@billing", "1"):
+        assert stats.windows("GROUP_GET_LATENCY", unknown) is None
+    stats.forget_topic("orders")
+    assert stats.windows("GROUP_GET_LATENCY", "1@orders@billing") is None
+    assert stats.pulled_offset("orders", "billing", 1) == 0

@@ -11,6 +11,7 @@ from protocol import fastjson
 from protocol.codes import RequestCode as Code
 from protocol.codes import ResponseCode
 from protocol.command import Command
+from tests.support.direct import send_fields
 from tests.support.peers import Clock
 from tests.support.served_broker import ServedBroker
 
@@ -243,3 +244,27 @@ def test_sizes_are_readable() -> None:
         "100.0 GiB",
         "5120.0 TiB",
     ]
+
+
+async def test_runtime_info_has_what_the_exporter_cannot_do_without(broker: ServedBroker) -> None:
+    broker.create_topic("orders")
+    await broker.ask(Code.SEND_MESSAGE, send_fields("orders"), b"hello")
+    answer = await broker.ask(Code.GET_BROKER_RUNTIME_INFO)
+    table = json.loads(answer.body)["table"]
+    shares = table["putMessageDistributeTime"].split()
+    assert len(shares) == 13
+    assert sum(int(share.rpartition(":")[2]) for share in shares) == 1
+    assert float(table["putLatency99"]) >= 0
+    assert float(table["putLatency999"]) >= float(table["putLatency99"])
+
+
+async def test_the_whole_broker_is_asked_for_by_the_name_of_its_cluster(
+    broker: ServedBroker,
+) -> None:
+    broker.create_topic("orders")
+    await broker.ask(Code.SEND_MESSAGE, send_fields("orders"), b"hello")
+    ext = {"statsName": "BROKER_PUT_NUMS", "statsKey": "DefaultCluster"}
+    answer = await broker.ask(Code.VIEW_BROKER_STATS_DATA, ext)
+    assert json.loads(answer.body)["statsMinute"]["sum"] == 1
+    answer = await broker.ask(Code.VIEW_BROKER_STATS_DATA, ext | {"statsKey": "others"})
+    assert answer.code == ResponseCode.SYSTEM_ERROR

@@ -12,6 +12,7 @@ from protocol.codes import LanguageCode, ResponseCode
 from protocol.codes import RequestCode as Code
 from protocol.command import Command
 from protocol.subscription import Subscription
+from tests.support.direct import pull_fields
 from tests.support.peers import Clock, Peer
 from tests.support.served_broker import ServedBroker
 
@@ -230,6 +231,23 @@ async def test_consume_stats_show_end_and_offset_of_each_queue(
         f'{QUEUE % (1, "orders")}:{{"brokerOffset":0,"consumerOffset":0,"lastTimestamp":0,'
         '"pullOffset":0}}}'
     )
+
+
+async def test_what_was_handed_out_and_not_committed_is_in_flight(broker: ServedBroker) -> None:
+    broker.create_topic("orders", queues=1)
+    await update(broker)
+    for _ in range(3):
+        broker.put("orders")
+    await broker.ask(Code.PULL_MESSAGE, pull_fields("orders", 0) | {"consumerGroup": "billing"})
+    broker.offsets.commit("orders", "billing", 0, 1)
+    answer = await broker.ask(Code.GET_CONSUME_STATS, {"consumerGroup": "billing"})
+    (queue,) = fastjson.loads(answer.body)["offsetTable"].values()
+    assert (queue["consumerOffset"], queue["pullOffset"]) == (1, 3)
+    answer = await broker.ask(Code.GET_BROKER_CONSUME_STATS, {"isOrder": "false"})
+    body = fastjson.loads(answer.body)
+    (queue,) = body["consumeStatsList"][0]["billing"][0]["offsetTable"].values()
+    assert (queue["consumerOffset"], queue["pullOffset"]) == (1, 3)
+    assert body["totalInflightDiff"] == 2
 
 
 async def topics_reported(broker: ServedBroker, **ext: str) -> set[str]:

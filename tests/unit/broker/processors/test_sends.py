@@ -5,7 +5,7 @@ import pytest
 from protocol.codes import RequestCode as Code
 from protocol.codes import ResponseCode
 from protocol.command import Command
-from protocol.message_codec import decode_messages
+from protocol.message_codec import decode_messages, encode_batch
 from tests.support.direct import pull_fields, send_fields
 from tests.support.served_broker import ServedBroker
 
@@ -50,6 +50,18 @@ async def test_a_topic_that_a_send_makes_knows_of_units(
     made = broker.topics.get(topic)
     assert made is not None
     assert made.sys_flag == sys_flag
+
+
+@pytest.mark.parametrize("code", [Code.SEND_MESSAGE, Code.SEND_BATCH_MESSAGE])
+async def test_a_topic_counts_the_bytes_of_its_records(broker: ServedBroker, code: Code) -> None:
+    """As RocketMQ does, not those of bodies."""
+    body = encode_batch([(0, b"hello", b"")] * 3)
+    ext = send_fields("orders")
+    if code == Code.SEND_BATCH_MESSAGE:
+        ext = dict(zip("abcdefghi", ext.values(), strict=True))
+    answer = await broker.ask(code, ext, body)
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+    assert broker.stats.put("orders").bytes == broker.store.max_commit_log_offset > 0
 
 
 async def test_the_end_of_a_transaction_that_is_none_is_refused(broker: ServedBroker) -> None:
