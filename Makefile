@@ -4,9 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 DOCKER ?= docker
 PYTEST := $(BIN)/python -m pytest
-# Two workers; a module stays with one, and so do all tests of Spark.
+# tests/conftest.py says which worker runs what.
 WORKERS ?= 2
-PARALLEL := --numprocesses $(WORKERS) --dist loadgroup
+PARALLEL := --numprocesses $(WORKERS)
 
 # Each of the processes that tests start would compile all of ours anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help run test install install-spark lint check format bench bench-peers bench-spark \
 	spark-demo spark-test wheel interop chaos chaos-long \
-	compose-up compose-down compose-test test-slow clean
+	compose-up compose-down compose-test test-slow test-thorough clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,8 +47,11 @@ run: $(VENV)/.installed  ## start a broker with embedded name service, store und
 test: $(VENV)/.installed-test  ## run the tests (under 3 minutes)
 	$(PYTEST) -q $(PARALLEL)
 
+test-thorough: $(VENV)/.installed-test  ## run the generated tests with five times the examples
+	$(PYTEST) -q $(PARALLEL) --hypothesis-profile=thorough tests/property
+
 test-slow: $(VENV)/.installed-test  ## run the suites that take minutes (crash loops, fault injection)
-	$(PYTEST) -q -m "slow and not spark" --timeout 2400
+	$(PYTEST) -q $(PARALLEL) -m "slow and not spark" --timeout 2400
 
 chaos: $(VENV)/.installed-test  ## cut the power, kill, fill the disk, flip bits … for two minutes (root)
 	$(BIN)/python -m tests.chaos
@@ -62,7 +65,7 @@ spark-demo: $(VENV)/.installed-spark  ## stream text through a broker into Spark
 	@$(BIN)/python -m pipeline demo --output build/spark-demo
 
 spark-test: $(VENV)/.installed-test  ## run the Spark tests that take minutes (kills, a cluster)
-	$(PYTEST) -q -m "spark and slow" --timeout 2400
+	$(PYTEST) -q $(PARALLEL) -m "spark and slow" --timeout 2400
 
 wheel: $(VENV)/.installed  ## build the wheel, and the pipeline as a zip for spark-submit, in dist/
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
@@ -96,7 +99,7 @@ bench-spark: $(VENV)/.installed-test  ## measure the Spark pipeline beside nativ
 	$(BIN)/python -m benchmarks.spark_bench
 
 interop: $(VENV)/.installed-test  ## against official Apache releases and ali-ons (needs a JDK, Maven, npm)
-	$(PYTEST) -q -rs -m interop tests/interop
+	$(PYTEST) -q $(PARALLEL) -rs -m interop tests/interop
 
 compose-up: ## start one broker in a container, reachable from here and from other containers
 	DOCKER="$(DOCKER)" docker/compose.sh up

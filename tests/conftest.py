@@ -10,6 +10,7 @@ from unittest import mock
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadScopeScheduling
 
 # These machines are shared: how long an example takes says nothing.
 _untimed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -19,12 +20,18 @@ settings.register_profile("explore", _untimed, max_examples=1000)
 settings.load_profile("repeatable")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A worker takes whole modules, which share what they start, and one takes all of Spark."""
-    for item in items:
-        group = "spark" if item.get_closest_marker("spark") else item.location[0]
-        item.add_marker(pytest.mark.xdist_group(group))
+class _Modules(LoadScopeScheduling):  # type: ignore[misc]
+    """A worker takes whole modules, which share what they start; one has the session of Spark."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = nodeid.partition("::")[0]
+        return "the session of Spark" if path.endswith("_in_spark.py") else path
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling:
+    """Say who runs what, where there are several workers."""
+    return _Modules(config, log)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tests.interop.processes import LineProcess, ProcessError
 from tests.support.free_ports import free_port
+from tests.support.one_at_a_time import one_at_a_time
 
 PROJECT = Path(__file__).parent / "java"
 TARGET = PROJECT / "target"
@@ -49,18 +50,23 @@ def build() -> str:
     if missing := missing_tools():
         raise BuildError(f"Not found: {', '.join(missing)}. Install a JDK (17 or later) and Maven.")
     classpath = TARGET / "classpath"
-    if not _is_fresh(classpath):
-        output = ""
-        for offline in (["-o"], []):
-            command = ["mvn", "-q", "-B", *offline, "compile"]
-            done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
-            output = done.stdout + done.stderr
-            if done.returncode == 0:
-                break
-        else:
-            raise BuildError(f"mvn compile failed in {PROJECT}:\n{output[-3000:]}")
-        classpath.touch()
+    with one_at_a_time(PROJECT):
+        _compile_to(classpath)
     return f"{TARGET / 'classes'}{os.pathsep}{classpath.read_text().strip()}"
+
+
+def _compile_to(classpath: Path) -> None:
+    if _is_fresh(classpath):
+        return
+    output = ""
+    for offline in (["-o"], []):
+        command = ["mvn", "-q", "-B", *offline, "compile"]
+        done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
+        output = done.stdout + done.stderr
+        if done.returncode == 0:
+            classpath.touch()
+            return
+    raise BuildError(f"mvn compile failed in {PROJECT}:\n{output[-3000:]}")
 
 
 def version() -> str:

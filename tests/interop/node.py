@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.interop.processes import LineProcess
+from tests.support.one_at_a_time import one_at_a_time
 
 PROJECT = Path(__file__).parent / "node"
 ANSWER_TIMEOUT_S = 120.0
@@ -29,6 +30,11 @@ def install() -> None:
     Raises:
         NodeError: npm failed.
     """
+    with one_at_a_time(PROJECT):
+        _install_locked()
+
+
+def _install_locked() -> None:
     installed = PROJECT / "node_modules" / ".package-lock.json"
     locked = PROJECT / "package-lock.json"
     if installed.exists() and installed.stat().st_mtime >= locked.stat().st_mtime:
