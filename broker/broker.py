@@ -344,6 +344,8 @@ class Broker(ServingParts):
         self._timers.append(loop.call_later(interval_ms / 1000, run))
 
     def _store_failed(self, error: StoreFailedError) -> None:
+        if self.store.is_lost:
+            self.tables.stop_saving()
         self.failed.set()
 
     def may_administer(self, connection: Connection) -> bool:

@@ -159,6 +159,10 @@ class JsonTable(ABC):
         self._is_saving_on = True
         self.save_soon()
 
+    def stop_saving(self) -> None:
+        """Write nothing more: the directory may be another broker's by now."""
+        self._is_saving_on = False
+
     def mark_changed(self) -> None:
         """Note that the file is behind; ``save_soon`` or ``saved`` writes it."""
         self._changes += 1
@@ -187,7 +191,7 @@ class JsonTable(ABC):
     async def _save_in_thread(self) -> None:
         loop = asyncio.get_running_loop()
         try:
-            while not self.is_saved:
+            while self._is_saving_on and not self.is_saved:
                 changes = self._changes
                 await loop.run_in_executor(None, self._write)
                 self._saved_changes = changes

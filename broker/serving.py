@@ -230,8 +230,7 @@ class ServingParts:
             await self.delayed.close()
             await self.pop.close()
             await self.transactions.close()
-            if not self.store.is_lost:
-                await self.tables.saved()
+            await self.tables.saved()
         finally:
             self.tables.close()
             await self.store.close()

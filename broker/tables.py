@@ -89,6 +89,11 @@ class Tables:
         for table in (*self._all, self.subscriptions):
             table.start_saving()
 
+    def stop_saving(self) -> None:
+        """Write nothing more: the store was taken away."""
+        for table in (*self._all, self.subscriptions):
+            table.stop_saving()
+
     async def saved(self) -> None:
         """Return when everything is on disk.  Raises OSError, after having tried every table."""
         failure: OSError | None = None
