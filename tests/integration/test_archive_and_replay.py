@@ -12,11 +12,14 @@ import pytest
 from client.queues import MessageQueue
 from pipeline import jobs
 from pipeline.errors import PipelineError
+from pipeline.jobs.progress import Progress
 from pipeline.jobs.replaying import job as replaying
 from pipeline.jobs.replaying import work
 from pipeline.jobs.results import UsageProblem
 from pipeline.sink import staging
+from protocol.codes import RequestCode
 from tests.support.pipeline_broker import PipelineBroker
+from tests.support.remade_topics import remake, without_ids
 from tests.support.written_logs import WrittenLog
 
 
@@ -76,16 +79,71 @@ def test_one_broker_is_archived_in_one_way(broker: PipelineBroker, tmp_path: Pat
     assert jobs.archive(tmp_path / "c", **network).rows == 120
 
 
-def test_a_topic_that_was_made_anew_is_not_mixed_in(broker: PipelineBroker, tmp_path: Path) -> None:
-    broker.create("short", 1)
-    broker.send("short", ["a", "b"])
-    arguments: dict[str, Any] = {"nameserver": broker.nameserver, "topics": ["short"]}
-    jobs.archive(tmp_path / "a", **arguments)
-    broker.delete("short")
-    broker.create("short", 1)
+@pytest.mark.parametrize("has_ids", [True, False])
+@pytest.mark.parametrize("bodies", [["c"], ["c", "d", "e", "f"]])
+def test_a_topic_that_was_made_anew_is_not_mixed_in(
+    broker: PipelineBroker,
+    tmp_path: Path,
+    bodies: list[str],
+    has_ids: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if not has_ids:
+        without_ids(monkeypatch)
+    name = f"short-{len(bodies)}-{has_ids}"
+    broker.create(name, 1)
+    broker.send(name, ["a", "b"], 0)
+    arguments: dict[str, Any] = {"nameserver": broker.nameserver, "topics": [name]}
+    assert jobs.archive(tmp_path / "a", **arguments).rows == 2
+    assert jobs.archive(tmp_path / "a", **arguments).rows == 0
+    remake(broker, name, bodies, queues=1)
 
-    with pytest.raises(PipelineError, match=r"the topic was made anew|messages in between"):
-        jobs.archive(tmp_path / "a", **arguments)
+    for allow_gaps in (False, True):
+        with pytest.raises(PipelineError, match=r"made anew.* archive it into another directory"):
+            jobs.archive(tmp_path / "a", allow_gaps=allow_gaps, **arguments)
+    assert jobs.archive(tmp_path / "b", **arguments).rows == len(bodies)
+
+
+def test_a_topic_that_is_gone_on_one_of_two_brokers_is_named(
+    broker: PipelineBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(Progress, "say", lambda _, text: said.append(text))
+    settings = {"role": "broker", "namesrvAddr": broker.nameserver, "brokerName": "broker-b"}
+    arguments: dict[str, Any] = {"nameserver": broker.nameserver, "topics": ["split"]}
+    with PipelineBroker(**settings) as other:
+        broker.create("split", 1)
+        for at in ("broker-a", "broker-b"):
+            broker.send("split", [at], MessageQueue("split", at, 0))
+        assert jobs.archive(tmp_path / "a", **arguments).rows == 2
+        address = other.broker.address
+        delete = RequestCode.DELETE_TOPIC_IN_BROKER
+        broker.run(broker.admin.request(address, delete, {"topic": "split"}))
+        broker.send("split", ["more"], MessageQueue("split", "broker-a", 0))
+        assert jobs.archive(tmp_path / "a", **arguments).rows == 1
+    assert any("'split' was deleted on broker-b" in line for line in said)
+
+
+@pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
+def test_a_replay_into_a_topic_that_was_made_anew_is_not_finished(
+    broker: PipelineBroker,
+    archived: Path,
+    tmp_path: Path,
+    delivery: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(replaying, "batch_rows_for", lambda *_: 50)
+    target = f"again-{delivery}"
+    broker.create(target, 2)
+    arguments: dict[str, Any] = {"to": {"orders": target}, "delivery": delivery}
+    with monkeypatch.context() as patched:
+        patched.setattr(replaying, "_keep_to_rate", lambda *_: remake(broker, target, ["x"]))
+        with pytest.raises(PipelineError, match=rf"'{target}' on broker-a was deleted since t"):
+            replay(archived, broker, tmp_path, **arguments)
+    with pytest.raises(PipelineError, match=r"made anew, so what was replayed .* another --id"):
+        replay(archived, broker, tmp_path, **arguments)
+    assert broker.bodies(target) == ["x"]
+    assert replay(archived, broker, tmp_path, job_id=f"new-{delivery}", **arguments).sent == 120
 
 
 def test_replayed_messages_are_those_that_were_archived(

@@ -14,7 +14,6 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from broker import Broker
 from broker.broker import TEMPORARY_SETTINGS
 from broker.config_file import build_config
-from client.errors import RequestRefusedError
 from client.queues import MessageQueue
 from pipeline import remote as remote_module
 from pipeline.errors import PipelineError
@@ -24,6 +23,7 @@ from pipeline.network.source import NetworkReader, NetworkStreamReader
 from pipeline.remote import connect
 from protocol.codes import RequestCode
 from tests.support.pipeline_broker import PipelineBroker
+from tests.support.remade_topics import remake, without_ids
 
 ALL = ReadAllAvailable()
 
@@ -449,29 +449,6 @@ def test_a_topic_that_vanishes(shared: PipelineBroker, topic: str) -> None:
     with pytest.raises(PipelineError, match="was deleted and made anew, and this query"):
         strict.batch()
     assert lenient.batch() == ["anew"]
-
-
-def without_ids(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make brokers answer as Apache's do."""
-    real = remote_module.Remote._request
-
-    async def refuse(remote: Any, name: str, code: RequestCode, *rest: Any) -> Any:
-        if code == RequestCode.TOPIC_IDS:
-            raise RequestRefusedError(code, 3, "not supported", "10.0.0.1:10911")
-        return await real(remote, name, code, *rest)
-
-    monkeypatch.setattr(remote_module.Remote, "_request", refuse)
-
-
-def remake(served: PipelineBroker, topic: str, bodies: list[str]) -> None:
-    """Delete a topic and make it anew, with messages that have later times."""
-    old_ms = served.stored(topic)[-1].store_time_ms
-    while True:
-        served.delete(topic)
-        served.create(topic, 2)
-        served.send(topic, bodies, 0)
-        if served.stored(topic)[0].store_time_ms > old_ms:
-            return
 
 
 @pytest.mark.parametrize("has_ids", [True, False])

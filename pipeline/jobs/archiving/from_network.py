@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from client.queues import MessageQueue
 from pipeline.errors import PipelineError
-from pipeline.jobs.archiving.manifest import Positions
+from pipeline.jobs.archiving.manifest import Manifest, Positions
 from pipeline.jobs.archiving.selection import Selection
 from pipeline.jobs.archiving.writing import FILE_COLUMNS, SplitWriter, WriteTarget, WrittenSplit
 from pipeline.network.discovery import Discovery
@@ -15,6 +15,7 @@ from pipeline.network.planning import Range
 from pipeline.network.positions import from_document, to_document
 from pipeline.network.reading import read_ranges
 from pipeline.network.rules import Rules, read_rules
+from pipeline.network.stream_offset import Place, ids_from_document, ids_to_document, place_of
 
 
 @dataclass(frozen=True)
@@ -53,16 +54,39 @@ def rules_for(nameserver: str, selection: Selection, *, allow_gaps: bool) -> Rul
     return read_rules(options, streaming=False)
 
 
-def new_ranges(rules: Rules, archived: Positions) -> list[Range]:
-    """What is in the queues and not in the archive.
+@dataclass(frozen=True)
+class Reached:
+    """How far queues are archived, and of which topics they are."""
+
+    positions: Positions = field(default_factory=dict)
+    topic_ids: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    times: Positions = field(default_factory=dict)
+    """Where brokers have no ids: when the last messages before the positions were stored."""
+
+    @classmethod
+    def of(cls, manifest: Manifest | None) -> Reached:
+        """What an archive says of itself."""
+        if manifest is None:
+            return cls()
+        return cls(manifest.queue_positions, manifest.topic_ids, manifest.queue_times)
+
+
+def new_ranges(
+    rules: Rules, archived: Reached, say: Callable[[str], None] = lambda _: None
+) -> tuple[list[Range], Reached]:
+    """What is in the queues and not in the archive, and what it reaches then.
 
     Raises:
-        PipelineError: a topic does not exist, or a queue does not go on where the archive ends.
+        PipelineError: a topic does not exist, was made anew, or a queue does not go on where the
+            archive ends.
     """
     discovery = Discovery(rules)
-    positions = from_document(archived)
+    positions = from_document(archived.positions)
+    held = discovery.ranges()
+    _say_what_is_gone(discovery, positions, held, say)
+    _check_same(discovery, archived, positions, held)
     found = []
-    for queue, (low, high) in sorted(discovery.ranges().items()):
+    for queue, (low, high) in sorted(held.items()):
         begin = positions.get(queue, low)
         if begin > high:
             raise PipelineError(
@@ -75,16 +99,72 @@ def new_ranges(rules: Rules, archived: Positions) -> list[Range]:
                 "between have expired on the broker; add --allow-gaps to go on without them"
             )
         if max(begin, low) < high or queue not in positions:
-            found.append(Range(queue, max(begin, low), high))
-    return found
+            topic_id = discovery.ids.get(place_of(queue), "")
+            found.append(Range(queue, max(begin, low), high, topic_id))
+    return found, _reached(discovery, archived, found)
 
 
-def advanced(archived: Positions, ranges: list[Range]) -> Positions:
-    """The positions after all *ranges*."""
-    positions: dict[MessageQueue, int] = from_document(archived)
-    positions.update({each.queue: each.end for each in _last(ranges).values()})
-    return to_document(positions)
+def _say_what_is_gone(
+    discovery: Discovery,
+    positions: Mapping[MessageQueue, int],
+    held: Mapping[MessageQueue, object],
+    say: Callable[[str], None],
+) -> None:
+    """Name the topics that were deleted on some of their brokers only."""
+    there = {place_of(queue) for queue in held}
+    topics = {topic for topic, _ in there}
+    known = {place_of(queue) for queue in positions if queue.topic in topics}
+    for topic, broker in sorted(discovery.remote.gone(known - there)):
+        say(
+            f"the topic {topic!r} was deleted on {broker}: what was not archived of it is lost, "
+            "and its other brokers are archived"
+        )
 
 
-def _last(ranges: list[Range]) -> Mapping[MessageQueue, Range]:
-    return {each.queue: each for each in sorted(ranges, key=lambda one: (one.queue, one.end))}
+def _check_same(
+    discovery: Discovery,
+    archived: Reached,
+    positions: Mapping[MessageQueue, int],
+    held: Mapping[MessageQueue, tuple[int, int]],
+) -> None:
+    """See that topics are those that were archived.  Raises PipelineError."""
+    another: set[Place] = set()
+    known_ids = ids_from_document(archived.topic_ids)
+    for place, topic_id in discovery.ids.items():
+        if topic_id and known_ids.get(place, topic_id) != topic_id:
+            another.add(place)
+    times = from_document(archived.times)
+    asked: dict[MessageQueue, int] = {}
+    for queue, (low, high) in held.items():
+        begin = positions.get(queue, 0)
+        if queue in times and low < begin <= high and not discovery.ids.get(place_of(queue)):
+            asked[queue] = begin - 1
+    if asked:
+        found = discovery.store_times(asked)
+        another |= {place_of(queue) for queue, at_ms in found.items() if at_ms != times[queue]}
+    if another:
+        topic, broker = min(another)
+        raise PipelineError(
+            f"the topic {topic!r} on {broker} was deleted and made anew since it was archived, and "
+            "its messages have the numbers of those in the archive: archive it into another "
+            "directory"
+        )
+
+
+def _reached(discovery: Discovery, archived: Reached, ranges: list[Range]) -> Reached:
+    """The positions after all *ranges*, and of which topics they are."""
+    positions: dict[MessageQueue, int] = from_document(archived.positions)
+    last = {each.queue: each for each in sorted(ranges, key=lambda one: (one.queue, one.end))}
+    positions.update({each.queue: each.end for each in last.values()})
+    ids = ids_from_document(archived.topic_ids)
+    ids |= {place: name for place, name in discovery.ids.items() if name}
+    times = from_document(archived.times)
+    asked = {
+        each.queue: each.end - 1
+        for each in last.values()
+        if each.begin < each.end and not ids.get(place_of(each.queue))
+    }
+    if asked:
+        times |= discovery.store_times(asked)
+    times = {queue: at_ms for queue, at_ms in times.items() if not ids.get(place_of(queue))}
+    return Reached(to_document(positions), ids_to_document(ids), to_document(times))

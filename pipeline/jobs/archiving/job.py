@@ -232,13 +232,13 @@ def _manifest(
     written: list[WrittenSplit],
 ) -> Manifest:
     logs = dict(current.log_positions) if current else {}
-    queues = current.queue_positions if current else {}
+    reached = from_network.Reached.of(current)
     source = dict(plan.source)
     if plan.store is not None:
         logs[asked.broker] = _log_position(plan, asked, logs.get(asked.broker), written)
         source["end"] = max([plan.start, *(each.log_end for each in written)])
     else:
-        queues = from_network.advanced(queues, list(plan.ranges))
+        reached = plan.reached
     files = tuple(file for each in written for file in each.files)
     return Manifest(
         run=target.run,
@@ -250,7 +250,9 @@ def _manifest(
         queues=merged([queue for file in files for queue in file.queues]),
         undecoded=sum(each.undecoded for each in written),
         log_positions=logs,
-        queue_positions=queues,
+        queue_positions=reached.positions,
+        topic_ids=reached.topic_ids,
+        queue_times=reached.times,
     )
 
 
@@ -269,8 +271,8 @@ def _log_position(
 def _has_moved(manifest: Manifest, current: Manifest | None) -> bool:
     if current is None:
         return True
-    was = current.log_positions, current.queue_positions
-    return was != (manifest.log_positions, manifest.queue_positions)
+    was = current.log_positions, from_network.Reached.of(current)
+    return was != (manifest.log_positions, from_network.Reached.of(manifest))
 
 
 def _result(catalog: Catalog, manifest: Manifest, written: list[WrittenSplit]) -> ArchiveResult:

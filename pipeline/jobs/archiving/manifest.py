@@ -1,10 +1,11 @@
 """What an archive says of itself: one manifest for each run, JSON of version 2.
 
     {"format": 2, "run": 3, "createdMs": …, "source": {…}, "columns": […], "value": {…} or null,
-     "files": […], "queues": […], "positions": {"log": …, "queues": …}, "undecoded": 0}
+     "files": […], "queues": […], "positions": {…}, "undecoded": 0}
 
 ``files`` and ``queues`` are what this run added; ``positions`` say how far the archive goes after
-it, so that the newest manifest tells where to go on.  A file that no manifest lists does not count.
+it, so that the newest manifest tells where to go on, and by ``ids`` and ``times`` of which topics
+these positions are.  A file that no manifest lists does not count.
 In version 1 bodies had hashes of another kind (QueueSummary.crc_bits).
 """
 
@@ -105,6 +106,10 @@ class Manifest:
     undecoded: int = 0
     log_positions: Mapping[str, LogPosition] = field(default_factory=dict)
     queue_positions: Positions = field(default_factory=dict)
+    topic_ids: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """What tells the topics that were read from others of their names, by topic and broker."""
+    queue_times: Positions = field(default_factory=dict)
+    """Where brokers have no ids: when the last messages before the positions were stored."""
 
     @property
     def rows(self) -> int:
@@ -126,6 +131,8 @@ class Manifest:
             "positions": {
                 "log": {name: _camel(each) for name, each in self.log_positions.items()},
                 "queues": self.queue_positions,
+                "ids": self.topic_ids,
+                "times": self.queue_times,
             },
         }
         return json.dumps(document, indent=1, ensure_ascii=False).encode() + b"\n"
@@ -193,6 +200,8 @@ def _manifest(document: Mapping[str, Any]) -> Manifest:
             name: LogPosition(**_snake(each)) for name, each in positions["log"].items()
         },
         queue_positions=positions["queues"],
+        topic_ids=positions.get("ids", {}),
+        queue_times=positions.get("times", {}),
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from pipeline.errors import PipelineError
 from pipeline.jobs.archiving import from_files, from_network
-from pipeline.jobs.archiving.manifest import LogPosition, Manifest, Positions
+from pipeline.jobs.archiving.manifest import LogPosition, Manifest
 from pipeline.jobs.archiving.selection import Selection
 from pipeline.jobs.archiving.values import ValueFormat
 from pipeline.jobs.archiving.writing import FILE_COLUMNS
@@ -38,6 +38,8 @@ class Plan:
     archived: Mapping[str, int] = field(default_factory=dict)
     start: int = 0
     ranges: Sequence[Range] = ()
+    reached: from_network.Reached = field(default_factory=from_network.Reached)
+    """What the archive has of queues after the run."""
     rules: Any = None
 
     @property
@@ -88,7 +90,7 @@ def plan_run(asked: Request, current: Manifest | None, progress: Progress) -> Pl
             raise PipelineError(_mixed(asked.broker or min(over_network), "over the network"))
         return _plan_files(asked, logs)
     progress.step(f"asking the brokers behind {asked.nameserver}")
-    plan = _plan_network(asked, queues)
+    plan = _plan_network(asked, from_network.Reached.of(current), progress)
     both = {each.queue.broker_name for each in plan.ranges} & set(logs)
     if both or "" in logs:
         raise PipelineError(_mixed(min(both, default="a store without a name"), "from files"))
@@ -139,12 +141,12 @@ def _plan_files(asked: Request, positions: Mapping[str, LogPosition]) -> Plan:
     return Plan(source, store, pieces, archived, start, rules=rules)
 
 
-def _plan_network(asked: Request, positions: Positions) -> Plan:
+def _plan_network(asked: Request, archived: from_network.Reached, progress: Progress) -> Plan:
     rules = from_network.rules_for(asked.nameserver, asked.selection, allow_gaps=asked.allow_gaps)
-    ranges = from_network.new_ranges(rules, positions)
+    ranges, reached = from_network.new_ranges(rules, archived, progress.say)
     keys = list(asked.selection.keys)
     source = {"kind": "network", "nameserver": asked.nameserver, "keys": keys}
-    return Plan(source, ranges=ranges, rules=rules)
+    return Plan(source, ranges=ranges, reached=reached, rules=rules)
 
 
 def spelled(ask: Any) -> Any:

@@ -33,7 +33,14 @@ from pipeline.jobs.replaying.plan import (
 )
 from pipeline.jobs.replaying.result import ReplayResult
 from pipeline.jobs.replaying.selecting import chosen_rows, planned, prune
-from pipeline.jobs.replaying.targets import choose_target, last_batch, queue_counts, sink_rules
+from pipeline.jobs.replaying.targets import (
+    check_targets,
+    choose_target,
+    last_batch,
+    queue_counts,
+    sink_rules,
+    target_ids,
+)
 from pipeline.jobs.replaying.work import ReplayTask, replay_slices
 from pipeline.jobs.results import UsageProblem
 from pipeline.jobs.spark import job_session, run_tasks, spark_problem
@@ -183,6 +190,7 @@ def _foretell(
     data = way.state.read(PLAN_FILE)
     if data is not None:
         plan = _resumable(data, request, name, way)
+        check_targets(way.nameserver, plan)
     else:
         chosen = choose_target(way.nameserver, name, delivery, broker)
         whole, partly = prune(source, request)
@@ -238,7 +246,8 @@ def _new_plan(
         chosen = choose_target(way.nameserver, name, "exactly-once", broker, topics)
         counts = queue_counts(way.nameserver, topics, chosen)
     rows = batch_rows_for(mean_row_bytes(source.files), way.rate)
-    return Plan(name, request, files, rows, chosen, counts)
+    ids = target_ids(way.nameserver, topics, chosen)
+    return Plan(name, request, files, rows, chosen, counts, ids)
 
 
 def _resumable(data: bytes, request: Request, name: str, way: _Way) -> Plan:
@@ -290,6 +299,7 @@ def _run(
     source: Source, request: Request, name: str, delivery: str, broker: str, way: _Way
 ) -> ReplayResult:
     plan = _plan(source, request, name, delivery, broker, way)
+    check_targets(way.nameserver, plan)
     result = _result(plan, way)
     done = _done(plan, way)
     if done >= plan.batch_count:
@@ -303,6 +313,8 @@ def _run(
     way.progress.reach(done * plan.batch_rows)
     began = way.now()
     for number in range(done, plan.batch_count):
+        if not plan.broker:
+            check_targets(way.nameserver, plan)
         slices = plan.batch(number)
         rows = sum(each.end - each.first for each in slices)
         tasks = [
@@ -324,6 +336,8 @@ def _run(
             else run_tasks(session, tasks, replay_slices)
         )
         if plan.broker:
+            # What is staged goes with its topic: that one is there now means that it was then.
+            check_targets(way.nameserver, plan)
             publish(rules, [part for part in written if not isinstance(part, int)])
         else:
             way.state.write(PROGRESS_FILE, json.dumps({"batches": number + 1}).encode())

@@ -85,6 +85,8 @@ class Plan:
     """Where batches are published; empty for sending at least once."""
     queue_counts: Mapping[str, int]
     """Of each target topic."""
+    topic_ids: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """What tells the target topics from others of their names, by topic and broker."""
 
     @property
     def rows(self) -> int:

@@ -7,6 +7,7 @@ from functools import partial
 
 from pipeline.errors import PipelineError
 from pipeline.jobs.replaying.plan import Plan
+from pipeline.network.stream_offset import ids_from_document, ids_to_document
 from pipeline.remote import connect
 from pipeline.retrying import Patience
 from pipeline.sink.choice import choose_broker, sink_state
@@ -79,6 +80,36 @@ def _rules(nameserver: str, job_id: str, broker: str, *, retries: int | None = N
     if retries is not None:
         options["retries"] = str(retries)
     return read_rules(options, streaming=False)
+
+
+def target_ids(nameserver: str, topics: Sequence[str], broker: str) -> dict[str, dict[str, str]]:
+    """What tells topics from others of their names, on one broker or on all; blank for unknown."""
+    remote = connect(nameserver)
+    places: set[tuple[str, str]] = set()
+    for topic in topics:
+        route = remote.route(topic)
+        if route is not None:
+            names = {queue.broker_name for queue in route.write_queues}
+            places |= {(topic, name) for name in names if broker in ("", name)}
+    found = remote.topic_ids(places)
+    return ids_to_document({place: name for place, name in found.items() if name})
+
+
+def check_targets(nameserver: str, plan: Plan) -> None:
+    """See that the topics are those that the replay was begun with.
+
+    Raises:
+        PipelineError: one was deleted, and perhaps made anew.
+    """
+    known = ids_from_document(plan.topic_ids)
+    for place, name in connect(nameserver).topic_ids(known).items():
+        if name != "" and name != known[place]:
+            topic, broker = place
+            raise PipelineError(
+                f"the topic {topic!r} on {broker} was deleted since this replay was begun"
+                f"{' and made anew' if name else ''}, so what was replayed into it is gone: give "
+                "another --id to begin anew, which replays every message once more"
+            )
 
 
 def queue_counts(nameserver: str, topics: Sequence[str], broker: str) -> dict[str, int]:
