@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self, TypeVar
@@ -34,6 +34,7 @@ from protocol.bodies import (
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Command
 from protocol.errors import ProtocolError
+from protocol.message import message_keys
 from protocol.requests import CreateTopicRequest, encode_fields
 
 _Body = TypeVar("_Body", bound=Body)
@@ -205,14 +206,18 @@ class Admin:
     async def messages_by_key(
         self,
         topic: str,
-        key: str,
+        key: str | Iterable[str],
         *,
         max_count: int = 32,
         begin_time_ms: int = 0,
         end_time_ms: int | None = None,
     ) -> list[ReceivedMessage]:
-        """Return the newest messages of a topic that have `key` among their keys, newest first."""
-        return await self._search.by_key(topic, key, max_count, begin_time_ms, end_time_ms)
+        """Return the newest messages of a topic that have `key` among their keys, newest first.
+
+        Of several keys, given as for a message, it is enough to have one.
+        """
+        keys = message_keys(key)
+        return await self._search.by_keys(topic, keys, max_count, begin_time_ms, end_time_ms)
 
     async def brokers(self) -> list[BrokerAddress]:
         """Return every broker that the name service knows, slaves included."""

@@ -60,13 +60,31 @@ class MessageSearch:
         self._brokers = brokers
         self._topics = topics
 
-    async def by_key(
-        self, topic: str, key: str, max_count: int, begin_time_ms: int, end_time_ms: int | None
+    async def by_keys(
+        self,
+        topic: str,
+        keys: Sequence[str],
+        max_count: int,
+        begin_time_ms: int,
+        end_time_ms: int | None,
     ) -> list[ReceivedMessage]:
-        """Return the newest messages with this key, newest first."""
+        """Return the newest messages with one of these keys, newest first."""
         end = _TIME_MAX if end_time_ms is None else end_time_ms
-        found = await self._query(topic, key, max_count, begin_time_ms, end, unique=False)
-        return [message for message in found if key in message.keys][:max_count]
+        answers = await asyncio.gather(
+            *(
+                self._query(topic, key, max_count, begin_time_ms, end, unique=False)
+                for key in dict.fromkeys(keys)
+            )
+        )
+        # A message with several of the keys comes several times.
+        found = {
+            (message.broker_name, message.offset_message_id): message
+            for messages in answers
+            for message in messages
+            if not set(keys).isdisjoint(message.keys)
+        }
+        newest = sorted(found.values(), key=lambda message: message.store_time_ms, reverse=True)
+        return newest[:max_count]
 
     async def by_id(self, message_id: str, topic: str | None) -> ReceivedMessage:
         """Return the message of this id. Raises MessageNotFoundError."""

@@ -112,7 +112,7 @@ class Producer:
         body: bytes | str = b"",
         *,
         tags: str | None = None,
-        keys: Iterable[str] = (),
+        keys: str | Iterable[str] = (),
         properties: Mapping[str, str] | None = None,
         queue: MessageQueue | int | None = None,
         timeout: float | None = None,
@@ -120,6 +120,7 @@ class Producer:
         """Send one message, given whole or as a topic and its parts, and return where it is stored.
 
         It goes to `queue`, else to the queue of its sharding key, else to the next queue in turn.
+        One key is a string, several are a sequence or a string with blanks between them.
         Raises MessageRejectedError, RouteNotFoundError, RequestRefusedError,
         BrokerUnreachableError, RequestTimeoutError.
         """
@@ -150,7 +151,7 @@ class Producer:
         body: bytes | str = b"",
         *,
         tags: str | None = None,
-        keys: Iterable[str] = (),
+        keys: str | Iterable[str] = (),
         properties: Mapping[str, str] | None = None,
         queue: MessageQueue | int | None = None,
     ) -> None:
@@ -194,7 +195,7 @@ class Producer:
         body: bytes | str = b"",
         *,
         tags: str | None = None,
-        keys: Iterable[str] = (),
+        keys: str | Iterable[str] = (),
         properties: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> None:
@@ -283,7 +284,7 @@ def _as_message(
     message: Message | str,
     body: bytes | str,
     tags: str | None,
-    keys: Iterable[str],
+    keys: str | Iterable[str],
     properties: Mapping[str, str] | None,
 ) -> Message:
     if isinstance(message, Message):
@@ -299,4 +300,4 @@ def _as_message(
         )
     if isinstance(body, str):
         body = body.encode()
-    return Message(message, body, tags=tags, keys=list(keys), properties=dict(properties or {}))
+    return Message(message, body, tags=tags, keys=keys, properties=dict(properties or {}))

@@ -36,12 +36,12 @@ class Message:
     """
 
     __slots__ = (
+        "_keys",
         "body",
         "delay_level",
         "delay_ms",
         "deliver_at_ms",
         "flag",
-        "keys",
         "priority",
         "properties",
         "sharding_key",
@@ -69,10 +69,11 @@ class Message:
     ) -> None:
         """*priority* is one from 0 up, for topics with ``message.type`` PRIORITY.
 
-        A string of *keys* is RocketMQ's form of several: separated by blanks.
+        One key is a string, several are a sequence, or RocketMQ's form: a string with blanks
+        between them.
 
         Raises:
-            TypeError: *body* is not bytes.
+            TypeError: *body* is not bytes, or a key no string.
             ValueError: a property has a name that belongs to the system, holds one of the
                 characters 1 and 2, or is empty; a key holds a blank; two times of delivery, or
                 one without a time zone.
@@ -91,7 +92,7 @@ class Message:
         self.topic = topic
         self.body = bytes(body)
         self.tags = tags or None
-        self.keys = _keys(keys)
+        self.keys = keys
         self.properties = dict(properties or {})
         self.flag = flag
         self.delay_level = delay_level
@@ -105,6 +106,15 @@ class Message:
                 raise ValueError(f"property '{name}' belongs to RocketMQ: choose another name")
         for name, value in self.wire_properties().items():
             _check_property(name, value)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """What it can be found by; set like the argument: a string, or several."""
+        return self._keys
+
+    @keys.setter
+    def keys(self, keys: str | Iterable[str]) -> None:
+        self._keys = message_keys(keys)
 
     @property
     def is_delayed(self) -> bool:
@@ -148,11 +158,19 @@ class Message:
     __hash__ = None  # type: ignore[assignment]
 
 
-def _keys(keys: str | Iterable[str]) -> tuple[str, ...]:
+def message_keys(keys: str | Iterable[str]) -> tuple[str, ...]:
+    """The keys that a caller names: one or more in a string with blanks between, or a sequence.
+
+    Raises:
+        TypeError: one is no string.
+        ValueError: one is empty, or holds a blank.
+    """
     if isinstance(keys, str):
-        return tuple(keys.split())
+        return tuple(key for key in keys.split(" ") if key)
     keys = tuple(keys)
     for key in keys:
+        if not isinstance(key, str):
+            raise TypeError(f"a key is a string, not {type(key).__name__}: {key!r}")
         if not key:
             raise ValueError("a key is empty: leave it out, or give it a text")
         if " " in key:

@@ -16,7 +16,7 @@ SINK_COLUMNS: dict[str, tuple[str, ...]] = {
     "body": ("string", "binary"),
     "topic": _TEXT,
     "tags": _TEXT,
-    "keys": _TEXT,
+    "keys": ("string", "array<string>"),
     "properties": ("map<string,string>",),
     "rawProperties": ("binary",),
     "queueId": _INTEGER,
@@ -90,6 +90,8 @@ def _kind(data_type: object) -> str:
 
     if isinstance(data_type, types.MapType):
         return f"map<{_kind(data_type.keyType)},{_kind(data_type.valueType)}>"
+    if isinstance(data_type, types.ArrayType):
+        return f"array<{_kind(data_type.elementType)}>"
     if isinstance(data_type, types.StringType):
         return "string"
     return str(getattr(data_type, "typeName", lambda: data_type)())

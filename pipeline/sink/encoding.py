@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.errors import PipelineError
+from protocol.message import message_keys
 from protocol.properties import (
     PROPERTY_DELAY_LEVEL,
     PROPERTY_KEYS,
@@ -144,7 +145,8 @@ def _properties(columns: dict[str, Any], count: int, unique_keys: Sequence[str])
         (PROPERTY_TAGS, "tags"),
     ):
         if source in columns:
-            parts.append(_pairs(name, _checked(columns[source].cast(pa.string()), source)))
+            texts = _joined(columns[source]) if source == "keys" else columns[source]
+            parts.append(_pairs(name, _checked(texts.cast(pa.string()), source)))
     if "delayTimeLevel" in columns:
         parts.append(_pairs(PROPERTY_DELAY_LEVEL, columns["delayTimeLevel"].cast(pa.string())))
     if "deliverTimestamp" in columns:
@@ -154,6 +156,21 @@ def _properties(columns: dict[str, Any], count: int, unique_keys: Sequence[str])
     if len(parts) == 1:
         return parts[0]
     return pc.binary_join_element_wise(*parts, "", null_handling="replace", null_replacement="")
+
+
+def _joined(keys: Any) -> Any:
+    """The keys of each row as one text with blanks between them; they may come as lists."""
+    if not (pa.types.is_list(keys.type) or pa.types.is_large_list(keys.type)):
+        return keys
+    rows = keys.to_pylist()
+    try:
+        texts = [
+            None if row is None else " ".join(message_keys(key for key in row if key is not None))
+            for row in rows
+        ]
+    except ValueError as error:
+        raise PipelineError(f"the column 'keys': {error}") from None
+    return pa.array(texts, pa.string())
 
 
 def _pairs(name: str, values: Any) -> Any:

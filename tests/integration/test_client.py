@@ -238,6 +238,8 @@ async def test_messages_are_found_by_key_and_by_both_ids(producer: Producer, adm
     assert len(await admin.messages_by_key("orders", "same")) == 5
     assert len(await admin.messages_by_key("orders", "same", max_count=2)) == 2
     assert await admin.messages_by_key("orders", "none") == []
+    assert [m.body for m in await admin.messages_by_key("orders", ["k3", "k1"])] == [b"3", b"1"]
+    assert len(await admin.messages_by_key("orders", "same k1 k2", max_count=32)) == 5
     wanted = receipts[3]
     for found in (
         await admin.message(wanted.message_id),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
 import pytest
 
@@ -24,6 +24,7 @@ from protocol.message_codec import decode_batch
 from protocol.properties import decode_properties
 from tests.support.fake_server import FakeServer, route
 from tests.support.held_clock import HeldClock
+from tests.support.turns import until
 
 ORDERS = Message("orders", b"hello", tags="new", keys=["o-1"], properties={"region": "eu"})
 
@@ -113,6 +114,22 @@ async def test_the_receipt_says_where_the_message_is(producer: Producer, first: 
     assert receipt.message_id == decode_properties(request.ext["i"])["UNIQ_KEY"]
     assert receipt.status is SendStatus.OK
     assert request.body == b"text"
+
+
+KEYS = [("o-1", "o-1"), ("o-1 o-2", "o-1 o-2"), (["o-1"], "o-1"), (("o-1", "o-2"), "o-1 o-2")]
+
+
+@pytest.mark.parametrize(("keys", "stored_as"), KEYS)
+async def test_keys_are_a_string_or_a_sequence_wherever_they_are_taken(
+    producer: Producer, first: FakeServer, keys: str | Sequence[str], stored_as: str
+) -> None:
+    await producer.send("single", b"x", keys=keys)
+    await producer.send(Message("single", b"x", keys=keys))
+    await producer.send_oneway("single", b"x", keys=keys)
+    await until(lambda: len(first.requests_of(310)) == 3)
+    for request in first.requests_of(310):
+        assert request.ext is not None
+        assert decode_properties(request.ext["i"])["KEYS"] == stored_as
 
 
 @pytest.mark.parametrize("status", [10, 11, 12])

@@ -41,6 +41,23 @@ def test_time_of_delivery_is_a_property() -> None:
 def test_one_string_of_keys_is_split_at_blanks() -> None:
     assert Message("T", keys="a b").keys == ("a", "b")
     assert Message("T", keys="order-1").keys == ("order-1",)
+    assert Message("T", keys=" a  b ").keys == ("a", "b")
+    assert Message("T", keys="").keys == ()
+
+
+def test_keys_that_are_set_later_are_taken_alike() -> None:
+    message = Message("T")
+    message.keys = "order-1"
+    assert message.wire_properties()["KEYS"] == "order-1"
+    message.keys = iter(["a", "b"])
+    assert message.wire_properties()["KEYS"] == "a b"
+    assert message == Message("T", keys="a b")
+
+
+@pytest.mark.parametrize("keys", [[1], b"order-1", [None]])
+def test_a_key_that_is_no_string_is_explained(keys: object) -> None:
+    with pytest.raises(TypeError, match="a key is a string, not"):
+        Message("T", keys=keys)  # type: ignore[arg-type]
 
 
 def test_text_as_body_is_explained() -> None:

@@ -69,6 +69,15 @@ def test_every_column() -> None:
     assert messages.is_delayed.tolist() == [False, True]
 
 
+@pytest.mark.parametrize("kind", [pa.list_(pa.string()), pa.large_list(pa.string())])
+def test_keys_may_be_lists(kind: pa.DataType) -> None:
+    keys = pa.array([["k1", "k2"], [], None, ["k3", None]], kind)
+    messages = encoded("T", body=["a", "b", "c", "d"], keys=keys)
+    assert [found.get("KEYS") for found in properties(messages)] == ["k1 k2", None, None, "k3"]
+    with pytest.raises(PipelineError, match="'keys': 'a b' cannot be a key"):
+        encoded("T", body=["a"], keys=pa.array([["a b"]], kind))
+
+
 def test_properties_of_another_message_lose_their_history() -> None:
     stored = {
         "UNIQ_KEY": "old",
