@@ -1,4 +1,5 @@
-/* Compiled twins of encode_plain, encode_batch, message_ids and put_entries of encoding.py.
+/* Compiled twins of encode_plain, encode_batch, message_ids and put_entries of encoding.py, and of
+   count_sound of checking.py.
 
    The Python functions say what these have to do, and the tests compare them; here is only how.
    Whatever takes more than ASCII to decide is handed over to them. */
@@ -34,9 +35,9 @@ static void make_crc_table(void)
             crc_table[t][n] = crc_table[0][crc_table[t - 1][n] & 0xFF] ^ (crc_table[t - 1][n] >> 8);
 }
 
-static uint32_t crc32_of(const unsigned char *p, Py_ssize_t size)
+/* The register after *p went through it byte by byte. */
+static uint32_t crc_on(uint32_t c, const unsigned char *p, Py_ssize_t size)
 {
-    uint32_t c = 0xFFFFFFFFu;
     while (size >= 8) {
         uint32_t low = c ^ ((uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16
                             | (uint32_t)p[3] << 24);
@@ -48,7 +49,60 @@ static uint32_t crc32_of(const unsigned char *p, Py_ssize_t size)
     }
     while (size-- > 0)
         c = crc_table[0][(c ^ *p++) & 0xFF] ^ (c >> 8);
-    return ~c;
+    return c;
+}
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <immintrin.h>
+#define CAN_FOLD 1
+
+/* Two polynomials of 64 bits, each times what moves it over the bits that follow, and those bits. */
+__attribute__((target("pclmul,sse4.1")))
+static inline __m128i fold(__m128i value, __m128i movers, __m128i following)
+{
+    __m128i low = _mm_clmulepi64_si128(value, movers, 0x00);
+    __m128i high = _mm_clmulepi64_si128(value, movers, 0x11);
+    return _mm_xor_si128(_mm_xor_si128(low, high), following);
+}
+
+/* Folds all whole blocks of 16 bytes, at least 64 bytes, into the last one, which then takes the
+   place of them all: x^n mod P, bits reflected, moves a block on by n bits. */
+__attribute__((target("pclmul,sse4.1")))
+static uint32_t crc_folded(uint32_t c, const unsigned char *p, Py_ssize_t size)
+{
+    const __m128i over_64_bytes = _mm_set_epi64x(0x1c6e41596, 0x154442bd4);
+    const __m128i over_16_bytes = _mm_set_epi64x(0x0ccaa009e, 0x1751997d0);
+    const __m128i *block = (const __m128i *)p;
+    __m128i a = _mm_xor_si128(_mm_loadu_si128(block), _mm_cvtsi32_si128((int)c));
+    __m128i b = _mm_loadu_si128(block + 1);
+    __m128i d = _mm_loadu_si128(block + 2);
+    __m128i e = _mm_loadu_si128(block + 3);
+    for (block += 4, size -= 64; size >= 64; block += 4, size -= 64) {
+        a = fold(a, over_64_bytes, _mm_loadu_si128(block));
+        b = fold(b, over_64_bytes, _mm_loadu_si128(block + 1));
+        d = fold(d, over_64_bytes, _mm_loadu_si128(block + 2));
+        e = fold(e, over_64_bytes, _mm_loadu_si128(block + 3));
+    }
+    a = fold(a, over_16_bytes, b);
+    a = fold(a, over_16_bytes, d);
+    a = fold(a, over_16_bytes, e);
+    for (; size >= 16; block++, size -= 16)
+        a = fold(a, over_16_bytes, _mm_loadu_si128(block));
+    unsigned char last[16];
+    _mm_storeu_si128((__m128i *)last, a);
+    return crc_on(crc_on(0, last, 16), (const unsigned char *)block, size);
+}
+
+static int can_fold;
+#endif
+
+static uint32_t crc32_of(const unsigned char *p, Py_ssize_t size)
+{
+#ifdef CAN_FOLD
+    if (size >= 64 && can_fold)
+        return ~crc_folded(0xFFFFFFFFu, p, size);
+#endif
+    return ~crc_on(0xFFFFFFFFu, p, size);
 }
 
 static unsigned char *put16(unsigned char *p, uint32_t v)
@@ -675,11 +729,92 @@ done:
     return result;
 }
 
+static int64_t get64(const unsigned char *p)
+{
+    return (int64_t)((uint64_t)get32(p) << 32 | get32(p + 4));
+}
+
+#define HEAD_SIZE 88
+#define RECORD_SIZE_MIN 91
+#define MAGIC_V1 0xDAA320A7u
+#define MAGIC_V2 0xDAA320ABu
+
+/* What all records of one queue have in common. */
+typedef struct {
+    const char *topic_field;
+    Py_ssize_t topic_field_size;
+    int32_t queue_id;
+} Owner;
+
+/* Whether the record at *p* is the one of *unit*, of message *queue_offset* (any for -1). */
+static int is_sound(const unsigned char *p, const unsigned char *unit, const Owner *owner,
+                    int64_t queue_offset, int64_t unchecked_from)
+{
+    int64_t position = get64(unit), size = get32(unit + 8);
+    uint32_t magic = get32(p + 4);
+    if (get32(p) != size || get64(p + 28) != position || (magic != MAGIC_V1 && magic != MAGIC_V2))
+        return 0;
+    uint32_t sys_flag = get32(p + 36);
+    int64_t body_at = HEAD_SIZE + (sys_flag & BORN_HOST_V6 ? 12 : 0)
+                      + (sys_flag & STORE_HOST_V6 ? 12 : 0);
+    if (body_at + 3 > size)
+        return 0;
+    int32_t body_size = (int32_t)get32(p + body_at - 4);
+    int64_t at = body_at + body_size;
+    if (body_size < 0 || at + 3 > size)
+        return 0;
+    if (queue_offset >= 0
+        && ((int32_t)get32(p + 12) != owner->queue_id || get64(p + 20) != queue_offset
+            || at + owner->topic_field_size + 2 > size
+            || memcmp(p + at, owner->topic_field, (size_t)owner->topic_field_size) != 0))
+        return 0;
+    at += magic == MAGIC_V1 ? 1 + p[at] : 2 + (p[at] << 8 | p[at + 1]);
+    if (at + 2 > size || at + 2 + (p[at] << 8 | p[at + 1]) != size)
+        return 0;
+    return position >= unchecked_from || body_size == 0
+           || (crc32_of(p + body_at, body_size) & 0x7FFFFFFFu) == get32(p + 8);
+}
+
+/* count_sound(topic_field, queue_id, queue_offset, units, count, records, unchecked_from) */
+static PyObject *count_sound(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
+{
+    (void)module;
+    Owner owner;
+    int64_t queue_offset, count, unchecked_from;
+    const char *units, *records;
+    Py_ssize_t units_size, size;
+    if (nargs != 7) {
+        PyErr_SetString(PyExc_TypeError, "count_sound takes 7 arguments");
+        return NULL;
+    }
+    if (!take_bytes(args[0], &owner.topic_field, &owner.topic_field_size)
+        || !fits_int32(args[1], &owner.queue_id) || !fits_int64(args[2], &queue_offset)
+        || !take_bytes(args[3], &units, &units_size) || !fits_int64(args[4], &count)
+        || !take_bytes(args[5], &records, &size) || !fits_int64(args[6], &unchecked_from)) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_OverflowError, "a number is too large");
+        return NULL;
+    }
+    const unsigned char *unit = (const unsigned char *)units;
+    const unsigned char *p = (const unsigned char *)records, *end = p + size;
+    int64_t sound = 0;
+    for (; sound < count && (sound + 1) * UNIT_SIZE <= units_size; sound++, unit += UNIT_SIZE) {
+        int64_t record_size = (int32_t)get32(unit + 8);
+        if (record_size < RECORD_SIZE_MIN || record_size > end - p
+            || !is_sound(p, unit, &owner, queue_offset < 0 ? -1 : queue_offset + sound,
+                         unchecked_from))
+            break;
+        p += record_size;
+    }
+    return PyLong_FromLongLong(sound);
+}
+
 static PyMethodDef methods[] = {
     {"set_fallbacks", set_fallbacks, METH_VARARGS, NULL},
     {"encode_plain", (PyCFunction)(void (*)(void))encode_plain, METH_FASTCALL, NULL},
     {"encode_batch", (PyCFunction)(void (*)(void))encode_batch, METH_FASTCALL, NULL},
     {"message_ids", (PyCFunction)(void (*)(void))message_ids, METH_FASTCALL, NULL},
+    {"count_sound", (PyCFunction)(void (*)(void))count_sound, METH_FASTCALL, NULL},
     {"put_entries", (PyCFunction)(void (*)(void))put_entries, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL}};
 
@@ -691,5 +826,9 @@ static struct PyModuleDef definition = {
 PyMODINIT_FUNC PyInit__encoding(void)
 {
     make_crc_table();
+#ifdef CAN_FOLD
+    __builtin_cpu_init();
+    can_fold = __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
+#endif
     return PyModule_Create(&definition);
 }

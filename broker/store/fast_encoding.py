@@ -8,13 +8,14 @@ ROCKHOPPER_PURE_PYTHON=1 in the environment turns them off.
 import os
 from collections.abc import Callable
 
-from broker.store import encoding
+from broker.store import checking, encoding
 from broker.store.encoding import Batch, Plain
 
 encode_plain: Callable[..., Plain | None] = encoding.encode_plain
 encode_batch: Callable[..., Batch | None] = encoding.encode_batch
 message_ids: Callable[[str, bytes], str] = encoding.message_ids
 put_entries: Callable[..., int] = encoding.put_entries
+count_sound: Callable[..., int] = checking.count_sound
 is_compiled = False
 
 if os.environ.get("ROCKHOPPER_PURE_PYTHON") != "1":
@@ -28,4 +29,5 @@ if os.environ.get("ROCKHOPPER_PURE_PYTHON") != "1":
         encode_batch = _encoding.encode_batch
         message_ids = _encoding.message_ids
         put_entries = _encoding.put_entries
+        count_sound = _encoding.count_sound
         is_compiled = True

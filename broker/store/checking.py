@@ -1,0 +1,84 @@
+"""Whether records are what the entries of a consume queue say: what every read asks.
+
+``count_sound`` has a compiled twin (_encoding.c), which fast_encoding.py prefers; what follows is
+what both have to do.  A record is sound when
+
+- it begins with the size of its unit and a magic, and says that it stands where the unit points;
+- queue id, queue offset and topic are those of the queue and of the unit's number;
+- its sizes add up to its own;
+- its body has the CRC that it names, unless it stands in the log's newest part.
+"""
+
+import struct
+from zlib import crc32
+
+from protocol.message_codec import BODY_CRC_MASK, MAGIC_V1, MAGIC_V2, RECORD_SIZE_BYTES_MIN
+from protocol.queue_layout import CONSUME_QUEUE_UNIT
+from protocol.sys_flags import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
+
+# Size, magic, CRC of the body, queue id, queue offset, commit log offset, sysFlag.
+_HEAD = struct.Struct(">IIIi4xqqi")
+_INT32 = struct.Struct(">i")
+ANY_MESSAGE = -1
+
+
+def topic_field(topic: str) -> bytes:
+    """The name of *topic* as it stands in records, behind its size."""
+    name = topic.encode("utf-8", "surrogateescape")
+    return len(name).to_bytes(2 if len(name) > 127 else 1, "big") + name
+
+
+def count_sound(
+    topic_field: bytes,
+    queue_id: int,
+    queue_offset: int,
+    units: bytes,
+    count: int,
+    records: bytes,
+    unchecked_from: int,
+) -> int:
+    """How many of *count* records, back to back in the order of *units*, are sound up to the first.
+
+    *queue_offset* is that of the first one; ANY_MESSAGE does not look whose they are.  The bodies
+    of records from commit log offset *unchecked_from* on are not looked at.
+    """
+    sound = at = 0
+    for position, size, _ in CONSUME_QUEUE_UNIT.iter_unpack(units[: count * CONSUME_QUEUE_UNIT.size]):
+        record = records[at : at + size] if size >= RECORD_SIZE_BYTES_MIN else b""
+        number = ANY_MESSAGE if queue_offset < 0 else queue_offset + sound
+        if len(record) != size or not _is_sound(
+            record, position, (topic_field, queue_id, number), position < unchecked_from
+        ):
+            break
+        at += size
+        sound += 1
+    return sound
+
+
+def _is_sound(
+    record: bytes, position: int, owner: tuple[bytes, int, int], check_body: bool
+) -> bool:
+    size, magic, crc, queue_id, queue_offset, stated_position, sys_flag = _HEAD.unpack_from(record)
+    if size != len(record) or stated_position != position or magic not in (MAGIC_V1, MAGIC_V2):
+        return False
+    body_at = 88 + 12 * bool(sys_flag & SYS_FLAG_BORN_HOST_V6)
+    body_at += 12 * bool(sys_flag & SYS_FLAG_STORE_HOST_V6)
+    if body_at + 3 > size:
+        return False
+    (body_size,) = _INT32.unpack_from(record, body_at - 4)
+    at = body_at + body_size
+    if body_size < 0 or at + 3 > size:
+        return False
+    field, own_queue_id, own_offset = owner
+    if own_offset >= 0 and not (
+        (queue_id, queue_offset) == (own_queue_id, own_offset)
+        and at + len(field) + 2 <= size
+        and record.startswith(field, at)
+    ):
+        return False
+    width = 1 if magic == MAGIC_V1 else 2
+    at += width + int.from_bytes(record[at : at + width], "big")
+    if at + 2 > size or at + 2 + int.from_bytes(record[at : at + 2], "big") != size:
+        return False
+    body = record[body_at : body_at + body_size] if check_body else b""
+    return not body or crc32(body) & BODY_CRC_MASK == crc
