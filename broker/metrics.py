@@ -190,6 +190,12 @@ def _storage(broker: "Broker") -> Iterator[Family]:
     yield _counter("rockhopper_filter_tests_total", "Messages that SQL92 filters looked into").add(
         store.tested_count
     )
+    yield _counter("rockhopper_damaged_messages_total", "Stored messages found damaged").add(
+        store.damaged_count
+    )
+    yield _counter("rockhopper_mended_entries_total", "Queue entries set right from the log").add(
+        store.mended_count
+    )
     yield _gauge("rockhopper_store_writable", "1 when messages are taken").add(store.is_writable)
 
 

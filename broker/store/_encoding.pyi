@@ -35,6 +35,16 @@ def encode_batch(
     /,
 ) -> Batch | None: ...
 def message_ids(host: str, units: bytes, /) -> str: ...
+def count_sound(
+    topic_field: bytes,
+    queue_id: int,
+    queue_offset: int,
+    units: bytes,
+    count: int,
+    records: bytes,
+    unchecked_from: int,
+    /,
+) -> int: ...
 def put_entries(
     mapping: mmap,
     slot_count: int,

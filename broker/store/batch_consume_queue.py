@@ -114,6 +114,8 @@ class BatchConsumeQueue(UnitQueue):
         unit = self.read_units(queue_offset, 1)
         return self.UNIT.unpack(unit) if unit else None
 
+    noted = entry
+
     def offset_by_time(
         self, time_ms: int, upper: bool, store_time_of: Callable[[int, int], int] | None = None
     ) -> int:

@@ -1,23 +1,22 @@
 """Bulk reads: thousands of records of one queue in one answer, for jobs that decode many at once.
 
-A bulk read returns the same records as an ordinary one, back to back, under limits of its own.  Two
-things differ.  Of records that an earlier process wrote, size and place are checked but not the
-body's CRC: whoever decodes thousands of them checks that as fast as we could.  And messages are
-not counted against the pull's limits for consumers, 32 messages or 256 KiB.
+A bulk read returns the same records as an ordinary one, back to back and checked in the same way,
+under limits of its own: messages are not counted against the pull's limits for consumers, 32
+messages or 256 KiB.
 """
 
-import struct
 from bisect import bisect_right
 from collections.abc import Callable
 from itertools import accumulate
 
+from broker.store.checking import ANY_MESSAGE
 from broker.store.commit_log import CommitLog
 from broker.store.consume_queue import ConsumeQueue
+from broker.store.fast_encoding import count_sound
 from broker.store.get_result import GetResult, GetStatus
 from protocol.queue_layout import CONSUME_QUEUE_UNIT
 
 COUNT_MAX = 16_384
-_SIZE_AND_PLACE = struct.Struct(">i24xq")
 
 
 def read_bulk(
@@ -26,13 +25,15 @@ def read_bulk(
     offset: int,
     count_max: int,
     size_max: int,
-    trusted_from: int,
-    report: Callable[[int, int], bytes],
+    unchecked_from: int,
+    look_closer: Callable[[int, int, int], bytes | None],
 ) -> GetResult:
     """Read up to *count_max* messages or *size_max* bytes from *offset*, which is in the queue.
 
-    The first message always passes.  *report* is given the queue offset and the place of a record
-    that is not what its entry says, and returns the record if it is good after all.
+    The first message always passes.  *look_closer* is given queue offset, place and size of a
+    record that is not what its entry says; it returns the record if there is one after all, and
+    None if the answer has to end in front of it.  Bodies from *unchecked_from* on are not compared
+    with their CRC.
     """
     low, high = queue.min_offset, queue.max_offset
     units = queue.read_units(offset, min(count_max, COUNT_MAX, high - offset))
@@ -42,27 +43,25 @@ def read_bulk(
     ends = list(accumulate(size for _, size in places))
     count = max(bisect_right(ends, size_max), 1)
     del places[count:]
-    if places[0][0] >= trusted_from and (whole := _side_by_side(log, places)):
-        return GetResult(GetStatus.FOUND, offset + count, low, high, whole, count)
-    records = _records(log, places)
-    if places[0][0] < trusted_from:
-        for index, (position, size) in enumerate(places):
-            if position >= trusted_from:
-                break
-            record = records[index]
-            if record and (len(record), position) != _head(record, size):
-                records[index] = report(offset + index, position)
+    records = [whole] if (whole := _side_by_side(log, places)) else _records(log, places)
+    body = b"".join(records)
+    number = ANY_MESSAGE if queue.is_light else offset
+    field, queue_id = queue.topic_field, queue.queue_id
+    sound = count_sound(field, queue_id, number, units, count, body, unchecked_from)
+    if sound == count:
+        return GetResult(GetStatus.FOUND, offset + count, low, high, body, count)
+    records = _records(log, places[:sound])
+    for position, size in places[sound:]:
+        record = look_closer(offset + len(records), position, size)
+        if record is None:
+            break
+        records.append(record)
     body = b"".join(records)
     status = GetStatus.FOUND if body else GetStatus.MESSAGE_WAS_REMOVING
-    return GetResult(status, offset + count, low, high, body, sum(map(bool, records)))
-
-
-def _head(record: bytes, size: int) -> tuple[int, int]:
-    """The size and the place that a record states; impossible ones if it is cut short."""
-    if len(record) < _SIZE_AND_PLACE.size or len(record) != size:
-        return -1, -1
-    stated_size, position = _SIZE_AND_PLACE.unpack_from(record)
-    return stated_size, position
+    if not records:
+        status = GetStatus.NO_MATCHED_MESSAGE
+    next_offset = offset + len(records)
+    return GetResult(status, next_offset, low, high, body, sum(map(bool, records)))
 
 
 def _side_by_side(log: CommitLog, places: list[tuple[int, int]]) -> bytes:

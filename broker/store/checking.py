@@ -43,7 +43,8 @@ def count_sound(
     of records from commit log offset *unchecked_from* on are not looked at.
     """
     sound = at = 0
-    for position, size, _ in CONSUME_QUEUE_UNIT.iter_unpack(units[: count * CONSUME_QUEUE_UNIT.size]):
+    units = units[: count * CONSUME_QUEUE_UNIT.size]
+    for position, size, _ in CONSUME_QUEUE_UNIT.iter_unpack(units):
         record = records[at : at + size] if size >= RECORD_SIZE_BYTES_MIN else b""
         number = ANY_MESSAGE if queue_offset < 0 else queue_offset + sound
         if len(record) != size or not _is_sound(

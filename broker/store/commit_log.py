@@ -218,7 +218,7 @@ class CommitLog:
             if file is None:
                 return b""
         base = file.base_offset
-        if end > self.written_offset or end > base + file.size_bytes:
+        if end > self.written_offset or end > base + file.size_bytes or end < start:
             return b""
         return file.read(start - base, end - base)
 

@@ -176,13 +176,7 @@ class ConsumeQueue(UnitQueue):
             raise QueueConflictError(
                 self.topic, self.queue_id, queue_offset, held_offset, given_offset
             )
-        file = self._files.file_at(position)
-        assert file is not None
-        start = position - file.base_offset
-        self._reserve(file, position)
-        file.mapping[start : start + _UNIT_SIZE] = unit
-        self._flushed = min(self._flushed, position)
-        self._note_change()
+        self.mend(queue_offset, *_unpack_from(unit))
 
     # Reading.
 
@@ -203,6 +197,35 @@ class ConsumeQueue(UnitQueue):
         """Commit log offset, size and tags code of one message, or None out of range."""
         unit = self.read_units(queue_offset, 1)
         return _unpack_from(unit) if unit else None
+
+    def noted(self, queue_offset: int) -> tuple[int, int, int] | None:
+        """As ``entry``, of messages too that nobody is shown: expired, purged or held ones."""
+        start = queue_offset * _UNIT_SIZE
+        if not 0 <= queue_offset < self.next_offset:
+            return None
+        unit = self._files.read(start, start + _UNIT_SIZE)
+        return _unpack_from(unit) if len(unit) == _UNIT_SIZE else None
+
+    def mend(
+        self, queue_offset: int, commit_log_offset: int, size_bytes: int, tags_code: int
+    ) -> None:
+        """Write the unit of a message anew, as the commit log has it.
+
+        Raises:
+            OSError: its file cannot be mapped.
+        """
+        position = queue_offset * _UNIT_SIZE
+        file = self._files.file_at(position)
+        if file is None or not 0 <= queue_offset < self.next_offset:
+            return
+        self._reserve(file, position)
+        _pack_into(
+            file.mapping, position - file.base_offset, commit_log_offset, size_bytes, tags_code
+        )
+        if queue_offset == self.next_offset - 1:
+            self.commit_log_end = commit_log_offset + size_bytes
+        self._flushed = min(self._flushed, position)
+        self._note_change()
 
     def next_file_offset(self, queue_offset: int) -> int:
         """The first queue offset of the file after that of *queue_offset*."""

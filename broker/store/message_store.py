@@ -51,6 +51,7 @@ log = structlog.get_logger("broker.store")
 
 
 RELEASE_IDLE_INTERVAL_S = 60.0
+TAIL_S = 1.0
 
 
 class MessageStore(StoreReading):
@@ -113,6 +114,9 @@ class MessageStore(StoreReading):
         )
         self._retention: RetentionService | None = None
         self._release_idle_at_s = 0.0
+        # What is as old as one to two times TAIL_S is no longer in the log's tail.
+        self._next_tail = self._reader.tail_start
+        self._tail_until_s = 0.0
         self._is_checkpoint_late = False
 
     @classmethod
@@ -362,11 +366,6 @@ class MessageStore(StoreReading):
             not awaiting or awaiting[0][2][0].start >= end_offset
         )
 
-    @property
-    def dispatched_offset(self) -> int:
-        """Up to where messages are in their queues."""
-        return self._dispatch.offset
-
     # -- flush ---------------------------------------------------------------------------------
 
     def _flushed(self, offset: int) -> None:
@@ -382,6 +381,9 @@ class MessageStore(StoreReading):
         if awaiting or self._parked:
             self._flush.request()
         now_s = time.monotonic()
+        if now_s >= self._tail_until_s:
+            self._tail_until_s = now_s + TAIL_S
+            self._reader.tail_start, self._next_tail = self._next_tail, self._log.written_offset
         if now_s >= self._release_idle_at_s:
             self._release_idle_at_s = now_s + RELEASE_IDLE_INTERVAL_S
             self._queues.release_idle()

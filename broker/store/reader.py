@@ -5,40 +5,38 @@ or 256 KiB while it lies within the newest part of the log (40 % of the memory),
 64 KiB behind that; the first message always passes; 800 entries are looked at before a pull that
 matched nothing comes back empty.  All of these numbers are settings.
 
-What this process wrote is in its page cache as it was checked on arrival.  Older records are
-verified each time they are read (position, topic, queue, offset, body CRC), so a byte that rotted
-on disk costs the one message, is reported once, and never reaches a consumer.
+Each record is compared with its entry each time it is read: place, size, topic, queue and offset
+(checking.py).  Where they disagree, the entry is mended from the log (entry_mending.py), so a bit
+of it that turned costs no message.  Bodies are compared with their CRC unless they are in the
+log's tail, which is what came within the last seconds and was checked on arrival.  A record that is
+damaged costs the one message, is reported once, and never reaches a consumer.
 """
 
 import struct
 from collections.abc import Callable
 from typing import NamedTuple
-from zlib import crc32
 
 import structlog
 
 from broker.store.batch_consume_queue import BatchConsumeQueue
 from broker.store.bulk_reading import read_bulk
+from broker.store.checking import ANY_MESSAGE
 from broker.store.commit_log import CommitLog
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.consume_queue_ext import is_address
+from broker.store.entry_mending import EntryMender
+from broker.store.fast_encoding import count_sound
 from broker.store.get_result import GetResult, GetStatus
 from broker.store.property_stage import MessageFilter, PropertyStage
+from broker.store.queue_table import Queue
+from broker.store.record_places import RecordPlaces
 from protocol.errors import ProtocolError
-from protocol.message_codec import (
-    BODY_CRC_MASK,
-    MAGIC_V1,
-    MAGIC_V2,
-    RECORD_SIZE_BYTES_MIN,
-    decode_message,
-)
-from protocol.names import LMQ_PREFIX
+from protocol.message_codec import decode_message
 from protocol.queue_layout import (
     BATCH_CONSUME_QUEUE_UNIT,
     CONSUME_QUEUE_UNIT,
     CONSUME_QUEUE_UNIT_SIZE_BYTES,
 )
-from protocol.sys_flags import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
 
 log = structlog.get_logger("broker.store")
 
@@ -49,8 +47,11 @@ _iter_batch_units = BATCH_CONSUME_QUEUE_UNIT.iter_unpack
 _SIZES = [struct.Struct(">" + "8xi8x" * count) for count in range(_SIDE_BY_SIDE_MAX + 1)]
 _POSITION = struct.Struct(">q")
 _LAST = struct.Struct(">qi")
-_HEAD = struct.Struct(">IIIiiqqi")
-_INT32 = struct.Struct(">i")
+_pack_unit = CONSUME_QUEUE_UNIT.pack
+# A unit that is wrong may state a size that it would take long to read.
+_LARGE_BYTES = 1 << 16
+# Which message rotted is said of so many.
+_NAMED_MAX = 100_000
 
 
 class ReadLimits(NamedTuple):
@@ -74,16 +75,21 @@ class MessageReader:
     def __init__(
         self,
         commit_log: CommitLog,
-        trusted_from: int,
+        places: RecordPlaces,
+        mender: EntryMender,
         limits: ReadLimits,
         resolve_ext: Callable[[str, int, int], int | None],
     ) -> None:
-        """Records from *trusted_from* on were written by this process and are not verified."""
         self._log = commit_log
-        self._trusted_from = trusted_from
+        self._places = places
+        self._mender = mender
         self._limits = limits
         self._resolve_ext = resolve_ext
         self._reported: set[int] = set()
+        self.tail_start = commit_log.written_offset
+        """From where on bodies are not compared with their CRC."""
+        self.damaged_count = 0
+        """How many damaged messages readers or the scrub came across since the start."""
         self._stage = PropertyStage(commit_log)
 
     def get(
@@ -111,13 +117,16 @@ class MessageReader:
             size_max = limits.size_bytes_in_memory
         else:
             count_max, size_max = min(count_max, limits.count_on_disk), limits.size_bytes_on_disk
-        if subscription is None and first_position >= self._trusted_from:
+        if subscription is None and not queue.is_light:
             ranges, count = _contiguous(units, count_max, size_max)
-            read = self._log.read
-            parts = [read(start, end) for start, end in ranges]
-            if all(parts):
+            if count > 1 or ranges[0][1] - ranges[0][0] <= _LARGE_BYTES:
+                read = self._log.read
+                parts = [read(start, end) for start, end in ranges]
                 body = parts[0] if len(parts) == 1 else b"".join(parts)
-                return GetResult(GetStatus.FOUND, offset + count, low, high, body, count)
+                if count == count_sound(
+                    queue.topic_field, queue.queue_id, offset, units, count, body, self.tail_start
+                ):
+                    return GetResult(GetStatus.FOUND, offset + count, low, high, body, count)
         return self._get_each(queue, units, offset, count_max, size_max, subscription)
 
     def _get_each(
@@ -129,12 +138,11 @@ class MessageReader:
         size_max: int,
         subscription: MessageFilter | None,
     ) -> GetResult:
-        """The careful way: filter, verify what is old, step over what is gone."""
+        """The careful way: filter, mend what is wrong, step over what is gone or lost."""
         status = GetStatus.NO_MATCHED_MESSAGE
         parts: list[bytes] = []
         size_all = 0
         next_offset = offset
-        low_position = self._log.min_offset
         if subscription is not None:
             passing = subscription.tag_hashes
             verdict = self._verdict_on(queue, subscription)
@@ -154,9 +162,10 @@ class MessageReader:
                 if not parts:
                     status = GetStatus.NO_MATCHED_MESSAGE
                 continue
-            record = b""
-            if position >= low_position:
-                record = self._verified(queue, unit_offset, position, size)
+            record = self._record(queue, unit_offset, position, size)
+            if record is None:
+                next_offset = unit_offset
+                break
             if record:
                 parts.append(record)
                 size_all += size
@@ -191,52 +200,73 @@ class MessageReader:
         def by_properties(position: int, size: int, tags_code: int) -> bool | None:
             if stage.is_spent():
                 return None
-            return by_tag(position, size, tags_code) and not stage.rejects(position, size, test)
+            if not by_tag(position, size, tags_code):
+                return False
+            # Of a record that is not the entry's the properties say nothing: look at it closer.
+            return not stage.rejects(position, size, test) or not self._agrees(position, size)
 
         return by_properties
 
-    def _verified(
-        self, queue: ConsumeQueue | BatchConsumeQueue, offset: int, position: int, size: int
-    ) -> bytes:
-        """The record of message *offset*; empty when it is gone or, which is reported, damaged."""
-        record = self._log.read(position, position + size)
-        if position >= self._trusted_from or not record:
-            return record
-        reason = _what_is_wrong(record, position)
-        if reason is None and not queue.topic.startswith(LMQ_PREFIX):
-            reason = _whose_it_is(record, queue.topic, queue.queue_id, offset)
-        if reason is None:
-            return record
-        return self._report(queue, offset, position, reason)
+    def _agrees(self, position: int, size: int) -> bool:
+        """Whether what stands at *position* has that size and says that it stands there."""
+        return self._places.end_of(position) == position + size
 
-    def _report(
-        self,
-        queue: ConsumeQueue | BatchConsumeQueue,
-        offset: int,
-        position: int,
-        reason: str,
-    ) -> bytes:
-        if position not in self._reported:
-            self._reported.add(position)
-            log.error(
-                "a stored message is damaged and is skipped",
-                topic=queue.topic,
-                queue=queue.queue_id,
-                offset=offset,
-                commit_log_offset=position,
-                reason=reason,
-            )
+    def _record(self, queue: Queue, offset: int, position: int, size: int) -> bytes | None:
+        """The record of message *offset*; empty when it is gone, or lost, which is reported.
+
+        None while it is being looked for: its entry is wrong.
+        """
+        if size <= _LARGE_BYTES or self._agrees(position, size):
+            record = self._log.read(position, position + size)
+            if record and self._is_sound(queue, offset, position, record):
+                return record
+        if 0 <= position < self._log.min_offset and not self._is_out_of_line(queue, offset):
+            return b""
+        place = self._mender.right_place(queue, offset, position, size)
+        if place is None:
+            return None
+        if isinstance(place, str):
+            return self._report(queue, offset, position, place)
+        position, size = place
+        record = self._log.read(position, position + size)
+        if record and self._is_sound(queue, offset, position, record):
+            return record
+        reason = _what_is_wrong(record, check_body=position < self.tail_start)
+        return record if reason is None else self._report(queue, offset, position, reason)
+
+    def _is_sound(self, queue: Queue, offset: int, position: int, record: bytes) -> bool:
+        number = ANY_MESSAGE if queue.is_light else offset
+        unit = _pack_unit(position, len(record), 0)
+        field, queue_id = queue.topic_field, queue.queue_id
+        return count_sound(field, queue_id, number, unit, 1, record, self.tail_start) == 1
+
+    def _is_out_of_line(self, queue: Queue, offset: int) -> bool:
+        """Whether an entry in front of the log stands behind one that is not."""
+        before = queue.noted(offset - 1)
+        return before is not None and before[0] >= self._log.min_offset
+
+    def _report(self, queue: Queue, offset: int, position: int, reason: str) -> bytes:
+        self.report(position, reason, topic=queue.topic, queue=queue.queue_id, offset=offset)
         return b""
+
+    def report(self, position: int, reason: str, **message: str | int) -> None:
+        """Count a damaged record and name it, once."""
+        if position in self._reported:
+            return
+        self.damaged_count += 1
+        if len(self._reported) < _NAMED_MAX:
+            self._reported.add(position)
+        log.error(
+            "a stored message is damaged and is skipped",
+            **message,
+            commit_log_offset=position,
+            reason=reason,
+        )
 
     @property
     def tested_count(self) -> int:
         """How many messages filters over properties looked into since the start."""
         return self._stage.tested_count
-
-    @property
-    def damaged_count(self) -> int:
-        """How many damaged messages readers came across since the start."""
-        return len(self._reported)
 
     def get_batch(
         self,
@@ -268,10 +298,14 @@ class MessageReader:
             if parts and (too_many or size_all + size > limits.size_bytes_in_memory):
                 break
             next_offset = base + batch_count
-            if test is not None and self._stage.rejects(position, size, test):
+            if (
+                test is not None
+                and self._stage.rejects(position, size, test)
+                and self._agrees(position, size)
+            ):
                 status = GetStatus.NO_MATCHED_MESSAGE
                 continue
-            record = self._verified(queue, base, position, size)
+            record = self._record(queue, base, position, size)
             if record:
                 parts.append(record)
                 size_all += size
@@ -289,87 +323,39 @@ class MessageReader:
         if refused is not None:
             return GetResult(*refused, low, high)
 
-        def look_closer(queue_offset: int, position: int) -> bytes:
-            (_, size, _) = CONSUME_QUEUE_UNIT.unpack(queue.read_units(queue_offset, 1))
-            return self._verified(queue, queue_offset, position, size)
+        def look_closer(queue_offset: int, position: int, size: int) -> bytes | None:
+            return self._record(queue, queue_offset, position, size)
 
         return read_bulk(
-            self._log, queue, offset, count_max, size_max, self._trusted_from, look_closer
+            self._log, queue, offset, count_max, size_max, self.tail_start, look_closer
         )
 
     def record(self, position: int) -> bytes:
-        """The verified record that starts at *position*; empty when none does."""
-        record = self._log.record_at(position) if position >= 0 else b""
-        if not record:
+        """The record that starts at *position*, whoever says so; empty when none does."""
+        found = self._places.record(position)
+        if found is None:
             return b""
-        try:
-            message = decode_message(record, check_crc=True)
-        except ProtocolError:
-            return b""
-        return record if message.commit_log_offset == position else b""
+        record, check = found
+        reason = _what_is_wrong(record, check_body=True)
+        if reason is None:
+            return record
+        self.report(
+            position,
+            reason,
+            topic=check.topic,
+            queue=check.queue_id,
+            offset=check.queue_offset,
+        )
+        return b""
 
 
-def _what_is_wrong(record: bytes, position: int) -> str | None:
-    """Why *record* is not a sound one that belongs at *position*; None if it is."""
-    if _is_sound(record, position):
-        return None
+def _what_is_wrong(record: bytes, *, check_body: bool) -> str | None:
+    """Why *record*, of which the place is right, is damaged; None if it is not."""
     try:
-        message = decode_message(record, check_crc=True)
+        decode_message(record, check_crc=check_body)
     except ProtocolError as error:
         return str(error)
-    return f"a record of {message.size_bytes} bytes says it is at {message.commit_log_offset}"
-
-
-def _whose_it_is(record: bytes, topic: str, queue_id: int, offset: int) -> str | None:
-    """Whose message *record* is, as a sentence; None if it is the one that was looked for."""
-    _, magic, _, record_queue_id, _, record_offset, _, _ = _HEAD.unpack_from(record)
-    name = topic.encode()
-    field = len(name).to_bytes(1 if magic == MAGIC_V1 else 2, "big") + name
-    _, topic_at = _body_range(record)
-    if (record_queue_id, record_offset) == (queue_id, offset) and record.startswith(
-        field, topic_at
-    ):
-        return None
-    message = decode_message(record)
-    return (
-        f"the record is message {message.queue_offset} of queue {message.queue_id} of topic "
-        f"{message.topic}"
-    )
-
-
-def _is_sound(record: bytes, position: int) -> bool:
-    """Whether a record is the one for *position*, its sizes add up, and its body is as it came."""
-    if len(record) < RECORD_SIZE_BYTES_MIN:
-        return False
-    size, magic, crc, _, _, _, stated_position, _ = _HEAD.unpack_from(record)
-    if size != len(record) or stated_position != position:
-        return False
-    body_at, topic_at = _body_range(record)
-    if not body_at <= topic_at <= size - 4:
-        return False
-    if crc32(record[body_at:topic_at]) & BODY_CRC_MASK != crc:
-        return False
-    if magic == MAGIC_V1:
-        properties_at = topic_at + 1 + record[topic_at]
-    elif magic == MAGIC_V2:
-        properties_at = topic_at + 2 + int.from_bytes(record[topic_at : topic_at + 2], "big")
-    else:
-        return False
-    properties_size = int.from_bytes(record[properties_at : properties_at + 2], "big")
-    return bool(properties_at + 2 + properties_size == size)
-
-
-def _body_range(record: bytes) -> tuple[int, int]:
-    """Where a record says that its body starts and ends; the topic follows."""
-    (sys_flag,) = _INT32.unpack_from(record, 36)
-    size_at = 84
-    if sys_flag & SYS_FLAG_BORN_HOST_V6:
-        size_at += 12
-    if sys_flag & SYS_FLAG_STORE_HOST_V6:
-        size_at += 12
-    if size_at + 4 > len(record):
-        return size_at + 4, -1
-    return size_at + 4, size_at + 4 + _INT32.unpack_from(record, size_at)[0]
+    return None
 
 
 def _range_status(offset: int, low: int, high: int) -> tuple[GetStatus, int] | None:

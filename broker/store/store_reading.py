@@ -6,12 +6,15 @@ from functools import partial
 from broker.config import StoreConfig
 from broker.store.batch_consume_queue import BatchConsumeQueue
 from broker.store.consume_queue import ConsumeQueue
+from broker.store.dispatch import Dispatch
+from broker.store.entry_mending import EntryMender
 from broker.store.find_by_key import find_by_key
 from broker.store.get_result import GetResult, GetStatus
 from broker.store.layout import StoreLayout
 from broker.store.opening import OpenedStore
 from broker.store.property_stage import MessageFilter
 from broker.store.reader import MessageReader, ReadLimits
+from broker.store.record_places import RecordPlaces
 from protocol.message import StoredMessage
 from protocol.message_codec import check_record, decode_message
 from protocol.queue_layout import CONSUME_QUEUE_UNIT_SIZE_BYTES
@@ -20,14 +23,21 @@ from protocol.queue_layout import CONSUME_QUEUE_UNIT_SIZE_BYTES
 class StoreReading:
     """Messages by queue, by place, by key and by time; where queues and the log begin and end."""
 
+    _dispatch: Dispatch
+
     def __init__(self, config: StoreConfig, opened: OpenedStore) -> None:
         self._opened = opened
         self._log = opened.commit_log
         self._queues = opened.queues
         self._index = opened.index
+        self._places = RecordPlaces(
+            opened.commit_log, opened.queues, lambda: self.dispatched_offset
+        )
+        self._mender = EntryMender(opened.commit_log, self._places, opened.tags_codes.of)
         self._reader = MessageReader(
             opened.commit_log,
-            opened.commit_log.written_offset,
+            self._places,
+            self._mender,
             ReadLimits(
                 opened.memory_bytes,
                 config.transfer_count_in_memory_max,
@@ -58,8 +68,7 @@ class StoreReading:
     ) -> GetResult:
         """Read many messages of a queue at once: up to *count_max*, or *size_max* bytes of them.
 
-        Their bodies are not verified (bulk_reading.py).  Queues of type BatchCQ answer under the
-        limits of ordinary reads.
+        Queues of type BatchCQ answer under the limits of ordinary reads.
         """
         queue = self._queues.get(topic, queue_id)
         if queue is None or isinstance(queue, BatchConsumeQueue):
@@ -70,6 +79,21 @@ class StoreReading:
     def tested_count(self) -> int:
         """How many messages filters over properties looked into since the start."""
         return self._reader.tested_count
+
+    @property
+    def damaged_count(self) -> int:
+        """How many damaged messages were found since the start."""
+        return self._reader.damaged_count
+
+    @property
+    def mended_count(self) -> int:
+        """How many queue entries were wrong and set right since the start."""
+        return self._mender.mended_count
+
+    @property
+    def dispatched_offset(self) -> int:
+        """Up to where messages are in their queues."""
+        return self._dispatch.offset
 
     def message_at(self, commit_log_offset: int) -> bytes:
         """The verified record at a commit log offset; empty when there is none."""

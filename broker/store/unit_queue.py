@@ -26,10 +26,12 @@ from typing import Any, ClassVar
 
 import structlog
 
+from broker.store.checking import topic_field
 from broker.store.errors import DiskFullError, StoreFailedError, TooManyOpenFilesError
 from broker.store.mapped_file import MappedFile
 from broker.store.mappings import Mappings
 from broker.store.unit_files import UnitFiles, find_end
+from protocol.names import LMQ_PREFIX
 from protocol.queue_layout import BLANK_UNIT_SIZE_FIELD
 
 log = structlog.get_logger("broker.store")
@@ -62,10 +64,12 @@ class UnitQueue(ABC):
         "_mark_dirty",
         "_max_offset_when_checked",
         "commit_log_end",
+        "is_light",
         "max_offset",
         "min_offset",
         "queue_id",
         "topic",
+        "topic_field",
         "was_resized",
     )
     UNIT: ClassVar[struct.Struct]
@@ -90,6 +94,9 @@ class UnitQueue(ABC):
         much of a file gets its blocks at a time; None: all of it.
         """
         self.topic = topic
+        self.topic_field = topic_field(topic)
+        # Its records are those of other queues, and name those.
+        self.is_light = topic.startswith(LMQ_PREFIX)
         self.queue_id = queue_id
         self.min_offset = 0
         self.max_offset = 0

@@ -271,6 +271,8 @@ class Ledger:
                 for message in decode_messages(result.body):
                     if message.queue_offset not in skip:
                         yield message
+            elif result.status is GetStatus.NO_MATCHED_MESSAGE:
+                continue  # The entry is wrong, and each read takes the search for it further.
             offset = max(result.next_offset, offset + 1)
 
     # -- final messages ------------------------------------------------------------------------

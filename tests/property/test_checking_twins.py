@@ -1,4 +1,4 @@
-"""The compiled check of records says exactly what the Python one says, of sound and of any bytes."""
+"""The compiled check of records says what the Python one says, of sound and of any bytes."""
 
 from zlib import crc32
 

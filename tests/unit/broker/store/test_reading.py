@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from broker.store import reader
 from broker.store.get_result import GetResult, GetStatus
 from broker.store.message_store import MessageStore
 from protocol.java_hash import java_string_hash
@@ -310,52 +309,56 @@ def test_a_damaged_message_is_found_neither_by_id_nor_by_key(stores: Stores) -> 
     assert len(damaged.store.query(TOPIC, "k2", 32, 0, 2**62)) == 1
 
 
-def test_entries_that_point_to_rubbish_are_stepped_over(stores: Stores) -> None:
-    store = stores.open()
-    fill(store, 3, 100)
-    close(store)
-    store = stores.open()
-    path = stores.root / "consumequeue" / TOPIC / "0" / f"{0:020d}"
+def flip(path: Path, position: int) -> None:
     data = bytearray(path.read_bytes())
-    # A size that is no record's, and the record of another message.
-    data[0:12] = struct.pack(">qi", 0, 5)
-    data[20:32] = data[40:52]
+    data[position] ^= 1
     path.write_bytes(bytes(data))
-    with capture_logs() as logs:
-        assert [message.queue_offset for message in messages(store)] == [2]
-    assert [entry["offset"] for entry in logs] == [0, 1]
-    assert "is message 2 of queue 0 of topic TopicA" in logs[1]["reason"]
 
 
-def test_what_this_process_wrote_is_not_verified_again(
-    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+def test_a_body_in_the_tail_of_the_log_is_not_compared_with_its_crc(
+    store: MessageStore, stores: Stores
 ) -> None:
     fill(store, 3)
-
-    def refuse(*_arguments: object) -> None:
-        raise AssertionError
-
-    monkeypatch.setattr("broker.store.reader._is_sound", refuse)
-    assert len(bodies(store)) == 3
-    assert store.get_message(TOPIC, 0, 0, 32, Subscription(TOPIC, "a")).count == 3
+    second = messages(store)[1].commit_log_offset
+    flip(stores.root / "commitlog" / f"{0:020d}", second + 89)
+    assert len(messages(store)) == 3
 
 
-def test_a_pull_over_old_and_new_messages_verifies_the_old(
-    stores: Stores, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("expression", ["*", "a"])
+def test_a_body_behind_the_tail_is(store: MessageStore, stores: Stores, expression: str) -> None:
+    fill(store, 3)
+    second = messages(store)[1].commit_log_offset
+    store._reader.tail_start = store.max_commit_log_offset
+    fill(store, 1)
+    flip(stores.root / "commitlog" / f"{0:020d}", second + 89)
+    with capture_logs() as logs:
+        for _ in range(2):
+            result = store.get_message(TOPIC, 0, 0, 32, Subscription(TOPIC, expression))
+            assert [m.queue_offset for m in decode_messages(result.body)] == [0, 2, 3]
+            bulk = store.get_bulk(TOPIC, 0, 0, 100, 1 << 20)
+            assert [m.queue_offset for m in decode_messages(bulk.body)] == [0, 2, 3]
+            assert store.message_at(second) == b""
+    (entry,) = logs
+    assert (entry["offset"], entry["commit_log_offset"]) == (1, second)
+    assert store.damaged_count == 1
+
+
+# Queue id, queue offset, place, size, magic, topic.
+@pytest.mark.parametrize("change_at", [15, 27, 35, 3, 5, 101])
+def test_heads_are_looked_at_in_the_tail_too(
+    store: MessageStore, stores: Stores, change_at: int
 ) -> None:
-    fill(stores.open(), 2)
-    store = stores.reopen_after_stop()
-    fill(store, 2)
-    seen: list[int] = []
-    real = reader._is_sound
-
-    def note(record: bytes, position: int) -> bool:
-        seen.append(position)
-        return real(record, position)
-
-    monkeypatch.setattr(reader, "_is_sound", note)
-    assert len(bodies(store)) == 4
-    assert len(seen) == 2
+    fill(store, 3)
+    second = messages(store)[1].commit_log_offset
+    flip(stores.root / "commitlog" / f"{0:020d}", second + change_at)
+    with capture_logs() as logs:
+        for _ in range(2):
+            assert [message.queue_offset for message in messages(store)] == [0, 2]
+            bulk = store.get_bulk(TOPIC, 0, 0, 100, 1 << 20)
+            assert [m.queue_offset for m in decode_messages(bulk.body)] == [0, 2]
+    (entry,) = logs
+    assert (entry["offset"], entry["commit_log_offset"]) == (1, second)
+    assert (store.damaged_count, store.mended_count) == (1, 0)
 
 
 def test_damage_in_a_batch_topic_never_reaches_a_consumer(stores: Stores) -> None:

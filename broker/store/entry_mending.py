@@ -1,0 +1,262 @@
+"""Finding the record that a consume queue entry should point at, and setting the entry right.
+
+An entry and the head of its record state each other.  Where they disagree, one of them is damaged:
+
+- the entry is right and the head is not, if the entry's range is that of a record by what stands in
+  front of it and behind it, or if the head states range and place but names a message that has an
+  entry elsewhere, or none: that message is lost;
+- else the entry is wrong.  Its record is looked for with each bit of its offset turned, then by
+  walking the log from the nearest sound entry in front to the nearest behind.
+
+A queue that is seldom written to has its neighbours far apart in the log.  So a walk takes a slice
+at a time: whoever reads the message goes on with it, and so does the scrub (scrubbing.py).
+"""
+
+import struct
+from collections.abc import Callable, Mapping
+
+import structlog
+
+from broker.store.batch_consume_queue import BatchConsumeQueue
+from broker.store.commit_log import CommitLog
+from broker.store.consume_queue import ConsumeQueue
+from broker.store.consume_queue_ext import is_address
+from broker.store.queue_table import Queue
+from broker.store.record_places import RecordPlaces
+from protocol.message_codec import BLANK_RECORD, MAGIC_BLANK, RecordCheck
+
+log = structlog.get_logger("broker.store")
+
+STEPS_PER_SLICE = 2000
+NEIGHBOURS_MAX = 512
+_OFFSET_BITS = 48
+# Size, magic, queue id, queue offset, commit log offset.
+_HEAD = struct.Struct(">II4xi4xqq")
+_HEAD_SIZE_BYTES = _HEAD.size
+
+Place = tuple[int, int]
+Key = tuple[str, int, int]
+
+
+class _Search:
+    """One walk: what for, where it is, and where it ends without success."""
+
+    __slots__ = ("at", "offset", "queue", "stop")
+
+    def __init__(self, queue: ConsumeQueue, offset: int, at: int, stop: int) -> None:
+        self.queue = queue
+        self.offset = offset
+        self.at = at
+        self.stop = stop
+
+
+class EntryMender:
+    """Judges entries that their records contradict.  Belongs to the event loop's thread."""
+
+    def __init__(
+        self,
+        commit_log: CommitLog,
+        places: RecordPlaces,
+        tags_code: Callable[[str, Mapping[str, str], int], int],
+    ) -> None:
+        """*tags_code* is ``TagsCodes.of``."""
+        self._log = commit_log
+        self._places = places
+        self._tags_code = tags_code
+        self._searches: dict[Key, _Search] = {}
+        self._lost: set[Key] = set()
+        self.mended_count = 0
+        """Entries set right since the start."""
+        self.on_search: Callable[[], None] = _do_nothing
+        """Called when a search is longer than a slice."""
+        self.on_mended: Callable[[Queue, int], None] = _ignore_mended
+        """Called with a queue and the tags code of the message whose search has ended."""
+
+    def right_place(
+        self, queue: Queue, offset: int, position: int, size: int
+    ) -> Place | str | None:
+        """Offset and size of the record of a message whose entry says *position* and *size*.
+
+        A sentence if the message is lost; None while it is being looked for.
+        """
+        found = self._places.claimed(position)
+        if found is not None and found[1].size_bytes == size:
+            if queue.is_light or _is_of(found[1], queue, offset):
+                return position, size
+            if not self._places.is_noted(found[1]):
+                return (
+                    f"its head names message {found[1].queue_offset} of queue "
+                    f"{found[1].queue_id} of topic {found[1].topic}"
+                )
+        elif found is None and self._is_range_of_a_record(position, size):
+            return "its head is damaged"
+        if queue.is_light or isinstance(queue, BatchConsumeQueue):
+            return "its queue entry, or its head, is damaged"
+        if found is not None and self._is_proven(found[1], queue, offset):
+            return self._mend(queue, offset, found[1])
+        return self._search(queue, offset, position)
+
+    def _is_range_of_a_record(self, position: int, size: int) -> bool:
+        end = position + size
+        is_border = (
+            end == self._log.written_offset
+            or self._is_file_end(end)
+            or self._places.claimed(end) is not None
+        )
+        return is_border and self._places.is_reached(position)
+
+    def _is_file_end(self, offset: int) -> bool:
+        head = self._log.read(offset, offset + BLANK_RECORD.size)
+        return len(head) < BLANK_RECORD.size or BLANK_RECORD.unpack(head)[1] == MAGIC_BLANK
+
+    # Searching.
+
+    def _search(self, queue: ConsumeQueue, offset: int, position: int) -> Place | str | None:
+        key = (queue.topic, queue.queue_id, offset)
+        if key in self._lost:
+            return _LOST
+        search = self._searches.get(key)
+        if search is None:
+            search = _Search(queue, offset, *self._bounds(queue, offset))
+            near = self._near(search, position)
+            if near is not None:
+                return self._mend(queue, offset, near)
+            self._searches[key] = search
+        return self._go_on(key, search)
+
+    def go_on(self) -> bool:
+        """Take the oldest search a slice further; return whether there is one left."""
+        for key, search in self._searches.items():
+            self._go_on(key, search)
+            if key not in self._searches:
+                unit = search.queue.noted(search.offset)
+                self.on_mended(search.queue, unit[2] if unit is not None else 0)
+            break
+        return bool(self._searches)
+
+    def _go_on(self, key: Key, search: _Search) -> Place | str | None:
+        check = self._walk(search)
+        if check is not None:
+            del self._searches[key]
+            return self._mend(search.queue, search.offset, check)
+        if search.at < search.stop:
+            self.on_search()
+            return None
+        del self._searches[key]
+        self._lost.add(key)
+        return _LOST
+
+    def _bounds(self, queue: ConsumeQueue, offset: int) -> tuple[int, int]:
+        """The range of the log that a message is in, by its neighbours with good entries."""
+        low, high = self._log.min_offset, self._log.written_offset
+        for number in range(offset - 1, max(offset - NEIGHBOURS_MAX, queue.min_offset) - 1, -1):
+            place = self._sound_place(queue, number)
+            if place is not None:
+                low = sum(place)
+                break
+        for number in range(offset + 1, min(offset + NEIGHBOURS_MAX, queue.max_offset)):
+            place = self._sound_place(queue, number)
+            if place is not None:
+                high = place[0]
+                break
+        return low, high
+
+    def _sound_place(self, queue: ConsumeQueue, number: int) -> Place | None:
+        unit = queue.noted(number)
+        found = None if unit is None else self._places.claimed(unit[0])
+        if unit is None or found is None or found[1].size_bytes != unit[1]:
+            return None
+        return (unit[0], unit[1]) if _is_of(found[1], queue, number) else None
+
+    def _near(self, search: _Search, position: int) -> RecordCheck | None:
+        """The record at an offset that differs from *position* in one bit."""
+        for bit in range(_OFFSET_BITS):
+            at = position ^ (1 << bit)
+            found = self._places.claimed(at) if search.at <= at < search.stop else None
+            if found is not None and self._is_proven(found[1], search.queue, search.offset):
+                return found[1]
+        return None
+
+    def _is_proven(self, check: RecordCheck, queue: Queue, offset: int) -> bool:
+        """Whether a record is the message that was looked for, and no image of it in a body."""
+        return _is_of(check, queue, offset) and self._places.is_reached(check.commit_log_offset)
+
+    def _walk(self, search: _Search) -> RecordCheck | None:
+        """Go from record to record for a slice; the record that was looked for, if it is there."""
+        read = self._log.read
+        wanted = search.queue.queue_id, search.offset
+        at = search.at
+        for _ in range(STEPS_PER_SLICE):
+            if at >= search.stop:
+                break
+            head = read(at, at + _HEAD_SIZE_BYTES)
+            end = self._places.end_of(at) if len(head) == _HEAD_SIZE_BYTES else None
+            if end is None:
+                at = self._beyond(at)
+                continue
+            if _HEAD.unpack(head)[2:4] == wanted:
+                found = self._places.claimed(at)
+                if found is not None and _is_of(found[1], search.queue, search.offset):
+                    return found[1]
+            at = end
+        search.at = at
+        return None
+
+    def _beyond(self, at: int) -> int:
+        """Where to go on behind what is no record."""
+        behind = None if self._is_file_end(at) else self._places.proven_behind(at)
+        return self._log.next_file_offset(at) if behind is None else behind
+
+    def _mend(self, queue: ConsumeQueue, offset: int, check: RecordCheck) -> Place:
+        place = check.commit_log_offset, check.size_bytes
+        was = queue.noted(offset) or (0, 0, 0)
+        code = was[2]
+        if not is_address(code):
+            code = self._tags_code(queue.topic, check.properties, check.store_time_ms)
+        queue.mend(offset, *place, code)
+        self.mended_count += 1
+        log.warning(
+            "a queue entry was wrong and is mended from the commit log",
+            topic=queue.topic,
+            queue=queue.queue_id,
+            offset=offset,
+            entry=was,
+            commit_log_offset=place[0],
+            size_bytes=place[1],
+        )
+        return place
+
+    def compare(self, queue: ConsumeQueue, check: RecordCheck) -> None:
+        """Mend the entry of a proven record if it is not what the record says it is."""
+        unit = queue.noted(check.queue_offset)
+        if unit is None or check.queue_offset < queue.min_offset:
+            return
+        code = unit[2]
+        if not is_address(code):
+            code = self._tags_code(queue.topic, check.properties, check.store_time_ms)
+        if unit == (check.commit_log_offset, check.size_bytes, code):
+            return
+        other = self._places.claimed(unit[0])
+        is_elsewhere = unit[0] != check.commit_log_offset
+        if is_elsewhere and other is not None and _is_of(other[1], queue, check.queue_offset):
+            return  # A leftover: the message with this offset is another one now.
+        self._mend(queue, check.queue_offset, check)
+
+
+_LOST = "its queue entry is damaged, and the log has no sound record of it"
+
+
+def _is_of(check: RecordCheck, queue: Queue, offset: int) -> bool:
+    return (check.queue_offset, check.queue_id, check.topic) == (
+        offset,
+        queue.queue_id,
+        queue.topic,
+    )
+
+
+def _do_nothing() -> None:
+    """Nobody goes on with searches but who reads."""
+
+
+def _ignore_mended(queue: Queue, tags_code: int) -> None:
+    """Nobody waits for the end of searches."""

@@ -1,0 +1,119 @@
+"""Whether a record starts at an offset of the commit log, whoever names that offset.
+
+A body may hold the image of a record, down to the offset at which it happens to stand, and so may
+pass every check of its own bytes.  What no body can do is to stand where the log has a record:
+
+- the entry of the record's own topic, queue and queue offset points at it.  That answers for
+  nearly all.
+- Records in no queue (their topic was deleted, they are half dispatched or prepared) are reached
+  from a record in front of them that is proven, from size to size; from the start of the file; or
+  from where dispatch stands.
+
+How far back that is looked for is bounded; beyond that, a record in no queue is not shown.
+"""
+
+import struct
+from collections.abc import Callable
+
+from broker.store.commit_log import CommitLog
+from broker.store.queue_table import ConsumeQueueTable
+from protocol.message_codec import (
+    MAGIC_V1,
+    MAGIC_V2,
+    RECORD_SIZE_BYTES_MIN,
+    RecordCheck,
+    check_record,
+)
+
+# Each takes some microseconds of the event loop.
+CANDIDATES_MAX = 1000
+STEPS_MAX = 20_000
+
+# V1 and V2 differ in the last byte.
+_MAGIC_START = MAGIC_V1.to_bytes(4, "big")[:3]
+# Size, magic, commit log offset.
+_HEAD = struct.Struct(">II20xq")
+_HEAD_SIZE_BYTES = _HEAD.size
+
+
+class RecordPlaces:
+    """Where the records of one commit log start.  Belongs to the event loop's thread."""
+
+    def __init__(
+        self, log: CommitLog, queues: ConsumeQueueTable, dispatched: Callable[[], int]
+    ) -> None:
+        """*dispatched* tells up to where records are in their queues: where one starts, or ends."""
+        self._log = log
+        self._queues = queues
+        self._dispatched = dispatched
+
+    def record(self, position: int) -> tuple[bytes, RecordCheck] | None:
+        """The record that starts at *position*, its body unchecked; None where none does."""
+        found = self.claimed(position)
+        if found is None or not (self.is_noted(found[1]) or self.is_reached(position)):
+            return None
+        return found
+
+    def claimed(self, position: int) -> tuple[bytes, RecordCheck] | None:
+        """What says of itself that it is a record and stands at *position*."""
+        record = self._log.record_at(position) if position >= 0 else b""
+        if not record:
+            return None
+        check = check_record(record, 0, len(record), position, False)
+        return (record, check) if check.is_ok else None
+
+    def is_noted(self, check: RecordCheck) -> bool:
+        """Whether the entry of a record's own place points at it."""
+        queue = self._queues.get(check.topic, check.queue_id)
+        unit = None if queue is None else queue.noted(check.queue_offset)
+        return unit is not None and unit[:2] == (check.commit_log_offset, check.size_bytes)
+
+    def is_reached(self, position: int) -> bool:
+        """Whether records, one behind the other, lead from a proven one to *position*."""
+        at = self._proven_in_front(position)
+        for _ in range(STEPS_MAX):
+            if at is None or at >= position:
+                break
+            at = self.end_of(at)
+        return at == position
+
+    def end_of(self, position: int) -> int | None:
+        """Where what starts at *position* ends by its own word; None if it is no record."""
+        head = self._log.read(position, position + _HEAD_SIZE_BYTES)
+        if len(head) < _HEAD_SIZE_BYTES:
+            return None
+        size, magic, stated = _HEAD.unpack(head)
+        is_record = stated == position and magic in (MAGIC_V1, MAGIC_V2)
+        return position + size if is_record and size >= RECORD_SIZE_BYTES_MIN else None
+
+    def _proven_in_front(self, position: int) -> int | None:
+        """Where a record starts for sure, at or in front of *position* and near it."""
+        mapping, base, _ = self._log.mapped(position)
+        if mapping is None:
+            return None
+        dispatched = self._dispatched()
+        if base <= dispatched <= position:
+            return dispatched
+        stop = position - base
+        for _ in range(CANDIDATES_MAX):
+            at = mapping.rfind(_MAGIC_START, 4, stop + 3)
+            if at < 8:
+                return base
+            stop = at - 4
+            found = self.claimed(base + stop)
+            if found is not None and self.is_noted(found[1]):
+                return base + stop
+        return None
+
+    def proven_behind(self, position: int) -> int | None:
+        """Where the next record starts for sure, in the same file; None if none is near."""
+        mapping, base, end = self._log.mapped(position)
+        at = -1 if mapping is None else mapping.find(_MAGIC_START, position - base + 5, end - base)
+        for _ in range(CANDIDATES_MAX):
+            if mapping is None or at < 0:
+                break
+            found = self.claimed(base + at - 4)
+            if found is not None and self.is_noted(found[1]):
+                return base + at - 4
+            at = mapping.find(_MAGIC_START, at + 1, end - base)
+        return None
