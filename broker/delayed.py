@@ -13,6 +13,9 @@ What was delivered since is recognised after a crash: delay_journal.py notes eac
 written, and the log tells whether it was.  Notes are on disk half a second later, so that a power
 cut may repeat what was delivered in the last half second; nothing loses any.
 
+A file that is damaged and has no backup yet, or is not there, is no reason to refuse: the log then
+tells how far each level had come (delay_search.py).
+
 A delivered message keeps DELAY, REAL_TOPIC and REAL_QID among its properties, as in RocketMQ.
 """
 
@@ -26,12 +29,14 @@ import structlog
 from broker.clock import wall_clock_ms
 from broker.delay_journal import DelayJournal, Pass
 from broker.delay_levels import DelayLevels
+from broker.delay_search import DelaySearch
 from broker.json_table import JsonObject, JsonTable
 from broker.last_flush import last_flush
 from broker.long_polling import LongPolling, ParkedPull, nobody
 from broker.note_sync import NoteSync
 from broker.stats import BrokerStats
-from broker.store.errors import StoreError
+from broker.store import disk
+from broker.store.errors import CorruptFileError, StoreError
 from broker.store.get_result import GetStatus
 from broker.store.message_store import MessageStore
 from broker.timers.copies import stage_copy, written_copies
@@ -61,6 +66,20 @@ class DelayOffsetTable(JsonTable):
         super().__init__(path, now_ms=now_ms)
         self.offsets: dict[int, int] = {}
         self._updates = 0
+        self.is_damaged = False
+
+    def load(self) -> bool:
+        """As JsonTable, but a table that cannot be read is empty: the log can tell.
+
+        Raises:
+            OSError: the file cannot be opened.
+        """
+        try:
+            return super().load()
+        except CorruptFileError as error:
+            log.error("delay offsets cannot be read and are found by the log", reason=error.reason)
+            self.is_damaged = True
+            return False
 
     def to_json(self) -> JsonObject:
         """The content of delayOffset.json."""
@@ -125,6 +144,7 @@ class DelayedDelivery:
         Raises:
             OSError: the journal cannot be read or made.
         """
+        self._find_unknown_offsets()
         offsets = self.table.offsets
         passes = self._journal.open()
         for about in sorted(passes, key=lambda about: about.log_end, reverse=True):
@@ -132,6 +152,22 @@ class DelayedDelivery:
                 end_offset = self._written_until(about)
                 if end_offset > offsets.get(about.level, 0):
                     self.table.put(about.level, end_offset)
+
+    def _find_unknown_offsets(self) -> None:
+        """Ask the log how far the levels are that the table does not know."""
+        if self.table.is_damaged:
+            layout = self._store.layout
+            for path in (self.table.path, disk.backup_path(self.table.path)):
+                if path.exists():
+                    disk.copy_aside(path, layout.quarantine / "config" / path.name)
+            self.table.mark_changed()
+        search = DelaySearch(self._store, self._topics, self.levels, self._now_ms)
+        for level in range(1, self.levels.level_max + 1):
+            if level not in self.table.offsets:
+                offset = search.next_offset(level)
+                if offset > 0:
+                    log.warning("delay level found by the log", level=level, offset=offset)
+                    self.table.put(level, offset)
 
     def _written_until(self, about: Pass) -> int:
         """The queue offset behind the last message that a pass has written; 0 without one."""

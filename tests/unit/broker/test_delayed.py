@@ -11,7 +11,6 @@ import pytest
 from structlog.testing import capture_logs
 
 from broker.delayed import RETRY_S, DelayOffsetTable
-from broker.store.errors import CorruptFileError
 from broker.wall_waits import WAIT_S_MAX
 from protocol.message import StoredMessage
 from protocol.message_codec import decode_messages
@@ -297,10 +296,3 @@ def test_table_reads_levels_bare_and_quoted_and_writes_them_bare(tmp_path: Path)
     table.put(3, 1)
     table.save()
     assert b"3:1" in path.read_bytes()
-
-
-def test_table_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "delayOffset.json"
-    path.write_bytes(b'{"offsetTable":7}')
-    with pytest.raises(CorruptFileError):
-        DelayOffsetTable(path).load()
