@@ -204,6 +204,8 @@ class MessageSearch:
                 f"{address} answered a query with messages that cannot be read ({error})",
                 address=address,
             ) from error
+        # Apache's answers in the order of the log, others the newest first.
+        records.sort(key=lambda record: record.commit_log_offset, reverse=True)
         # The broker's index knows hashes only; the topic and the key are checked here.
         return [
             _received(broker_name, record) for record in records if record.topic == request.topic

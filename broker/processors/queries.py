@@ -1,7 +1,11 @@
-"""Looking messages up: by key (12) and by their place in the log (33)."""
+"""Looking messages up: by key or tag (12) and by their place in the log (33)."""
+
+import asyncio
+from collections.abc import Awaitable, Iterator
 
 from broker.dispatcher import Request, RequestError, Response
 from broker.processors.parts import BrokerParts
+from broker.store.find_by_tag import TagSearch
 from protocol.codes import ResponseCode
 from protocol.requests import (
     QueryMessageRequest,
@@ -10,6 +14,8 @@ from protocol.requests import (
     encode_fields,
 )
 
+INDEX_TYPE_TAG = "T"
+
 
 class QueryProcessors:
     """Serves look-ups of single messages."""
@@ -17,28 +23,37 @@ class QueryProcessors:
     def __init__(self, broker: BrokerParts) -> None:
         self._broker = broker
 
-    def by_key(self, request: Request) -> Response:
-        """12: messages of a topic that carry a key or unique key, newest first.
+    def by_key(self, request: Request) -> Response | Awaitable[Response]:
+        """12: the newest messages of a topic that carry a key, a unique key or a tag.
 
-        The store compares the key on each message, so two keys of one hash are never confused; it
-        also ends the answer before a frame would be too large.
+        They come in the order of the log, as from RocketMQ.  The store compares the key on each
+        message, so two keys of one hash are never confused; it also ends the answer before a frame
+        would be too large.
         """
         fields = request.fields(QueryMessageRequest)
         settings = self._broker.config.store
         count_max = min(fields.max_num, settings.query_max_count)
-        if fields.is_unique_key or count_max <= 0:
+        if fields.is_unique_key:
             count_max = settings.query_default_count
         store = self._broker.store
-        records: list[bytes] = []
-        if fields.key and fields.topic in self._broker.topics:
-            records = store.query(
-                fields.topic,
-                fields.key,
-                count_max,
-                fields.begin_timestamp,
-                fields.end_timestamp,
-                with_gone=False,
-            )
+        if count_max <= 0 or not fields.key or fields.topic not in self._broker.topics:
+            return self._found([])
+        begin_ms, end_ms = fields.begin_timestamp, fields.end_timestamp
+        if fields.index_type == INDEX_TYPE_TAG and not fields.is_unique_key:
+            search, steps = store.search_tag(fields.topic, fields.key, count_max, begin_ms, end_ms)
+            return self._found_by(search, steps)
+        newest_first = store.query(
+            fields.topic, fields.key, count_max, begin_ms, end_ms, with_gone=False
+        )
+        return self._found(newest_first[::-1])
+
+    async def _found_by(self, search: TagSearch, steps: Iterator[None]) -> Response:
+        for _ in steps:
+            await asyncio.sleep(0)
+        return self._found(search.records())
+
+    def _found(self, records: list[bytes]) -> Response:
+        store = self._broker.store
         ext = encode_fields(
             QueryMessageResponse(
                 index_last_update_timestamp=store.store_time_ms,

@@ -9,6 +9,7 @@ from broker.store.consume_queue import ConsumeQueue
 from broker.store.dispatch import Dispatch
 from broker.store.entry_mending import EntryMender
 from broker.store.find_by_key import find_by_key
+from broker.store.find_by_tag import TagSearch
 from broker.store.get_result import GetResult, GetStatus
 from broker.store.layout import StoreLayout
 from broker.store.opening import OpenedStore
@@ -120,6 +121,26 @@ class StoreReading:
             record_at = partial(self._record_if_there, topic)
         return find_by_key(
             self._index, record_at, topic, key, count_max, begin_ms, end_ms, self._is_visible
+        )
+
+    def search_tag(
+        self, topic: str, tag: str, count_max: int, begin_ms: int, end_ms: int
+    ) -> tuple[TagSearch, Iterator[None]]:
+        """A search for the newest messages of *topic* with *tag*, and the steps that do it.
+
+        Queues of type BatchCQ know no tags.  What was deleted or purged is left out.
+        """
+
+        def bounds(queue: ConsumeQueue) -> tuple[int, int]:
+            low = queue.offset_by_time(begin_ms, False, self._store_time_of)
+            high = queue.offset_by_time(end_ms, True, self._store_time_of)
+            return low, min(high + 1, queue.max_offset)
+
+        record_at = partial(self._record_if_there, topic)
+        search = TagSearch(topic, tag, count_max, begin_ms, end_ms, record_at, self._is_visible)
+        queues = [self._queues.get(topic, queue_id) for queue_id in self.queue_ids(topic)]
+        return search, search.steps(
+            [queue for queue in queues if isinstance(queue, ConsumeQueue)], bounds
         )
 
     def _is_visible(self, message: StoredMessage) -> bool:

@@ -159,6 +159,7 @@ class QueryMessageRequest(RpcRequest, rename="camel", frozen=True, kw_only=True,
     begin_timestamp: Int64
     end_timestamp: Int64
     is_unique_key: bool = field(name="_UNIQUE_KEY_QUERY", default=False)
+    index_type: str | None = None
 
 
 class QueryMessageResponse(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False):

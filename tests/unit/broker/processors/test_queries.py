@@ -1,7 +1,8 @@
-"""Codes 12 and 33: messages by key, newest first and verified, and by their place in the log."""
+"""Codes 12 and 33: the newest messages with a key, verified, and those at a place in the log."""
 
 import pytest
 
+from broker.store import find_by_tag
 from protocol.codes import RequestCode as Code
 from protocol.codes import ResponseCode
 from protocol.message_codec import decode_message, decode_messages
@@ -33,13 +34,58 @@ async def bodies(broker: ServedBroker, ext: dict[str, str]) -> list[bytes]:
     return [message.body for message in decode_messages(answer.body)]
 
 
-async def test_messages_with_a_key_come_newest_first(broker: ServedBroker, clock: Clock) -> None:
+async def test_the_newest_with_a_key_come_in_the_order_of_the_log(
+    broker: ServedBroker, clock: Clock
+) -> None:
     for body in (b"one", b"two"):
         broker.put("orders", body, properties="KEYS\x01k1 k2\x02")
         clock.advance(1000)
     broker.put("orders", b"other", properties="KEYS\x01k3\x02")
-    assert await bodies(broker, query("k1", clock)) == [b"two", b"one"]
+    assert await bodies(broker, query("k1", clock)) == [b"one", b"two"]
     assert await bodies(broker, query("k2", clock, maxNum="1")) == [b"two"]
+
+
+async def test_nothing_is_found_when_nothing_is_wanted(broker: ServedBroker, clock: Clock) -> None:
+    broker.put("orders", b"one", properties="KEYS\x01k1\x02")
+    for count in ("0", "-1"):
+        answer = await broker.ask(Code.QUERY_MESSAGE, query("k1", clock, maxNum=count))
+        assert answer.code == ResponseCode.QUERY_NOT_FOUND
+
+
+async def test_messages_are_found_by_their_tag(broker: ServedBroker, clock: Clock) -> None:
+    times = []
+    for number in range(6):
+        properties = f"TAGS\x01{('new', 'paid')[number % 2]}\x02"
+        broker.put("orders", b"%d" % number, queue_id=number // 3, properties=properties)
+        times.append(clock.now_ms)
+        clock.advance(1000)
+    assert await bodies(broker, query("new", clock, indexType="T")) == [b"0", b"2", b"4"]
+    assert await bodies(broker, query("new", clock, indexType="T", maxNum="2")) == [b"2", b"4"]
+    between = {"beginTimestamp": str(times[1]), "endTimestamp": str(times[3])}
+    assert await bodies(broker, query("paid", clock, indexType="T", **between)) == [b"1", b"3"]
+    for ext in (
+        query("none", clock, indexType="T"),
+        query("new", clock, indexType="K"),
+        query("new", clock),
+        query("new", clock, indexType="T", endTimestamp=str(times[0] - 1)),
+        query("new", clock, indexType="T", topic="others"),
+    ):
+        answer = await broker.ask(Code.QUERY_MESSAGE, ext)
+        assert answer.code == ResponseCode.QUERY_NOT_FOUND, ext
+
+
+async def test_a_search_by_tag_goes_in_steps_and_is_not_misled(
+    broker: ServedBroker, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(find_by_tag, "UNITS_PER_STEP", 3)
+    for number in range(20):
+        tag = (KEY, KEY_OF_THE_SAME_HASH)[number % 2]
+        broker.put("orders", b"%d" % number, properties=f"TAGS\x01{tag}\x02")
+    expected = [b"%d" % number for number in range(0, 20, 2)]
+    assert await bodies(broker, query(KEY, clock, indexType="T")) == expected
+    await broker.ask(Code.PURGE_TOPIC, {"topic": "orders"})
+    answer = await broker.ask(Code.QUERY_MESSAGE, query(KEY, clock, indexType="T"))
+    assert answer.code == ResponseCode.QUERY_NOT_FOUND
 
 
 async def test_message_is_found_by_its_unique_key(broker: ServedBroker, clock: Clock) -> None:

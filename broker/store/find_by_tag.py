@@ -1,0 +1,105 @@
+"""Finding messages by tag: the units of a consume queue hold the hash of each message's tags.
+
+RocketMQ 5.4 puts an entry for each tag into the index instead; here nothing is written for it, and
+the messages of every store can be found.  A search looks back from the end of the time that is
+asked for, in steps between which others can be served.
+"""
+
+import struct
+from collections.abc import Callable, Iterable, Iterator
+
+from broker.store.consume_queue import ConsumeQueue
+from broker.store.find_by_key import BODY_BYTES_MAX
+from broker.store.tags_codes import hash_of_tags
+from protocol.message import StoredMessage
+from protocol.message_codec import decode_message
+from protocol.properties import PROPERTY_TAGS
+from protocol.queue_layout import CONSUME_QUEUE_UNIT, CONSUME_QUEUE_UNIT_SIZE_BYTES
+
+UNITS_PER_STEP = 16_384
+# 10 million messages: a second of work, in steps of a millisecond or two.
+STEPS_MAX = 640
+
+_CODE = struct.Struct(">q")
+_CODE_AT = CONSUME_QUEUE_UNIT_SIZE_BYTES - _CODE.size
+
+
+class TagSearch:
+    """Collects the newest messages of a topic with a tag; ``steps`` does the work."""
+
+    def __init__(
+        self,
+        topic: str,
+        tag: str,
+        count_max: int,
+        begin_ms: int,
+        end_ms: int,
+        record_at: Callable[[int], bytes],
+        is_visible: Callable[[StoredMessage], bool],
+    ) -> None:
+        self._topic, self._tag, self._count_max = topic, tag, count_max
+        self._begin_ms, self._end_ms = begin_ms, end_ms
+        self._record_at, self._is_visible = record_at, is_visible
+        self._found: list[tuple[int, bytes]] = []
+
+    def records(self) -> list[bytes]:
+        """What was found, in the order of the log."""
+        return [record for _, record in self._found]
+
+    def steps(
+        self, queues: Iterable[ConsumeQueue], bounds: Callable[[ConsumeQueue], tuple[int, int]]
+    ) -> Iterator[None]:
+        """Search; *bounds* tells which queue offsets of a queue were stored in the time asked for.
+
+        Each queue contributes its newest messages only.
+        """
+        code = _CODE.pack(hash_of_tags(self._tag))
+        steps_left = STEPS_MAX
+        for queue in queues:
+            low, high = bounds(queue)
+            taken = 0
+            while high > low and taken < self._count_max and steps_left > 0:
+                steps_left -= 1
+                start = max(low, high - UNITS_PER_STEP)
+                for position in _matches(queue.read_units(start, high - start), code):
+                    taken += self._take(position)
+                    if taken == self._count_max:
+                        break
+                high = start
+                yield
+            self._keep_newest()
+
+    def _take(self, position: int) -> bool:
+        record = self._record_at(position)
+        message = decode_message(record) if record else None
+        if (
+            message is None
+            or message.topic != self._topic
+            or message.properties.get(PROPERTY_TAGS) != self._tag
+            or not self._begin_ms <= message.store_time_ms <= self._end_ms
+            or not self._is_visible(message)
+        ):
+            return False
+        self._found.append((position, record))
+        return True
+
+    def _keep_newest(self) -> None:
+        self._found.sort()
+        del self._found[: -self._count_max]
+        size_all = 0
+        for number, (_, record) in enumerate(reversed(self._found)):
+            size_all += len(record)
+            if number and size_all > BODY_BYTES_MAX:
+                del self._found[:-number]
+                break
+
+
+def _matches(units: bytes, code: bytes) -> Iterator[int]:
+    """Commit log offsets of the units with a tags code, the last one first."""
+    at = units.rfind(code)
+    while at >= 0:
+        start, within = divmod(at, CONSUME_QUEUE_UNIT_SIZE_BYTES)
+        if within == _CODE_AT:
+            unit_at = start * CONSUME_QUEUE_UNIT_SIZE_BYTES
+            yield CONSUME_QUEUE_UNIT.unpack_from(units, unit_at)[0]
+        at = units.rfind(code, 0, at + len(code) - 1)
