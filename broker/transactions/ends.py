@@ -36,6 +36,7 @@ from protocol.properties import (
     PROPERTY_PRODUCER_GROUP,
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
+    PROPERTY_TRANSACTION_CHECK_TIMES,
 )
 from protocol.requests import EndTransactionRequest
 from protocol.sys_flags import SYS_FLAG_TRANSACTION_COMMIT, SYS_FLAG_TRANSACTION_MASK
@@ -197,6 +198,8 @@ class Ends:
 
     def _commit(self, half: OpenHalf, message: StoredMessage) -> int:
         place = self._place_of(message)
+        if half.check_times:
+            place.properties[PROPERTY_TRANSACTION_CHECK_TIMES] = str(half.check_times)
         written = self._ledger.finish(half, self._final(message, place))
         if written.position is None:
             assert written.failure is not None
@@ -221,14 +224,14 @@ class Ends:
     def _place_of(self, message: StoredMessage) -> Place:
         """Where the final message goes.  Raises RequestError when that is gone."""
         properties = dict(message.properties)
-        name = properties.get(PROPERTY_REAL_TOPIC, "")
+        name = properties.pop(PROPERTY_REAL_TOPIC, "")
         topic = self._topics.get(name)
         if topic is None or name in NOT_SENDABLE_TOPICS:
             raise RequestError(
                 ResponseCode.TOPIC_NOT_EXIST,
                 f"topic[{name}] not exist, the transaction stays open: create the topic again",
             )
-        queue_id = whole_number(properties.get(PROPERTY_REAL_QUEUE_ID))
+        queue_id = whole_number(properties.pop(PROPERTY_REAL_QUEUE_ID, None))
         queue_nums = max(topic.write_queue_nums, topic.read_queue_nums, 1)
         if not 0 <= queue_id < queue_nums:
             # The topic has shrunk since.
