@@ -18,6 +18,7 @@ SHORT_BODY_SIZE_BYTES_MAX = 16 << 10
 CLIENT_BODY_SIZE_BYTES_MAX = 256 << 10
 ADMIN_BODY_SIZE_BYTES_MAX = 2 << 20
 REMARK_LENGTH_MAX = 500
+LONG_BODIES = "long bodies"
 
 AnyBody = TypeVar("AnyBody", bound=Body)
 
@@ -46,10 +47,23 @@ def with_body(
         return serve(request, kind.decode(request.body))
 
     async def decode_and_serve() -> Response:
-        served = serve(request, await asyncio.to_thread(kind.decode, request.body))
+        async with _turn_of(request):
+            served = serve(request, await asyncio.to_thread(kind.decode, request.body))
         return served if isinstance(served, Response) else await served
 
     return decode_and_serve()
+
+
+def _turn_of(request: Request) -> asyncio.Lock:
+    """What lets the long bodies of one connection be served one at a time, in their order.
+
+    A hundred of them that are decoded together would be served in one turn of the loop.
+    """
+    attributes = request.connection.attributes
+    lock = attributes.get(LONG_BODIES)
+    if not isinstance(lock, asyncio.Lock):
+        lock = attributes[LONG_BODIES] = asyncio.Lock()
+    return lock
 
 
 async def read_object(body: bytes) -> dict[str, Any]:
