@@ -374,10 +374,10 @@ class Broker(ServingParts):
 
     def change_config(self, config: BrokerConfig) -> None:
         """Take over the settings of *config* that may change while the broker runs."""
-        before = self.config.broker_permission, self.config.accept_send_from_ms
+        before = _known_to_the_hot_path(self.config)
         apply_live(self.config, config)
         self.topics.seed_system_topics()
-        if before != (self.config.broker_permission, self.config.accept_send_from_ms):
+        if before != _known_to_the_hot_path(self.config):
             # Routes and the hot path hold what they worked out for each topic.
             self.topics.touch()
 
@@ -433,3 +433,11 @@ def _store_errors_explained(root: Path) -> Iterator[None]:
         raise StartError(str(error)) from error
     except OSError as error:
         raise store_directory_error(root, error) from error
+
+
+def _known_to_the_hot_path(config: BrokerConfig) -> tuple[int, int, int]:
+    return (
+        config.broker_permission,
+        config.accept_send_from_ms,
+        config.store.message_size_max_bytes,
+    )

@@ -126,7 +126,9 @@ class StoreConfig:
     )
     """Ours.  Bytes appended and not yet flushed under SYNC_FLUSH before sends get SYSTEM_BUSY."""
 
-    message_size_max_bytes: int = setting("maxMessageSize", 4 << 20, least=1, most=16 << 20)
+    message_size_max_bytes: int = setting(
+        "maxMessageSize", 4 << 20, least=1, most=16 << 20, live=True
+    )
     """Largest body (MESSAGE_ILLEGAL beyond).  Must fit into a commit log file."""
 
     check_crc_on_recover: bool = setting("checkCRCOnRecover", True)
@@ -366,10 +368,12 @@ class BrokerConfig:
     region_id: str = setting("regionId", "DefaultRegion")
     """The region that send answers name."""
 
-    long_polling: bool = setting("longPollingEnable", True)
+    long_polling: bool = setting("longPollingEnable", True, live=True)
     """Park a pull that finds nothing until a message arrives."""
 
-    short_polling_ms: int = setting("shortPollingTimeMills", 1000, least=1, most=3_600_000)
+    short_polling_ms: int = setting(
+        "shortPollingTimeMills", 1000, least=1, most=3_600_000, live=True
+    )
     """How long such a pull waits when longPollingEnable is false."""
 
     reject_pull_consumer: bool = setting("rejectPullConsumerEnable", False, live=True)

@@ -51,7 +51,12 @@ _PLACES: dict[str, Callable[[StoreLayout], Path | None]] = {
     "storePathIndex": lambda layout: layout.index,
 }
 _READ_ONLY_LOGS = "readOnlyCommitLogStorePaths"
-_LIVE_KEYS = frozenset(known.key for _, known in settings_of(BrokerConfig) if known.live)
+_LIVE_KEYS = frozenset(
+    known.key
+    for part in (BrokerConfig, StoreConfig)
+    for _, known in settings_of(part)
+    if known.live
+)
 _KNOWN_KEYS = _OUR_KEYS | {_AUTO_CREATE_ENABLE, _YOUNG_QUEUE} | WITHOUT_EFFECT | REFUSED.keys()
 
 
@@ -142,7 +147,8 @@ def change_live(config: BrokerConfig, texts: Mapping[str, str]) -> BrokerConfig:
         if key in _OUR_KEYS and key not in _LIVE_KEYS and current[key] != text.strip():
             raise SettingError(key, text, "it changes only with a restart of the broker")
     live = {key: text for key, text in changes.items() if key in _LIVE_KEYS}
-    return dataclasses.replace(config, **parse_fields(BrokerConfig, live))
+    store = dataclasses.replace(config.store, **parse_fields(StoreConfig, live))
+    return dataclasses.replace(config, store=store, **parse_fields(BrokerConfig, live))
 
 
 def apply_live(config: BrokerConfig, changed: BrokerConfig) -> None:
@@ -151,9 +157,10 @@ def apply_live(config: BrokerConfig, changed: BrokerConfig) -> None:
     In place, although the class is frozen for everybody else: every part of the broker holds the
     same object, and all of them must see the change.
     """
-    for field, known in settings_of(BrokerConfig):
-        if known.live:
-            object.__setattr__(config, field.name, getattr(changed, field.name))
+    for part, changed_part in ((config, changed), (config.store, changed.store)):
+        for field, known in settings_of(part):
+            if known.live:
+                object.__setattr__(part, field.name, getattr(changed_part, field.name))
 
 
 def properties_of(config: BrokerConfig) -> dict[str, str]:

@@ -186,6 +186,7 @@ class HotPass:
 
     def _topic_changed(self, *_: object) -> None:
         self._sendable.clear()
+        self._body_bytes_max = self._config.store.message_size_max_bytes
 
     def handle(self, connection: Connection, frames: Sequence[Frame]) -> int:
         """Serve *frames* in order; return how many were taken."""
