@@ -54,23 +54,29 @@ def main(
         console.print(f"[bold yellow]SKIPPED {name}: {reason}[/]")
     chosen = [one for one in chosen if one.name not in skipped]
     kept = ResultsFile(results)
+    is_interrupted = True
     with contextlib.suppress(KeyboardInterrupt), Workshop.opened() as workshop:
         shares = sum(one.share for one in chosen)
         for one in chosen:
             wanted = one.long_rounds if is_long else rounds
             end_s = time.monotonic() + budget_s * one.share / shares
             asyncio.run(_run(one, workshop, kept, seed, wanted, end_s))
+        is_interrupted = False
     print_table(kept.outcomes, skipped, console)
     is_forbidden = bool(skipped) and os.environ.get("CHAOS_REQUIRED") == "1"
     if is_forbidden:
         console.print("[bold red]CHAOS_REQUIRED=1 forbids skipping: install what is needed[/]")
-    sys.exit(is_forbidden or any(not one.is_good for one in kept.outcomes))
+    is_bad = is_forbidden or any(not one.is_good for one in kept.outcomes)
+    sys.exit(130 if is_interrupted else is_bad)
 
 
 async def _run(
     fault: Fault, workshop: Workshop, kept: ResultsFile, seed: int, wanted: int | None, end_s: float
 ) -> None:
-    """Rounds until there are *wanted*, or else until *end_s*; always one."""
+    """Rounds until there are *wanted*, or else until *end_s*; always one.
+
+    What was asked for by number is made whole, so that a seed brings its whole session again.
+    """
     first = kept.next_seed(fault.name, seed)
     made = kept.rounds(fault.name)
     for number in range(first, 1 << 62):
@@ -79,8 +85,9 @@ async def _run(
                 kept.add(outcome)
                 made += outcome.rounds
                 _tell(fault, outcome)
-        is_enough = time.monotonic() >= end_s if wanted is None else made >= wanted
-        if is_enough:
+                if wanted is None and time.monotonic() >= end_s:
+                    return
+        if wanted is not None and made >= wanted:
             return
 
 
