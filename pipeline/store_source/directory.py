@@ -1,5 +1,7 @@
 """A store directory as a reader sees it: which files make up the log, and how far they count.
 
+The log is below the root, or where the broker noted that storePathCommitLog has put it.
+
 Nothing here takes the store's lock or writes.  A broker may be running on the store, ours or
 RocketMQ: then the log counts up to where it was flushed, which the checkpoint says.  Without one it
 counts up to its last record.
@@ -21,6 +23,8 @@ from protocol.store_paths import (
     ABORT_FILE,
     CHECKPOINT_FILE,
     COMMIT_LOG_DIRECTORY,
+    COMMIT_LOG_DIRECTORY_FILE,
+    CONSUME_QUEUE_DIRECTORY,
     DELETED_TOPICS_FILE,
     LOCK_FILE,
     OWN_DIRECTORY,
@@ -87,13 +91,15 @@ class StoreDirectory:
         return self.segments[-1].end_offset if self.segments else 0
 
 
-def open_store(path_option: str) -> StoreDirectory:
+def open_store(path_option: str, commit_log_option: str | None = None) -> StoreDirectory:
     """Look at the store at *path_option*, its root or the directory of its commit log.
+
+    *commit_log_option* is as for ``find_commit_log``.
 
     Raises:
         PipelineError: there is none.
     """
-    root, commit_log = find_commit_log(path_option)
+    root, commit_log = find_commit_log(path_option, commit_log_option)
     # Asked before the files are listed: what is flushed now is in files that are there now.
     is_live = root is not None and _is_live(root)
     flushed = _flushed(root) if root is not None and is_live else Flushed()
@@ -109,8 +115,13 @@ def open_store(path_option: str) -> StoreDirectory:
     )
 
 
-def find_commit_log(path_option: str) -> tuple[Path | None, Path]:
+def find_commit_log(
+    path_option: str, commit_log_option: str | None = None
+) -> tuple[Path | None, Path]:
     """The root of the store, if it is known, and the directory of its commit log.
+
+    *commit_log_option* names the latter where it lies elsewhere (storePathCommitLog) and the store
+    does not say so, because RocketMQ wrote it.
 
     Raises:
         PipelineError: no such path, or not that of a store.
@@ -125,8 +136,17 @@ def find_commit_log(path_option: str) -> tuple[Path | None, Path]:
         raise PipelineError(
             f"{path} is a file: set the option path to the directory of the store that it is in"
         )
+    elsewhere = _log_elsewhere(path, commit_log_option)
+    if elsewhere is not None:
+        return path, elsewhere
     if (path / COMMIT_LOG_DIRECTORY).is_dir():
         return path, path / COMMIT_LOG_DIRECTORY
+    if any((path / name).is_dir() for name in (CONSUME_QUEUE_DIRECTORY, OWN_DIRECTORY)):
+        raise PipelineError(
+            f"{path} is a store without its commit log, which its broker.conf may have elsewhere "
+            "(storePathCommitLog): name that directory with the option commitLog, or make a link "
+            f"to it, {path / COMMIT_LOG_DIRECTORY}"
+        )
     is_log = path.name == COMMIT_LOG_DIRECTORY
     if is_log or any(is_numbered_file(entry.name) for entry in os.scandir(path) if entry.is_file()):
         root = path.parent
@@ -140,6 +160,28 @@ def find_commit_log(path_option: str) -> tuple[Path | None, Path]:
         f"{path} is no store, it has no directory commitlog{hint}: set the option path to "
         "a store's root (storePathRootDir in broker.conf) or to its commitlog directory"
     )
+
+
+def _log_elsewhere(root: Path, commit_log_option: str | None) -> Path | None:
+    """The directory of a commit log that is not below its store's root."""
+    if commit_log_option is not None:
+        found = _local_path(commit_log_option)
+        if not found.is_dir():
+            raise PipelineError(
+                f"there is no directory {found}: set the option commitLog to where "
+                "storePathCommitLog of the store's broker.conf points, as Spark's workers see it"
+            )
+        return found
+    try:
+        noted = Path((root / OWN_DIRECTORY / COMMIT_LOG_DIRECTORY_FILE).read_text().rstrip("\n"))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    if not noted.is_dir():
+        raise PipelineError(
+            f"the commit log of the store {root} is in {noted} (storePathCommitLog), and there is "
+            "no such directory here: mount it, or name it with the option commitLog"
+        )
+    return noted
 
 
 def _local_path(path_option: str) -> Path:

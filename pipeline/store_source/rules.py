@@ -13,6 +13,7 @@ _T = TypeVar("_T")
 SOURCE = "rocketmq-store"
 OPTIONS = (
     "path",
+    "commitLog",
     "splitSize",
     "startPhysOffset",
     "endPhysOffset",
@@ -38,6 +39,8 @@ class Rules:
 
     path: str
     columns: tuple[str, ...]
+    commit_log: str | None = None
+    """Where the commit log is, if not below the root and not noted there."""
     split_size_bytes: int | None = None
     start_offset: int | None = None
     end_offset: int | None = None
@@ -94,6 +97,7 @@ def read_rules(given: Mapping[str, str]) -> Rules:
     rules = Rules(
         path=options.required("path", "the root of a store, or its commitlog directory"),
         columns=choose_columns(given),
+        commit_log=options.text("commitLog") or None,
         split_size_bytes=options.size_bytes("splitSize", None, 4096),
         start_offset=options.integer("startPhysOffset"),
         end_offset=options.integer("endPhysOffset"),

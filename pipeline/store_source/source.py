@@ -54,7 +54,7 @@ class StoreReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """One partition for each task; an empty store has one without pieces."""
-        store = open_store(self._rules.path)
+        store = open_store(self._rules.path, self._rules.commit_log)
         deleted = store.gone
         tasks = plan(store, self._rules, os.cpu_count() or 1)
         return [StorePartition(pieces, deleted) for pieces in tasks or [()]]
@@ -88,7 +88,7 @@ class StoreSource(DataSource):
     def schema(self) -> StructType:
         """The columns that the options choose."""
         rules = read_rules(self.options)
-        find_commit_log(rules.path)
+        find_commit_log(rules.path, rules.commit_log)
         return spark_schema(rules.columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -100,7 +100,8 @@ class StoreSource(DataSource):
                 "with the option columns"
             )
         if not rules.include_deleted_topics:
-            check_topics(find_commit_log(rules.path)[0], rules.topics or ())
+            root, _ = find_commit_log(rules.path, rules.commit_log)
+            check_topics(root, rules.topics or ())
         return self._reader(rules)
 
     def streamReader(self, schema: StructType) -> NoReturn:  # noqa: N802
