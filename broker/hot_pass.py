@@ -331,6 +331,7 @@ class HotPass:
             topic is None
             or not topic.perm & PERM_WRITE
             or topic.attributes
+            or name in self._topics.mappings
             or name.startswith("%")
             or name in NOT_SENDABLE_TOPICS
             or not self._config.broker_permission & PERM_WRITE
@@ -392,6 +393,8 @@ class HotPass:
             return False
         fields = request.extFields
         if request.flag & (FLAG_ONEWAY | FLAG_RESPONSE) or fields.rh:
+            return False
+        if fields.topic in self._topics.mappings:
             return False
         turn.settle()
         opaque = request.opaque

@@ -17,12 +17,14 @@ from broker.limits import mapped_files_share
 from broker.long_polling import LongPolling
 from broker.message_ids import UniqueIds
 from broker.nameserver.service import NameService
+from broker.peer_brokers import PeerBrokers
 from broker.pop.service import PopService
 from broker.pull_path import PullPath
 from broker.queue_locks import QueueLocks
 from broker.send_path import SendPath
 from broker.sinks import SinkPublisher
 from broker.sinks.appender import BatchAppender
+from broker.static_topics import StaticTopicTable
 from broker.stats import BrokerStats
 from broker.store.message_store import MessageStore
 from broker.subscription_groups import SubscriptionGroupTable
@@ -44,6 +46,8 @@ class ServingParts:
     topics: TopicTable
     groups: SubscriptionGroupTable
     offsets: ConsumerOffsetTable
+    static_topics: StaticTopicTable
+    peer_brokers: PeerBrokers
     topic_ids: TopicIds
     consumers: ConsumerGroups
     producers: ProducerTable
@@ -74,6 +78,7 @@ class ServingParts:
         self.topics = self.tables.topics
         self.groups = self.tables.groups
         self.offsets = self.tables.offsets
+        self.static_topics = self.tables.static_topics
         self.topic_ids = self.tables.topic_ids
         self.tables.load()
 
@@ -165,6 +170,7 @@ class ServingParts:
             self.long_polling,
             stats,
         )
+        self.peer_brokers = PeerBrokers(lambda: self.config, name_service)
         self.pop = PopService(
             config,
             store,
@@ -221,6 +227,7 @@ class ServingParts:
         self.timers.stop()
         self.transactions.stop()
         self.long_polling.close()
+        self.peer_brokers.close()
 
     async def close_parts(self) -> None:
         """Save everything and close the store, last.  Raises OSError after having tried all."""

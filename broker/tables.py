@@ -11,13 +11,14 @@ from broker.json_table import JsonTable
 from broker.offset_journal import OffsetJournal
 from broker.remembered_subscriptions import RememberedSubscriptions
 from broker.sinks import SinkOwners
+from broker.static_topics import StaticTopicTable
 from broker.store.deleted_topics import DeletedTopics
 from broker.store.errors import CorruptFileError
 from broker.store.layout import StoreLayout
 from broker.store.message_store import MessageStore
 from broker.subscription_groups import SubscriptionGroupTable
 from broker.topic_ids import TopicIds
-from broker.topics import TopicTable, queue_directories
+from broker.topics import TopicConfig, TopicTable, queue_directories
 from protocol.store_paths import DELETED_TOPICS_FILE
 
 log = structlog.get_logger("broker.tables")
@@ -40,6 +41,9 @@ class Tables:
             journal=OffsetJournal(layout.offset_journal, layout.quarantine),
             with_light_queues=config.store.light_queues_enabled,
         )
+        self.static_topics = StaticTopicTable(directory / "topicQueueMapping.json", now_ms=now_ms)
+        self.topics.mappings = self.static_topics.mappings
+        self.topics.listeners.append(self._topic_changed)
         self.subscriptions = RememberedSubscriptions(layout.remembered_subscriptions, now_ms=now_ms)
         self.sink_owners = SinkOwners(layout.sink_owners, now_ms=now_ms)
         self.topic_ids = TopicIds(layout.topic_ids, now_ms=now_ms)
@@ -51,10 +55,15 @@ class Tables:
             self.topics,
             self.groups,
             self.offsets,
+            self.static_topics,
             self.delay_offsets,
             self.sink_owners,
             self.topic_ids,
         )
+
+    def _topic_changed(self, name: str, topic: TopicConfig | None) -> None:
+        if topic is None and name:
+            self.static_topics.delete(name)
 
     def load(self) -> None:
         """Read the files, and the topics that only their queues tell of; writes nothing.

@@ -12,6 +12,7 @@ import structlog
 from broker.clock import wall_clock_ms
 from broker.config import AutoCreateTopic, BrokerConfig
 from broker.json_table import JsonObject, JsonTable
+from broker.static_topics import StaticTopic
 from broker.store.layout import StoreLayout
 from broker.topic_attributes import (
     ATTRIBUTE_MESSAGE_TYPE,
@@ -174,6 +175,8 @@ class TopicTable(JsonTable):
         if config.store.light_queues_enabled:
             self.get = self._get_or_light
         self.listeners: list[Listener] = []
+        self.mappings: Mapping[str, StaticTopic] = {}
+        """The static topics among them: theirs are logical queues."""
         self.on_created: Callable[[TopicConfig], None] | None = None
         """Called with a topic that was made because a client sent to it or asked for its route."""
         self._created: set[str] = set()

@@ -57,6 +57,16 @@ class NameServiceLink:
                 )
         return self._protocol.hosts
 
+    async def ask(self, code: int, ext: dict[str, str], body: bytes = b"") -> Command:
+        """Send a request and return its answer, whatever its code.
+
+        Raises:
+            OSError: there is no connection, or it broke.
+        """
+        await self.connect()
+        assert self._protocol is not None
+        return await self._protocol.call(code, ext, body)
+
     async def call(self, code: int, ext: dict[str, str], body: bytes = b"") -> Command:
         """Send a request and return its answer.
 
@@ -64,9 +74,7 @@ class NameServiceLink:
             RefusedError: the answer's code is not success.
             OSError: there is no connection, or it broke.
         """
-        await self.connect()
-        assert self._protocol is not None
-        answer = await self._protocol.call(code, ext, body)
+        answer = await self.ask(code, ext, body)
         if answer.code != ResponseCode.SUCCESS:
             raise RefusedError(answer.code, answer.remark)
         return answer

@@ -154,6 +154,7 @@ class NameServiceProcessors:
             queue_datas=[QueueData(*queues) for queues in route.queues],
             broker_datas=[_broker_data(member) for member in route.members],
             order_topic_conf=self._order_of(topic),
+            topic_queue_mapping_by_broker=dict(route.mappings) or None,
         )
         with_acting_master = request.version >= VERSION_WITH_ACTING_MASTER
         return Response(
@@ -422,4 +423,6 @@ def _in_zone(route: Route, zone: str) -> Route:
         if 0 not in member.addresses or (member.zone or "").lower() == zone.lower()
     ]
     names = {member.name for member in members}
-    return Route([queues for queues in route.queues if queues.broker_name in names], members)
+    queues = [queues for queues in route.queues if queues.broker_name in names]
+    mappings = {name: found for name, found in route.mappings.items() if name in names}
+    return Route(queues, members, mappings)

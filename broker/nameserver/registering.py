@@ -94,4 +94,9 @@ def _decode(request: Request, fields: RegisterBrokerRequest) -> Registration:
         topics={
             name: TopicConfig.from_body(topic) for name, topic in table.topic_config_table.items()
         },
+        mappings={
+            name: mapping
+            for name, mapping in table.topic_queue_mapping_info_map.items()
+            if isinstance(mapping, dict) and name in table.topic_config_table
+        },
     )

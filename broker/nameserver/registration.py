@@ -101,7 +101,9 @@ class Registration:
                     "mappingDataVersion": version,
                     "topicConfigTable": topics,
                     "topicQueueMappingDetailMap": {},
-                    "topicQueueMappingInfoMap": {},
+                    "topicQueueMappingInfoMap": {
+                        name: static.info() for name, static in list(self._topics.mappings.items())
+                    },
                 },
             }
         ).encode()

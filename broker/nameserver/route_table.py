@@ -7,13 +7,13 @@ the table reads its topics where they are, so that a topic is routable the momen
 A broker name stands for a master (id 0) and its slaves; topics belong to the name.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import structlog
 
-from broker.json_table import DataVersion
+from broker.json_table import DataVersion, JsonObject
 from broker.nameserver.embedded import EmbeddedBroker
 from broker.topics import PERM_WRITE, TopicConfig
 
@@ -36,6 +36,7 @@ class Registration:
     acting_master: bool | None = None
     version: DataVersion = field(default_factory=DataVersion)
     topics: Mapping[str, TopicConfig] = field(default_factory=dict)
+    mappings: Mapping[str, JsonObject] = field(default_factory=dict)
 
 
 class Accepted(NamedTuple):
@@ -84,6 +85,7 @@ class Route(NamedTuple):
 
     queues: list[QueueData]
     members: list[Member]
+    mappings: Mapping[str, JsonObject] = {}
 
 
 class RouteTable:
@@ -101,6 +103,8 @@ class RouteTable:
         self._forget_missing_topics = forget_missing_topics
         self._members: dict[str, Member] = {}
         self._topics: dict[str, dict[str, TopicConfig]] = {}
+        # What brokers say of static topics, by topic and broker name.
+        self._mappings: dict[str, dict[str, JsonObject]] = {}
         self._live: dict[tuple[str, str], _Live] = {}
         self._write_wiped: set[str] = set()
 
@@ -186,6 +190,8 @@ class RouteTable:
         )
         if not (is_master or is_prime_slave):
             return
+        for name, mapping in registration.mappings.items():
+            self._mappings.setdefault(name, {})[member.name] = mapping
         for name, topic in registration.topics.items():
             brokers = self._topics.setdefault(name, {})
             if is_changed or member.name not in brokers:
@@ -272,7 +278,19 @@ class RouteTable:
             if member is not None and member.addresses:
                 queues.append(self._with_wipe(_queue_data(name, config, config.perm)))
                 members.append(member)
-        return Route(queues, members) if queues else None
+        return Route(queues, members, self._mappings_of(topic, queues)) if queues else None
+
+    def _mappings_of(self, topic: str, queues: Iterable[QueueData]) -> dict[str, JsonObject]:
+        """What the brokers of a route say of *topic*, if it is a static one."""
+        found = dict(self._mappings.get(topic, {}))
+        if self._local is not None:
+            static = self._local.table.mappings.get(topic)
+            if static is not None:
+                found[self._local.name] = static.info()
+        if not found:
+            return found
+        names = {data.broker_name for data in queues}
+        return {name: mapping for name, mapping in found.items() if name in names}
 
     def members(self, local_address: str) -> list[Member]:
         """Every broker name, the one of this process at *local_address*."""
@@ -339,6 +357,9 @@ class RouteTable:
     def _remove_topic(self, topic: str, broker_name: str) -> None:
         brokers = self._topics[topic]
         del brokers[broker_name]
+        mappings = self._mappings.get(topic, {})
+        if mappings.pop(broker_name, None) is not None and not mappings:
+            del self._mappings[topic]
         if not brokers:
             del self._topics[topic]
 

@@ -7,11 +7,13 @@ from broker.config import BrokerConfig
 from broker.consumer_groups import ConsumerGroups, ProducerTable
 from broker.consumer_offsets import ConsumerOffsetTable
 from broker.delayed import DelayedDelivery
+from broker.peer_brokers import PeerBrokers
 from broker.pop.service import PopService
 from broker.pull_path import PullPath
 from broker.queue_locks import QueueLocks
 from broker.send_path import SendPath
 from broker.sinks import SinkPublisher
+from broker.static_topics import StaticTopicTable
 from broker.stats import BrokerStats
 from broker.store.message_store import MessageStore
 from broker.subscription_groups import SubscriptionGroupTable
@@ -38,6 +40,14 @@ class BrokerParts(Protocol):
     @property
     def topics(self) -> TopicTable:
         """What topics exist."""
+
+    @property
+    def static_topics(self) -> StaticTopicTable:
+        """Which logical queues topics have."""
+
+    @property
+    def peer_brokers(self) -> PeerBrokers:
+        """Other brokers of the cluster."""
 
     @property
     def groups(self) -> SubscriptionGroupTable:

@@ -22,6 +22,7 @@ from broker.processors.replies import ReplyProcessor
 from broker.processors.resets import ResetProcessors
 from broker.processors.send_back import SendBackProcessor
 from broker.processors.sinks import SinkProcessors
+from broker.processors.static_topics import StaticTopicProcessors
 from broker.processors.store_admin import StoreAdminProcessors
 from broker.processors.topic_ids import TopicIdProcessor
 from broker.processors.topics_admin import TopicAdminProcessors
@@ -31,7 +32,6 @@ from protocol.codes import RequestCode as Code
 
 def build_table(broker: BrokerParts) -> dict[int, Entry]:
     """The processors of *broker*."""
-    send, pull = broker.send_path.process, broker.pull_path.process
     clients = ClientProcessors(broker)
     offsets = OffsetProcessors(broker)
     locks = QueueLockProcessors(broker)
@@ -48,6 +48,10 @@ def build_table(broker: BrokerParts) -> dict[int, Entry]:
     transactions = TransactionProcessors(broker)
     sinks = SinkProcessors(broker)
     store = StoreAdminProcessors(broker)
+    static = StaticTopicProcessors(broker, topics)
+    logical = static.logical
+    send = logical(broker.send_path.process, static.send)
+    pull = logical(broker.pull_path.process, static.pull)
     return {
         **_pop(PopProcessors(broker)),
         # Queues shared out by the broker
@@ -67,12 +71,18 @@ def build_table(broker: BrokerParts) -> dict[int, Entry]:
         # Consuming
         Code.PULL_MESSAGE: Entry(pull),
         Code.LITE_PULL_MESSAGE: Entry(pull),
-        Code.QUERY_CONSUMER_OFFSET: Entry(offsets.query_consumer_offset),
-        Code.UPDATE_CONSUMER_OFFSET: Entry(offsets.update_consumer_offset),
-        Code.SEARCH_OFFSET_BY_TIMESTAMP: Entry(offsets.search_by_time),
-        Code.GET_MAX_OFFSET: Entry(offsets.max_offset),
-        Code.GET_MIN_OFFSET: Entry(offsets.min_offset),
-        Code.GET_EARLIEST_MSG_STORETIME: Entry(offsets.earliest_store_time),
+        Code.QUERY_CONSUMER_OFFSET: Entry(
+            logical(offsets.query_consumer_offset, static.query_offset)
+        ),
+        Code.UPDATE_CONSUMER_OFFSET: Entry(
+            logical(offsets.update_consumer_offset, static.commit_offset)
+        ),
+        Code.SEARCH_OFFSET_BY_TIMESTAMP: Entry(logical(offsets.search_by_time, static.search)),
+        Code.GET_MAX_OFFSET: Entry(logical(offsets.max_offset, static.max_offset)),
+        Code.GET_MIN_OFFSET: Entry(logical(offsets.min_offset, static.search)),
+        Code.GET_EARLIEST_MSG_STORETIME: Entry(
+            logical(offsets.earliest_store_time, static.earliest_time)
+        ),
         Code.LOCK_BATCH_MQ: Entry(locks.lock),
         Code.UNLOCK_BATCH_MQ: Entry(locks.unlock),
         # Being there
@@ -86,6 +96,7 @@ def build_table(broker: BrokerParts) -> dict[int, Entry]:
         # Topics
         Code.UPDATE_AND_CREATE_TOPIC: _admin(topics.update_topic),
         Code.UPDATE_AND_CREATE_TOPIC_LIST: _admin(topics.update_topics),
+        Code.UPDATE_AND_CREATE_STATIC_TOPIC: _admin(static.update),
         Code.DELETE_TOPIC_IN_BROKER: _admin(topics.delete_topic),
         Code.PURGE_TOPIC: _admin(topics.purge_topic),
         Code.GET_ALL_TOPIC_CONFIG: _admin(topics.get_all_topics),

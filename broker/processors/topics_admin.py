@@ -93,7 +93,7 @@ class TopicAdminProcessors:
 
     def _checked(self, wanted: TopicConfig, changes: dict[str, str]) -> TopicConfig:
         """*wanted* with the attributes it has after *changes*.  Raises RequestError."""
-        self._check_name(wanted.name, ResponseCode.SYSTEM_ERROR)
+        self.check_name(wanted.name)
         for queue_nums in (wanted.read_queue_nums, wanted.write_queue_nums):
             if not 0 <= queue_nums <= QUEUE_COUNT_MAX:
                 raise RequestError(
@@ -131,7 +131,8 @@ class TopicAdminProcessors:
             attributes=attributes,
         )
 
-    def _check_name(self, name: str, code: int) -> None:
+    def check_name(self, name: str, code: int = ResponseCode.SYSTEM_ERROR) -> None:
+        """Refuse what is no name for a user's topic.  Raises RequestError."""
         problem = light_queue_error(name) if is_light(name) else topic_error(name)
         if problem is not None:
             raise RequestError(code, problem)
@@ -158,7 +159,7 @@ class TopicAdminProcessors:
         tools delete on all brokers of a cluster.
         """
         name = request.fields(TopicRequest).topic
-        self._check_name(name, ResponseCode.INVALID_PARAMETER)
+        self.check_name(name, ResponseCode.INVALID_PARAMETER)
         broker = self._broker
         # The retry topics that pop consumption makes for each group and topic.
         names = [name]
@@ -186,7 +187,7 @@ class TopicAdminProcessors:
         comes behind that, and stays.
         """
         name = request.fields(TopicRequest).topic
-        self._check_name(name, ResponseCode.INVALID_PARAMETER)
+        self.check_name(name, ResponseCode.INVALID_PARAMETER)
         self._known(name)
         broker = self._broker
         groups = broker.offsets.groups_of(name)
@@ -209,14 +210,21 @@ class TopicAdminProcessors:
     # -- describing ----------------------------------------------------------------------------
 
     def get_topic(self, request: Request) -> Response:
-        """351: the settings of one topic."""
-        return json_response(self._known(request.fields(TopicRequest).topic).to_json())
+        """351: the settings of one topic; with lo=true its mapping, if it is a static topic."""
+        fields = request.fields(TopicRequest)
+        found = self._known(fields.topic).to_json()
+        static = self._broker.static_topics.mappings.get(fields.topic)
+        if static is not None and fields.is_logical:
+            found["mappingDetail"] = static.to_json()
+        return json_response(found)
 
     async def get_all_topics(self, request: Request) -> Response:
         """21: the settings of all topics, in pages if the asker wants pages."""
         fields = request.fields(GetAllTopicConfigRequest)
         topics = dict(self._broker.topics.configs)
         version = self._broker.topics.version.to_json()
+        static_topics = self._broker.static_topics
+        mappings = dict(static_topics.mappings)
 
         def describe() -> dict[str, object]:
             names = page(
@@ -227,9 +235,11 @@ class TopicAdminProcessors:
             )
             return {
                 "dataVersion": version,
-                "mappingDataVersion": version,
+                "mappingDataVersion": static_topics.version.to_json(),
                 "topicConfigTable": {name: topics[name].to_json() for name in names},
-                "topicQueueMappingDetailMap": {},
+                "topicQueueMappingDetailMap": {
+                    name: mappings[name].to_json() for name in names if name in mappings
+                },
                 "topicQueueMappingInfoMap": {},
             }
 

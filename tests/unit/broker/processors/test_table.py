@@ -67,6 +67,6 @@ async def test_administrators_codes_are_refused_to_others(broker: ServedBroker, 
 
 
 async def test_code_that_is_not_in_the_table_is_not_supported(broker: ServedBroker) -> None:
-    answer = await broker.ask(Code.UPDATE_AND_CREATE_STATIC_TOPIC)
+    answer = await broker.ask(Code.SUSPEND_CONSUMER)
     assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-    assert answer.remark == " request type 513 not supported"
+    assert answer.remark == " request type 209 not supported"

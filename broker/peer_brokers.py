@@ -1,0 +1,66 @@
+"""Other brokers of the cluster, asked by name: for what of a static topic is with them."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from broker.config import BrokerConfig
+from broker.nameserver.link import NameServiceLink, RefusedError
+from broker.nameserver.service import NameService
+from protocol.bodies.route import ClusterInfo
+from protocol.codes import RequestCode
+from protocol.command import Command
+from protocol.errors import ProtocolError
+
+ANSWER_TIMEOUT_S = 5.0
+MASTER_ID = 0
+
+
+class UnreachableError(Exception):
+    """No answer came; str() says from whom and why."""
+
+
+class PeerBrokers:
+    """Connections to the masters of other brokers, made when one is needed."""
+
+    def __init__(
+        self, config: Callable[[], BrokerConfig], name_service: NameService | None = None
+    ) -> None:
+        self._config = config
+        self._name_service = name_service
+        self._links: dict[str, NameServiceLink] = {}
+
+    async def ask(self, broker: str, code: int, ext: Mapping[str, str]) -> Command:
+        """Send a request to the master of *broker* and return its answer, whatever its code.
+
+        Raises:
+            UnreachableError: there is none.
+        """
+        try:
+            async with asyncio.timeout(ANSWER_TIMEOUT_S):
+                address = await self._address(broker)
+                if address is None:
+                    raise UnreachableError(f"no name service knows the broker {broker}")
+                link = self._links.get(address)
+                if link is None:
+                    link = self._links[address] = NameServiceLink(address, lambda: None)
+                return await link.ask(code, dict(ext))
+        except (OSError, ProtocolError, RefusedError, TimeoutError) as error:
+            raise UnreachableError(f"broker {broker} does not answer: {error!r}") from None
+
+    async def _address(self, broker: str) -> str | None:
+        if self._name_service is not None:
+            for member in self._name_service.routes.members(""):
+                if member.name == broker and member.addresses.get(MASTER_ID):
+                    return member.addresses[MASTER_ID]
+        for address in self._config().namesrv_addr:
+            link = self._links.setdefault(address, NameServiceLink(address, lambda: None))
+            answer = await link.call(RequestCode.GET_BROKER_CLUSTER_INFO, {})
+            found = ClusterInfo.decode(answer.body).broker_addr_table.get(broker)
+            if found is not None and MASTER_ID in found.broker_addrs:
+                return found.broker_addrs[MASTER_ID]
+        return None
+
+    def close(self) -> None:
+        """Drop the connections."""
+        for link in self._links.values():
+            link.close()
