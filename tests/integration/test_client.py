@@ -77,7 +77,7 @@ async def test_a_thousand_sends_under_way_at_once_are_all_stored_once(
     broker: Broker, producer: Producer
 ) -> None:
     receipts = await asyncio.gather(
-        *(producer.send("orders", b"%d" % number) for number in range(1000))
+        *(producer.send("orders", b"%d" % n, timeout=HANG_S) for n in range(1000))
     )
     assert len({(receipt.queue, receipt.queue_offset) for receipt in receipts}) == 1000
     found = await read(broker, "orders", 1000)

@@ -55,6 +55,7 @@ def test_no_archive_to_read(spark: "SparkSession", tmp_path: Path) -> None:
         read_archive(spark, tmp_path)
 
 
+@pytest.mark.slow
 def test_conditions_choose_what_is_replayed(spark: "SparkSession", tmp_path: Path) -> None:
     log = WrittenLog(tmp_path / "store").add(300)
     log.add(10, topic="%DLQ%group", properties={"KEYS": "a b"})
@@ -83,6 +84,7 @@ def test_conditions_choose_what_is_replayed(spark: "SparkSession", tmp_path: Pat
             replay("some", where="bodi = 1")
 
 
+@pytest.mark.slow
 def test_the_command_line(tmp_path: Path) -> None:
     log = WrittenLog(tmp_path / "store").add(10)
 

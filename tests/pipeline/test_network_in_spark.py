@@ -43,6 +43,7 @@ def run(frame: "DataFrame", broker: PipelineBroker, **options: str) -> list[dict
     return [each for each in query.recentProgress if each["numInputRows"]]
 
 
+@pytest.mark.slow
 def test_a_batch_read_over_several_tasks(spark: "SparkSession", broker: PipelineBroker) -> None:
     broker.create("read", 2)
     broker.send("read", numbered(0, 60), 0, tags="red", keys="k")

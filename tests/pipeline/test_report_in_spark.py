@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.slow
 def test_workers_count(spark: "SparkSession", tmp_path: Path) -> None:
     from pipeline import jobs
 

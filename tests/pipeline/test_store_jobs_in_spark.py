@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.slow
 def test_tasks_travel_to_workers_and_results_back(spark: "SparkSession", tmp_path: Path) -> None:
     store = write_store(tmp_path / "store")
     output = tmp_path / "output"
@@ -37,6 +38,7 @@ def test_tasks_travel_to_workers_and_results_back(spark: "SparkSession", tmp_pat
     assert len(found.messages) == 3
 
 
+@pytest.mark.slow
 def test_a_condition_in_sparks_sql(spark: "SparkSession", tmp_path: Path) -> None:
     store = write_store(tmp_path / "store")
 
