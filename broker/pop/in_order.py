@@ -67,17 +67,17 @@ class InOrder:
     def pop(self, wanted: Wanted, lane: Lane, answer: PopAnswer, count_max: int) -> None:
         """Hand out the next messages.  Raises OSError, StoreError: not now."""
         batch = lane.batch
-        acked = batch.acked if batch is not None else set()
+        buried: set[int] = set()
         start = lane.cursor
         while True:
-            while start in acked:
+            while start in buried:
                 start += 1
             start, result = read(self._store, lane, start, count_max, wanted.subscription, answer)
             if result.status is not GetStatus.FOUND:
                 if batch is None or batch.blocked_until() == 0:
                     self._move_in_order(lane, result.next_offset)
                 return
-            found = [item for item in split_records(result.body) if item[0] not in acked]
+            found = [item for item in split_records(result.body) if item[0] not in buried]
             offsets = [offset for offset, _ in found]
             if offsets:
                 pop_ms, invisible_ms = answer.pop_ms, wanted.invisible_ms
@@ -88,13 +88,13 @@ class InOrder:
                 exhausted = self._exhausted(lane, following, found, answer)
                 if not exhausted:
                     break
-                acked = acked | exhausted
+                buried |= exhausted
                 if batch is not None:
-                    batch = msgspec.structs.replace(batch, acked=acked)
+                    batch = msgspec.structs.replace(batch, acked=batch.acked | exhausted)
                     self._lanes.ordered(lane, batch.next_offset(), batch)
             start = result.next_offset
             if offsets:
-                start = offsets[0]
+                start = max(offsets[0], lane.cursor)
         self._lanes.ordered(lane, offsets[0], following)
         self._lanes.call_at(following.blocked_until(), lane)
         answer.add(lane.queue_id, start, found, retry=False, broker_name=self._config.broker_name)

@@ -2,7 +2,8 @@
 
 RocketMQ: ConsumerOrderInfo.  The queue hands out nothing else while any message of the batch is
 neither acknowledged nor visible again; the same attempt (a client that repeats its request) is let
-through.  What was acknowledged is not handed out a second time, even behind a message that was not.
+through.  It goes on at the first message that was not acknowledged: what was acknowledged behind
+that one is handed out again, so that the order is kept.
 """
 
 import msgspec
@@ -55,9 +56,7 @@ class OrderedBatch(msgspec.Struct):
             counts = {
                 offset: self.counts.get(offset, 0) + 1 for offset in offsets if offset in known
             }
-        return OrderedBatch(
-            attempt_id, pop_ms, invisible_ms, offsets, self.acked - set(offsets), {}, dict(counts)
-        )
+        return OrderedBatch(attempt_id, pop_ms, invisible_ms, offsets, set(), {}, dict(counts))
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -257,20 +257,36 @@ def test_new_group_starts_where_it_asks(
     world.abandon()
 
 
-def test_acknowledged_in_an_ordered_batch_is_not_handed_out_again(world: PopWorld) -> None:
-    for body in (b"1", b"2", b"3"):
+def test_an_ordered_queue_goes_on_at_its_first_message_that_was_not_acknowledged(
+    world: PopWorld,
+) -> None:
+    """As RocketMQ: 1 2 3, and with 2 not acknowledged 2 3 4, so that the order is kept."""
+    for body in (b"1", b"2", b"3", b"4"):
         world.send(body)
     batch = world.pop(3, order=True)
-    world.ack(batch[1])
+    world.ack(batch[0])
+    world.ack(batch[2])
     world.kill()
     assert world.pop(order=True) == []
     world.pass_time(1000)
-    again = world.pop(order=True)
-    assert [popped.body for popped in again] == [b"1", b"3"]
+    again = world.pop(3, order=True)
+    assert [popped.body for popped in again] == [b"2", b"3", b"4"]
     for popped in again:
         world.ack(popped)
-    assert world.offsets.get(TOPIC, GROUP, 0) == 3
+    assert world.offsets.get(TOPIC, GROUP, 0) == 4
     assert world.pop(order=True) == []
+
+
+def test_an_ordered_pop_of_fewer_messages_leaves_none_out(world: PopWorld) -> None:
+    for body in (b"1", b"2", b"3"):
+        world.send(body)
+    world.ack(world.pop(3, order=True)[2])
+    world.pass_time(1000)
+    seen = []
+    while popped := world.pop(1, order=True):
+        seen.append(popped[0].body)
+        world.ack(popped[0])
+    assert seen == [b"1", b"2", b"3"]
 
 
 def test_ordered_batch_does_not_block_other_pops_for_ever(world: PopWorld) -> None:
