@@ -95,7 +95,7 @@ class Remote:
         """(topic, broker) -> what tells that topic from others of its name.
 
         Blank where the broker has no ids (Apache's), None where it has no such topic; those of a
-        broker without a master, or that does not answer, are left out.
+        broker without a master, or that cannot answer, are left out.
         """
         by_broker: dict[str, list[str]] = {}
         for topic, broker in places:
@@ -107,11 +107,9 @@ class Remote:
                 body = encode_topic_ids(topics)
                 answer = await self._request(broker, RequestCode.TOPIC_IDS, {}, body, None)
                 found = decode_topic_ids(answer.body)
-            except RequestRefusedError as error:
-                if error.code != _NOT_SUPPORTED:
-                    raise
-            except ClientError:
-                return []
+            except ClientError as error:
+                if not isinstance(error, RequestRefusedError) or error.code != _NOT_SUPPORTED:
+                    return []
             return [((topic, broker), name) for topic, name in zip(topics, found, strict=True)]
 
         async def ask_all() -> dict[tuple[str, str], str | None]:

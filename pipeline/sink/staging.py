@@ -113,12 +113,20 @@ class PartWriter:
 
     def _choose(self, topics: set[str]) -> None:
         """See which broker takes the messages for *topics*.  Raises PipelineError."""
-        if topics <= self._topics:
+        new = topics - self._topics
+        if not new:
             return
-        self._topics |= topics
-        self._broker = choose_broker(
-            self._rules, self._sink_id, self._batch_id, topics=self._topics, owner=self._owner
+        chosen = choose_broker(
+            self._rules, self._sink_id, self._batch_id, topics=new, owner=self._owner
         )
+        if self._broker not in ("", chosen):
+            raise PipelineError(
+                f"the topics {min(self._topics)!r} and {min(new)!r} are on the brokers "
+                f"{self._broker} and {chosen}, and a batch can be published exactly once on one "
+                "only: write them with a sink for each, or set delivery=at-least-once"
+            )
+        self._broker = chosen
+        self._topics |= new
 
     def _add(self, messages: Messages) -> None:
         self._choose(set(messages.topics))

@@ -436,6 +436,9 @@ def test_rows_for_topics_on_different_brokers(broker: PipelineBroker, topic: str
         mixed = batches(["a", "b"], topic=[topic, f"{topic}-b"])
         with pytest.raises(PipelineError, match="with a sink for each of these topics"):
             by_row.write_task(mixed, Task(0, 0, "q", 0), 0)
+        one_by_one = (row for name in (topic, f"{topic}-b") for row in batches(["a"], topic=[name]))
+        with pytest.raises(PipelineError, match="are on the brokers broker-a and broker-b, and"):
+            by_row.write_task(one_by_one, Task(0, 0, "q", 0), 0)
         by_row.commit_parts([one, none])
     assert broker.bodies(topic) == ["a"]
 
