@@ -41,6 +41,7 @@ _CRC_SIZE_BYTES = 20
 _MAGIC_START = MAGIC_V1.to_bytes(4, "big")[:3]
 _BLANK_MAGIC = MAGIC_BLANK.to_bytes(4, "big")
 _ZEROS = bytes(8)
+_LAST_RECORD_TRIES = 256
 
 _unpack_head = _HEAD.unpack_from
 _unpack_uint16 = _UINT16.unpack_from
@@ -185,8 +186,8 @@ def is_zero(data: mmap.mmap | bytes, position: int) -> bool:
 def find_next(file: MappedFile, position: int) -> int | None:
     """The first position from *position* on at which a whole record starts, or the closing blank.
 
-    A record counts when it says itself that it stands there and its sizes and its CRC fit, so
-    neither a body that holds a record nor stale bytes from elsewhere pass for one.
+    A record counts when it says itself that it stands there and its sizes and its CRC fit: so stale
+    bytes from elsewhere do not pass for one, but what a body holds may (damage.py).
     """
     data = file.mapping
     # The first bytes of a size are zeros, so a record may begin in front of what was written.
@@ -221,10 +222,14 @@ def _positions(data: mmap.mmap, pattern: bytes, start: int, end: int) -> Iterato
 def last_store_time_ms(file: MappedFile) -> int | None:
     """The store time of the last record in a full file; None when no record is found."""
     data = file.mapping
+    newest: Record | None = None
+    tries = _LAST_RECORD_TRIES
     at = data.rfind(_MAGIC_START, 4)
-    while at >= 4:
+    while at >= 4 and (newest is None or tries):
         record = read_record(data, at - 4, file.base_offset, check_crc=False)
-        if record is not None:
-            return record.store_time_ms
+        if record is not None and is_blank(data, record.end_offset - file.base_offset):
+            return record.store_time_ms  # No image of one in the last record's body.
+        newest = newest or record
+        tries -= 1
         at = data.rfind(_MAGIC_START, 4, at + len(_MAGIC_START) - 1)
-    return None
+    return None if newest is None else newest.store_time_ms

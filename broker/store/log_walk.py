@@ -6,6 +6,7 @@ Three things look alike at first and are told apart by what follows:
     a hole               damage with a valid record behind it, or in front of ``proven_end``
     the end of a file    a blank record up to the file's end
 
+How far a hole reaches is looked at closely (damage.py): a body may hold what looks like records.
 A hole is stepped over.  Where only the body of a record is damaged, its head still tells which
 message it was: such a record is handed out with ``is_damaged`` set.
 """
@@ -13,6 +14,7 @@ message it was: such a record is handed out with ``is_damaged`` set.
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import NamedTuple
 
+from broker.store.damage import QueueWitnesses, leads_on, stated_end
 from broker.store.log_scan import (
     Record,
     find_next,
@@ -47,6 +49,7 @@ class LogWalk:
         "_proven_end",
         "_quiet_from",
         "_valid_from",
+        "_witnesses",
         "end",
         "holes",
         "is_damaged",
@@ -64,6 +67,7 @@ class LogWalk:
         quiet_from: int | None = None,
         check_crc: bool = True,
         is_stale: Callable[[Record], bool] = lambda record: False,
+        witnesses: QueueWitnesses | None = None,
     ) -> None:
         """*start* must be where a record starts, or a file, or where the log ends.
 
@@ -74,6 +78,7 @@ class LogWalk:
         self._files = files
         self._check_crc = check_crc
         self._is_stale = is_stale
+        self._witnesses = witnesses
         self._proven_end = min(proven_end, files[-1].end_offset) if files else 0
         self._quiet_from = quiet_from
         self._valid_from = -1
@@ -159,17 +164,39 @@ class LogWalk:
         if is_quiet and offset >= self._proven_end and is_zero(file.mapping, position):
             return None
         if self._valid_from <= offset:
-            found = self._find_valid(number, position + 1)
+            found = self._find_valid(number, self._end_of_damaged(number, position))
             self._valid_from = self._proven_end if found is None else found
         return self._valid_from if self._valid_from > offset else None
+
+    def _end_of_damaged(self, number: int, position: int) -> int:
+        """From where on to look for what follows a damaged record, position in its file."""
+        file = self._files[number]
+        noted = None
+        if self._witnesses is not None:
+            noted = self._witnesses.end_of(file.base_offset + position)
+        if noted is not None and noted <= file.end_offset:
+            return noted - file.base_offset
+        return stated_end(file, position) or position + 1
 
     def _find_valid(self, number: int, position: int) -> int | None:
         for file in self._files[number:]:
             found = find_next(file, position)
             while found is not None:
                 record = read_record(file.mapping, found, file.base_offset)
-                if record is None or not self._is_stale(record):
+                if record is None:
                     return file.base_offset + found
-                found = find_next(file, found + record.size_bytes)
+                if self._is_stale(record):
+                    found = find_next(file, found + record.size_bytes)
+                elif self._is_image(file, record, is_expected=found == position):
+                    found = find_next(file, found + 1)
+                else:
+                    return file.base_offset + found
             position = 0
         return None
+
+    def _is_image(self, file: MappedFile, record: Record, *, is_expected: bool) -> bool:
+        """Whether what looks like a record behind damage is what a body holds."""
+        opinion = self._witnesses.opinion(record) if self._witnesses is not None else None
+        if opinion is not None:
+            return not opinion
+        return not is_expected and not leads_on(file, record.end_offset - file.base_offset)

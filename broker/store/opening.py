@@ -24,6 +24,7 @@ from broker.store.batch_consume_queue import BatchConsumeQueue
 from broker.store.commit_log import CommitLog
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.consume_queue_ext import ConsumeQueueExt
+from broker.store.damage import QueueWitnesses
 from broker.store.deleted_queues import DeletedQueues, remove_left_over
 from broker.store.deleted_topics import DeletedTopics
 from broker.store.errors import CorruptFileError
@@ -204,7 +205,9 @@ class OpenedStore:
     def properties_from(self, offset: int) -> Iterator[bytes]:
         """The properties of each record from a commit log offset on, as they are stored."""
         end = self.commit_log.written_offset
-        for record in LogWalk(self._files.files, offset, quiet_from=end).records():
+        witnesses = QueueWitnesses(self.queues, self._files)
+        walk = LogWalk(self._files.files, offset, quiet_from=end, witnesses=witnesses)
+        for record in walk.records():
             if record.end_offset <= end:
                 yield record.properties
 

@@ -26,6 +26,7 @@ import structlog
 
 from broker.store import disk, inventory, log_tail
 from broker.store.checkpoint import CLOCK_STEP_MARGIN_MS, StoreCheckpoint
+from broker.store.damage import QueueWitnesses
 from broker.store.index import MessageIndex
 from broker.store.index_catch_up import IndexCatchUp, index_start
 from broker.store.inventory import Inventory, QueueKey
@@ -228,6 +229,7 @@ class _Recovery:
             quiet_from=quiet_from,
             check_crc=self.check_crc,
             is_stale=lambda record: self._is_stale(record, walk),
+            witnesses=QueueWitnesses(self._queues, self._log_files),
         )
         reader = KeysAndTagsReader()
         repair = QueueRepair(
@@ -290,7 +292,11 @@ class _Recovery:
             keys = frozenset(self._postponed)
             start = record_start(self._log_files, min(self._postponed.values()))
             again = LogWalk(
-                self._log_files.files, start, proven_end=walk.end, check_crc=self.check_crc
+                self._log_files.files,
+                start,
+                proven_end=walk.end,
+                check_crc=self.check_crc,
+                witnesses=QueueWitnesses(self._queues, self._log_files),
             )
             repair = QueueRepair(
                 self._queues,

@@ -1,0 +1,134 @@
+"""What tells how far damage in the commit log reaches: so that no body passes for what follows.
+
+A body may hold images of records, down to the offsets at which they happen to stand.  Where the
+head in front of such a body is damaged, they look like the records behind the damage.  Told apart
+they are by
+
+- the size of the damaged record: by the queue entry that points at it, or by what is left of its
+  head, which states it twice, whole and by the sizes of its parts;
+- the entry of the place that an image claims, if it points elsewhere;
+- what stands behind the image: records lead on from a record.
+
+Only an image that was made to lead to the end of the very record that holds it passes all of these,
+and only where that record's head and every queue entry are gone: nothing on disk tells it apart.
+"""
+
+import mmap
+
+from broker.store.log_scan import Record, is_blank, is_zero, read_record
+from broker.store.lookups import find_unit, record_at
+from broker.store.mapped_file import MappedFile
+from broker.store.mapped_file_queue import MappedFileQueue
+from broker.store.queue_table import ConsumeQueueTable
+from protocol.message_codec import (
+    MAGIC_V1,
+    RECORD_SIZE_BYTES_MIN,
+    SYS_FLAG_BORN_HOST_V6,
+    SYS_FLAG_STORE_HOST_V6,
+)
+
+# Looking through all queues costs; a log full of damage must not make it the whole cost.
+_QUEUES_SEARCHED_MAX = 200_000
+# No message is larger (maxMessageSize and its properties).
+_BODY_BYTES_MAX = 17 << 20
+_PAGE_BYTES = 512
+_MAGIC_START = MAGIC_V1.to_bytes(4, "big")[:3]
+
+
+class QueueWitnesses:
+    """What the consume queues say of the records of a log."""
+
+    def __init__(self, queues: ConsumeQueueTable, log_files: MappedFileQueue) -> None:
+        self._queues = queues
+        self._log_files = log_files
+        self._searches_left = _QUEUES_SEARCHED_MAX
+
+    def end_of(self, offset: int) -> int | None:
+        """Where the record at *offset* ends by the entry that points at it."""
+        for queue in self._queues:
+            if queue.commit_log_end <= offset or self._searches_left <= 0:
+                continue
+            self._searches_left -= 1
+            found = find_unit(queue, offset)
+            if found is not None and found[1][0] == offset:
+                return sum(found[1])
+        return None
+
+    def opinion(self, record: Record) -> bool | None:
+        """Whether *record* is one by the entry of the place that it claims; None without one."""
+        topic = record.topic.decode(errors="replace")
+        queue = self._queues.get(topic, record.queue_id)
+        unit = None if queue is None else queue.noted(record.queue_offset)
+        if unit is None:
+            return None
+        if unit[:2] == (record.offset, record.size_bytes):
+            return True
+        if unit[0] < record.offset < unit[0] + unit[1]:
+            return False
+        holder = record_at(self._log_files, unit[0])
+        is_taken = holder is not None and (holder.topic, holder.queue_id, holder.queue_offset) == (
+            record.topic,
+            record.queue_id,
+            record.queue_offset,
+        )
+        return False if is_taken else None
+
+
+def leads_on(file: MappedFile, position: int) -> bool:
+    """Whether records lead on from *position*: to the file's end, the log's, or out of any body.
+
+    Damage on the way is stepped over where it says how far it reaches.  A page that was never
+    written is damage, too, and not the rest of a body.
+    """
+    data = file.mapping
+    far = position + _BODY_BYTES_MAX
+    while position < min(far, file.size_bytes):
+        record = read_record(data, position, file.base_offset)
+        if record is not None:
+            position += record.size_bytes
+        elif is_blank(data, position) or _is_zero_to_page_end(data, position):
+            break
+        elif (behind := stated_end(file, position)) is not None:
+            position = behind
+        else:
+            return False
+    return True
+
+
+def _is_zero_to_page_end(data: mmap.mmap, position: int) -> bool:
+    page_end = (position // _PAGE_BYTES + 1) * _PAGE_BYTES
+    return is_zero(data, position) and not data[position:page_end].strip(b"\0")
+
+
+def stated_end(file: MappedFile, position: int) -> int | None:
+    """Where a damaged record at *position* of a file ends by what is left of its head."""
+    data = file.mapping
+    whole, parts = _end_by_size(data, position), _end_by_parts(data, position)
+    if whole is not None and whole == parts:
+        return whole
+    ends = [end for end in (whole, parts) if end is not None]
+    followed = [end for end in ends if read_record(data, end, file.base_offset) is not None]
+    if followed:
+        return max(followed)
+    # Zeros stand in many places: a size that leads to them is one only of what was a head.
+    if data[position + 4 : position + 7] != _MAGIC_START:
+        return None
+    closed = [end for end in ends if is_blank(data, end) or _is_zero_to_page_end(data, end)]
+    return max(closed, default=None)
+
+
+def _end_by_size(data: mmap.mmap, position: int) -> int | None:
+    size = int.from_bytes(data[position : position + 4], "big")
+    return position + size if RECORD_SIZE_BYTES_MIN <= size <= len(data) - position else None
+
+
+def _end_by_parts(data: mmap.mmap, position: int) -> int | None:
+    sys_flag = int.from_bytes(data[position + 36 : position + 40], "big")
+    at = position + 88 + 12 * bool(sys_flag & SYS_FLAG_BORN_HOST_V6)
+    at += 12 * bool(sys_flag & SYS_FLAG_STORE_HOST_V6)
+    at += int.from_bytes(data[at - 4 : at], "big")
+    if at + 3 > len(data):
+        return None
+    at += 1 + data[at]
+    end = at + 2 + int.from_bytes(data[at : at + 2], "big")
+    return end if end <= len(data) else None
