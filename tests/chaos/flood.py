@@ -18,6 +18,7 @@ from tests.support.direct import pull_fields, send_fields
 from tests.support.raw_peer import request
 
 KINDS = ("sends", "pulls", "routes", "commits", "oversized headers")
+SENDS = frozenset({"sends", "oversized headers"})
 PIECE = 500
 UNDER_WAY_MAX = 40_000
 LOOK_AGAIN_S = 0.2

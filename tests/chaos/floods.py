@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator
 
 from protocol.codes import RequestCode
 from tests.chaos import topics
-from tests.chaos.flood import BODY, KINDS
+from tests.chaos.flood import BODY, KINDS, SENDS
 from tests.chaos.ledger import Kind, Ledger
 from tests.chaos.lives import Life, living
 from tests.chaos.outcome import Outcome, outcome_of
@@ -43,12 +43,11 @@ async def rounds(workshop: Workshop, seed: int) -> AsyncGenerator[Outcome]:
 
 
 async def _flooded(life: Life, ledger: Ledger, kind: str, pace: Pace, seed: int) -> Outcome:
-    is_route = kind == "routes"
     await topics.create_topics(life.nameserver)
     quiet_s = await _probe(life.address, ledger, QUIET_S)
     flood = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tests.chaos.flood"),
-        *(life.nameserver if is_route else life.address, kind),
+        *(life.nameserver if kind == "routes" else life.address, kind),
         cwd=ROOT,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
@@ -60,31 +59,43 @@ async def _flooded(life: Life, ledger: Ledger, kind: str, pace: Pace, seed: int)
         if flood.returncode is None:
             flood.kill()
     answered, succeeded = json.loads(said)
+    outcome = await _judge_messages(life, ledger, kind, seed, succeeded)
+    _judge_waits(outcome, _p99(quiet_s), _p99(flooded_s), pace)
+    outcome.note = (
+        f"p99 of {len(flooded_s)} probes {1000 * _p99(flooded_s):.1f} ms, without the flood "
+        f"{1000 * _p99(quiet_s):.1f} ms; {answered:,} requests of the flood answered"
+    )
+    return outcome
+
+
+async def _judge_messages(
+    life: Life, ledger: Ledger, kind: str, seed: int, succeeded: int
+) -> Outcome:
+    """Every acknowledged message is there, the flood's too."""
     reader = Reader(life.address)
     await reader.read((topics.PLAIN, topics.FLOODED))
     stored = [one for one in reader.found.messages if one.topic == topics.FLOODED]
     reader.found.messages = [one for one in reader.found.messages if one.topic == topics.PLAIN]
     verdict = judge(ledger, reader.found)
     outcome = outcome_of("flood", seed, verdict, variant=f"flood of {kind}", may_repeat=False)
-    is_of_sends = kind in ("sends", "oversized headers")
-    if is_of_sends and len(stored) != succeeded:
+    if kind in SENDS:
+        outcome.acknowledged += succeeded
         outcome.lost += max(succeeded - len(stored), 0)
-        outcome.complaints.append(f"{succeeded} sends were acknowledged, {len(stored)} are there")
+        if len(stored) != succeeded:
+            said = f"{succeeded} sends were acknowledged, {len(stored)} are there"
+            outcome.complaints.append(said)
     if any(one.body != BODY for one in stored):
         outcome.complaints.append("the flood's topic holds bodies that nobody sent")
-    outcome.acknowledged += succeeded if is_of_sends else 0
-    quiet_p99_s, flooded_p99_s = _p99(quiet_s), _p99(flooded_s)
+    return outcome
+
+
+def _judge_waits(outcome: Outcome, quiet_p99_s: float, flooded_p99_s: float, pace: Pace) -> None:
     outcome.window_ms = 1000 * flooded_p99_s
     if flooded_p99_s > quiet_p99_s + TURN_S + 2 * pace.worst_s:
         outcome.complaints.append(
             f"p99 of a probe is {1000 * flooded_p99_s:.0f} ms beside the flood and "
             f"{1000 * quiet_p99_s:.0f} ms without"
         )
-    outcome.note = (
-        f"p99 of {len(flooded_s)} probes {1000 * flooded_p99_s:.1f} ms, without the flood "
-        f"{1000 * quiet_p99_s:.1f} ms; {answered:,} requests of the flood answered"
-    )
-    return outcome
 
 
 async def _probe(address: str, ledger: Ledger, duration_s: float) -> list[float]:

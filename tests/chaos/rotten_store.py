@@ -76,15 +76,19 @@ async def _open(store: Path, damage: Damaging | None, name: Path) -> Opened:
         await broker.start()
     except (StartError, StoreError, OSError) as error:
         opened.refusal = str(error)
-        await _stop(broker, opened)
-        return opened
     except Exception:
         opened.refusal, opened.is_crash = traceback.format_exc(), True
-        return opened
-    opened.start_s = time.monotonic() - began_s
-    try:
+    else:
+        opened.start_s = time.monotonic() - began_s
         if damage is not None:
             damage.do(store / name)
+        await _read(broker, opened)
+    await _stop(broker, opened)
+    return opened
+
+
+async def _read(broker: Broker, opened: Opened) -> None:
+    try:
         reader = Reader(broker.address)
         await reader.read()
         opened.found = reader.found
@@ -92,8 +96,6 @@ async def _open(store: Path, damage: Damaging | None, name: Path) -> Opened:
             opened.found.last_batch_id = await last_batch_id(peer)
     except Exception:
         opened.tracebacks.append(traceback.format_exc())
-    await _stop(broker, opened)
-    return opened
 
 
 async def _stop(broker: Broker, opened: Opened) -> None:
