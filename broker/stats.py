@@ -99,11 +99,10 @@ class Window(NamedTuple):
 class _History:
     """Samples of one Traffic in the three windows, as (time, messages, bytes, calls)."""
 
-    __slots__ = ("is_of_system", "samples", "traffic")
+    __slots__ = ("samples", "traffic")
 
-    def __init__(self, traffic: Traffic, now_ms: int, topic: str = "") -> None:
+    def __init__(self, traffic: Traffic, now_ms: int) -> None:
         self.traffic = traffic
-        self.is_of_system = is_system_topic(topic)
         self.samples: tuple[deque[tuple[int, int, int, int]], ...] = tuple(
             deque([(now_ms, 0, 0, 0)], maxlen=kept) for kept in _SAMPLES_KEPT
         )
@@ -175,6 +174,7 @@ class BrokerStats:
         """Heartbeats of producers; *messages* are the milliseconds that they took."""
         self.consumer_registrations = Traffic()
         self._latencies: dict[tuple[str, int], _History] = {}
+        self._of_system: dict[str, set[str]] = {name: set() for name in self._tables}
         # What deleted topics and groups had counted, so that totals never go back.
         self._retired = {name: Traffic() for name in self._tables}
         self._totals: deque[Totals] = deque(
@@ -229,9 +229,9 @@ class BrokerStats:
             history = self._tables[table].get(key)
         if history is None:
             traffic = GroupTraffic() if table == "get" else Traffic()
-            history = self._tables[table][key] = _History(
-                traffic, self._now_ms(), key.partition("@")[0]
-            )
+            history = self._tables[table][key] = _History(traffic, self._now_ms())
+            if is_system_topic(key.partition("@")[0]):
+                self._of_system[table].add(key)
         return history.traffic
 
     def forget_topic(self, topic: str) -> None:
@@ -258,16 +258,28 @@ class BrokerStats:
             retired.bytes += traffic.bytes
             retired.calls += traffic.calls
 
-    def total(self, table: str, *, with_system_topics: bool = True) -> Traffic:
+    def total(self, table: str) -> Traffic:
         """The sum over all keys of a table: ``put``, ``get``, ``back``, ``dead`` and so on."""
-        total, retired = Traffic(), self._retired[table]
-        total.messages, total.bytes, total.calls = retired.messages, retired.bytes, retired.calls
+        retired = self._retired[table]
+        messages, size_bytes, calls = retired.messages, retired.bytes, retired.calls
         for history in self._tables[table].values():
-            if with_system_topics or not history.is_of_system:
-                total.messages += history.traffic.messages
-                total.bytes += history.traffic.bytes
-                total.calls += history.traffic.calls
+            traffic = history.traffic
+            messages += traffic.messages
+            size_bytes += traffic.bytes
+            calls += traffic.calls
+        total = Traffic()
+        total.messages, total.bytes, total.calls = messages, size_bytes, calls
         return total
+
+    def _without_system_topics(self, table: str, total: Traffic) -> Traffic:
+        rest = Traffic()
+        rest.messages, rest.calls = total.messages, total.calls
+        for key in self._of_system[table]:
+            history = self._tables[table].get(key)
+            if history is not None:
+                rest.messages -= history.traffic.messages
+                rest.calls -= history.traffic.calls
+        return rest
 
     def _sum_up(self) -> None:
         """Bring what is counted for the whole broker up to now."""
@@ -276,9 +288,9 @@ class BrokerStats:
             "CONSUMER_REGISTER_TIME": self.consumer_registrations,
         }
         for item, table in _BROKER_ITEMS.items():
-            totals[item] = self.total(table)
+            total = totals[item] = self.total(table)
             if table in ("put", "get"):
-                totals[item + _WITHOUT_SYSTEM] = self.total(table, with_system_topics=False)
+                totals[item + _WITHOUT_SYSTEM] = self._without_system_topics(table, total)
         for item, total in totals.items():
             history = self._of_broker.get(item)
             if history is None:
@@ -295,14 +307,18 @@ class BrokerStats:
         The broker's timer calls it every 10 s.
         """
         now_ms = self._now_ms()
-        totals = self._now(now_ms)
+        self._sum_up()
+        totals = self._now(
+            now_ms,
+            self._of_broker["BROKER_PUT_NUMS"].traffic,
+            self._of_broker["BROKER_GET_NUMS"].traffic,
+        )
         self._totals.append(totals)
         due = [
             window for window in (_MINUTE, _HOUR, _DAY) if now_ms >= self._next_sample_ms[window]
         ]
         for window in due:
             self._next_sample_ms[window] = now_ms + _SAMPLE_EVERY_MS[window]
-        self._sum_up()
         tables = (*self._tables.values(), self._of_broker)
         histories = [*self._latencies.values()]
         for table in tables:
@@ -316,14 +332,12 @@ class BrokerStats:
         self._next_minute_ms = now_ms + _SPANS_MS[_MINUTE]
         return True
 
-    def _now(self, now_ms: int) -> Totals:
-        return Totals(
-            now_ms,
-            self.total("put").messages,
-            self.total("get").messages,
-            self.get_found,
-            self.get_missed,
-        )
+    def _now(self, now_ms: int, put: Traffic, got: Traffic) -> Totals:
+        return Totals(now_ms, put.messages, got.messages, self.get_found, self.get_missed)
+
+    def totals(self) -> Totals:
+        """The sums that rates are made of, as they are now."""
+        return self._now(self._now_ms(), self.total("put"), self.total("get"))
 
     @staticmethod
     def _local_day(now_ms: int) -> tuple[int, int]:
@@ -339,13 +353,13 @@ class BrokerStats:
             self.put_total_today_morning = totals.put_messages
             self.get_total_today_morning = totals.get_messages
 
-    def tps(self, name: str) -> list[float]:
+    def tps(self, name: str, now: Totals | None = None) -> list[float]:
         """Per second over the last 10, 60 and 600 s, or since the start if that is less.
 
         *name* is a field of Totals, or ``get_total`` for pulls that found something or nothing.
+        *now* are ``totals()``, for who asks for several rates.
         """
-        now_ms = self._now_ms()
-        now = self._now(now_ms)
+        now = now or self.totals()
         return [self._rate(name, now, seconds) for seconds in TPS_WINDOWS_S]
 
     def _rate(self, name: str, now: Totals, seconds: int) -> float:

@@ -101,8 +101,9 @@ def _rates(broker: BrokerParts) -> dict[str, str]:
         "getMissTps": "get_missed",
         "getTotalTps": "get_total",
     }
+    now = broker.stats.totals()
     rates = {
-        key: " ".join(f"{rate:.4f}" for rate in broker.stats.tps(name))
+        key: " ".join(f"{rate:.4f}" for rate in broker.stats.tps(name, now))
         for key, name in names.items()
     }
     return rates | {"timerDequeueTps": "0.0", "timerEnqueueTps": "0.0"}

@@ -38,7 +38,7 @@ from broker.store.light_queues import LightQueues
 from broker.store.mappings import MAPPED_FILES_MAX
 from broker.store.opening import OpenedStore
 from broker.store.put import MessageToStore, PutResult
-from broker.store.put_times import PutTimes
+from broker.store.put_times import QUICK_S, PutTimes
 from broker.store.queue_tail import QueueTail, Run
 from broker.store.reput import ReputService
 from broker.store.retention import RetentionService
@@ -253,8 +253,12 @@ class MessageStore(StoreReading):
         except StoreError:
             self._hand_on(self._staging.take_written())
             raise
-        messages = sum([run.count for run in group])
-        self.put_times.add(time.perf_counter() - begun_s, messages)
+        elapsed_s = time.perf_counter() - begun_s
+        messages = group[0].count if len(group) == 1 else sum([run.count for run in group])
+        if elapsed_s < QUICK_S:
+            self.put_times.quick += messages
+        else:
+            self.put_times.add(elapsed_s, messages)
         self._hand_on(group)
         return self._log.written_offset
 
