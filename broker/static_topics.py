@@ -126,6 +126,17 @@ class StaticTopic:
                 return piece
         return pieces[0] if pieces else None
 
+    def has_same_pieces(self, other: "StaticTopic") -> bool:
+        """Whether the two differ in offsets at most: a queue moves in steps."""
+        ours, theirs = (
+            {
+                queue_id: [(piece.gen, piece.broker, piece.queue_id) for piece in pieces]
+                for queue_id, pieces in static.queues.items()
+            }
+            for static in (self, other)
+        )
+        return ours == theirs
+
     def info(self) -> JsonObject:
         """What routes and registrations show: logical queue -> physical queue here."""
         led = {str(queue_id): self.queues[queue_id][-1].queue_id for queue_id in self.led}

@@ -109,29 +109,33 @@ class StaticTopicProcessors:
     ) -> Response | None:
         """11, 361.  A pull waits in the piece that grows only."""
         queue_id, offset = _number(request, "queueId"), _number(request, "queueOffset")
-        leader = self._leader(static, queue_id)
-        pieces = static.pieces(queue_id)
-        piece = static.piece_at(queue_id, offset) or leader
+        pieces = static.pieces(queue_id) or [self._leader(static, queue_id)]
+        self._leader(static, queue_id, is_decided=False)
+        # While a queue moves, the piece of the old broker is the newest for a moment.
+        piece, newest = static.piece_at(queue_id, offset) or pieces[-1], pieces[-1]
         flags = _number(request, "sysFlag")
         if flags & FLAG_COMMIT_OFFSET:
             await self._commit_on_the_way(request, static, queue_id)
         flags &= ~FLAG_COMMIT_OFFSET
         low = pieces[0].logic_offset if len(pieces) > 1 else None
-        high = leader.logical(self._broker.store.queue_range(static.topic, leader.queue_id)[1])
-        following = pieces[pieces.index(piece) + 1] if piece is not leader else None
+        high = newest.logical(self._broker.store.queue_range(static.topic, newest.queue_id)[1])
+        following = pieces[pieces.index(piece) + 1] if piece is not newest else None
         changes = {"queueId": str(piece.queue_id), "queueOffset": str(piece.physical(offset))}
         if following is not None:
             flags &= ~FLAG_SUSPEND
-            left = piece.end_offset - piece.physical(offset)
-            if left <= 0:
+            # Apache's tool tells the new leader nothing of where the old piece ends.
+            left = piece.end_offset - piece.physical(offset) if piece.is_ended else None
+            if left is not None and left <= 0:
                 return _moved_on(following, low, high)
-            changes["maxMsgNums"] = str(min(_number(request, "maxMsgNums"), left))
+            if left is not None:
+                changes["maxMsgNums"] = str(min(_number(request, "maxMsgNums"), left))
         changes["sysFlag"] = str(flags)
 
         def translate(response: Response) -> Response:
             return _pulled(response, piece, following, low, high)
 
         if piece.broker != static.broker:
+            changes["sysFlag"] = str(flags & ~FLAG_SUSPEND)
             return translate(await self._asked(request, piece, changes))
         served = _physically(request, processor, changes, translate)
         return await served if inspect.isawaitable(served) else served
@@ -156,7 +160,7 @@ class StaticTopicProcessors:
     ) -> Response:
         """14: in the newest piece in which the group has an offset, else as in the oldest."""
         queue_id = _number(request, "queueId")
-        leader = self._leader(static, queue_id)
+        leader = self._leader(static, queue_id, is_decided=False)
         pieces = static.pieces(queue_id) or [leader]
         for piece in reversed(pieces):
             try:
@@ -174,7 +178,7 @@ class StaticTopicProcessors:
     ) -> Response:
         """15."""
         queue_id, offset = _number(request, "queueId"), _number(request, "commitOffset")
-        leader = self._leader(static, queue_id)
+        leader = self._leader(static, queue_id, is_decided=False)
         piece = static.piece_at(queue_id, offset) or leader
         changes = {"commitOffset": str(max(piece.physical(offset), 0))}
         return await self._ask(request, processor, piece, changes)
@@ -185,9 +189,21 @@ class StaticTopicProcessors:
         for piece in static.pieces(_number(request, "queueId")):
             answer = await self._ask(request, processor, piece, {})
             offset = int((answer.ext or {}).get("offset", "-1"))
-            if piece is leader or (answer.code == _FOUND and 0 <= offset < piece.end_offset):
+            if piece is leader:
+                return _offset_of(answer, piece)
+            end = await self._end_of(request, static, piece)
+            if answer.code == _FOUND and 0 <= offset < end:
                 return _offset_of(answer, piece)
         return _offset_of(await self._ask(request, processor, leader, {}), leader)
+
+    async def _end_of(self, request: Request, static: StaticTopic, piece: Piece) -> int:
+        if piece.is_ended:
+            return piece.end_offset
+        if piece.broker == static.broker:
+            return self._broker.store.queue_range(static.topic, piece.queue_id)[1]
+        changes = {"queueId": str(piece.queue_id)}
+        answer = await self._asked(request, piece, changes, Code.GET_MAX_OFFSET)
+        return int((answer.ext or {}).get("offset", "0"))
 
     async def max_offset(
         self, request: Request, static: StaticTopic, processor: Processor
@@ -207,9 +223,10 @@ class StaticTopicProcessors:
                 return answer
         return await self._ask(request, processor, leader, {})
 
-    def _leader(self, static: StaticTopic, queue_id: int) -> Piece:
+    def _leader(self, static: StaticTopic, queue_id: int, *, is_decided: bool = True) -> Piece:
+        """The piece that takes messages; *is_decided*: it must have its place already."""
         piece = static.leader(queue_id)
-        if piece is None or piece.logic_offset < 0:
+        if piece is None or (is_decided and piece.logic_offset < 0):
             raise RequestError(
                 ResponseCode.NOT_LEADER_FOR_QUEUE,
                 f"{static.topic}-{queue_id} does not exit in request process of current broker "
@@ -305,9 +322,10 @@ def _pulled(
     if not ext or "nextBeginOffset" not in ext:
         return response
     reached = int(ext["nextBeginOffset"])
-    if following is not None and response.code != _FOUND and reached >= piece.end_offset:
+    end = piece.end_offset if piece.is_ended else int(ext["maxOffset"])
+    if following is not None and response.code != _FOUND and reached >= end:
         return _moved_on(following, low, high)
-    if following is not None and reached >= piece.end_offset:
+    if following is not None and reached >= end:
         ext["nextBeginOffset"] = str(following.logic_offset)
     else:
         ext["nextBeginOffset"] = str(piece.logical(reached))
@@ -322,7 +340,7 @@ def _check_change(known: StaticTopic, wanted: StaticTopic) -> None:
     problem = None
     if wanted.epoch < known.epoch:
         problem = f"its epoch {wanted.epoch} is older than {known.epoch}"
-    elif wanted.epoch == known.epoch and wanted != known:
+    elif wanted.epoch == known.epoch and not wanted.has_same_pieces(known):
         problem = f"its epoch {wanted.epoch} is that of another mapping"
     elif wanted.total < known.total:
         problem = f"it has {wanted.total} logical queues instead of {known.total}"

@@ -184,20 +184,30 @@ async def test_others_are_told_that_they_do_not_lead(
     assert (chosen.ext or {})["queueId"] in ("0", "1")
 
 
+@pytest.mark.parametrize("end_told", [3, -1])
 async def test_a_queue_that_moved_is_read_from_both_brokers(
-    pair: tuple[ServedBroker, ServedBroker],
+    pair: tuple[ServedBroker, ServedBroker], end_told: int
 ) -> None:
     await map_both(pair)
     a, b = pair
     for number in range(3):
         await send(a, 1, b"old %d" % number)
     await offset_of_committed(a, 1, 2)
-    # remappingStaticTopic: the old broker's piece ends at 3, the new one's begins at 10000.
+    # remappingStaticTopic, first step: nothing is decided, and all can be read.
+    moving = [piece("broker-a", 1), piece("broker-b", 1, gen=1, logicOffset=-1)]
+    hosted = {1: moving, 2: [piece("broker-b", 0)], 3: [piece("broker-b", 1)]}
+    assert (await map_queues(b, hosted, 11)).code == 0
+    assert (await map_queues(a, {0: [piece("broker-a", 0)], 1: moving}, 11)).code == 0
+    assert (await send(b, 1, b"x")).code == ResponseCode.NOT_LEADER_FOR_QUEUE
+    assert ends(await pull(b, 1, 1))[:3] == (0, "3", "0")
+    # Second step: the old broker's piece ends at 3, the new one's begins at 10000.
     pieces = [
         piece("broker-a", 1, endOffset=3),
         piece("broker-b", 1, gen=1, logicOffset=10_000),
     ]
     assert (await map_queues(a, {0: [piece("broker-a", 0)], 1: pieces}, 11)).code == 0
+    # Apache's tool does not tell the new leader where the old piece ends.
+    pieces = [piece("broker-a", 1, endOffset=end_told), pieces[1]]
     hosted = {1: pieces, 2: [piece("broker-b", 0)], 3: [piece("broker-b", 1)]}
     assert (await map_queues(b, hosted, 11)).code == 0
     assert (await send(a, 1, b"x")).code == ResponseCode.NOT_LEADER_FOR_QUEUE
