@@ -69,13 +69,18 @@ class GroupTraffic(Traffic):
         self.queues: dict[int, QueueReads] = {}
 
     def read(self, queue_id: int, next_offset: int, elapsed_s: float) -> None:
-        """Note how far a queue was handed out, and how long that took."""
+        """Note how far a queue was pulled, and how long that took."""
+        reads = self.handed_out(queue_id, next_offset)
+        reads.messages += int(elapsed_s * 1000)
+        reads.calls += 1
+
+    def handed_out(self, queue_id: int, next_offset: int) -> QueueReads:
+        """Note how far a queue was handed out, pulled or popped."""
         reads = self.queues.get(queue_id)
         if reads is None:
             reads = self.queues[queue_id] = QueueReads()
         reads.next_offset = next_offset
-        reads.messages += int(elapsed_s * 1000)
-        reads.calls += 1
+        return reads
 
 
 class Totals(NamedTuple):
@@ -420,7 +425,7 @@ class BrokerStats:
         if group is None or not isinstance(group.traffic, GroupTraffic) or not queue.isdecimal():
             return None
         reads = group.traffic.queues.get(int(queue[:10]))
-        if reads is None:
+        if reads is None or not reads.calls:
             return None
         history = self._latencies.get((rest, int(queue[:10])))
         if history is None:

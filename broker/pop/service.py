@@ -218,6 +218,8 @@ class PopService:
             self._pop_lane(wanted, lane, answer, retry=retry)
             if answer.count > before and not wanted.order:
                 self._stats.checkpointed(wanted.topic, wanted.group).add(1, 0)
+                if not retry:
+                    self._stats.got(topic, wanted.group).handed_out(queue_id, lane.cursor)
         if answer.count:
             self._stats.get_found += 1
             traffic = self._stats.got(wanted.topic, wanted.group)

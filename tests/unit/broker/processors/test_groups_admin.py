@@ -14,6 +14,7 @@ from protocol.command import Command
 from protocol.subscription import Subscription
 from tests.support.direct import pull_fields
 from tests.support.peers import Clock, Peer
+from tests.support.popping import pop_fields
 from tests.support.served_broker import ServedBroker
 
 QUEUE = '{"brokerName":"broker-a","queueId":%d,"topic":"%s"}'
@@ -248,6 +249,21 @@ async def test_what_was_handed_out_and_not_committed_is_in_flight(broker: Served
     (queue,) = body["consumeStatsList"][0]["billing"][0]["offsetTable"].values()
     assert (queue["consumerOffset"], queue["pullOffset"]) == (1, 3)
     assert body["totalInflightDiff"] == 2
+
+
+async def test_what_was_popped_and_not_acknowledged_is_in_flight(broker: ServedBroker) -> None:
+    broker.create_topic("orders", queues=1)
+    await update(broker)
+    for _ in range(3):
+        broker.put("orders")
+    pop = pop_fields(consumerGroup="billing", topic="orders", maxMsgNums=2)
+    await broker.ask(Code.POP_MESSAGE, pop)
+    ext = {"consumerGroup": "billing", "topic": "orders"}
+    answer = await broker.ask(Code.GET_CONSUME_STATS, ext)
+    (queue,) = fastjson.loads(answer.body)["offsetTable"].values()
+    assert (queue["consumerOffset"], queue["pullOffset"]) == (0, 2)
+    assert broker.stats.windows("GROUP_CK_NUMS", "orders@billing") is not None
+    assert broker.stats.windows("GROUP_GET_LATENCY", "0@orders@billing") is None
 
 
 async def topics_reported(broker: ServedBroker, **ext: str) -> set[str]:
