@@ -195,6 +195,21 @@ class StoreConfig:
     clean_file_forcibly: bool = setting("cleanFileForciblyEnable", True)
     """Whether a filling disk may cost messages that have not expired."""
 
+    scrub_bytes_per_second: int = setting("scrubBytesPerSecond", 2 << 20, least=0, most=1 << 40)
+    """Ours.  How much of the commit log a second the scrub reads to find what has rotted; a record
+    counts as 1 KiB at least.  2 MiB take about 2 % of a core.  0 turns it off."""
+
+    scrub_off_peak_bytes_per_second: int = setting(
+        "scrubOffPeakBytesPerSecond", 8 << 20, least=0, most=1 << 40
+    )
+    """Ours.  The same in the hours of scrubOffPeakWhen."""
+
+    scrub_off_peak_when: str = setting("scrubOffPeakWhen", "02;03")
+    """Ours.  Hours of the day, ``;`` between, in which few are about; empty for none."""
+
+    scrub_interval_ms: int = setting("scrubInterval", 3_600_000, least=10, most=1 << 40)
+    """Ours.  How long the scrub rests between two passes over the log."""
+
     light_queues_enabled: bool = setting("enableLmq", False)
     """Whether there are light queues (``%LMQ%…``): they need no topic, and a message may be in
     many of them.  Each that has a message takes 16 KiB of disk and a directory."""
@@ -216,11 +231,14 @@ class StoreConfig:
             raise SettingError(
                 "storePathCommitLog", self.commit_log_directory, "one directory is allowed, no list"
             )
-        hours = [hour.strip() for hour in self.delete_when.split(";") if hour.strip()]
-        if not all(hour.isdigit() and int(hour) < 24 for hour in hours):
-            raise SettingError(
-                "deleteWhen", self.delete_when, "hours from 00 to 23 with ; between are allowed"
-            )
+        _check_hours("deleteWhen", self.delete_when)
+        _check_hours("scrubOffPeakWhen", self.scrub_off_peak_when)
+
+
+def _check_hours(key: str, text: str) -> None:
+    hours = [hour.strip() for hour in text.split(";") if hour.strip()]
+    if not all(hour.isdigit() and int(hour) < 24 for hour in hours):
+        raise SettingError(key, text, "hours from 00 to 23 with ; between are allowed")
 
 
 def _round_up(config: StoreConfig, name: str, unit_bytes: int) -> None:

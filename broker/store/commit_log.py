@@ -233,6 +233,13 @@ class CommitLog:
         end = min(file.base_offset + file.size_bytes, self.written_offset)
         return file.mapping, file.base_offset, end
 
+    def place_of(self, offset: int, size_bytes: int) -> tuple[str, int, int] | None:
+        """File, position in it and size of so many bytes from *offset* on; None if it is gone."""
+        file = self._files.file_at(offset)
+        if file is None:
+            return None
+        return str(file.path), offset - file.base_offset, min(size_bytes, file.end_offset - offset)
+
     def record_at(self, offset: int) -> bytes:
         """The bytes that a record at *offset* claims for itself; empty when they cannot be one."""
         head = self.read(offset, offset + 8)

@@ -24,6 +24,7 @@ from broker.store.consume_queue_ext import is_address
 from broker.store.queue_table import Queue
 from broker.store.record_places import RecordPlaces
 from protocol.message_codec import BLANK_RECORD, MAGIC_BLANK, RecordCheck
+from protocol.names import SCHEDULE_TOPIC
 
 log = structlog.get_logger("broker.store")
 
@@ -232,7 +233,8 @@ class EntryMender:
         if unit is None or check.queue_offset < queue.min_offset:
             return
         code = unit[2]
-        if not is_address(code):
+        # A delay level's entries say when their messages were due by the levels of their time.
+        if not is_address(code) and queue.topic != SCHEDULE_TOPIC:
             code = self._tags_code(queue.topic, check.properties, check.store_time_ms)
         if unit == (check.commit_log_offset, check.size_bytes, code):
             return

@@ -39,9 +39,11 @@ from broker.store.mappings import MAPPED_FILES_MAX
 from broker.store.opening import OpenedStore
 from broker.store.put import MessageToStore, PutResult
 from broker.store.put_times import QUICK_S, PutTimes
+from broker.store.queue_table import Queue
 from broker.store.queue_tail import QueueTail, Run
 from broker.store.reput import ReputService
 from broker.store.retention import RetentionService
+from broker.store.scrubbing import Scrub, ScrubService, ScrubSettings
 from broker.store.staging import Staging
 from broker.store.store_reading import StoreReading
 from broker.store.tags_codes import TagsCodes
@@ -113,6 +115,27 @@ class MessageStore(StoreReading):
             on_shortage=self._make_room,
         )
         self._retention: RetentionService | None = None
+        self._mender.on_mended = self._wake_readers
+        self._scrub = ScrubService(
+            Scrub(
+                self._log,
+                self._queues,
+                self._places,
+                self._mender,
+                self._reader,
+                dispatched=lambda: self.dispatched_offset,
+                is_gone=opened.is_gone,
+            ),
+            self._mender,
+            self._log,
+            ScrubSettings(
+                config.scrub_bytes_per_second,
+                config.scrub_off_peak_bytes_per_second,
+                config.scrub_off_peak_when,
+                config.scrub_interval_ms,
+            ),
+            now_ms,
+        )
         self._release_idle_at_s = 0.0
         # What is as old as one to two times TAIL_S is no longer in the log's tail.
         self._next_tail = self._reader.tail_start
@@ -155,6 +178,7 @@ class MessageStore(StoreReading):
         """Start flushing, catching up and deleting expired files; needs a running event loop."""
         self._flush.start()
         self._reput.start()
+        self._scrub.start()
         self._retention = self._opened.make_retention(self._config, self._disk_full_changed)
         await self._retention.start()
 
@@ -169,6 +193,7 @@ class MessageStore(StoreReading):
         if self._retention is not None:
             await self._retention.stop()
         await self._reput.stop()
+        await self._scrub.stop()
         self._flush.stop()
         if self.failure is None:
             self._opened.mappings.release_all()
@@ -392,6 +417,12 @@ class MessageStore(StoreReading):
             self._release_idle_at_s = now_s + RELEASE_IDLE_INTERVAL_S
             self._queues.release_idle()
             self._opened.mappings.forget_unmapped()
+
+    def _wake_readers(self, queue: Queue, tags_code: int) -> None:
+        """Let those look again who wait for a message whose entry was wrong."""
+        tail = self.tail(queue.topic, queue.queue_id)
+        if tail.waiters:
+            self._dispatch.on_arrival(tail, queue.max_offset, {tags_code})
 
     def _make_room(self, _shortage: TooManyOpenFilesError) -> None:
         self._opened.mappings.make_room()

@@ -31,7 +31,7 @@ from broker.store.property_stage import MessageFilter, PropertyStage
 from broker.store.queue_table import Queue
 from broker.store.record_places import RecordPlaces
 from protocol.errors import ProtocolError
-from protocol.message_codec import decode_message
+from protocol.message_codec import RecordCheck, decode_message
 from protocol.queue_layout import (
     BATCH_CONSUME_QUEUE_UNIT,
     CONSUME_QUEUE_UNIT,
@@ -50,6 +50,7 @@ _LAST = struct.Struct(">qi")
 _pack_unit = CONSUME_QUEUE_UNIT.pack
 # A unit that is wrong may state a size that it would take long to read.
 _LARGE_BYTES = 1 << 16
+_NEVER = 1 << 62
 # Which message rotted is said of so many.
 _NAMED_MAX = 100_000
 
@@ -335,18 +336,24 @@ class MessageReader:
         found = self._places.record(position)
         if found is None:
             return b""
-        record, check = found
+        return found[0] if self.check_body(*found) else b""
+
+    def check_body(self, record: bytes, check: RecordCheck) -> bool:
+        """Whether the body of a record is as it came; what is not is reported."""
+        unit = _pack_unit(check.commit_log_offset, len(record), 0)
+        if count_sound(b"", 0, ANY_MESSAGE, unit, 1, record, _NEVER) == 1:
+            return True
         reason = _what_is_wrong(record, check_body=True)
         if reason is None:
-            return record
+            return True
         self.report(
-            position,
+            check.commit_log_offset,
             reason,
             topic=check.topic,
             queue=check.queue_id,
             offset=check.queue_offset,
         )
-        return b""
+        return False
 
 
 def _what_is_wrong(record: bytes, *, check_body: bool) -> str | None:

@@ -1,0 +1,214 @@
+"""The scrub: reads the commit log in the background and finds what has rotted before a reader does.
+
+It goes from record to record in the order of the log, from the oldest to the log's tail, and then
+from the start again.  Of each record it looks at sizes, place and the CRC of the body, and compares
+its queue's entry with it, the tags code included: damage is named and counted, a wrong entry is
+mended.  Properties have no checksum in the format, so of them only what does not add up is found.
+
+How much it reads in a second is a setting, with another value for the hours in which few are about.
+Pages come into memory in a thread; what is done in the event loop takes a fraction of a
+millisecond at a time.  A record counts as a kilobyte at least, because small ones cost as much.
+
+Searches for records of wrong entries that readers began (entry_mending.py) go on here as well.
+"""
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import structlog
+
+from broker.store.commit_log import CommitLog
+from broker.store.consume_queue import ConsumeQueue
+from broker.store.entry_mending import EntryMender
+from broker.store.errors import StoreError
+from broker.store.queue_table import ConsumeQueueTable
+from broker.store.reader import MessageReader
+from broker.store.record_places import RecordPlaces
+from protocol.message_codec import (
+    BLANK_RECORD,
+    MAGIC_BLANK,
+    SYS_FLAG_TRANSACTION_PREPARED,
+    RecordCheck,
+)
+
+log = structlog.get_logger("broker.store")
+
+SLICE_RECORDS = 16
+CHUNK_BYTES = 256 << 10
+RECORD_COST_BYTES = 1024
+RETRY_S = 60.0
+
+
+class ScrubSettings(NamedTuple):
+    """How fast and how often; the settings are named in broker/config.py."""
+
+    bytes_per_second: int
+    off_peak_bytes_per_second: int
+    off_peak_hours: str
+    interval_ms: int
+
+    def rate_at(self, now_ms: int) -> int:
+        """Bytes in a second, by the local hour; 0 for none."""
+        hour = time.localtime(now_ms / 1000).tm_hour
+        hours = (part.strip() for part in self.off_peak_hours.split(";"))
+        is_off_peak = any(part.isdigit() and int(part) == hour for part in hours)
+        return self.off_peak_bytes_per_second if is_off_peak else self.bytes_per_second
+
+
+class Scrub:
+    """One pass after the other over a log, a slice at a time."""
+
+    def __init__(
+        self,
+        commit_log: CommitLog,
+        queues: ConsumeQueueTable,
+        places: RecordPlaces,
+        mender: EntryMender,
+        reader: MessageReader,
+        *,
+        dispatched: Callable[[], int],
+        is_gone: Callable[[str, int], bool],
+    ) -> None:
+        """*is_gone* says whether a record of a topic was deleted with it, by its offset."""
+        self._log = commit_log
+        self._queues = queues
+        self._places = places
+        self._mender = mender
+        self._reader = reader
+        self._dispatched = dispatched
+        self._is_gone = is_gone
+        self.position = commit_log.min_offset
+        self.pass_count = 0
+        """Passes that were completed since the start."""
+
+    @property
+    def end(self) -> int:
+        """Up to where this pass goes: the log's tail is new, and was checked on arrival."""
+        return min(self._reader.tail_start, self._dispatched())
+
+    def begin(self) -> None:
+        """Begin a pass."""
+        self.position = self._log.min_offset
+
+    def step(self) -> int:
+        """Look at some records; what they cost in bytes, 0 at the end of the pass."""
+        cost = 0
+        if self.position < self._log.min_offset:
+            self.begin()
+        for _ in range(SLICE_RECORDS):
+            if self.position >= self.end:
+                if not cost:
+                    self.pass_count += 1
+                break
+            before = self.position
+            self._look_at(before)
+            cost += max(min(self.position - before, CHUNK_BYTES), RECORD_COST_BYTES)
+        return cost
+
+    def _look_at(self, position: int) -> None:
+        found = self._places.claimed(position)
+        if found is None:
+            self.position = self._beyond(position)
+            return
+        record, check = found
+        self.position = position + len(record)
+        self._reader.check_body(record, check)
+        queue = self._queues.get(check.topic, check.queue_id)
+        if isinstance(queue, ConsumeQueue) and self._is_in_a_queue(check):
+            self._mender.compare(queue, check)
+
+    def _is_in_a_queue(self, check: RecordCheck) -> bool:
+        return not (
+            check.sys_flag & SYS_FLAG_TRANSACTION_PREPARED
+            or self._is_gone(check.topic, check.commit_log_offset)
+        )
+
+    def _beyond(self, position: int) -> int:
+        """Where the log goes on behind what is no record."""
+        head = self._log.read(position, position + BLANK_RECORD.size)
+        if len(head) < BLANK_RECORD.size or BLANK_RECORD.unpack(head)[1] == MAGIC_BLANK:
+            return self._log.next_file_offset(position)
+        behind = self._places.proven_behind(position)
+        end = self._log.next_file_offset(position) if behind is None else behind
+        self._reader.report(position, "the head of the record is damaged", beyond=end)
+        return end
+
+
+class ScrubService:
+    """Drives a Scrub at its pace.  Belongs to the event loop."""
+
+    def __init__(
+        self,
+        scrub: Scrub,
+        mender: EntryMender,
+        commit_log: CommitLog,
+        settings: ScrubSettings,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._scrub = scrub
+        self._mender = mender
+        self._log = commit_log
+        self._settings = settings
+        self._now_ms = now_ms
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        mender.on_search = self._wake.set
+
+    def start(self) -> None:
+        """Start the task; needs a running event loop."""
+        self._task = asyncio.create_task(self._run(), name="scrub")
+
+    async def stop(self) -> None:
+        """End the task between two slices."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                pause_s = await self._do_a_chunk()
+            except (StoreError, OSError) as error:
+                log.error("the scrub cannot read, and tries again", reason=str(error))
+                pause_s = RETRY_S
+            self._wake.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), pause_s)
+            while self._wake.is_set() and self._mender.go_on():  # noqa: ASYNC110 - it works
+                await asyncio.sleep(0)
+
+    async def _do_a_chunk(self) -> float:
+        """Scrub a chunk; how long to wait before the next one."""
+        rate = self._settings.rate_at(self._now_ms())
+        if rate <= 0:
+            return RETRY_S
+        scrub = self._scrub
+        path_and_range = self._log.place_of(scrub.position, CHUNK_BYTES)
+        if path_and_range is not None and scrub.position < scrub.end:
+            await asyncio.to_thread(_bring_into_memory, *path_and_range)
+        cost = 0
+        while cost < min(CHUNK_BYTES, rate):
+            more = scrub.step()
+            if not more:
+                if not cost:
+                    scrub.begin()
+                    return self._settings.interval_ms / 1000
+                break
+            cost += more
+            await asyncio.sleep(0)
+        return cost / rate
+
+
+def _bring_into_memory(path: str, start: int, size_bytes: int) -> None:
+    """Read a piece of a file, so that looking at its mapping waits for no disk.  Blocks."""
+    with contextlib.suppress(FileNotFoundError):
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.pread(descriptor, size_bytes, start)
+        finally:
+            os.close(descriptor)

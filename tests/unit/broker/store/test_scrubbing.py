@@ -1,0 +1,125 @@
+"""The scrub: what it finds, how fast it may, and that readers are not in its way."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from broker.store.message_store import MessageStore
+from broker.store.scrubbing import CHUNK_BYTES, RECORD_COST_BYTES, ScrubSettings
+from tests.support.open_stores import Stores, messages, put
+
+TOPIC = "TopicA"
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def store(stores: Stores) -> MessageStore:
+    store = stores.open()
+    for number in range(40):
+        put(
+            store, b"body %d" % number + bytes(200), queue_id=number % 2, properties="TAGS\x01a\x02"
+        )
+    store._reader.tail_start = store.max_commit_log_offset
+    return store
+
+
+def change(path: Path, position: int, data: bytes) -> bytes:
+    held = path.read_bytes()
+    with path.open("r+b") as file:
+        file.seek(position)
+        file.write(data)
+    return held
+
+
+def scrub(store: MessageStore) -> list[dict[str, object]]:
+    """Do one pass; what was said meanwhile."""
+    with capture_logs() as logs:
+        while store._scrub._scrub.step():
+            pass
+    store._scrub._scrub.begin()
+    return [dict(entry) for entry in logs]
+
+
+def test_a_sound_store_is_left_as_it_is(store: MessageStore, stores: Stores) -> None:
+    before = {path: path.read_bytes() for path in stores.root.rglob("0*") if path.is_file()}
+    assert scrub(store) == []
+    assert {path: path.read_bytes() for path in before} == before
+    assert store._scrub._scrub.pass_count == 1
+
+
+# Body, place, magic.
+@pytest.mark.parametrize("at", [90, 35, 5])
+def test_rot_is_found_before_anybody_reads(store: MessageStore, stores: Stores, at: int) -> None:
+    place = messages(store)[3].commit_log_offset
+    change(stores.root / "commitlog" / f"{0:020d}", place + at, b"\x55")
+    for _ in range(2):
+        entries = scrub(store)
+        assert store.damaged_count == 1
+    assert entries == []
+    assert [message.queue_offset for message in messages(store)] == [
+        offset for offset in range(20) if offset != 3
+    ]
+
+
+# Commit log offset, size, tags code.
+@pytest.mark.parametrize("at", [6, 10, 19])
+def test_entries_are_mended_before_anybody_reads(
+    store: MessageStore, stores: Stores, at: int
+) -> None:
+    path = stores.root / "consumequeue" / TOPIC / "1" / f"{0:020d}"
+    held = change(path, 5 * 20 + at, b"\x55")
+    (entry,) = scrub(store)
+    assert (entry["log_level"], entry["queue"], entry["offset"]) == ("warning", 1, 5)
+    assert path.read_bytes() == held
+    assert (store.mended_count, store.damaged_count) == (1, 0)
+
+
+def test_records_of_deleted_topics_are_no_concern(store: MessageStore) -> None:
+    store.delete_topics([TOPIC])
+    put(store, b"anew")
+    store._reader.tail_start = store.max_commit_log_offset
+    assert scrub(store) == []
+    assert [message.body for message in messages(store)] == [b"anew"]
+
+
+def test_the_tail_of_the_log_is_left_for_later(store: MessageStore) -> None:
+    put(store, b"new")
+    while store._scrub._scrub.step():
+        pass
+    assert store._scrub._scrub.position == store._reader.tail_start
+
+
+def test_a_step_costs_no_less_than_its_records(store: MessageStore) -> None:
+    assert store._scrub._scrub.step() == 16 * RECORD_COST_BYTES
+
+
+def test_off_peak_hours_have_a_rate_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    settings = ScrubSettings(10, 20, "02;03", 1)
+    assert [settings.rate_at(hour * HOUR_MS) for hour in (1, 2, 3, 4)] == [10, 20, 20, 10]
+    assert settings._replace(off_peak_hours="").rate_at(2 * HOUR_MS) == 10
+
+
+def test_the_rate_bounds_what_is_read(store: MessageStore) -> None:
+    async def chunk() -> float:
+        return await store._scrub._do_a_chunk()
+
+    store._scrub._settings = ScrubSettings(8192, 8192, "", 60_000)
+    assert asyncio.run(chunk()) == 2.0
+    store._scrub._settings = ScrubSettings(CHUNK_BYTES, CHUNK_BYTES, "", 60_000)
+    asyncio.run(chunk())
+    assert asyncio.run(chunk()) == 60.0
+    store._scrub._settings = ScrubSettings(0, 0, "", 60_000)
+    assert asyncio.run(chunk()) == 60.0
+
+
+async def test_a_running_store_scrubs_itself(stores: Stores) -> None:
+    store = await stores.start(scrub_bytes_per_second=1 << 30, scrub_interval_ms=10)
+    put(store, b"x" * 50)
+    store._reader.tail_start = store.max_commit_log_offset
+    change(stores.root / "commitlog" / f"{0:020d}", 90, b"y")
+    while not store.damaged_count:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    await store.close()
