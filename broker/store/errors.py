@@ -25,10 +25,16 @@ class StoreError(Exception):
 class StoreLockedError(StoreError):
     """Another process holds the store directory."""
 
-    def __init__(self, directory: Path, holder: str = "another process") -> None:
+    def __init__(
+        self,
+        directory: Path,
+        holder: str = "another process",
+        *,
+        setting: str = "storePathRootDir",
+    ) -> None:
         super().__init__(
             f"the store in {directory} is in use by {holder}: stop that broker, "
-            "or give this one a directory of its own (storePathRootDir)"
+            f"or give this one a directory of its own ({setting})"
         )
         self.directory = directory
 

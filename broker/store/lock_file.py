@@ -56,20 +56,27 @@ class StoreLock:
         self._identity = _identity(os.fstat(descriptor))
         _held.add(self._identity)
         try:
-            self.lock_directory(directory)
+            self._lock_directory(directory)
             os.pwrite(descriptor, _CONTENT, 0)
         except BaseException:
             self.release()
             raise
 
-    def lock_directory(self, path: Path) -> None:
-        """Keep other brokers of ours out of a directory, whatever becomes of the lock file.
-
-        Some network file systems lock no directories; the lock file has to do there.
+    def lock_commit_log(self, path: Path) -> None:
+        """Keep other stores out of the directory of the log, which need not be below the store's.
 
         Raises:
-            StoreLockedError: somebody has it.
+            StoreLockedError: another store has it.
         """
+        try:
+            self._lock_directory(path)
+        except StoreLockedError:
+            raise StoreLockedError(
+                path, "the broker of another store", setting="storePathCommitLog"
+            ) from None
+
+    def _lock_directory(self, path: Path) -> None:
+        # Some network file systems lock no directories: the lock file has to do there.
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

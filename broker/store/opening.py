@@ -114,7 +114,7 @@ class OpenedStore:
         self.queues = self._load_queues(config, noted.file_sizes)
         log_presence.check_is_there(layout, self._files, self.queues, self._noted, self.checkpoint)
         disk.make_directories_durably(layout.commit_log)
-        self._lock.lock_directory(layout.commit_log)
+        self._lock.lock_commit_log(layout.commit_log)
         log_presence.note_place(layout)
         self.index: MessageIndex | None = None
         if config.index_enabled:

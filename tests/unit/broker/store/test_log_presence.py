@@ -126,6 +126,15 @@ def test_an_apache_store_without_its_log_is_refused(
     check_refused(stores, copy_golden_store(name, tmp_path / "store"), lose)
 
 
+def test_an_apache_store_with_its_log_elsewhere_opens(stores: Stores, tmp_path: Path) -> None:
+    root = copy_golden_store("basic30", tmp_path / "store")
+    before = queue_files(root)
+    shutil.move(root / "commitlog", tmp_path / "fast")
+    store = stores.open(root, commit_log_directory=tmp_path / "fast")
+    assert store.queue_range("TopicA", 0) == store.queue_range("TopicA", 1) == (0, 15)
+    assert queue_files(root) == before
+
+
 def check_refused(stores: Stores, root: Path, lose: Callable[[Path], None]) -> None:
     lose(root)
     before = queue_files(root) | files_below(root / "index")
