@@ -35,6 +35,8 @@ class Injection:
 
     calls: str
     error: str
+    files: str = ""
+    """Only calls on the files of the store that match this pattern; sockets are written to too."""
 
     @property
     def is_sync(self) -> bool:
@@ -55,6 +57,7 @@ INJECTIONS = (
     Injection("pwrite64,pwritev,pwritev2", "EIO"),
     Injection("pwrite64,pwritev,pwritev2", "ENOSPC"),
     Injection("fallocate", "ENOSPC"),
+    Injection("write", "ENOSPC", "rockhopper/**/*"),
     Injection("rename,renameat,renameat2", "EIO"),
     Injection("rename,renameat,renameat2", "ENOSPC"),
 )
@@ -103,7 +106,7 @@ async def _live(
         await stack.enter_async_context(Load(life.address, life.nameserver, ledger, dice))
         await asyncio.sleep(dice.uniform(*BEFORE_S))
         when = dice.choice(["1", "1+", "3+2"])
-        async with injected(life, injection, when):
+        async with injected(life, injection, when, store):
             await asyncio.sleep(dice.uniform(*DURING_S))
         ended = await _goes_on_or_ends(life, ledger)
         ledger.problems += life.complaints()
@@ -141,16 +144,22 @@ async def _goes_on_or_ends(life: Life, ledger: Ledger) -> bool:
 
 
 @asynccontextmanager
-async def injected(life: Life, injection: Injection, when: str) -> AsyncIterator[None]:
+async def injected(life: Life, injection: Injection, when: str, store: Path) -> AsyncIterator[None]:
     """Let the broker's calls fail, from strace's arrival to the end of the block."""
+    paths = (
+        [path for path in store.glob(injection.files) if path.is_file()] if injection.files else ()
+    )
     strace = await asyncio.create_subprocess_exec(
         *("strace", "-f", "-p", str(life.daemon.pid), "-e", f"trace={injection.calls}"),
         *("-e", f"inject={injection.calls}:error={injection.error}:when={when}"),
+        *(part for path in paths for part in ("-P", str(path))),
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
     )
     assert strace.stderr is not None
     said = await strace.stderr.readline()
+    while b"Requested path" in said:
+        said = await strace.stderr.readline()
     if b"attached" not in said:
         raise OSError(f"strace cannot attach to the broker: {said.decode()}")
     draining = asyncio.create_task(strace.stderr.read())
