@@ -11,6 +11,7 @@ from broker.json_table import JsonTable
 from protocol.codes import ResponseCode
 
 WAITING_MAX = 10_000
+ANSWERS_PER_TURN = 200
 
 
 class SavedAnswers:
@@ -42,8 +43,10 @@ class SavedAnswers:
         while self._waiting:
             waiting, self._waiting = self._waiting, []
             response = await self._saved()
-            for request in waiting:
+            for number, request in enumerate(waiting, 1):
                 request.answer(response)
+                if number % ANSWERS_PER_TURN == 0:
+                    await asyncio.sleep(0)
         self._task = None
 
     async def _saved(self) -> Response:
