@@ -116,26 +116,16 @@ class MessageStore(StoreReading):
         )
         self._retention: RetentionService | None = None
         self._mender.on_mended = self._wake_readers
-        self._scrub = ScrubService(
-            Scrub(
-                self._log,
-                self._queues,
-                self._places,
-                self._mender,
-                self._reader,
-                dispatched=lambda: self.dispatched_offset,
-                is_gone=opened.is_gone,
-            ),
-            self._mender,
+        scrub = Scrub(
             self._log,
-            ScrubSettings(
-                config.scrub_bytes_per_second,
-                config.scrub_off_peak_bytes_per_second,
-                config.scrub_off_peak_when,
-                config.scrub_interval_ms,
-            ),
-            now_ms,
+            self._queues,
+            self._places,
+            self._mender,
+            self._reader,
+            dispatched=lambda: self.dispatched_offset,
+            is_gone=opened.is_gone,
         )
+        self._scrub = ScrubService(scrub, self._mender, self._log, ScrubSettings.of(config), now_ms)
         self._release_idle_at_s = 0.0
         # What is as old as one to two times TAIL_S is no longer in the log's tail.
         self._next_tail = self._reader.tail_start

@@ -17,10 +17,11 @@ import contextlib
 import os
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import structlog
 
+from broker.config import StoreConfig
 from broker.store.commit_log import CommitLog
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.entry_mending import EntryMender
@@ -50,6 +51,16 @@ class ScrubSettings(NamedTuple):
     off_peak_bytes_per_second: int
     off_peak_hours: str
     interval_ms: int
+
+    @classmethod
+    def of(cls, config: StoreConfig) -> Self:
+        """Those of a store."""
+        return cls(
+            config.scrub_bytes_per_second,
+            config.scrub_off_peak_bytes_per_second,
+            config.scrub_off_peak_when,
+            config.scrub_interval_ms,
+        )
 
     def rate_at(self, now_ms: int) -> int:
         """Bytes in a second, by the local hour; 0 for none."""
