@@ -7,23 +7,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from pipeline.decoder.codecs import decompress
 from pipeline.decoder.records import Records
 from pipeline.decoder.strings import gather
-from pipeline.errors import PipelineError
-from protocol.compression import decompress
 from protocol.errors import CompressionError
 from protocol.message_codec.record import BODY_CRC_MASK
-from protocol.sys_flags import (
-    COMPRESSION_LZ4,
-    COMPRESSION_ZSTD,
-    SYS_FLAG_COMPRESSED,
-    compression_type,
-)
+from protocol.sys_flags import SYS_FLAG_COMPRESSED
 
 BATCH_SIZE_BYTES_MAX = 32 << 20
 """What a batch aims to stay below; a JVM takes a whole batch at once."""
-
-_PACKAGES = {COMPRESSION_LZ4: "lz4", COMPRESSION_ZSTD: "zstandard"}
 
 
 def body_crcs(records: Records) -> npt.NDArray[np.int64]:
@@ -63,7 +55,6 @@ class Bodies:
             try:
                 plain = decompress(body, sys_flag)
             except CompressionError as error:
-                _refuse_missing_package(sys_flag)
                 self.failures[row] = str(error)
                 continue
             total += len(plain)
@@ -85,17 +76,3 @@ class Bodies:
         places[rows] = count + np.arange(len(rows))
         plain = pa.array([self._plain[row] for row in rows], pa.binary())
         return pa.concat_arrays([stored, plain]).take(pa.array(places))
-
-
-def _refuse_missing_package(sys_flag: int) -> None:
-    name = _PACKAGES.get(compression_type(sys_flag))
-    if name is None:
-        return
-    try:
-        __import__(name)
-    except ImportError:
-        raise PipelineError(
-            f"there are bodies that only the package {name} decompresses, and it is not installed "
-            "where Spark's workers run: pip install 'rockhopper-mq[compression]' there, or read "
-            "with decompress=false"
-        ) from None

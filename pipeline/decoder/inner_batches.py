@@ -9,9 +9,9 @@ from zlib import crc32
 
 import numpy as np
 
+from pipeline.decoder.codecs import decompress
 from pipeline.decoder.records import Array, Records, read_records
 from pipeline.decoder.walk import HEAD_SIZE_BYTES
-from protocol.compression import decompress
 from protocol.errors import CompressionError, MalformedBatchError
 from protocol.message_codec.batch import decode_batch
 from protocol.message_codec.record import BODY_CRC_MASK
