@@ -26,7 +26,15 @@ from pipeline.jobs.disk import naming_disk_problems
 from pipeline.jobs.progress import Progress
 from pipeline.jobs.results import JobResult, UsageProblem, as_document
 
-__all__ = ["job_options", "nameserver_option", "nameserver_text", "report", "run_job"]
+__all__ = [
+    "copies_option",
+    "job_options",
+    "named_brokers",
+    "nameserver_option",
+    "nameserver_text",
+    "report",
+    "run_job",
+]
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -53,6 +61,42 @@ def job_options(command: _Command) -> _Command:
 def nameserver_text(default: str | None = None) -> str | None:
     """What --nameserver says, else *default*."""
     return nameserver() or default
+
+
+def copies_option(command: _Command) -> _Command:
+    """Add --yes, for a job that copies and would take brokers that nobody named: ``is_agreed``."""
+    add = click.option(
+        "--yes",
+        "is_agreed",
+        is_flag=True,
+        help="Take the brokers at the default address without asking.",
+    )
+    return add(command)
+
+
+def named_brokers(question: str, *, is_agreed: bool, remedy: str) -> str:
+    """The name services that a job copies from or to.
+
+    Where neither --nameserver nor $NAMESRV_ADDR names any, whoever listens at the default address
+    would be taken: that is asked first with *question*, in which {} is the address.
+
+    Raises:
+        click.UsageError: nobody can be asked; says to name them, to do as *remedy* says, or --yes.
+    """
+    from client.addresses import NAMESERVER_VARIABLE, parse_nameservers
+
+    given = nameserver() or os.environ.get(NAMESERVER_VARIABLE)
+    found = ";".join(parse_nameservers(given))
+    if given or is_agreed:
+        return found
+    asked = question.format(found)
+    if not sys.stdin.isatty():
+        raise click.UsageError(
+            f"{asked} No name service was given, so nobody says which brokers are meant: add "
+            f"--nameserver HOST:PORT, {remedy}or --yes for those at {found}"
+        )
+    click.confirm(asked, abort=True, err=True)
+    return found
 
 
 def run_job(

@@ -45,18 +45,18 @@ def job_session(
     """*spark*, else the session that runs, else one of the job's own that knows our sources.
 
     Raises:
-        PipelineError: no Java, or a package that is missing or too old.
+        PipelineError: a session of Spark Connect, no Java, or a package that is missing or too old.
     """
     from pipeline.session import check_packages, local_session, register
 
     if spark is not None:
-        return spark
+        return _with_context(spark)
     check_packages()
     from pyspark.sql import SparkSession
 
     running = SparkSession.getActiveSession()
     if running is not None:
-        return running
+        return _with_context(running)
     if master is None and "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit chose the master
         made = register(SparkSession.builder.appName(f"rockhopper {job}").getOrCreate())
         ship(made)
@@ -68,6 +68,16 @@ def job_session(
             made = local_session(f"rockhopper {job}", master=chosen, **settings)
     _own.append(made)
     return made
+
+
+def _with_context(spark: SparkSession) -> SparkSession:
+    if type(spark).__module__.startswith("pyspark.sql.connect."):
+        raise PipelineError(
+            "jobs start tasks through a SparkContext, which a session of Spark Connect does not "
+            "have: leave the session out and say which cluster with master=, start the job by "
+            "spark-submit, or read the source rocketmq-store or rocketmq in that session yourself"
+        )
+    return spark
 
 
 def hush() -> None:

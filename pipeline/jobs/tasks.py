@@ -37,7 +37,7 @@ def runner(
     is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if spark is None and master is None and not is_submitted and size_bytes <= SMALL_BYTES:
         return in_this_process
-    sessions: list[SparkSession] = [] if spark is None else [spark]
+    sessions: list[SparkSession] = []
 
     def run(tasks: Sequence[Any], work: Callable[[Any], Any], label: str) -> list[Any]:
         from pipeline.jobs.spark import job_session, run_tasks
@@ -45,8 +45,9 @@ def runner(
         if not tasks:
             return []
         if not sessions:
-            progress.step("starting Spark")
-            sessions.append(job_session(job, None, master))
+            if spark is None:
+                progress.step("starting Spark")
+            sessions.append(job_session(job, spark, master))
         return run_tasks(sessions[0], tasks, work, label=label, progress=progress)
 
     return run

@@ -7,7 +7,14 @@ from pathlib import Path
 import click
 
 from pipeline.errors import PipelineError
-from pipeline.jobs.running import job_options, nameserver_option, nameserver_text, run_job
+from pipeline.jobs.running import (
+    copies_option,
+    job_options,
+    named_brokers,
+    nameserver_option,
+    nameserver_text,
+    run_job,
+)
 
 
 @click.command()
@@ -43,6 +50,7 @@ from pipeline.jobs.running import job_options, nameserver_option, nameserver_tex
     "--split-size", metavar="SIZE", help="With --path: how much of the log a task reads, as 256m."
 )
 @click.option("--allow-gaps", is_flag=True, help="Go on where messages have expired meanwhile.")
+@copies_option
 @job_options
 @nameserver_option
 def archive(
@@ -56,6 +64,7 @@ def archive(
     schema: Path | None,
     split_size: str | None,
     allow_gaps: bool,
+    is_agreed: bool,
     dry_run: bool,
     as_json: bool,
     master: str | None,
@@ -75,11 +84,19 @@ def archive(
     from pipeline.jobs.archiving.job import archive as run_archive
 
     text = _read(schema) if schema is not None else None
+    nameserver = nameserver_text()
+    if path is None:
+        what = " and ".join(topics) or (f"topics like {pattern}" if pattern else "every topic")
+        nameserver = named_brokers(
+            f"Archive {what} of the brokers behind {{}} into {directory}?",
+            is_agreed=is_agreed or dry_run,
+            remedy="--path STORE, ",
+        )
     run_job(
         lambda progress: run_archive(
             directory,
             path=path,
-            nameserver=_nameserver() if path is None else nameserver_text(),
+            nameserver=nameserver,
             topics=topics,
             pattern=pattern,
             broker_name=broker_name,
@@ -95,12 +112,6 @@ def archive(
         as_json=as_json,
         quiet=quiet,
     )
-
-
-def _nameserver() -> str:
-    from client.addresses import parse_nameservers
-
-    return ";".join(parse_nameservers(nameserver_text()))
 
 
 def _read(schema: Path) -> str:

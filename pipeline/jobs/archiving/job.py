@@ -108,6 +108,7 @@ def _foretell(catalog: Catalog, asked: Request, progress: Progress) -> ArchiveRe
     return ArchiveResult(
         directory=catalog.files.location,
         run=(current.run if current else 0) + 1,
+        source=asked.source,
         dry_run=True,
         unfinished_run=catalog.killed_run(),
         tasks=len(plan.pieces) or len(plan.shares),
@@ -141,7 +142,7 @@ def _run(
         catalog.commit(manifest, staged)
     else:
         catalog.recover()
-    result = _result(catalog, manifest, written)
+    result = _result(catalog, asked, manifest, written)
     result.unfinished_run = None if finished is None else finished.run
     result.tasks = len(written)
     result.from_files = plan.store is not None
@@ -197,7 +198,7 @@ def _work(
             for number, ranges in enumerate(plan.shares)
         ]
         work = from_network.archive_ranges
-        label = f"archiving {count_text(len(plan.waiting), 'topic')}"
+        label = f"archiving {count_text(len(plan.waiting), 'topic')} of {asked.source}"
     if not tasks:
         return []
     if spark is None and master is None and plan.is_small:
@@ -275,7 +276,9 @@ def _has_moved(manifest: Manifest, current: Manifest | None) -> bool:
     return was != (manifest.log_positions, from_network.Reached.of(manifest))
 
 
-def _result(catalog: Catalog, manifest: Manifest, written: list[WrittenSplit]) -> ArchiveResult:
+def _result(
+    catalog: Catalog, asked: Request, manifest: Manifest, written: list[WrittenSplit]
+) -> ArchiveResult:
     rows: Counter[str] = Counter()
     left_out: Counter[str] = Counter()
     for file in manifest.files:
@@ -285,6 +288,7 @@ def _result(catalog: Catalog, manifest: Manifest, written: list[WrittenSplit]) -
     return ArchiveResult(
         directory=catalog.files.location,
         run=manifest.run,
+        source=asked.source,
         rows=manifest.rows,
         files=len(manifest.files),
         bytes=sum(each.bytes for each in manifest.files),

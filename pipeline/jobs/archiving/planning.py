@@ -78,6 +78,11 @@ class Request:
     allow_gaps: bool
     value: ValueFormat | None
 
+    @property
+    def source(self) -> str:
+        """What is read, in words."""
+        return self.path or f"the brokers behind {self.nameserver}"
+
 
 def plan_run(asked: Request, current: Manifest | None, progress: Progress) -> Plan:
     """Look at what there is, and at what is archived.  Raises PipelineError."""
@@ -89,7 +94,7 @@ def plan_run(asked: Request, current: Manifest | None, progress: Progress) -> Pl
         if over_network & {asked.broker} or (over_network and not asked.broker):
             raise PipelineError(_mixed(asked.broker or min(over_network), "over the network"))
         return _plan_files(asked, logs)
-    progress.step(f"asking the brokers behind {asked.nameserver}")
+    progress.step(f"asking {asked.source}")
     plan = _plan_network(asked, from_network.Reached.of(current), progress)
     both = {each.queue.broker_name for each in plan.ranges} & set(logs)
     if both or "" in logs:

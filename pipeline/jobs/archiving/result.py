@@ -24,6 +24,8 @@ class ArchiveResult(JobResult):
 
     directory: str
     run: int
+    source: str
+    """What was read: a store, or the brokers behind a name service."""
     rows: int = 0
     """In a dry run over files it is not known."""
     files: int = 0
@@ -52,10 +54,10 @@ class ArchiveResult(JobResult):
         if self.unfinished_run is not None:
             yield f"run {self.unfinished_run}, which had been killed, was finished"
         if self.rows == 0:
-            yield f"nothing new for {self.directory}"
+            yield f"nothing new in {self.source} for {self.directory}"
         else:
             yield (
-                f"archived {count_text(self.rows, 'message')} in run {self.run}: "
+                f"archived {count_text(self.rows, 'message')} of {self.source} in run {self.run}: "
                 f"{count_text(self.files, 'file')}, {size_text(self.bytes)}, "
                 f"{self.seconds:.1f} s, in {self.directory}"
             )
@@ -76,13 +78,13 @@ class ArchiveResult(JobResult):
             yield f"run {self.unfinished_run} was killed: it would be finished first"
         if self.from_files:
             yield (
-                f"run {self.run} would read {size_text(self.log_bytes)} of the log in "
-                f"{count_text(self.tasks, 'task')}, into {self.directory}"
+                f"run {self.run} would read {size_text(self.log_bytes)} of the log of "
+                f"{self.source} in {count_text(self.tasks, 'task')}, into {self.directory}"
             )
         else:
             yield (
-                f"run {self.run} would archive {count_text(self.rows, 'message')} in "
-                f"{count_text(self.tasks, 'task')}, into {self.directory}"
+                f"run {self.run} would archive {count_text(self.rows, 'message')} of "
+                f"{self.source} in {count_text(self.tasks, 'task')}, into {self.directory}"
             )
         yield from _topic_lines(self.topics)
 

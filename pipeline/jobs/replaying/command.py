@@ -5,7 +5,13 @@ from __future__ import annotations
 import click
 
 from pipeline.errors import PipelineError
-from pipeline.jobs.running import job_options, nameserver_option, nameserver_text, run_job
+from pipeline.jobs.running import (
+    copies_option,
+    job_options,
+    named_brokers,
+    nameserver_option,
+    run_job,
+)
 
 
 @click.command()
@@ -35,6 +41,7 @@ from pipeline.jobs.running import job_options, nameserver_option, nameserver_tex
 @click.option(
     "--state", metavar="DIRECTORY", help="Where to keep the plan; else beside the messages."
 )
+@copies_option
 @job_options
 @nameserver_option
 def replay(
@@ -50,6 +57,7 @@ def replay(
     delivery: str,
     broker: str,
     state: str | None,
+    is_agreed: bool,
     dry_run: bool,
     as_json: bool,
     master: str | None,
@@ -68,10 +76,15 @@ def replay(
     """  # noqa: D301  click's mark for a paragraph that stays as it is
     from pipeline.jobs.replaying.job import replay as run_replay
 
+    nameserver = named_brokers(
+        f"Send messages of {source} to the brokers behind {{}}?",
+        is_agreed=is_agreed or dry_run,
+        remedy="",
+    )
     run_job(
         lambda progress: run_replay(
             source,
-            nameserver=_nameserver(),
+            nameserver=nameserver,
             to=_mapping(targets),
             topics=topics,
             start_ms=_time_ms("--from", start),
@@ -90,12 +103,6 @@ def replay(
         as_json=as_json,
         quiet=quiet,
     )
-
-
-def _nameserver() -> str:
-    from client.addresses import parse_nameservers
-
-    return ";".join(parse_nameservers(nameserver_text()))
 
 
 def _mapping(targets: tuple[str, ...]) -> str | dict[str, str] | None:
