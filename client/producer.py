@@ -136,6 +136,9 @@ class Producer:
     ) -> list[SendReceipt]:
         """Send several messages of one topic in one request to one queue; all are stored or none.
 
+        Only a power cut before the answer (under ASYNC_FLUSH: up to half a second after it) may
+        leave some of them.
+
         Returns a receipt for each, in order. Delayed messages cannot go in a batch. Batches are not
         compressed. Raises as `send` does.
         """

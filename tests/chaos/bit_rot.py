@@ -166,7 +166,7 @@ def _outcome(
         return outcome
     if name.name in UNCHECKED:
         opened.found.offsets.clear()
-    verdict = judge(ledger, opened.found, pops_settle=False, batches_are_whole=False)
+    verdict = judge(ledger, opened.found, pops_settle=False, whole_batches=frozenset())
     outcome = outcome_of("bit-rot", seed, verdict, variant="bit rot", may_lose=True)
     outcome.complaints = [f"{where}: {text}" for text in [*outcome.complaints, *opened.tracebacks]]
     outcome.wrong += len(opened.tracebacks)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from tests.chaos.ledger import Fact, Kind, Ledger
 
 EXAMPLES = 5
+BATCHES = frozenset({Kind.BATCH, Kind.SUNK})
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +58,13 @@ def judge(
     moment_s: float = float("inf"),
     *,
     pops_settle: bool = True,
-    batches_are_whole: bool = True,
+    whole_batches: frozenset[Kind] = BATCHES,
 ) -> Verdict:
     """Hold what was found against what was acknowledged before *moment_s*.
 
     With *pops_settle* a message that a popping group acknowledged must not come again; without (a
-    power cut) it may, and counts as repeated.  Without *batches_are_whole* messages are judged
-    one by one.
+    power cut) it may, and counts as repeated.  Of a batch whose kind is not among *whole_batches*
+    some messages may be there without the others.
     """
     verdict = Verdict(wrong=[*ledger.problems, *found.problems])
     sightings = defaultdict[tuple[str, bytes], list[Sighting]](list)
@@ -73,8 +74,8 @@ def judge(
     for key, fact in ledger.facts.items():
         seen = sightings.get(key, [])
         _judge_fact(fact, seen, moment_s, verdict)
-    if batches_are_whole:
-        _judge_batches(ledger.facts.values(), sightings, verdict)
+    in_batches = [fact for fact in ledger.facts.values() if fact.kind in whole_batches]
+    _judge_batches(in_batches, sightings, verdict)
     _judge_order(ledger, found.messages, verdict)
     _judge_pops(ledger, found, moment_s, pops_settle, verdict)
     _judge_commits(ledger, found, moment_s, verdict)

@@ -175,6 +175,16 @@ def test_what_must_not_be_is_wrong(break_it: Callable[[Store], None]) -> None:
     assert not outcome_of("kill", 1, verdict, may_lose=True).is_good
 
 
+def test_a_power_cut_may_tear_a_batch_that_was_not_acknowledged() -> None:
+    store = Store()
+    halve_a_batch(store)
+    verdict = judge(store.ledger, store.found, CUT_S, whole_batches=frozenset({Kind.SUNK}))
+    assert (verdict.wrong, verdict.lost) == ([], [])
+    store.ledger.acknowledged(*store.batch)
+    verdict = judge(store.ledger, store.found, CUT_S, whole_batches=frozenset({Kind.SUNK}))
+    assert verdict.lost == [store.batch[1]]
+
+
 def test_a_parcel_that_is_never_popped_is_lost_and_one_that_was_settled_need_not_come() -> None:
     store = Store()
     store.found.popped = {}
