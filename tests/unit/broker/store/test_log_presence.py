@@ -130,7 +130,8 @@ def test_an_apache_store_with_its_log_elsewhere_opens(stores: Stores, tmp_path: 
     root = copy_golden_store("basic30", tmp_path / "store")
     before = queue_files(root)
     shutil.move(root / "commitlog", tmp_path / "fast")
-    store = stores.open(root, commit_log_directory=tmp_path / "fast")
+    fast = tmp_path / "fast"
+    store = stores.open(root, commit_log_directory=fast, index_entry_count_max=40)
     assert store.queue_range("TopicA", 0) == store.queue_range("TopicA", 1) == (0, 15)
     assert queue_files(root) == before
 

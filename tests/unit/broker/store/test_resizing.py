@@ -123,7 +123,7 @@ def test_an_apache_store_is_repaired_alike(stores: Stores, tmp_path: Path) -> No
     whole = queue_files(root)
     path = next((root / "consumequeue/TopicA/0").iterdir())
     cut(path, 111)
-    stores.open(root)
+    stores.open(root, index_entry_count_max=40)
     assert queue_files(root) == whole
 
 
