@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pipeline.schema import spark_schema
+from pipeline.sink.home import HOME_FILE
 from tests.support.pipeline_broker import PipelineBroker
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ def test_a_stream_goes_on_from_its_checkpoint(
 
     progress = run(frame, broker, **delivery)
 
+    assert '"broker": "broker-a"' in (tmp_path / "checkpoint" / HOME_FILE).read_text()
     assert [each["numInputRows"] for each in progress] == [40, 40, 20]
     source = progress[0]["sources"][0]
     assert '"0": 40' in str(source["endOffset"]).replace("'", '"')
