@@ -23,12 +23,14 @@ INNER_HOST = "10.255.255.1"
 OFFSET_ID = "0AFFFF0100002A9F0000000000000400"
 
 
-def record(key: str = "k-1", topic: str = "orders", store_time_ms: int = 5) -> bytes:
+def record(
+    key: str = "k-1", topic: str = "orders", store_time_ms: int = 5, commit_log_offset: int = 1024
+) -> bytes:
     return encode_message(
         topic=topic,
         body=b"hello",
         properties={"KEYS": f"other {key}", "UNIQ_KEY": UNIQUE_ID},
-        commit_log_offset=1024,
+        commit_log_offset=commit_log_offset,
         store_time_ms=store_time_ms,
         store_host=host_bytes(INNER_HOST, 10911),
     )
@@ -148,7 +150,9 @@ async def test_a_key_is_checked_on_the_message_itself(admin: Admin, broker: Fake
 
 
 async def test_messages_of_a_key_come_newest_first(admin: Admin, broker: FakeServer) -> None:
-    body = b"".join(record(store_time_ms=time_ms) for time_ms in (3, 9, 6))
+    body = b"".join(
+        record(store_time_ms=time_ms, commit_log_offset=time_ms * 100) for time_ms in (3, 9, 6)
+    )
     broker.on(12, lambda request: Command(0, body=body))
     messages = await admin.messages_by_key("orders", "k-1", max_count=2)
     assert [message.store_time_ms for message in messages] == [9, 6]
