@@ -1,5 +1,5 @@
 /* Compiled twins of encode_plain, encode_batch, message_ids and put_entries of encoding.py, and of
-   count_sound of checking.py.
+   count_sound and side_by_side of checking.py.
 
    The Python functions say what these have to do, and the tests compare them; here is only how.
    Whatever takes more than ASCII to decide is handed over to them. */
@@ -775,6 +775,26 @@ static int is_sound(const unsigned char *p, const unsigned char *unit, const Own
            || (crc32_of(p + body_at, body_size) & 0x7FFFFFFFu) == get32(p + 8);
 }
 
+/* side_by_side(units) -> the size of all their records if nothing stands between them, or -1 */
+static PyObject *side_by_side(PyObject *module, PyObject *units)
+{
+    (void)module;
+    const char *data;
+    Py_ssize_t size;
+    if (!take_bytes(units, &data, &size))
+        return NULL;
+    const unsigned char *unit = (const unsigned char *)data, *end = unit + size;
+    int64_t size_all = 0, next = size >= UNIT_SIZE ? get64(unit) : 0;
+    for (; end - unit >= UNIT_SIZE; unit += UNIT_SIZE) {
+        int32_t record_size = (int32_t)get32(unit + 8);
+        if (record_size < RECORD_SIZE_MIN || get64(unit) != next || next > INT64_MAX - record_size)
+            return PyLong_FromLong(-1);
+        next += record_size;
+        size_all += record_size;
+    }
+    return PyLong_FromLongLong(size_all);
+}
+
 /* count_sound(topic_field, queue_id, queue_offset, units, count, records, unchecked_from) */
 static PyObject *count_sound(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
 {
@@ -815,6 +835,7 @@ static PyMethodDef methods[] = {
     {"encode_batch", (PyCFunction)(void (*)(void))encode_batch, METH_FASTCALL, NULL},
     {"message_ids", (PyCFunction)(void (*)(void))message_ids, METH_FASTCALL, NULL},
     {"count_sound", (PyCFunction)(void (*)(void))count_sound, METH_FASTCALL, NULL},
+    {"side_by_side", side_by_side, METH_O, NULL},
     {"put_entries", (PyCFunction)(void (*)(void))put_entries, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL}};
 

@@ -45,6 +45,7 @@ def count_sound(
     unchecked_from: int,
     /,
 ) -> int: ...
+def side_by_side(units: bytes, /) -> int: ...
 def put_entries(
     mapping: mmap,
     slot_count: int,

@@ -1,7 +1,7 @@
 """Whether records are what the entries of a consume queue say: what every read asks.
 
-``count_sound`` has a compiled twin (_encoding.c), which fast_encoding.py prefers; what follows is
-what both have to do.  A record is sound when
+``count_sound`` and ``side_by_side`` have compiled twins (_encoding.c), which fast_encoding.py
+prefers; what follows is what both have to do.  A record is sound when
 
 - it begins with the size of its unit and a magic, and says that it stands where the unit points;
 - queue id, queue offset and topic are those of the queue and of the unit's number;
@@ -26,6 +26,18 @@ def topic_field(topic: str) -> bytes:
     """The name of *topic* as it stands in records, behind its size."""
     name = topic.encode("utf-8", "surrogateescape")
     return len(name).to_bytes(2 if len(name) > 127 else 1, "big") + name
+
+
+def side_by_side(units: bytes) -> int:
+    """The size of all records of *units* if they stand one behind the other in the log, or −1."""
+    start = next_position = CONSUME_QUEUE_UNIT.unpack_from(units)[0] if units else 0
+    for position, size, _ in CONSUME_QUEUE_UNIT.iter_unpack(units):
+        if size < RECORD_SIZE_BYTES_MIN or position != next_position:
+            return -1
+        next_position += size
+        if next_position >= 1 << 63:
+            return -1
+    return next_position - start
 
 
 def count_sound(

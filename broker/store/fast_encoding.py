@@ -16,6 +16,7 @@ encode_batch: Callable[..., Batch | None] = encoding.encode_batch
 message_ids: Callable[[str, bytes], str] = encoding.message_ids
 put_entries: Callable[..., int] = encoding.put_entries
 count_sound: Callable[..., int] = checking.count_sound
+side_by_side: Callable[[bytes], int] = checking.side_by_side
 is_compiled = False
 
 if os.environ.get("ROCKHOPPER_PURE_PYTHON") != "1":
@@ -30,4 +31,5 @@ if os.environ.get("ROCKHOPPER_PURE_PYTHON") != "1":
         message_ids = _encoding.message_ids
         put_entries = _encoding.put_entries
         count_sound = _encoding.count_sound
+        side_by_side = _encoding.side_by_side
         is_compiled = True

@@ -25,7 +25,7 @@ from broker.store.commit_log import CommitLog
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.consume_queue_ext import is_address
 from broker.store.entry_mending import EntryMender
-from broker.store.fast_encoding import count_sound
+from broker.store.fast_encoding import count_sound, side_by_side
 from broker.store.get_result import GetResult, GetStatus
 from broker.store.property_stage import MessageFilter, PropertyStage
 from broker.store.queue_table import Queue
@@ -40,13 +40,9 @@ from protocol.queue_layout import (
 
 log = structlog.get_logger("broker.store")
 
-# Up to so many entries are compared at once.
-_SIDE_BY_SIDE_MAX = 32
 _iter_units = CONSUME_QUEUE_UNIT.iter_unpack
 _iter_batch_units = BATCH_CONSUME_QUEUE_UNIT.iter_unpack
-_SIZES = [struct.Struct(">" + "8xi8x" * count) for count in range(_SIDE_BY_SIDE_MAX + 1)]
 _POSITION = struct.Struct(">q")
-_LAST = struct.Struct(">qi")
 _pack_unit = CONSUME_QUEUE_UNIT.pack
 # A unit that is wrong may state a size that it would take long to read.
 _LARGE_BYTES = 1 << 16
@@ -380,12 +376,10 @@ def _range_status(offset: int, low: int, high: int) -> tuple[GetStatus, int] | N
 def _contiguous(units: bytes, count_max: int, size_max: int) -> tuple[list[tuple[int, int]], int]:
     """Merge neighbouring records into ranges; return them, and the number of messages in them."""
     count = len(units) // CONSUME_QUEUE_UNIT_SIZE_BYTES
-    if count <= min(count_max, _SIDE_BY_SIDE_MAX):
-        # Records do not overlap: if their sizes add up to the span, they stand side by side.
-        size_all = sum(_SIZES[count].unpack(units))
-        start = _POSITION.unpack_from(units)[0]
-        position, size = _LAST.unpack_from(units, len(units) - CONSUME_QUEUE_UNIT_SIZE_BYTES)
-        if position + size - start == size_all and (size_all <= size_max or count == 1):
+    if count <= count_max:
+        size_all = side_by_side(units)
+        if size_all >= 0 and (size_all <= size_max or count == 1):
+            start = _POSITION.unpack_from(units)[0]
             return [(start, start + size_all)], count
     return _ranges(units, count_max, size_max)
 

@@ -66,6 +66,23 @@ def test_any_bytes_are_judged_alike(
     assert compiled.count_sound(*arguments) == checking.count_sound(*arguments)
 
 
+@given(
+    sizes=st.lists(st.integers(-5, 300), max_size=6),
+    start=st.sampled_from([0, 4096, 2**63 - 400, -8]),
+    gap=st.sampled_from([0, 0, 1]),
+)
+def test_what_stands_side_by_side_is_judged_alike(sizes: list[int], start: int, gap: int) -> None:
+    units = b""
+    position = start
+    for size in sizes:
+        units += CONSUME_QUEUE_UNIT.pack(min(position, 2**63 - 1), size, 7)
+        position += size + gap
+    found = compiled.side_by_side(units)
+    assert found == checking.side_by_side(units)
+    if not gap and start == 4096 and all(size >= 91 for size in sizes):
+        assert found == sum(sizes)
+
+
 @given(log=LOGS, topic=TOPICS)
 def test_what_was_written_is_sound_in_its_own_queue(log: tuple[bytes, bytes], topic: str) -> None:
     records, units = log
