@@ -28,7 +28,7 @@ from tests.chaos.reading import read_back
 from tests.chaos.verdict import Verdict, judge
 from tests.chaos.workshop import Workshop
 
-CUTS_PER_SESSION = 8
+CUTS_PER_SESSION = 5
 FIRST_CUT_S = 1.5
 BETWEEN_CUTS_S = 1.0
 VERIFIED_AT_ONCE = 3
