@@ -46,7 +46,7 @@ def assert_clean(properties: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("kind", [0, 1, 2])
-@pytest.mark.parametrize("more", ["", "DELAY\x010\x02", "INNER_NUM\x013\x02"])
+@pytest.mark.parametrize("more", ["", "DELAY\x010\x02", "DUP_INFO\x013\x02"])
 def test_not_with_a_message(broker: HotBroker, kind: int, more: str) -> None:
     broker.serve([frame(310, SEND | {"b": "orders", "i": TEXT + more}, b"one", kind)])
     (message,) = stored(broker)
