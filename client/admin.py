@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -65,7 +66,9 @@ class Admin:
     """
 
     def __init__(self, nameserver: str | None = None, *, request_timeout: float = 5.0) -> None:
-        self._session = Session(nameserver, request_timeout_s=request_timeout)
+        self._session = Session(
+            nameserver, request_timeout_s=request_timeout, upkeep_log_level=logging.DEBUG
+        )
         self.offsets = QueueOffsets(self._session)
         """Beginning, end, committed and by-time offsets of single queues."""
         self._search = MessageSearch(self._session, self.brokers, self.topics)

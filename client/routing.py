@@ -240,21 +240,24 @@ class RouteTable:
         """Ask the name service again when the topic is next used."""
         self._routes.pop(topic, None)
 
-    async def refresh(self) -> None:
-        """Ask again about every topic known; what cannot be learnt now stays as it was."""
+    async def refresh(self, log_level: int = logging.WARNING) -> None:
+        """Ask again about every topic known; what cannot be learnt now stays as it was.
+
+        That it cannot is logged at `log_level`, once until it can again.
+        """
         for topic, known in list(self._routes.items()):
             try:
                 route = await self._once(topic, partial(self._look_up, topic))
                 if route is None and known.is_guess:
                     await self._once(_guess_key(topic), partial(self._guess, topic))
             except ClientError as error:
-                level = logging.DEBUG if self._is_stale else logging.WARNING
+                level = logging.DEBUG if self._is_stale else log_level
                 self._is_stale = True
                 log.log(level, "the route of %s could not be refreshed: %s", topic, error)
                 return  # the next topic would only wait for the same name services again
         if self._is_stale:
             self._is_stale = False
-            log.warning("routes are refreshed again")
+            log.log(log_level, "routes are refreshed again")
 
     async def close(self) -> None:
         """Give up the look-ups under way."""

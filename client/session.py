@@ -40,7 +40,12 @@ class Session:
         request_timeout_s: float = 3.0,
         refresh_interval_s: float = 30.0,
         handle_request: RequestHandler | None = None,
+        upkeep_log_level: int = logging.WARNING,
     ) -> None:
+        """`upkeep_log_level` is DEBUG for a client that only answers calls.
+
+        Between them nobody waits for it, and the next call says what is wrong.
+        """
         addresses = parse_nameservers(nameserver)
         self.client_id = f"{own_host()}@{os.getpid()}#{time.monotonic_ns()}"
         self.request_timeout_s = request_timeout_s
@@ -49,6 +54,7 @@ class Session:
         self.on_connect: list[Callable[[Connection], None]] = []
         self._greeted: WeakSet[Connection] = WeakSet()
         self._refresh_interval_s = refresh_interval_s
+        self._upkeep_log_level = upkeep_log_level
         self._pool = ConnectionPool(
             connect_timeout_s=request_timeout_s,
             handle_request=handle_request,
@@ -198,11 +204,12 @@ class Session:
     async def keep_up_once(self) -> None:
         """Refresh the routes and send the heartbeats that are due every 30 s."""
         try:
-            await self.routes.refresh()
+            await self.routes.refresh(self._upkeep_log_level)
             for connection in self._pool.connections:
                 self._greet(connection)
         except ClientError as error:
-            log.warning("routes and heartbeats will be tried again: %s", error)
+            level = self._upkeep_log_level
+            log.log(level, "routes and heartbeats will be tried again: %s", error)
 
     async def _sign_off(self) -> None:
         code = int(RequestCode.UNREGISTER_CLIENT)

@@ -3,7 +3,7 @@
 Spark calls sources in plain functions, on the driver's host and in executors.  Each process has one
 background thread with an event loop, and one Remote for each name service; both are made when first
 needed and never closed, because Spark tells nobody when it is done with a worker.  A forked child
-makes its own.
+makes its own.  So a Remote outlives brokers, and says so only to who asks it for something.
 
 Reading prefers BULK_PULL (docs/request-codes.md).  A broker that does not know it, Apache's, gets
 ordinary pulls instead: 32 messages each, several under way at a time.
@@ -12,6 +12,7 @@ ordinary pulls instead: 32 messages each, several under way at a time.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import threading
 from collections.abc import Coroutine, Iterable
@@ -368,7 +369,9 @@ class Remote:
         return delivery
 
     async def _start_delivery(self, group: str) -> Delivery:
-        session = Session(self.nameserver, request_timeout_s=self._timeout_s)
+        session = Session(
+            self.nameserver, request_timeout_s=self._timeout_s, upkeep_log_level=logging.DEBUG
+        )
         session.producer_groups.add(group)
         await session.start()
         return Delivery(session, group, timeout_s=self._timeout_s, retries=2)

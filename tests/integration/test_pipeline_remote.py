@@ -32,6 +32,23 @@ async def remote(broker: Broker) -> Remote:
     return await asyncio.to_thread(Remote, broker.nameserver)
 
 
+async def test_a_remote_that_outlives_its_brokers_is_silent(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with Broker.temporary() as broker, Producer(nameserver=broker.nameserver) as producer:
+        await producer.send("T", b"x")
+        remote = await asyncio.to_thread(Remote, broker.nameserver)
+        delivery = await asyncio.to_thread(remote.delivery, "g")
+        assert await asyncio.to_thread(remote.queues, "T")
+        await asyncio.to_thread(remote.run, delivery._session.routes.route("T"))
+    caplog.clear()
+    for session in (remote._admin._session, delivery._session):
+        await asyncio.to_thread(remote.run, session.keep_up_once())
+    assert [record.name for record in caplog.records if record.name.startswith("client")] == []
+    with pytest.raises(PipelineError):
+        await asyncio.to_thread(remote.topics)
+
+
 def offsets(read: BulkRead) -> list[int]:
     return [message.queue_offset for message in decode_messages(read.body)]
 

@@ -8,6 +8,7 @@ import pytest
 
 from client import (
     Admin,
+    BrokerUnreachableError,
     MalformedAnswerError,
     MessageNotFoundError,
     RequestRefusedError,
@@ -217,3 +218,16 @@ async def test_a_broker_that_fails_is_not_taken_for_one_without_the_message(
     broker.on(12, lambda request: Command(1, remark="index is broken"))
     with pytest.raises(RequestRefusedError, match="index is broken"):
         await admin.message(UNIQUE_ID)
+
+
+async def test_between_calls_it_says_nothing_of_a_name_service_that_is_away(
+    name_service: FakeServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Admin(name_service.address) as admin:
+        await admin.route("orders")
+        name_service.stop_listening()
+        name_service.drop_connections()
+        await admin._session.keep_up_once()
+        with pytest.raises(BrokerUnreachableError):
+            await admin.route("orders")
+    assert caplog.records == []
