@@ -28,6 +28,8 @@ class CheckedTable(JsonTable):
 
     lost = "what it held is forgotten"
     """What it means that neither copy can be read."""
+    takes_bare_entries = False
+    """Whether 0.1.0 wrote the file, and wrote the entries alone."""
 
     def __init__(self, path: Path, *, now_ms: Callable[[], int] = wall_clock_ms) -> None:
         super().__init__(path, now_ms=now_ms)
@@ -54,6 +56,9 @@ class CheckedTable(JsonTable):
 
     def from_json(self, document: JsonObject) -> None:
         """Take what was kept.  Raises ValueError."""
+        if self.takes_bare_entries and "entries" not in document and "crc32" not in document:
+            self.entries = document
+            return
         entries = document.get("entries")
         if not isinstance(entries, dict):
             raise ValueError("it has no entries")

@@ -43,6 +43,7 @@ class Intent(msgspec.Struct, rename="camel", frozen=True):
 class _SinkTable(CheckedTable):
     """A table without which the broker does not start."""
 
+    takes_bare_entries = True
     kind: Any = None
 
     def load(self) -> bool:
@@ -73,10 +74,7 @@ class _SinkTable(CheckedTable):
 
     def from_json(self, document: JsonObject) -> None:
         """Take the entries, or a document of 0.1.0.  Raises ValueError."""
-        if "entries" in document or "crc32" in document:
-            super().from_json(document)
-        else:
-            self.entries = document
+        super().from_json(document)
         try:
             msgspec.convert(self.entries, self.kind)
         except msgspec.ValidationError as error:

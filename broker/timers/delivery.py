@@ -127,7 +127,7 @@ class Delivery:
             for due, position in zip(taken, positions, strict=False)
             if position is not None and position < end
         ]
-        self._index.take_back_note(taken)
+        self._index.take_back_note()
         if written:
             self._index.note(written, log_end)
             self._written(written, log_end, end)

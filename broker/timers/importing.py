@@ -6,7 +6,7 @@ is everything when there is no timercheck.  A message that is past due counts as
 message index finds its copy.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 import structlog
 
@@ -34,15 +34,18 @@ def import_queue(
     index: TimerIndex,
     check: TimerCheck | None,
     now_ms: int,
+    delivered: Container[int] = (),
 ) -> None:
     """Make the index anew; it must be empty.  Blocks until the whole queue is read.
+
+    *delivered* are queue offsets of messages of which it is known.
 
     Raises:
         OSError: the index cannot be written.
     """
     low, high = queue.range
     queue.offset = low
-    queue.is_over = _judge(store, check, now_ms)
+    queue.is_over = _judge(store, check, now_ms, delivered)
     try:
         while queue.follow():
             pass
@@ -53,12 +56,14 @@ def import_queue(
 
 
 def _judge(
-    store: MessageStore, check: TimerCheck | None, now_ms: int
+    store: MessageStore, check: TimerCheck | None, now_ms: int, delivered: Container[int]
 ) -> Callable[[StoredMessage, int], bool]:
     taken_over = min(check.queue_offset, check.master_queue_offset) if check else 0
     read_time_ms = check.read_time_ms if check else 0
 
     def is_over(message: StoredMessage, due: int) -> bool:
+        if message.queue_offset in delivered:
+            return True
         if message.queue_offset < taken_over:
             before_ms = int(message.properties[PROPERTY_TIMER_OUT_MS])
             if before_ms < read_time_ms:

@@ -6,7 +6,7 @@ later goes there as well.  A slot is finished when nothing of it waits and its m
 """
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from broker.timers.due import DueMessage, DueTimers
@@ -19,7 +19,7 @@ from broker.timers.entries import (
     SLOT_MS,
     Entry,
 )
-from broker.timers.slot_files import NOTE, Note, SlotFiles
+from broker.timers.slot_files import Note, SlotFiles
 
 OPEN_AHEAD_MS = 60_000
 LOAD_COUNT = 1024
@@ -54,8 +54,8 @@ class Slot:
 class TimerIndex:
     """Pending timer messages.  Knows files and numbers; nothing of messages or the store."""
 
-    def __init__(self, directory: Path) -> None:
-        self.files = SlotFiles(directory)
+    def __init__(self, directory: Path, quarantine: Path) -> None:
+        self.files = SlotFiles(directory, quarantine)
         self.due = DueTimers()
         self._slots: dict[int, Slot] = {}
         self._closed: list[int] = []
@@ -76,30 +76,55 @@ class TimerIndex:
 
     # -- start ---------------------------------------------------------------------------------
 
-    def load(self, end_offset: int, written: Callable[[list[Note]], set[Note]]) -> None:
-        """Take over the files, as far as they tell of messages in front of *end_offset*.
+    def noted(self) -> tuple[dict[int, list[Note]], int | None]:
+        """The deliveries that are noted, by slot, and a slot of which notes are lost, if any.
 
-        *written* tells which of the deliveries that are noted took place; it gets them in the
+        Raises:
+            OSError: a file cannot be read, or mended.
+        """
+        noted: dict[int, list[Note]] = {}
+        damaged: int | None = None
+        for number in self.files.load():
+            noted[number], is_whole = self.files.notes(number)
+            if not is_whole:
+                damaged = number
+        return noted, damaged
+
+    def load(
+        self,
+        end_offset: int,
+        slot_bytes: Mapping[int, int],
+        noted: Mapping[int, list[Note]],
+        written: Callable[[list[Note]], set[Note]],
+    ) -> None:
+        """Take over *slot_bytes* of the files, as far as they tell of what is before *end_offset*.
+
+        *written* tells which of the deliveries that are *noted* took place; it gets them in the
         order in which they were tried.
         """
-        numbers = self.files.load()
-        noted = {number: self.files.notes(number) for number in numbers}
-        took_place = written([note for number in numbers for note in noted[number]])
-        for number in numbers:
-            self.files.trim(number, end_offset)
+        took_place = written([note for number in sorted(noted) for note in noted[number]])
+        for number in sorted(noted):
+            self.files.trim(number, slot_bytes.get(number, 0), end_offset)
             slot = self._slot(number)
             notes = [note for note in noted[number] if note in took_place]
-            if len(notes) != len(noted[number]):
+            if len(notes) != len(noted[number]) or self.files.has_bare_notes(number):
                 self.files.rewrite_notes(number, notes)
             slot.done = {offset for offset, _ in notes}
             count = self.files.entries_size(number) // ENTRY_SIZE_BYTES
-            done = sum(offset < end_offset for offset in slot.done)
+            done = self._count_done(number, slot.done) if slot.done else 0
             slot.waiting = count - 2 * self.files.count_withdrawals(number) - done
             self.waiting += slot.waiting
             first = self.files.read_entries(number, 0, ENTRY_SIZE_BYTES)
             if first:
                 slot.min_offset = ENTRY.unpack(first)[4]
                 slot.end_offset = end_offset
+
+    def _count_done(self, number: int, done: set[int]) -> int:
+        return sum(
+            entry[3] == KIND_MESSAGE and entry[4] in done
+            for piece in self.files.pieces(number)
+            for entry in ENTRY.iter_unpack(piece)
+        )
 
     @property
     def slots(self) -> list[int]:
@@ -207,20 +232,14 @@ class TimerIndex:
         Raises:
             OSError: nothing was noted.
         """
-        by_slot: dict[int, list[bytes]] = {}
+        by_slot: dict[int, list[int]] = {}
         for message in messages:
-            pieces = by_slot.setdefault(message.due_ms // SLOT_MS, [])
-            pieces.append(NOTE.pack(message.queue_offset, log_end))
-        self.files.note([(slot, b"".join(pieces)) for slot, pieces in by_slot.items()])
+            by_slot.setdefault(message.due_ms // SLOT_MS, []).append(message.queue_offset)
+        self.files.note(by_slot, log_end)
 
-    def take_back_note(self, messages: Iterable[DueMessage]) -> None:
+    def take_back_note(self) -> None:
         """Undo the last ``note``."""
-        counts: dict[int, int] = {}
-        for message in messages:
-            number = message.due_ms // SLOT_MS
-            counts[number] = counts.get(number, 0) + 1
-        for number, count in counts.items():
-            self.files.forget_notes(number, count)
+        self.files.take_back_note()
 
     def delivered(self, messages: Iterable[DueMessage]) -> None:
         """The copies of *messages* are written: they wait no more."""
@@ -242,13 +261,13 @@ class TimerIndex:
         """The queue offset behind the newest entry of a slot."""
         return self._slots[number].end_offset
 
-    def drop(self, number: int) -> list[Path]:
-        """Forget a slot; return the files to delete."""
+    def drop(self, number: int) -> None:
+        """Forget a slot and delete its entries."""
         self._slots.pop(number, None)
         if number in self._closed:
             self._closed.remove(number)
             heapq.heapify(self._closed)
-        return self.files.forget(number)
+        self.files.drop_entries(number)
 
     # -- looking up ----------------------------------------------------------------------------
 

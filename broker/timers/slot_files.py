@@ -1,51 +1,70 @@
 """Slot files: for each minute of delivery time, what is due in it and what is delivered.
 
-    <directory>/<slot>         entries, 40 bytes each (entries.py)
-    <directory>/<slot>.done    notes of deliveries, 16 bytes each, big-endian:
+    <directory>/<slot>          entries, 40 bytes each (entries.py)
+    <directory>/<slot>.records  notes of deliveries: records (broker/store/record_file.py) of one
+                                kind, 1, one for each pass, whose payload is, big-endian:
 
     offset  size  field
-         0     8  queue offset in rmq_sys_wheel_timer of the message that is delivered
-         8     8  end of the commit log when its copy was about to be written
+         0     8  end of the commit log when the copies were about to be written
+         8     …  queue offsets in rmq_sys_wheel_timer of the messages delivered, 8 bytes each
 
-``slot`` is the number of the minute since the epoch.  A note is written before the copy is: after
-a crash the log tells whether it was, see copies.py.
+``slot`` is the number of the minute since the epoch.  A note is written before the copies are:
+after a crash the log tells whether they were, see copies.py.  The checksum of a slot's entries
+stands in the checkpoint.
+
+0.1.0 wrote ``<slot>.done``: 16 bytes for each message, its queue offset and the end of the log.
+Such notes are read, and become records at the start.
 """
 
 import os
 import struct
+import zlib
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+import structlog
+
 from broker.store import disk
+from broker.store.record_file import RecordsRead, encode_record, mend, read_records
 from broker.timers.entries import ENTRY, ENTRY_SIZE_BYTES, KIND_AT, KIND_WITHDRAWAL
+
+log = structlog.get_logger("broker.timers")
 
 # Queue offset of what is delivered, end of the log in front of its copy.
 Note = tuple[int, int]
-NOTE = struct.Struct(">qq")
-DONE_SUFFIX = ".done"
+NOTES = 1
+NOTES_SUFFIX = ".records"
+_BARE_NOTE = struct.Struct(">qq")
+_BARE_SUFFIX = ".done"
+_NUMBER = struct.Struct(">q")
 OPEN_FILES_MAX = 64
 
 
 class SlotFiles:
     """The files of one directory.  Sizes are asked of the disk once, then kept."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, quarantine: Path) -> None:
         self.directory = directory
+        self._quarantine = quarantine
         self._descriptors: OrderedDict[str, int] = OrderedDict()
         self._sizes: dict[str, int] = {}
         self._unsynced: set[str] = set()
+        self._crcs: dict[str, int] = {}
+        # Where files of notes ended before the last ``note``.
+        self._noted_from: dict[str, int] = {}
+        # Slots whose entries are gone, and whose notes may go once that is on disk.
+        self._over: set[int] = set()
 
     def load(self) -> list[int]:
-        """The slots that have a file of entries, oldest first; makes the directory."""
+        """The slots that have a file, oldest first; makes the directory."""
         disk.make_directories_durably(self.directory)
-        slots = []
+        slots = set()
         for path in self.directory.iterdir():
-            stem = path.name.removesuffix(DONE_SUFFIX)
+            stem = path.name.removesuffix(NOTES_SUFFIX).removesuffix(_BARE_SUFFIX)
             if stem.isdecimal():
                 self._sizes[path.name] = path.stat().st_size
-                if stem == path.name:
-                    slots.append(int(stem))
+                slots.add(int(stem))
         return sorted(slots)
 
     def entries_size(self, slot: int) -> int:
@@ -56,6 +75,15 @@ class SlotFiles:
     def sizes_bytes(self) -> dict[int, int]:
         """Bytes of entries in each slot that has any."""
         return {int(name): size for name, size in self._sizes.items() if size and name.isdecimal()}
+
+    @property
+    def note_sizes_bytes(self) -> dict[int, int]:
+        """Bytes of notes of each slot that has any."""
+        return {
+            int(name.removesuffix(NOTES_SUFFIX)): size
+            for name, size in self._sizes.items()
+            if size and name.endswith(NOTES_SUFFIX)
+        }
 
     def count_withdrawals(self, slot: int) -> int:
         """How many of the entries of *slot* withdraw another."""
@@ -91,14 +119,50 @@ class SlotFiles:
         for start in range(0, end, size_bytes):
             yield os.pread(self._open(name), min(size_bytes, end - start), start)
 
-    def notes(self, slot: int) -> list[Note]:
-        """What is noted as delivered: queue offsets and ends of the log."""
-        name = f"{slot}{DONE_SUFFIX}"
-        size_bytes = self._sizes.get(name, 0)
-        size_bytes -= size_bytes % NOTE.size
-        if size_bytes == 0:
+    def crcs(self) -> dict[int, int]:
+        """CRC-32 of all entries of each slot that has any."""
+        return {slot: self._crc(str(slot)) for slot in self.sizes_bytes}
+
+    def _crc(self, name: str) -> int:
+        crc = self._crcs.get(name)
+        if crc is None:
+            crc = 0
+            for piece in self._pieces(name, 1 << 20):
+                crc = zlib.crc32(piece, crc)
+            self._crcs[name] = crc
+        return crc
+
+    def notes(self, slot: int) -> tuple[list[Note], bool]:
+        """What is noted as delivered: queue offsets and ends of the log; whether that is all.
+
+        Mends what is damaged.  Raises OSError.
+        """
+        bare = self._bare_notes(slot)
+        name = f"{slot}{NOTES_SUFFIX}"
+        if not self._sizes.get(name):
+            return bare, True
+        read = read_records(self.directory / name)
+        if read.damages:
+            self._mend(name, read)
+        notes = bare
+        for kind, payload in read.records:
+            if kind == NOTES and len(payload) % _NUMBER.size == 0 and payload:
+                (log_end,), *offsets = _NUMBER.iter_unpack(payload)
+                notes += [(offset, log_end) for (offset,) in offsets]
+        return notes, not read.is_lossy
+
+    def _bare_notes(self, slot: int) -> list[Note]:
+        path = self.directory / f"{slot}{_BARE_SUFFIX}"
+        if path.name not in self._sizes:
             return []
-        return list(NOTE.iter_unpack(os.pread(self._open(name), size_bytes, 0)))
+        data = path.read_bytes()
+        whole = len(data) - len(data) % _BARE_NOTE.size
+        return list(_BARE_NOTE.iter_unpack(data[:whole]))
+
+    def _mend(self, name: str, read: RecordsRead) -> None:
+        self._close(name)
+        path = self.directory / name
+        self._sizes[name] = mend(path, read, self._quarantine, what="delivered timer messages")
 
     # -- writing -------------------------------------------------------------------------------
 
@@ -110,44 +174,63 @@ class SlotFiles:
         """
         self._append([(str(slot), data) for slot, data in pieces])
 
-    def note(self, pieces: Iterable[tuple[int, bytes]]) -> None:
-        """Note deliveries: all of them, or none.
+    def note(self, offsets_of: Mapping[int, Sequence[int]], log_end: int) -> None:
+        """Note deliveries, of each slot's queue offsets: all of them, or none.
 
         Raises:
             OSError: the disk is full or failing.
         """
-        self._append([(f"{slot}{DONE_SUFFIX}", data) for slot, data in pieces])
+        pieces = [
+            (f"{slot}{NOTES_SUFFIX}", _notes_record(log_end, offsets))
+            for slot, offsets in offsets_of.items()
+        ]
+        before = {name: self._sizes.get(name, 0) for name, _ in pieces}
+        self._append(pieces)
+        self._noted_from = before
+
+    def take_back_note(self) -> None:
+        """Undo the last ``note``: not all of its copies were written.  Raises OSError."""
+        for name, size_bytes in self._noted_from.items():
+            self._cut(name, size_bytes)
+            self._unsynced.add(name)
+        self._noted_from = {}
 
     def _append(self, pieces: list[tuple[str, bytes]]) -> None:
         before = {name: self._sizes.get(name, 0) for name, _ in pieces}
         try:
             for name, data in pieces:
                 size_bytes = self._sizes.get(name, 0)
-                disk.write_fully(self._open(name), size_bytes, data)
+                disk.append_whole(self._open(name), size_bytes, data)
                 self._sizes[name] = size_bytes + len(data)
                 self._unsynced.add(name)
+                if name in self._crcs:
+                    self._crcs[name] = zlib.crc32(data, self._crcs[name])
         except OSError:
             for name, size_bytes in before.items():
                 self._cut(name, size_bytes)
             raise
 
-    def forget_notes(self, slot: int, count: int) -> None:
-        """Take back the last *count* notes of *slot*: their copies were not written."""
-        name = f"{slot}{DONE_SUFFIX}"
-        self._cut(name, max(self._sizes.get(name, 0) - count * NOTE.size, 0))
-
     def rewrite_notes(self, slot: int, notes: Iterable[Note]) -> None:
         """Replace what is noted of *slot*."""
-        name = f"{slot}{DONE_SUFFIX}"
-        data = b"".join([NOTE.pack(*note) for note in notes])
+        offsets_of: dict[int, list[int]] = {}
+        for offset, log_end in notes:
+            offsets_of.setdefault(log_end, []).append(offset)
+        name, bare = f"{slot}{NOTES_SUFFIX}", f"{slot}{_BARE_SUFFIX}"
+        data = b"".join([_notes_record(end, offsets) for end, offsets in offsets_of.items()])
         self._close(name)
         disk.write_atomically(self.directory / name, data)
         self._sizes[name] = len(data)
+        if self._sizes.pop(bare, None) is not None:
+            disk.remove_files([self.directory / bare])
 
-    def trim(self, slot: int, end_offset: int) -> None:
-        """Cut off the entries of messages from *end_offset* of the queue on, and what is none."""
+    def has_bare_notes(self, slot: int) -> bool:
+        """Whether 0.1.0 left notes of *slot*."""
+        return f"{slot}{_BARE_SUFFIX}" in self._sizes
+
+    def trim(self, slot: int, size_bytes: int, end_offset: int) -> None:
+        """Cut off the entries behind *size_bytes*, and of messages from *end_offset* on."""
         name = str(slot)
-        kept = self._sizes.get(name, 0)
+        kept = min(self._sizes.get(name, 0), size_bytes)
         kept -= kept % ENTRY_SIZE_BYTES
         step = 1024 * ENTRY_SIZE_BYTES
         while kept > 0:
@@ -170,6 +253,7 @@ class SlotFiles:
         if name in self._sizes:
             os.ftruncate(self._open(name), size_bytes)
             self._sizes[name] = size_bytes
+            self._crcs.pop(name, None)
 
     # -- files ---------------------------------------------------------------------------------
 
@@ -192,29 +276,60 @@ class SlotFiles:
             os.close(descriptor)
 
     def take_unsynced(self) -> list[Path]:
-        """The files that changed since the last call, for ``sync``."""
+        """The files that changed since the last call, for ``disk.sync_paths``."""
         names, self._unsynced = self._unsynced, set()
+        return [self.directory / name for name in sorted(names)]
+
+    @property
+    def has_unsynced_notes(self) -> bool:
+        """Whether notes changed that were not taken to be synced."""
+        return any(name.endswith(NOTES_SUFFIX) for name in self._unsynced)
+
+    def take_unsynced_notes(self) -> list[Path]:
+        """Those of them that hold notes."""
+        names = {name for name in self._unsynced if name.endswith(NOTES_SUFFIX)}
+        self._unsynced -= names
         return [self.directory / name for name in sorted(names)]
 
     def unsynced_again(self, paths: Iterable[Path]) -> None:
         """Say that they could not be synced."""
         self._unsynced.update(path.name for path in paths if path.name in self._sizes)
 
-    def forget(self, slot: int) -> list[Path]:
-        """Give up a slot; return its files, which the caller deletes."""
-        paths = []
-        for name in (str(slot), f"{slot}{DONE_SUFFIX}"):
-            self._close(name)
-            self._unsynced.discard(name)
-            if self._sizes.pop(name, None) is not None:
-                paths.append(self.directory / name)
-        return paths
+    def drop_entries(self, slot: int) -> None:
+        """Delete the entries of a slot; ``drop_notes`` is for its notes, once that is on disk.
+
+        Without its notes a slot that came back after a power cut would be delivered again.
+        """
+        self._delete(str(slot))
+        self._over.add(slot)
+
+    @property
+    def over(self) -> frozenset[int]:
+        """The slots whose entries are deleted: sync the directory, then ``drop_notes``."""
+        return frozenset(self._over)
+
+    def drop_notes(self, slots: frozenset[int]) -> None:
+        """Delete the notes of slots, but for those that got entries again."""
+        self._over.difference_update(slots)
+        for slot in slots:
+            if str(slot) not in self._sizes:
+                self._delete(f"{slot}{NOTES_SUFFIX}")
+                self._delete(f"{slot}{_BARE_SUFFIX}")
+
+    def _delete(self, name: str) -> None:
+        self._close(name)
+        self._unsynced.discard(name)
+        self._crcs.pop(name, None)
+        if self._sizes.pop(name, None) is not None:
+            (self.directory / name).unlink(missing_ok=True)
 
     def wipe(self) -> None:
         """Delete every file: the index is to be built anew."""
         self.close()
         disk.remove_files([self.directory / name for name in self._sizes])
         self._sizes.clear()
+        self._crcs.clear()
+        self._over.clear()
         self._unsynced.clear()
 
     def close(self) -> None:
@@ -224,18 +339,5 @@ class SlotFiles:
         self._descriptors.clear()
 
 
-def sync(paths: Iterable[Path]) -> None:
-    """Make files durable, but for those that are gone.  Blocks: for a thread."""
-    directories: set[Path] = set()
-    for path in paths:
-        try:
-            descriptor = os.open(path, os.O_RDWR)
-        except FileNotFoundError:
-            continue
-        try:
-            disk.sync_file(descriptor)
-        finally:
-            os.close(descriptor)
-        directories.add(path.parent)
-    for directory in directories:
-        disk.sync_directory(directory)
+def _notes_record(log_end: int, offsets: Sequence[int]) -> bytes:
+    return encode_record(NOTES, struct.pack(f">q{len(offsets)}q", log_end, *offsets))

@@ -11,6 +11,7 @@ back, messages wait until it shows their time again.
 import asyncio
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -19,14 +20,17 @@ from broker.config import BrokerConfig
 from broker.dispatcher import RequestError
 from broker.last_flush import last_flush
 from broker.long_polling import LongPolling, ParkedPull, nobody
+from broker.note_sync import NoteSync
 from broker.stats import BrokerStats
+from broker.store import disk
 from broker.store.errors import StoreError
 from broker.store.message_store import MessageStore
-from broker.timers import java_files, slot_files
+from broker.timers import java_files
 from broker.timers.checkpoint import (
     TimerCheckpoint,
     damaged_slot,
     load_checkpoint,
+    remove_checkpoint,
     save_checkpoint,
 )
 from broker.timers.delivery import Delivery
@@ -80,7 +84,9 @@ class Timers:
         self._checkpoint_path = layout.own / "timers" / "checkpoint.json"
         self._timer_check_path = layout.config / "timercheck"
         self._java_paths = layout.timer_wheel, layout.timer_log
-        self.index = TimerIndex(layout.own / "timers" / "slots")
+        self.index = TimerIndex(layout.own / "timers" / "slots", layout.quarantine)
+        files = self.index.files
+        self._sync = NoteSync(files.take_unsynced_notes, files.unsynced_again)
         self.queue = TimerQueue(store, self.index, precision_ms=config.timer_precision_ms)
         self.delivery = Delivery(store, topics, stats, self.index, self.queue, now_ms=now_ms)
         reserved_ms = config.store.file_reserved_hours * 3_600_000
@@ -220,19 +226,25 @@ class Timers:
         checkpoint = load_checkpoint(self._checkpoint_path)
         self._timer_checks = (crc,)
         low, high = self.queue.range
+        noted, slot = self.index.noted()
+        settled = 0 if checkpoint is None else checkpoint.settled_log_offset
         if checkpoint is not None:
-            slot = damaged_slot(self.index.files.directory, checkpoint, self._now_ms())
+            if slot is None:
+                slot = damaged_slot(self.index.files.directory, checkpoint, self._now_ms())
             if slot is not None:
                 log.error("a file of timers is damaged or gone, all are made anew", slot=slot)
                 checkpoint = None
         if checkpoint is None or crc not in checkpoint.timer_checks:
-            self.index.files.load()
+            notes = [note for number in sorted(noted) for note in noted[number]]
+            delivered = {offset for offset, _ in self.delivery.written(notes, settled)}
+            # Without it a kill in the midst of this begins anew.
+            remove_checkpoint(self._checkpoint_path)
             self.index.files.wipe()
-            import_queue(self._store, self.queue, self.index, check, self._now_ms())
+            import_queue(self._store, self.queue, self.index, check, self._now_ms(), delivered)
         else:
-            settled = checkpoint.settled_log_offset
             end = min(checkpoint.indexed_offset, high)
-            self.index.load(end, lambda notes: self.delivery.written(notes, settled))
+            written = partial(self.delivery.written, settled_log_offset=settled)
+            self.index.load(end, checkpoint.slot_bytes, noted, written)
             self.queue.offset = max(end, low)
             while self.queue.follow():
                 pass
@@ -275,6 +287,7 @@ class Timers:
         self._is_open = False
         if self._saving is not None:
             await asyncio.gather(self._saving, return_exceptions=True)
+        await self._sync.close()
         await last_flush(self._store, self.delivery.last_end)
         if self._store.failure is None:
             try:
@@ -324,6 +337,9 @@ class Timers:
                 log.error("timer messages wait, the store takes none", reason=str(error))
             self._turn = loop.call_later(RETRY_S, self._run)
             return
+        finally:
+            if self.index.files.has_unsynced_notes:
+                self._sync.soon()
         self._is_failing = False
         if more:
             self._soon()
@@ -368,6 +384,7 @@ class Timers:
             saved is not None
             and saved.indexed_offset == self.queue.offset
             and not self.index.slots
+            and not self.index.files.over
             and self.delivery.last_end <= self._store.flushed_offset
         )
 
@@ -385,9 +402,11 @@ class Timers:
         try:
             checkpoint, paths = self._next_checkpoint(), self.index.files.take_unsynced()
             try:
-                if paths or checkpoint != self._saved:
+                over = self.index.files.over
+                if paths or over or checkpoint != self._saved:
                     await asyncio.to_thread(self._save, checkpoint, paths)
                     self._saved = checkpoint
+                self.index.files.drop_notes(over)
                 self._drop_finished(checkpoint)
             except OSError as error:
                 self.index.files.unsynced_again(paths)
@@ -401,16 +420,20 @@ class Timers:
             self.delivery.settled_log_offset(),
             self._timer_checks,
             self.index.files.sizes_bytes,
+            self.index.files.crcs(),
+            self.index.files.note_sizes_bytes,
         )
 
     def _save(self, checkpoint: TimerCheckpoint, paths: list[Path]) -> None:
-        slot_files.sync(paths)
+        disk.sync_paths(paths)
+        disk.sync_directory(self.index.files.directory)
         save_checkpoint(self._checkpoint_path, checkpoint)
 
     def _save_now(self) -> None:
-        checkpoint = self._next_checkpoint()
+        checkpoint, over = self._next_checkpoint(), self.index.files.over
         self._save(checkpoint, self.index.files.take_unsynced())
         self._saved = checkpoint
+        self.index.files.drop_notes(over)
         self._drop_finished(checkpoint)
 
     def _drop_finished(self, checkpoint: TimerCheckpoint) -> None:
@@ -419,5 +442,4 @@ class Timers:
             if self.index.end_offset(number) > checkpoint.indexed_offset:
                 continue
             if self.delivery.is_settled(number):
-                for path in self.index.drop(number):
-                    path.unlink(missing_ok=True)
+                self.index.drop(number)

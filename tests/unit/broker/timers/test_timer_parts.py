@@ -59,8 +59,8 @@ def test_timercheck_of_the_golden_store_is_read_and_written_as_it_is() -> None:
 def test_checkpoint_comes_back_and_nonsense_is_none(tmp_path: Path) -> None:
     path = tmp_path / "checkpoint.json"
     assert load_checkpoint(path) is None
-    save_checkpoint(path, TimerCheckpoint(1, 2, (3, 4), {5: 40}))
-    assert load_checkpoint(path) == TimerCheckpoint(1, 2, (3, 4), {5: 40})
+    save_checkpoint(path, TimerCheckpoint(1, 2, (3, 4), {5: 40}, {5: 9}, {5: 8}))
+    assert load_checkpoint(path) == TimerCheckpoint(1, 2, (3, 4), {5: 40}, {5: 9}, {5: 8})
     for nonsense in (
         b'{"indexedOffset":1}',
         b'{"indexedOf',
@@ -70,13 +70,26 @@ def test_checkpoint_comes_back_and_nonsense_is_none(tmp_path: Path) -> None:
         b"[" * 100_000,
     ):
         path.write_bytes(nonsense)
+        copy = path.with_name("checkpoint.json.bak")
+        known = copy.read_bytes()
+        assert load_checkpoint(path) == TimerCheckpoint(1, 2, (3, 4), {5: 40}, {5: 9}, {5: 8})
+        copy.write_bytes(nonsense)
         assert load_checkpoint(path) is None
+        copy.write_bytes(known)
+
+
+def test_a_checkpoint_of_0_1_0_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint.json"
+    path.write_bytes(
+        b'{"indexedOffset":1,"settledLogOffset":2,"timerCheck":[3,4],"slotBytes":{"5":40}}'
+    )
+    assert load_checkpoint(path) == TimerCheckpoint(1, 2, (3, 4), {5: 40}, {}, {})
 
 
 def test_an_append_that_fails_leaves_every_slot_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files = SlotFiles(tmp_path)
+    files = SlotFiles(tmp_path, tmp_path / "quarantine")
     files.load()
     one = ENTRY.pack(1, 2, 3, 0, 4, 5)
     files.append([(1, one), (2, one)])
@@ -97,13 +110,13 @@ def test_an_append_that_fails_leaves_every_slot_as_it_was(
 
 
 def test_many_slots_need_few_descriptors(tmp_path: Path) -> None:
-    index = TimerIndex(tmp_path)
-    index.load(0, lambda notes: set())
+    index = TimerIndex(tmp_path / "slots", tmp_path / "quarantine")
+    index.load(0, {}, index.noted()[0], lambda notes: set())
     index.add([Entry(n * 60_000, n, 100, 0, n, n) for n in range(500)])
     assert len(index.files._descriptors) <= 64
     assert index.waiting == 500
-    again = TimerIndex(tmp_path)
-    again.load(400, lambda notes: set(notes))
+    again = TimerIndex(tmp_path / "slots", tmp_path / "quarantine")
+    again.load(400, index.files.sizes_bytes, again.noted()[0], lambda notes: set(notes))
     assert again.waiting == 400
     assert again.min_offset == 0
     assert [entry.queue_offset for entry in again.find(7, 0, 3_600_000)] == [7]
