@@ -6,6 +6,7 @@ delivered and pending, messages popped and acknowledged, batches of a sink publi
 ``tests/golden/rockhopper-0.1.0`` was written by this with the code of 0.1.0.
 """
 
+import asyncio
 import shutil
 from pathlib import Path
 
@@ -153,7 +154,15 @@ class NotedStore:
         }
 
     def kill(self, to: Path) -> Path:
-        """What a process that is killed now leaves."""
+        """What a process that is killed now leaves; copied when no thread is saving a table."""
+        tables = self.broker.tables
+
+        async def quiet() -> None:
+            for table in (*tables._all, tables.subscriptions):
+                while table._saving is not None:
+                    await asyncio.gather(table._saving, return_exceptions=True)
+
+        self.loop.run(quiet())
         shutil.copytree(self.root, to)
         return to
 
