@@ -10,6 +10,7 @@ import logging
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -20,6 +21,7 @@ from rich.console import Console
 from tests.chaos.outcome import Outcome, ResultsFile, print_table
 from tests.chaos.registry import FAULTS, Fault
 from tests.chaos.workshop import Workshop, missing
+from tests.support.process_tree import descendants
 
 INSIDE = "ROCKHOPPER_CHAOS_INSIDE"
 SEED = int(os.environ.get("CHAOS_SEED", "1"))
@@ -107,13 +109,24 @@ def _tell(fault: Fault, outcome: Outcome) -> None:
 
 def _enter_namespaces() -> None:
     """Go on as a process whose end is the end of all that it started and mounted."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    # As Ctrl-C does, for asyncio ends its tasks in good order then.
+    signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
     if INSIDE in os.environ or os.geteuid() != 0 or shutil.which("unshare") is None:
         return
     unshare = ["unshare", "--mount", "--pid", "--fork", "--kill-child=KILL", "--mount-proc"]
-    command = [*unshare, "--propagation=private", sys.executable, "-m", "tests.chaos"]
-    os.environ[INSIDE] = "1"
-    os.execvp("unshare", [*command, *sys.argv[1:]])
+    inside = ["--propagation=private", sys.executable, "-m", "tests.chaos", *sys.argv[1:]]
+    command = ["setpriv", "--pdeathsig=KILL", *unshare, *inside]
+    process = subprocess.Popen(command, env={**os.environ, INSIDE: "1"})
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one inside has got it too
+    signal.signal(signal.SIGTERM, lambda *_: _end(process.pid))
+    code = process.wait()
+    sys.exit(code if code >= 0 else 128 - code)
+
+
+def _end(unshare_pid: int) -> None:
+    """End the suite inside, in good order: unshare itself ignores SIGTERM."""
+    for pid in descendants(unshare_pid)[:1]:
+        os.kill(pid, signal.SIGTERM)
 
 
 if __name__ == "__main__":

@@ -12,10 +12,13 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 PREFIX = "rockhopper-chaos-"
+LOCKED_WITHIN_S = 60.0
+"""A directory that old has its lock, or nobody."""
 FAKETIME = next(Path("/usr").glob("lib*/*/faketime/libfaketimeMT.so.1"), None)
 
 NEEDS: dict[str, tuple[Callable[[], bool], str]] = {
@@ -53,6 +56,7 @@ class Workshop:
             try:
                 yield cls(directory)
             finally:
+                _end_processes_of(directory)
                 clear(directory)
 
     def directory(self, name: str) -> Path:
@@ -112,8 +116,8 @@ def _clear_abandoned(directory: Path) -> None:
                 return  # another run is at work there
             _end_processes_of(directory)
             clear(directory)
-    elif not any(directory.iterdir()):
-        directory.rmdir()
+    elif time.time() - directory.stat().st_mtime > LOCKED_WITHIN_S:
+        clear(directory)
 
 
 def _end_processes_of(directory: Path) -> None:
