@@ -1,7 +1,6 @@
 """A process that has no file descriptor free."""
 
 import contextlib
-import gc
 import os
 import resource
 from collections.abc import Iterator
@@ -10,8 +9,6 @@ from collections.abc import Iterator
 @contextlib.contextmanager
 def no_descriptor_free() -> Iterator[None]:
     """Let nothing be opened in this process, but in place of what is closed meanwhile."""
-    # What tests before this one left would be closed, and its descriptors free, at some point.
-    gc.collect()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     highest = max(int(name) for name in os.listdir("/proc/self/fd"))
     with contextlib.ExitStack() as gaps:
