@@ -27,7 +27,7 @@ async def broker() -> AsyncIterator[Broker]:
 
 @pytest.fixture
 async def producer(broker: Broker) -> AsyncIterator[Producer]:
-    async with Producer(broker.nameserver) as producer:
+    async with Producer(broker.nameserver, timeout=HANG_S) as producer:
         yield producer
 
 
@@ -245,7 +245,7 @@ async def test_a_restart_of_the_broker_moves_no_queue_and_repeats_nothing(
         return Broker(build_config(settings))
 
     async def send(nameserver: str, numbers: range) -> None:
-        async with Producer(nameserver) as producer:
+        async with Producer(nameserver, timeout=HANG_S) as producer:
             await asyncio.gather(*(producer.send("orders", b"%d" % n) for n in numbers))
 
     async with broker_on({}) as broker:
@@ -289,7 +289,7 @@ async def test_a_broker_that_leaves_the_route_and_comes_back_is_read_where_it_wa
             group = Group(first, "orders")
             members = [await group.join(), await group.join()]
             await until(lambda: shares(members) == [2, 2])
-            async with Producer(first.nameserver) as producer:
+            async with Producer(first.nameserver, timeout=HANG_S) as producer:
                 queues = await producer.queues("orders")
                 for number in range(40):
                     await producer.send("orders", b"%d" % number, queue=queues[number % 4])
@@ -301,7 +301,7 @@ async def test_a_broker_that_leaves_the_route_and_comes_back_is_read_where_it_wa
         async with again:
             back_at = asyncio.get_running_loop().time()
             await again.announce()
-            async with Producer(first.nameserver) as producer:
+            async with Producer(first.nameserver, timeout=HANG_S) as producer:
                 for number in range(40, 80):
                     await producer.send("orders", b"%d" % number, queue=queues[number % 4])
             await group.wait_for(80)
