@@ -9,10 +9,12 @@ here and nowhere else:
     StoreError                      14 disk full or failed, 13 record too large, 2 too much waits
     OSError of a full disk          14
     OSError without a descriptor    14
+    OSError of a failing disk       1, and one line in the log without a traceback
     anything else                   1, and one line in the log, because it is our mistake
 """
 
 import asyncio
+import errno
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -276,6 +278,10 @@ class Dispatcher:
         response = error_response(error)
         if response is not None:
             return response
+        if isinstance(error, OSError) and error.errno == errno.EIO:
+            log.error("the disk failed a request", code=request.code, reason=str(error))
+            reason = f"the disk failed ({error.strerror}): look at the broker's disk"
+            return Response(ResponseCode.SYSTEM_ERROR, reason)
         log.error(
             "request failed",
             code=request.code,

@@ -31,7 +31,7 @@ class Life:
 
     def complaints(self) -> list[str]:
         """Lines of its log that no fault excuses: a traceback."""
-        return [f"the broker logged {text[:600]}" for text in tracebacks(self.daemon.lines)]
+        return [f"the broker logged {text[-1200:]}" for text in tracebacks(self.daemon.lines)]
 
 
 def tracebacks(lines: list[dict[str, Any]]) -> Iterator[str]:
