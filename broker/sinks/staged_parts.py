@@ -129,10 +129,7 @@ class StagedParts:
         head = _HEAD.pack(len(data), zlib.crc32(data), sequence, count)
         descriptor = os.open(part.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            disk.write_fully(descriptor, part.size_bytes, head + data)
-        except OSError:
-            os.ftruncate(descriptor, part.size_bytes)
-            raise
+            disk.append_whole(descriptor, part.size_bytes, head + data)
         finally:
             os.close(descriptor)
         self._parts[key] = part

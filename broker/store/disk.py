@@ -7,7 +7,6 @@ ones that forget unsynced bytes.
 
 import contextlib
 import errno
-import filecmp
 import os
 import sys
 from collections.abc import Iterable
@@ -282,33 +281,55 @@ def sync_paths(paths: Iterable[Path]) -> None:
         sync_directory(directory)
 
 
-def copy_aside(path: Path, target: Path) -> Path:
-    """Copy a file, durably, and return where to; what was never written takes no room.
+def copy_aside(path: Path, target: Path, start: int = 0, end: int | None = None) -> Path:
+    """Copy [start, end) of a file, durably, and return where to; holes of it take no room.
 
     That is *target*, or another name beside it if that holds something else.
 
     Raises:
-        OSError: there is no copy.
+        TooManyOpenFilesError, OSError: there is no copy.
     """
-    first, number = target, 0
-    while target.exists():
-        if filecmp.cmp(path, target, shallow=False):
-            return target  # A repair that was cut off has made it.
-        number += 1
-        target = first.with_name(f"{first.name}-{number}")
-    make_directories_durably(target.parent)
-    temporary = target.with_name(target.name + ".tmp")
-    with path.open("rb") as source, temporary.open("wb") as copy:
-        size_bytes = os.fstat(source.fileno()).st_size
-        os.ftruncate(copy.fileno(), size_bytes)
-        for start, end in data_ranges(source.fileno(), 0, size_bytes):
-            for position in range(start, end, _SLICE_BYTES):
-                data = os.pread(source.fileno(), min(_SLICE_BYTES, end - position), position)
-                write_fully(copy.fileno(), position, data)
-        os.fsync(copy.fileno())
+    with descriptor_needed():
+        source = path.open("rb")
+    with source:
+        if end is None:
+            end = os.fstat(source.fileno()).st_size
+        first, number = target, 0
+        while target.exists():
+            if _holds(target, source.fileno(), start, end):
+                return target  # A repair that was cut off has made it.
+            number += 1
+            target = first.with_name(f"{first.name}-{number}")
+        make_directories_durably(target.parent)
+        temporary = target.with_name(target.name + ".tmp")
+        with descriptor_needed():
+            copy = temporary.open("wb")
+        with copy:
+            _copy_range(source.fileno(), copy.fileno(), start, end)
+            os.fsync(copy.fileno())
     temporary.replace(target)
     sync_directory(target.parent)
     return target
+
+
+def _holds(path: Path, source: int, start: int, end: int) -> bool:
+    """Whether *path* is a copy of [start, end) of an open file."""
+    with descriptor_needed():
+        file = path.open("rb")
+    with file:
+        return os.fstat(file.fileno()).st_size == end - start and all(
+            file.read(min(_SLICE_BYTES, end - position))
+            == os.pread(source, min(_SLICE_BYTES, end - position), position)
+            for position in range(start, end, _SLICE_BYTES)
+        )
+
+
+def _copy_range(source: int, copy: int, start: int, end: int) -> None:
+    os.ftruncate(copy, end - start)
+    for data_start, data_end in data_ranges(source, start, end):
+        for position in range(data_start, data_end, _SLICE_BYTES):
+            data = os.pread(source, min(_SLICE_BYTES, data_end - position), position)
+            write_fully(copy, position - start, data)
 
 
 def set_size(path: Path, size_bytes: int) -> None:

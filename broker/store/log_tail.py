@@ -44,14 +44,9 @@ def _keep(layout: StoreLayout, file: MappedFile, start: int) -> CutTail | None:
     last = _last_written(file, position)
     if last < position:
         return None
-    disk.make_directories_durably(layout.quarantine)
     target = layout.quarantine / f"commitlog-{start:020d}"
-    number = 0
-    while target.exists():
-        number += 1
-        target = layout.quarantine / f"commitlog-{start:020d}-{number}"
-    disk.write_atomically(target, file.read(position, last + 1))
-    return CutTail(start, last + 1 - position, str(target))
+    kept_as = disk.copy_aside(file.path, target, position, last + 1)
+    return CutTail(start, last + 1 - position, str(kept_as))
 
 
 def is_all_zeros(file: MappedFile) -> bool:

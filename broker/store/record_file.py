@@ -144,7 +144,7 @@ def mend(path: Path, read: RecordsRead, quarantine: Path, *, what: str) -> int:
     """
     if not read.damages and not read.is_lossy:
         return read.size_bytes
-    kept_as = keep_aside(path, quarantine)
+    kept_as = disk.copy_aside(path, quarantine / f"{path.parent.name}-{path.name}")
     tell = log.error if read.is_lossy else log.warning
     tell(
         "a file of notes is damaged: what could not be read is lost"
@@ -160,18 +160,6 @@ def mend(path: Path, read: RecordsRead, quarantine: Path, *, what: str) -> int:
     data = b"".join([encode_record(*record) for record in read.records])
     disk.write_atomically(path, data)
     return len(data)
-
-
-def keep_aside(path: Path, quarantine: Path) -> Path:
-    """Copy *path* into the quarantine, durably, under a name that is free.  Raises OSError."""
-    disk.make_directories_durably(quarantine)
-    name = f"{path.parent.name}-{path.name}"
-    target, number = quarantine / name, 0
-    while target.exists():
-        number += 1
-        target = quarantine / f"{name}-{number}"
-    disk.write_atomically(target, path.read_bytes())
-    return target
 
 
 class RecordFile:
