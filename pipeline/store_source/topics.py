@@ -16,6 +16,7 @@ from protocol.store_paths import BATCH_CONSUME_QUEUE_DIRECTORY, CONSUME_QUEUE_DI
 _CONFIG = "config"
 _TOPICS_FILE = "topics.json"
 _FILE_OF_ROCKSDB = "CURRENT"
+_MULTI_TAG = "MULTI_TAG"
 
 
 def topic_table(root: Path) -> dict[str, object] | None:
@@ -29,6 +30,15 @@ def topic_table(root: Path) -> dict[str, object] | None:
         if isinstance(table, dict):
             return table
     return None
+
+
+def may_have_multi_tags(root: Path | None) -> bool:
+    """Whether a topic of the store *root* has messages with several tags, or nobody can say."""
+    table = None if root is None else topic_table(root)
+    if table is None:
+        return True
+    kinds = (each.get("topicFilterType") for each in table.values() if isinstance(each, dict))
+    return any(kind == _MULTI_TAG for kind in kinds)
 
 
 def known_topics(root: Path | None) -> frozenset[str] | None:

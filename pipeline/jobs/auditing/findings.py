@@ -22,6 +22,7 @@ class Kind(StrEnum):
     TORN_TAIL = "torn tail"
     FOREIGN_FILE = "foreign file"
     BODY = "body"
+    SYS_FLAG = "sys flag"
     CONFLICT = "conflict"
     UNIT_MISSING = "unit missing"
     UNIT_WRONG = "unit wrong"
@@ -42,6 +43,7 @@ REMEDIES: dict[Kind, str] = {
     Kind.TORN_TAIL: "nothing: the broker cuts it off when it starts",
     Kind.FOREIGN_FILE: "move it away: RocketMQ does not start over it",
     Kind.BODY: "restore the file from a replica or a backup, or have the message sent again",
+    Kind.SYS_FLAG: "restore the file from a replica or a backup: by this flag the body is read",
     Kind.CONFLICT: _REBUILD,
     Kind.UNIT_MISSING: _REBUILD,
     Kind.UNIT_WRONG: _REBUILD,

@@ -39,6 +39,7 @@ from pipeline.options import nearest
 from pipeline.store_source.directory import StoreDirectory, find_commit_log, open_store
 from pipeline.store_source.rules import Rules
 from pipeline.store_source.splits import plan
+from pipeline.store_source.topics import may_have_multi_tags
 from protocol.store_paths import INDEX_DIRECTORY
 
 if TYPE_CHECKING:
@@ -135,6 +136,7 @@ def audit(
             "queues" in chosen,
             archived,
             bounds_end,
+            may_have_multi_tags(root),
             dict(store.purged_topics),
             store.gone,
         )

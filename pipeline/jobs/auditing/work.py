@@ -20,6 +20,7 @@ from pipeline.jobs.auditing.archive import ArchivedRanges, LogSums, add_log_sums
 from pipeline.jobs.auditing.findings import Finding, Findings, Kind
 from pipeline.jobs.auditing.index import check_index_entries
 from pipeline.jobs.auditing.queues import Span, check_batch, check_plain
+from pipeline.jobs.auditing.sys_flags import contradictions
 from pipeline.store_source.pieces import Piece
 from pipeline.store_source.scan import Damage, scan
 from protocol.names import LMQ_PREFIX
@@ -39,6 +40,8 @@ class AuditTask:
     checks_queues: bool
     archived: ArchivedRanges | None
     log_end: int
+    has_multi_tags: bool = True
+    """Whether topics may be there whose messages have several tags."""
     purged_topics: Mapping[str, int] = field(default_factory=dict)
     """Topic -> the log offset in front of which its messages were purged; queues stay."""
     gone: Mapping[str, int] = field(default_factory=dict)
@@ -85,6 +88,7 @@ def _audit_piece(task: AuditTask, piece: Piece, part: AuditPart) -> None:
         part.size_bytes += int(found.ends[-1] - found.offsets[0])
         if task.checks_bodies:
             _check_bodies(found, piece, part.findings)
+            _check_sys_flags(found, piece, task.has_multi_tags, part.findings)
         if has_entries:
             entries.add(found)
         if task.archived is not None:
@@ -111,21 +115,31 @@ def _check_bodies(records: Records, piece: Piece, findings: Findings) -> None:
     damaged = damaged_bodies(records)
     if not damaged.any():
         return
+    reason = "the CRC of the body is not the one that was stored with it"
     for row in np.flatnonzero(damaged).tolist():
-        offset = int(records.heads["physOffset"][row])
-        topic = records.data[records.topic_start[row] : records.topic_end[row]].tobytes()
-        findings.add(
-            Finding(
-                Kind.BODY,
-                "the CRC of the body is not the one that was stored with it",
-                piece.path,
-                offset - piece.base_offset,
-                offset,
-                topic.decode("utf-8", "replace"),
-                int(records.heads["queueId"][row]),
-                int(records.heads["queueOffset"][row]),
-            )
-        )
+        findings.add(_about_record(Kind.BODY, reason, records, row, piece))
+
+
+def _check_sys_flags(
+    records: Records, piece: Piece, has_multi_tags: bool, findings: Findings
+) -> None:
+    for row, reason in contradictions(records, has_multi_tags=has_multi_tags):
+        findings.add(_about_record(Kind.SYS_FLAG, reason, records, row, piece))
+
+
+def _about_record(kind: Kind, reason: str, records: Records, row: int, piece: Piece) -> Finding:
+    offset = int(records.heads["physOffset"][row])
+    topic = records.data[records.topic_start[row] : records.topic_end[row]].tobytes()
+    return Finding(
+        kind,
+        reason,
+        piece.path,
+        offset - piece.base_offset,
+        offset,
+        topic.decode("utf-8", "replace"),
+        int(records.heads["queueId"][row]),
+        int(records.heads["queueOffset"][row]),
+    )
 
 
 def _compare(task: AuditTask, piece: Piece, entries: Entries, part: AuditPart) -> None:
