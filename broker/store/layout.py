@@ -20,7 +20,7 @@ under <root>/rockhopper.
 from dataclasses import dataclass
 from pathlib import Path
 
-from broker.config import StoreConfig
+from broker.store_config import StoreConfig
 from protocol.store_paths import (
     ABORT_FILE,
     BATCH_CONSUME_QUEUE_DIRECTORY,

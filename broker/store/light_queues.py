@@ -7,8 +7,8 @@ its message's numbers to be is dropped in any case, for recovery believes them.
 
 from collections.abc import Callable, Iterable
 
-from broker.config import StoreConfig
 from broker.store.queue_tail import QueueTail
+from broker.store_config import StoreConfig
 from protocol.light_queues import (
     LIGHT_QUEUE_ID,
     SEPARATOR,

@@ -20,7 +20,6 @@ from collections.abc import Callable, Collection, Iterator, Set
 
 import structlog
 
-from broker.config import FlushDiskType, StoreConfig
 from broker.store import checkpoint as checkpoints
 from broker.store.checkpoint import StoreCheckpoint
 from broker.store.deleted_queues import DeletedQueues
@@ -47,6 +46,7 @@ from broker.store.scrubbing import Scrub, ScrubService, ScrubSettings
 from broker.store.staging import Staging
 from broker.store.store_reading import StoreReading
 from broker.store.tags_codes import TagsCodes
+from broker.store_config import FlushDiskType, StoreConfig
 from protocol.properties import decode_properties
 
 log = structlog.get_logger("broker.store")

@@ -17,7 +17,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import structlog
 
-from broker.config import FlushDiskType, StoreConfig
 from broker.store import abort_file, disk, geometry, inventory, log_presence, resizing
 from broker.store import checkpoint as checkpoints
 from broker.store.batch_consume_queue import BatchConsumeQueue
@@ -43,6 +42,7 @@ from broker.store.recovery_report import RecoveryReport
 from broker.store.retention import RetentionService, RetentionSettings
 from broker.store.tags_codes import TagsCodes
 from broker.store.watch import StoreWatch
+from broker.store_config import FlushDiskType, StoreConfig
 from protocol.store_paths import DELETED_TOPICS_FILE, PURGED_TOPICS_FILE
 
 log = structlog.get_logger("broker.store")

@@ -21,7 +21,6 @@ from typing import NamedTuple, Self
 
 import structlog
 
-from broker.config import StoreConfig
 from broker.store.commit_log import CommitLog
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.entry_mending import EntryMender
@@ -29,6 +28,7 @@ from broker.store.errors import StoreError
 from broker.store.queue_table import ConsumeQueueTable
 from broker.store.reader import MessageReader
 from broker.store.record_places import RecordPlaces
+from broker.store_config import StoreConfig
 from protocol.message_codec import (
     BLANK_RECORD,
     MAGIC_BLANK,
@@ -45,7 +45,7 @@ RETRY_S = 60.0
 
 
 class ScrubSettings(NamedTuple):
-    """How fast and how often; the settings are named in broker/config.py."""
+    """How fast and how often; the settings are named in broker/store_config.py."""
 
     bytes_per_second: int
     off_peak_bytes_per_second: int

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from functools import partial
 
-from broker.config import StoreConfig
 from broker.store.batch_consume_queue import BatchConsumeQueue
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.dispatch import Dispatch
@@ -16,6 +15,7 @@ from broker.store.opening import OpenedStore
 from broker.store.property_stage import MessageFilter
 from broker.store.reader import MessageReader, ReadLimits
 from broker.store.record_places import RecordPlaces
+from broker.store_config import StoreConfig
 from protocol.message import StoredMessage
 from protocol.message_codec import check_record, decode_message
 from protocol.queue_layout import CONSUME_QUEUE_UNIT_SIZE_BYTES

@@ -1,0 +1,208 @@
+"""The settings of the store (sizes, flushing, reading, retention): the defaults and the costs."""
+
+# ruff: noqa: RUF009  (setting() makes fields; it is no shared mutable default)
+
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from broker.settings import SettingError, check_fields, setting
+
+ROCKETMQ_QUEUE_UNIT_BYTES = 20
+ROCKETMQ_BATCH_QUEUE_UNIT_BYTES = 46
+
+
+class FlushDiskType(Enum):
+    """When a producer gets its answer."""
+
+    ASYNC = "ASYNC_FLUSH"
+    SYNC = "SYNC_FLUSH"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreConfig:
+    """The store directory: sizes, flushing, reading, retention."""
+
+    root: Path = setting("storePathRootDir", Path("data"))
+    """The store directory.  One broker at a time; created when missing."""
+
+    commit_log_directory: Path | None = setting("storePathCommitLog", None)
+    """Where the commit log is when not in ``<storePathRootDir>/commitlog``: on a faster disk."""
+
+    commit_log_file_size_bytes: int = setting(
+        "mappedFileSizeCommitLog", 1 << 30, least=4096, most=(1 << 31) - 1
+    )
+    """One commit log file, reserved on disk when it is created.  Small files roll often; the size
+    in a store that exists is taken from its files."""
+
+    consume_queue_file_size_bytes: int = setting(
+        "mappedFileSizeConsumeQueue",
+        300_000 * ROCKETMQ_QUEUE_UNIT_BYTES,
+        least=20,
+        most=(1 << 31) - 20,
+    )
+    """One consume queue file, 20 bytes a message, rounded up to whole entries.  Every queue that
+    has a message has at least one: 1,000 queues reserve 6 GB at the default."""
+
+    batch_consume_queue_file_size_bytes: int = setting(
+        "mapperFileSizeBatchConsumeQueue",
+        300_000 * ROCKETMQ_BATCH_QUEUE_UNIT_BYTES,
+        least=46,
+        most=(1 << 31) - 46,
+    )
+    """The same for topics of type BatchCQ, 46 bytes a batch.  The key is RocketMQ's spelling."""
+
+    index_slot_count: int = setting("maxHashSlotNum", 5_000_000, least=1, most=1 << 28)
+    """Hash slots of an index file, 4 bytes each.  A store keeps the geometry it was made with:
+    another value is refused."""
+
+    index_entry_count_max: int = setting("maxIndexNum", 20_000_000, least=2, most=1 << 26)
+    """Keys in one index file, 20 bytes each; the store's geometry, as above."""
+
+    index_enabled: bool = setting("messageIndexEnable", True)
+    """Whether messages can be found by key.  Off saves about a tenth of the cost of a send."""
+
+    flush_disk_type: FlushDiskType = setting("flushDiskType", FlushDiskType.ASYNC)
+    """ASYNC_FLUSH answers when the message is in the page cache: a power cut loses at most
+    flushIntervalCommitLog.  SYNC_FLUSH answers when it is on the disk, one fsync per group."""
+
+    flush_interval_ms: int = setting("flushIntervalCommitLog", 500, least=1, most=3_600_000)
+    """How often the commit log goes to disk under ASYNC_FLUSH: what a power cut may cost."""
+
+    consume_queue_flush_interval_ms: int = setting(
+        "flushIntervalConsumeQueue", 1000, least=10, most=3_600_000
+    )
+    """How often consume queues are looked at for flushing."""
+
+    consume_queue_flush_thorough_interval_ms: int = setting(
+        "flushConsumeQueueThoroughInterval", 60_000, least=100, most=3_600_000
+    )
+    """Flush every dirty queue this often: bounds what a crash must replay."""
+
+    sync_flush_timeout_ms: int = setting("syncFlushTimeout", 5000, least=1, most=3_600_000)
+    """After this long under SYNC_FLUSH the producer is told FLUSH_DISK_TIMEOUT (stored, durability
+    not known)."""
+
+    flush_waiting_bytes_max: int = setting(
+        "flushWaitingBytesMax", 64 << 20, least=1 << 20, most=1 << 40
+    )
+    """Ours.  Bytes appended and not yet flushed under SYNC_FLUSH before sends get SYSTEM_BUSY."""
+
+    message_size_max_bytes: int = setting(
+        "maxMessageSize", 4 << 20, least=1, most=16 << 20, live=True
+    )
+    """Largest body (MESSAGE_ILLEGAL beyond).  Must fit into a commit log file."""
+
+    check_crc_on_recover: bool = setting("checkCRCOnRecover", True)
+    """Compare body checksums when the log is scanned after a crash; about 1 s per 3 GB."""
+
+    query_max_count: int = setting("maxMsgsNumBatch", 64, least=1, most=10_000)
+    """Most messages that a query by key returns."""
+
+    query_default_count: int = setting("defaultQueryMaxNum", 32, least=1, most=10_000)
+    """Messages that a query by key returns when the client names no number."""
+
+    transfer_bytes_in_memory_max: int = setting(
+        "maxTransferBytesOnMessageInMemory", 256 << 10, least=1, most=16 << 20
+    )
+    """Bytes of messages in one pull answer.  Old clients decode into a buffer of 1 MB."""
+
+    transfer_count_in_memory_max: int = setting(
+        "maxTransferCountOnMessageInMemory", 32, least=1, most=10_000
+    )
+    """Messages in one pull answer, whatever the client asks for."""
+
+    transfer_bytes_on_disk_max: int = setting(
+        "maxTransferBytesOnMessageInDisk", 64 << 10, least=1, most=16 << 20
+    )
+    """The same for messages too old to be in the page cache."""
+
+    transfer_count_on_disk_max: int = setting(
+        "maxTransferCountOnMessageInDisk", 8, least=1, most=10_000
+    )
+    """The same for messages too old to be in the page cache."""
+
+    in_memory_ratio_max: int = setting("accessMessageInMemoryMaxRatio", 40, least=1, most=100)
+    """Percent of physical memory behind the log's end that counts as in the page cache."""
+
+    filter_message_size_max: int = setting("maxFilterMessageSize", 16_000, least=1, most=1 << 24)
+    """Consume queue entries, in multiples of 20 bytes, that one filtered pull looks at."""
+
+    delete_when: str = setting("deleteWhen", "04")
+    """Hours of the day, ``;`` between, at which expired commit log files go."""
+
+    file_reserved_hours: int = setting("fileReservedTime", 72, least=0, most=1_000_000)
+    """Age at which a commit log file may be deleted, by the time of its last message."""
+
+    clean_interval_ms: int = setting("cleanResourceInterval", 10_000, least=100, most=3_600_000)
+    """How often retention looks at times and at the disk."""
+
+    delete_files_interval_ms: int = setting(
+        "deleteCommitLogFilesInterval", 100, least=0, most=3_600_000
+    )
+    """Pause between two file deletions, so that the disk can breathe."""
+
+    delete_files_batch_max: int = setting("deleteFileBatchMax", 10, least=1, most=10_000)
+    """Commit log files deleted in one round."""
+
+    disk_used_percent_max: int = setting("diskMaxUsedSpaceRatio", 75, least=10, most=95)
+    """Above this, expired files go at any hour."""
+
+    disk_clean_forcibly_percent: int = setting("diskSpaceCleanForciblyRatio", 85, least=30, most=95)
+    """Above this, the oldest files go even before they expire (cleanFileForciblyEnable)."""
+
+    disk_warning_percent: int = setting("diskSpaceWarningLevelRatio", 90, least=35, most=99)
+    """Above this, sends are refused with SERVICE_NOT_AVAILABLE."""
+
+    clean_file_forcibly: bool = setting("cleanFileForciblyEnable", True)
+    """Whether a filling disk may cost messages that have not expired."""
+
+    scrub_bytes_per_second: int = setting("scrubBytesPerSecond", 2 << 20, least=0, most=1 << 40)
+    """Ours.  How much of the commit log a second the scrub reads to find what has rotted; a record
+    counts as 1 KiB at least.  2 MiB take about 2 % of a core.  0 turns it off."""
+
+    scrub_off_peak_bytes_per_second: int = setting(
+        "scrubOffPeakBytesPerSecond", 8 << 20, least=0, most=1 << 40
+    )
+    """Ours.  The same in the hours of scrubOffPeakWhen."""
+
+    scrub_off_peak_when: str = setting("scrubOffPeakWhen", "02;03")
+    """Ours.  Hours of the day, ``;`` between, in which few are about; empty for none."""
+
+    scrub_interval_ms: int = setting("scrubInterval", 3_600_000, least=10, most=1 << 40)
+    """Ours.  How long the scrub rests between two passes over the log."""
+
+    light_queues_enabled: bool = setting("enableLmq", False)
+    """Whether there are light queues (``%LMQ%…``): they need no topic, and a message may be in
+    many of them.  Each that has a message takes 16 KiB of disk and a directory."""
+
+    multi_dispatch_enabled: bool = setting("enableMultiDispatch", False)
+    """Whether messages go to the light queues that their property INNER_MULTI_DISPATCH names."""
+
+    light_queue_quota: bool = setting("enableLmqQuota", False)
+    """Whether maxLmqConsumeQueueNum counts."""
+
+    light_queue_count_max: int = setting("maxLmqConsumeQueueNum", 20_000, least=1, most=1 << 31)
+    """Most light queues; a message that would make another is refused."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        _round_up(self, "consume_queue_file_size_bytes", ROCKETMQ_QUEUE_UNIT_BYTES)
+        _round_up(self, "batch_consume_queue_file_size_bytes", ROCKETMQ_BATCH_QUEUE_UNIT_BYTES)
+        if self.commit_log_directory is not None and "," in str(self.commit_log_directory):
+            raise SettingError(
+                "storePathCommitLog", self.commit_log_directory, "one directory is allowed, no list"
+            )
+        _check_hours("deleteWhen", self.delete_when)
+        _check_hours("scrubOffPeakWhen", self.scrub_off_peak_when)
+
+
+def _check_hours(key: str, text: str) -> None:
+    hours = [hour.strip() for hour in text.split(";") if hour.strip()]
+    if not all(hour.isdigit() and int(hour) < 24 for hour in hours):
+        raise SettingError(key, text, "hours from 00 to 23 with ; between are allowed")
+
+
+def _round_up(config: StoreConfig, name: str, unit_bytes: int) -> None:
+    size_bytes = getattr(config, name)
+    object.__setattr__(config, name, -(-size_bytes // unit_bytes) * unit_bytes)
