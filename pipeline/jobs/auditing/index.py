@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from pipeline.derived.index_files import (
     IndexFileInfo,
     check_chains,
     entries_between,
+    index_paths,
     seconds_since,
 )
 from pipeline.jobs.auditing.findings import Finding, Findings, Kind, runs_of
@@ -40,7 +42,7 @@ def check_index_entries(
     parts = [part for part in parts if len(part[2])]
     held = [_codes(part[2]["position"], part[2]["hash"], start) for part in parts]
     all_held = np.concatenate(held) if held else np.empty(0, np.int64)
-    required = keys[(keys["kind"] == KIND_KEY) | ((keys["kind"] == KIND_TAG) & needs_tags)]
+    required = required_keys(keys, needs_tags=needs_tags)
     codes = _codes(required["position"], required["hash"], start)
     if len(codes) == len(all_held) and (codes == all_held).all():
         _check_times(parts, required, findings)
@@ -67,6 +69,27 @@ def check_index_entries(
                 )
             )
     return len(all_held)
+
+
+def required_keys(keys: Array, *, needs_tags: bool) -> Array:
+    """Those of *keys* that the index must have."""
+    required: Array = keys[(keys["kind"] == KIND_KEY) | ((keys["kind"] == KIND_TAG) & needs_tags)]
+    return required
+
+
+def no_index(directory: Path, key_count: int) -> Finding:
+    """What to say of a store whose messages have keys, and no index file an entry."""
+    what = "the directory is missing"
+    if directory.is_dir():
+        what = "no file there has entries" if index_paths(directory) else "there are no index files"
+    keys = count_text(key_count, "key")
+    return Finding(
+        Kind.INDEX_MISSING,
+        f"{what}, so none of the {keys} of the log's messages is found; it is no fault where the "
+        "broker has messageIndexEnable=false: then leave the check index out",
+        str(directory),
+        count=key_count,
+    )
 
 
 def _codes(positions: Array, hashes: Array, start: int) -> npt.NDArray[np.int64]:

@@ -19,7 +19,7 @@ from pipeline.derived.queue_files import find_queues
 from pipeline.derived.tag_keys import has_tag_keys
 from pipeline.errors import PipelineError
 from pipeline.jobs.auditing.findings import KEPT_MAX, Finding, Findings, Kind
-from pipeline.jobs.auditing.index import IndexFileTask, check_index_file
+from pipeline.jobs.auditing.index import IndexFileTask, check_index_file, no_index
 from pipeline.jobs.auditing.queues import (
     LogBounds,
     RestTask,
@@ -152,6 +152,10 @@ def audit(
         result.record_count += part.record_count
         result.size_bytes += part.size_bytes
         result.index_entry_count += part.index_entry_count
+    unindexed = sum(part.unindexed_key_count for part in parts)
+    if unindexed:
+        assert root is not None
+        findings.add(no_index(root / INDEX_DIRECTORY, unindexed))
     if root is not None and "queues" in chosen:
         _check_rests(root, store, bounds_end, parts, run, findings, result)
     if index_files:
@@ -237,7 +241,7 @@ def _check_directory(store: StoreDirectory, findings: Findings) -> None:
 
 def _index_files(
     root: Path, geometry: Geometry, findings: Findings, result: AuditResult
-) -> tuple[IndexFileInfo, ...] | None:
+) -> tuple[IndexFileInfo, ...]:
     found = []
     paths = index_paths(root / INDEX_DIRECTORY)
     for path in paths:
@@ -253,11 +257,6 @@ def _index_files(
         if info.next_number > 1:
             found.append(info)
     result.index_file_count = len(paths)
-    if not paths:
-        result.notes.append(
-            "the store has no index, so messages are not found by key: rebuild makes one"
-        )
-        return None
     return tuple(found)
 
 

@@ -18,7 +18,7 @@ from pipeline.derived.index_files import IndexFileInfo
 from pipeline.derived.queue_files import queue_directory
 from pipeline.jobs.auditing.archive import ArchivedRanges, LogSums, add_log_sums
 from pipeline.jobs.auditing.findings import Finding, Findings, Kind
-from pipeline.jobs.auditing.index import check_index_entries
+from pipeline.jobs.auditing.index import check_index_entries, required_keys
 from pipeline.jobs.auditing.queues import Span, check_batch, check_plain
 from pipeline.jobs.auditing.sys_flags import contradictions
 from pipeline.store_source.pieces import Piece
@@ -35,7 +35,7 @@ class AuditTask:
     root: Path | None
     rules: DispatchRules
     index_files: tuple[IndexFileInfo, ...] | None
-    """None to say nothing of the index."""
+    """None to say nothing of the index; empty to count what it should have."""
     checks_bodies: bool
     checks_queues: bool
     archived: ArchivedRanges | None
@@ -59,6 +59,8 @@ class AuditPart:
     spans: dict[QueueKey, list[Span]] = field(default_factory=dict)
     batch_units: Counter[QueueKey] = field(default_factory=Counter)
     index_entry_count: int = 0
+    unindexed_key_count: int = 0
+    """Keys of messages in a store without an index."""
     orphans: Counter[str] = field(default_factory=Counter)
     """Records of topics that neither configuration nor queues know."""
     archive_sums: LogSums = field(default_factory=LogSums)
@@ -156,7 +158,10 @@ def _compare(task: AuditTask, piece: Piece, entries: Entries, part: AuditPart) -
                 purged_end = task.purged_topics.get(key.topic, 0)
                 spans = check_plain(task.root, key, units, part.findings, purged_end)
                 part.spans.setdefault(key, []).extend(spans)
-    if task.index_files is not None:
+    if task.index_files == ():
+        keys = required_keys(entries.keys(), needs_tags=task.rules.has_tag_keys)
+        part.unindexed_key_count += len(keys)
+    elif task.index_files is not None:
         part.index_entry_count += check_index_entries(
             task.index_files,
             entries.keys(),

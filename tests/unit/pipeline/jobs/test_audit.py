@@ -307,13 +307,35 @@ def test_an_index_file_of_another_length_or_with_a_mad_header(store: Path) -> No
     assert result.counts["index missing"] >= 1
 
 
-def test_a_store_without_an_index(store: Path) -> None:
-    shutil.rmtree(store / "index")
+@pytest.mark.parametrize("split_size", [None, 4096])
+@pytest.mark.parametrize("left", ["nothing", "the directory", "an empty file"])
+def test_an_index_that_is_gone(left: str, split_size: int | None, store: Path) -> None:
+    key_count = audited(store).index_entry_count
+    index = store / "index"
+    size = index_paths(index)[0].stat().st_size
+    shutil.rmtree(index)
+    if left != "nothing":
+        index.mkdir()
+    if left == "an empty file":
+        (index / "20261120120000000").write_bytes(bytes(size))
 
-    result = audited(store)
+    result = audited(store, split_size=split_size)
 
-    assert result.is_good
-    assert any("no index" in note for note in result.notes)
+    assert not result.is_good
+    assert result.counts == {"index missing": 1}
+    (finding,) = result.findings
+    assert (finding["path"], finding["count"]) == (str(index), key_count)
+    assert f"none of the {key_count} keys" in finding["reason"]
+    assert "rebuild" in finding["remedy"]
+    assert audited(store, checks=["crc", "queues"]).is_good
+
+
+def test_a_log_without_keys_needs_no_index(tmp_path: Path) -> None:
+    log = WrittenLog(tmp_path / "store").add(5, topic="T", queue_id=0, properties={"TAGS": "a"})
+    rebuilt(log.root, None, in_place=True)
+    shutil.rmtree(log.root / "index", ignore_errors=True)
+
+    assert audited(log.root).counts == {}
 
 
 def test_entries_that_the_header_does_not_count_yet(store: Path) -> None:

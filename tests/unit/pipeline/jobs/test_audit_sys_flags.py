@@ -12,8 +12,11 @@ from tests.support.derived_stores import APACHE_GEOMETRY, audited, rebuilt, writ
 from tests.support.written_logs import WrittenLog
 
 SYS_FLAG_AT = 36
-COMPRESSED = {"sys_flag": SYS_FLAG_COMPRESSED_ZLIB, "body": zlib.compress(b"hay " * 2000)}
-COMMITTED = {"sys_flag": 0x8, "prepared_transaction_offset": 700}
+COMPRESSED: dict[str, Any] = {
+    "sys_flag": SYS_FLAG_COMPRESSED_ZLIB,
+    "body": zlib.compress(b"hay " * 2000),
+}
+COMMITTED: dict[str, Any] = {"sys_flag": 0x8, "prepared_transaction_offset": 700}
 BATCH = {
     "sys_flag": 0xC0,
     "properties": {"INNER_NUM": "2", "INNER_BASE": "0"},
@@ -44,7 +47,8 @@ def test_every_bit_that_is_flipped_is_found(
     fields: dict[str, Any], bits: tuple[int, ...], tmp_path: Path
 ) -> None:
     log = WrittenLog(tmp_path / "store").add(3, topic="T", queue_id=0)
-    log.add(**{"topic": "T", "queue_id": 0, **fields})
+    given: dict[str, Any] = {"topic": "T", "queue_id": 0, **fields}
+    log.add(**given)
     rebuilt(log.root, None, in_place=True)
     checks = ["crc", "queues"]
     assert audited(log.root, checks=checks).counts == {}
@@ -90,7 +94,10 @@ def test_several_tags_where_no_topic_has_such(tmp_path: Path) -> None:
 
 def test_what_brokers_write_is_no_contradiction(tmp_path: Path) -> None:
     ours = write_store(tmp_path / "ours")
-    committed_again = {"sys_flag": 0x8, "properties": {"PGROUP": "g", "TRAN_MSG": "true"}}
+    committed_again: dict[str, Any] = {
+        "sys_flag": 0x8,
+        "properties": {"PGROUP": "g", "TRAN_MSG": "true"},
+    }
     log = WrittenLog(tmp_path / "log").add(**COMMITTED).add(**committed_again).add(**COMPRESSED)
 
     assert audited(ours).counts == {}
