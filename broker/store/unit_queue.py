@@ -264,7 +264,11 @@ class UnitQueue(ABC):
         self._append_limit = 0
 
     def _map(self, file: MappedFile) -> mmap.mmap:
-        return self._mappings.map(file, self)
+        mapping = self._mappings.map(file, self)
+        if file in self._files.files[-1:]:
+            # Reading ahead would fill the memory with what is empty still, megabytes per queue.
+            mapping.madvise(mmap.MADV_RANDOM)
+        return mapping
 
     def has_grown(self, file: MappedFile) -> bool:
         """Whether anything was appended to *file* since the last call, if it is in use."""
