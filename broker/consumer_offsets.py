@@ -58,6 +58,8 @@ class ConsumerOffsetTable(JsonTable):
         self._resets: dict[str, dict[int, int]] = {}
         self._version_step = version_step
         self._commits = 0
+        self.is_known: Callable[[str, int], bool] = lambda topic, queue_id: True
+        """Whether a light queue has messages, or had."""
 
     def to_json(self) -> JsonObject:
         """The content of consumerOffset.json."""
@@ -179,15 +181,16 @@ class ConsumerOffsetTable(JsonTable):
     ) -> bool:
         """Move a group's offset; False when a reset is pending, which commits may not undo.
 
-        Negative offsets (some clients send -1 for 0) change nothing.  Nor does a smaller offset
-        unless *backward*, or a client does as a reset told it that was pushed to it.
+        Negative offsets (some clients send -1 for 0) change nothing, nor do those in light queues
+        that do not exist: any name is one.  Nor does a smaller offset unless *backward*, or a
+        client does as a reset told it that was pushed to it.
         """
         key = f"{topic}@{group}"
         if self._resets and queue_id in self._resets.get(key, ()):
             return False
         queues = self._offsets.get(key)
         if queues is None:
-            if offset < 0:
+            if offset < 0 or (is_light(topic) and not self.is_known(topic, queue_id)):
                 return True
             queues = self._offsets[key] = {}
         known = queues.get(queue_id, -1)

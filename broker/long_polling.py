@@ -28,6 +28,10 @@ SLOT_S = 0.01
 TURN_BUDGET_S = 0.005
 
 
+def _ignore(_: object) -> None:
+    pass
+
+
 class _Nobody:
     """What stands for a connection where the broker itself waits for messages."""
 
@@ -94,6 +98,8 @@ class LongPolling:
         self._round_arrival: tuple[int, set[int]] = (0, set())
         self._next_turn: asyncio.Handle | None = None
         self.is_closed = False
+        self.on_left: Callable[[QueueTail], None] = _ignore
+        """Called with a queue that nobody waits for any more, or at all."""
 
     def __len__(self) -> int:
         """How many clients wait."""
@@ -101,6 +107,12 @@ class LongPolling:
 
     def park(self, parked: ParkedPull, suspend_s: float) -> bool:
         """Keep *parked* for up to *suspend_s*; False when too many wait already."""
+        is_taken = self._park(parked, suspend_s)
+        if parked.tail.waiters is None:
+            self.on_left(parked.tail)
+        return is_taken
+
+    def _park(self, parked: ParkedPull, suspend_s: float) -> bool:
         connection = parked.connection
         mine = self._by_connection.get(connection)
         if mine is None:
@@ -177,6 +189,8 @@ class LongPolling:
         for parked in list(tail.waiters or ()):
             if isinstance(parked, ParkedPull):
                 self._wake(parked)
+        if tail.waiters is None:
+            self.on_left(tail)
 
     def wake_everyone(self) -> None:
         """Answer every pull that waits, whatever its queue: all of them may be gone."""
@@ -231,6 +245,7 @@ class LongPolling:
             waiters.pop(parked, None)
             if not waiters:
                 parked.tail.waiters = None
+                self.on_left(parked.tail)
 
     # -- the end -------------------------------------------------------------------------------
 

@@ -114,6 +114,8 @@ class ServingParts:
         )
         self.long_polling = LongPolling()
         self.store.wake_with(self.long_polling.arrived)
+        self.offsets.is_known = lambda topic, queue_id: store.queue_range(topic, queue_id)[1] > 0
+        self.long_polling.on_left = self.store.forget_unused
         self.consumers = ConsumerGroups(
             now_ms=steady_ms,
             may_notify=self._may_notify,

@@ -81,6 +81,7 @@ class MessageStore(StoreReading):
         self.stage = self._staging.stage
         self.stage_plain = self._staging.stage_plain
         self.stage_batch = self._staging.stage_batch
+        self.forget_unused = self._staging.forget_unused
         self._awaiting_flush: deque[tuple[int, int, list[Run]]] = deque()
         self._parked = ParkedAnswers(config.sync_flush_timeout_ms)
         self._reput = ReputService(self.catch_up)

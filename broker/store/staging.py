@@ -18,6 +18,7 @@ from broker.store.fast_encoding import encode_batch, encode_plain
 from broker.store.light_queues import LightQueues
 from broker.store.queue_tail import QueueTail, Run
 from broker.store.tags_codes import TagsCodes
+from protocol.light_queues import is_light
 from protocol.properties import (
     PROPERTY_INNER_MULTI_DISPATCH,
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,
@@ -38,6 +39,7 @@ class Staging:
         "_log",
         "_new_tail",
         "_now_ms",
+        "_queue_ids",
         "_run",
         "_tags_codes",
         "_tails",
@@ -58,6 +60,8 @@ class Staging:
         self._light_queues = light_queues
         self._now_ms = now_ms
         self._tails: dict[tuple[str, int], QueueTail] = {}
+        # By topic, so that forgetting one does not look at all.
+        self._queue_ids: dict[str, list[int]] = {}
         self._group: list[Run] = []
         self._run: Run | None = None
 
@@ -67,13 +71,25 @@ class Staging:
         tail = self._tails.get(key)
         if tail is None:
             tail = self._tails[key] = self._new_tail(topic, queue_id)
+            self._queue_ids.setdefault(topic, []).append(queue_id)
         return tail
 
     def forget_topic(self, topic: str) -> None:
         """Let a topic of this name start anew."""
-        for key in [key for key in self._tails if key[0] == topic]:
-            self._tails.pop(key).is_deleted = True
+        for queue_id in self._queue_ids.pop(topic, ()):
+            self._tails.pop((topic, queue_id)).is_deleted = True
         self._light_queues.forget(topic)
+
+    def forget_unused(self, tail: QueueTail) -> None:
+        """Forget a light queue that never had a message, unless somebody waits for one.
+
+        Any name may be asked for, and there is no topic that bounds how many are.
+        """
+        has_messages = tail.next_offset > 0 or tail.consume_queue is not None
+        if not is_light(tail.topic) or has_messages or tail.waiters:
+            return
+        if self._tails.get((tail.topic, tail.queue_id)) is tail:
+            self.forget_topic(tail.topic)
 
     def begin(self) -> int:
         """Read the clock for this pass and return it: store times never go backwards."""
@@ -208,10 +224,45 @@ class Staging:
             RecordTooLargeError: no file can hold it; it is not in the pass.
             StoreError: it is not in the pass, which may have failed: see ``write``.
         """
-        commit_log = self._log
         light_tails: Sequence[QueueTail] = ()
         if not _MULTI_DISPATCH.isdisjoint(properties):
             properties, light_tails = self._light_queues.place(tail, properties, self.tail)
+        try:
+            position = self._stage_own(
+                tail,
+                body,
+                properties,
+                flag,
+                sys_flag,
+                born_time_ms,
+                born_host,
+                reconsume_times,
+                prepared_offset,
+                batch_count,
+            )
+        except StoreError:
+            for unused in (tail, *light_tails):
+                self.forget_unused(unused)
+            raise
+        for light in light_tails:
+            self._stage_light(light, self._group[-1].units[-1], position)
+        return position
+
+    def _stage_own(
+        self,
+        tail: QueueTail,
+        body: bytes,
+        properties: dict[str, str],
+        flag: int,
+        sys_flag: int,
+        born_time_ms: int,
+        born_host: bytes,
+        reconsume_times: int,
+        prepared_offset: int,
+        batch_count: int,
+    ) -> int:
+        """Put a message into its own queue, as ``stage``."""
+        commit_log = self._log
         text = join_properties(properties).encode("utf-8", "replace")
         if len(text) > PROPERTIES_SIZE_BYTES_MAX:
             raise RecordTooLargeError(
@@ -257,8 +308,6 @@ class Staging:
         tail.next_offset += run.count
         if tail.is_batch:
             self._run = None
-        for light in light_tails:
-            self._stage_light(light, run.units[-1], position)
         return position
 
     def _stage_light(self, tail: QueueTail, unit: bytes, position: int) -> None:
@@ -302,6 +351,7 @@ class Staging:
         self._group = [run for run in group if run.end <= end]
         for run in reversed(group[len(self._group) :]):
             run.tail.next_offset = run.first_offset
+            self.forget_unused(run.tail)
 
 
 def join_properties(properties: dict[str, str]) -> str:

@@ -12,9 +12,19 @@ from protocol.codes import ResponseCode
 from protocol.command import Command
 from protocol.message_codec import decode_messages, encode_batch
 from protocol.properties import encode_properties
-from tests.support.peers import Clock
+from tests.support.peers import Clock, Peer
 from tests.support.served_broker import ServedBroker
 
+PULL = {
+    "queueId": "0",
+    "queueOffset": "0",
+    "maxMsgNums": "32",
+    "sysFlag": "4",
+    "commitOffset": "0",
+    "suspendTimeoutMillis": "0",
+    "subscription": "*",
+    "subVersion": "0",
+}
 ENABLED = {"enableLmq": "true", "enableMultiDispatch": "true"}
 
 
@@ -48,18 +58,7 @@ async def send(
 
 
 async def pull(broker: ServedBroker, topic: str, group: str, queue_id: int = 0) -> Command:
-    fields = {
-        "consumerGroup": group,
-        "topic": topic,
-        "queueId": str(queue_id),
-        "queueOffset": "0",
-        "maxMsgNums": "32",
-        "sysFlag": "4",
-        "commitOffset": "0",
-        "suspendTimeoutMillis": "0",
-        "subscription": "*",
-        "subVersion": "0",
-    }
+    fields = {**PULL, "consumerGroup": group, "topic": topic, "queueId": str(queue_id)}
     return await broker.ask(Code.PULL_MESSAGE, fields)
 
 
@@ -128,6 +127,48 @@ async def test_there_may_be_a_quota(tmp_path: Path) -> None:
     assert "maxLmqConsumeQueueNum" in (refused.remark or "")
     assert (await send(broker, INNER_MULTI_DISPATCH="%LMQ%b")).code == 0
     await broker.close()
+
+
+async def test_names_that_are_only_waited_for_take_no_memory_afterwards(
+    light: ServedBroker,
+) -> None:
+    fields = {**PULL, "consumerGroup": "readers", "sysFlag": "6", "suspendTimeoutMillis": "15000"}
+
+    def wait(name: str) -> Peer:
+        peer = Peer()
+        command = Command(
+            code=Code.PULL_MESSAGE, opaque=7, ext={**fields, "topic": name}, version=479
+        )
+        assert light.begin(peer, command) == b""
+        return peer
+
+    tails = light.store._staging._tails
+    before = set(tails)
+    for number in range(100):
+        peer = wait(f"%LMQ%{number}")
+        assert len(tails) == len(before) + 1
+        peer.hang_up()
+    assert set(tails) == before
+    peer = wait("%LMQ%a")
+    light.pull_path.look_at_resets("%LMQ%b", 0)
+    light.long_polling.wake_all(light.store.tail("%LMQ%a", 0))
+    assert len(peer.written) == 1
+    assert set(tails) == before
+    # Who waits keeps the queue: the message that comes in the end is not missed.
+    (peer, other) = (wait("%LMQ%a"), wait("%LMQ%a"))
+    other.hang_up()
+    await send(light, INNER_MULTI_DISPATCH="%LMQ%a")
+    assert len(peer.written) == 1
+    assert light.store.queue_range("%LMQ%a", 0) == (0, 1)
+
+
+async def test_offsets_are_kept_of_light_queues_that_exist(light: ServedBroker) -> None:
+    await send(light, INNER_MULTI_DISPATCH="%LMQ%a")
+    for name in ("%LMQ%a", "%LMQ%b"):
+        fields = {"topic": name, "consumerGroup": "%LMQ%r", "queueId": "0", "commitOffset": "1"}
+        assert (await light.ask(Code.UPDATE_CONSUMER_OFFSET, fields)).code == ResponseCode.SUCCESS
+        await light.ask(Code.PULL_MESSAGE, {**PULL, **fields, "sysFlag": "5"})
+    assert [topic for topic, _, _ in light.offsets.entries()] == ["%LMQ%a"]
 
 
 async def test_without_the_settings_there_are_none(broker: ServedBroker) -> None:
