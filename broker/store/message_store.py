@@ -16,14 +16,12 @@ Everything here belongs to the event loop's thread.  Three things run elsewhere:
 
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Set
+from collections.abc import Callable, Collection, Set
 
 import structlog
 
-from broker.store import checkpoint as checkpoints
-from broker.store.checkpoint import StoreCheckpoint
 from broker.store.deleted_queues import DeletedQueues
-from broker.store.disk import DISK_FULL_ERRNOS
+from broker.store.derived_flush import DerivedFlush
 from broker.store.dispatch import Dispatch
 from broker.store.errors import (
     DiskFullError,
@@ -96,8 +94,8 @@ class MessageStore(StoreReading):
         )
         # Where the log ended when the first of the queues was held that are.
         self._held_from_offset: int | None = None
+        self.derived_flush = DerivedFlush(opened, self._dispatch)
         # Recovery has dispatched and synced everything up to here.
-        self._queue_flushed_time_ms = self._index_flushed_time_ms = self._dispatch.store_time_ms
         self._log.flushed_time_ms = self._dispatch.store_time_ms
         self.is_sync = config.flush_disk_type is FlushDiskType.SYNC
         self.failure: StoreFailedError | None = None
@@ -107,7 +105,9 @@ class MessageStore(StoreReading):
         self.on_failure: Callable[[StoreFailedError], None] = _ignore_failure
         self.put_times = PutTimes()
         self._flush = FlushService(
-            FlushWork(self._log.flush, self._flush_derived_files, self._save_checkpoint),
+            FlushWork(
+                self._log.flush, self.derived_flush.steps, self.derived_flush.save_checkpoint
+            ),
             flush_interval_ms=config.flush_interval_ms,
             queue_flush_interval_ms=config.consume_queue_flush_interval_ms,
             queue_flush_thorough_interval_ms=config.consume_queue_flush_thorough_interval_ms,
@@ -131,7 +131,6 @@ class MessageStore(StoreReading):
         # What is as old as one to two times TAIL_S is no longer in the log's tail.
         self._next_tail = self._reader.tail_start
         self._tail_until_s = 0.0
-        self._is_checkpoint_late = False
 
     @classmethod
     def open(
@@ -205,9 +204,9 @@ class MessageStore(StoreReading):
                 pass
         except (StoreError, OSError) as error:
             log.error("queues and index are behind the log and will be rebuilt", reason=str(error))
-        for _ in self._flush_derived_files(True):
+        for _ in self.derived_flush.steps(True):
             pass
-        self._save_checkpoint()
+        self.derived_flush.save_checkpoint()
 
     # -- writing -------------------------------------------------------------------------------
 
@@ -432,43 +431,6 @@ class MessageStore(StoreReading):
         if lost is not None:
             self.is_lost = True
             self._failed(StoreFailedError(lost))
-
-    def _flush_derived_files(self, thorough: bool) -> Iterator[None]:
-        """In the flush thread: queues worth flushing, or all of them and the index."""
-        dispatched_time_ms = self._dispatch.store_time_ms
-        yield from self._queues.flush_steps(thorough)
-        if not thorough:
-            return
-        self._queue_flushed_time_ms = dispatched_time_ms
-        if self._index is not None:
-            self._index.flush()
-            self._index_flushed_time_ms = dispatched_time_ms
-
-    def _save_checkpoint(self) -> None:
-        """In the flush thread, after the fsyncs that the checkpoint states."""
-        saved = self._opened.checkpoint
-        new = StoreCheckpoint(
-            commit_log_ms=self._log.flushed_time_ms,
-            consume_queue_ms=self._queue_flushed_time_ms,
-            index_ms=self._index_flushed_time_ms,
-            master_flushed_offset=saved.master_flushed_offset,
-            confirm_offset=saved.confirm_offset,
-            flushed_offset=self._log.flushed_offset,
-        )
-        if new == saved:
-            return
-        try:
-            checkpoints.save(self._opened.layout.own_checkpoint, new)
-        except OSError as error:
-            if error.errno not in DISK_FULL_ERRNOS:
-                raise
-            # The old one still holds: a crash would only read more of the log.
-            if not self._is_checkpoint_late:
-                log.warning("the checkpoint waits for disk space", reason=str(error))
-            self._is_checkpoint_late = True
-            return
-        self._is_checkpoint_late = False
-        self._opened.checkpoint = new
 
     def _disk_full_changed(self, reason: str | None) -> None:
         self.disk_full_reason = reason

@@ -101,9 +101,9 @@ def flush(store: MessageStore) -> None:
 
 def flush_derived_files(store: MessageStore) -> None:
     """Flush queues and index, then save the checkpoint, as the flush service does."""
-    for _ in store._flush_derived_files(True):
+    for _ in store.derived_flush.steps(True):
         pass
-    store._save_checkpoint()
+    store.derived_flush.save_checkpoint()
 
 
 def close(store: MessageStore) -> None:

@@ -54,7 +54,7 @@ def test_a_queue_that_could_not_be_flushed_is_flushed_the_next_time(stores: Stor
         with no_descriptor_free(), pytest.raises(TooManyOpenFilesError):
             flush_derived_files(store)
         assert store._queues.dirty_count == 3
-        store._save_checkpoint()
+        store.derived_flush.save_checkpoint()
         assert saved_times_ms(stores)[1:] != (first_ms + 1000,) * 2
     flush_derived_files(store)
     assert store._queues.dirty_count == 0
@@ -66,11 +66,11 @@ def test_a_checkpoint_that_could_not_be_saved_is_saved_the_next_time(stores: Sto
     stores.clock.advance(1000)
     put(store)
     flush(store)
-    for _ in store._flush_derived_files(True):
+    for _ in store.derived_flush.steps(True):
         pass
     with no_descriptor_free(), pytest.raises(TooManyOpenFilesError):
-        store._save_checkpoint()
-    store._save_checkpoint()
+        store.derived_flush.save_checkpoint()
+    store.derived_flush.save_checkpoint()
     assert saved_times_ms(stores) == (stores.clock.now_ms,) * 3
 
 

@@ -97,7 +97,7 @@ def test_a_log_that_is_gone_after_a_kill_on_the_first_run_is_refused(
     for body in BODIES:
         put(store, body)
     flush(store)
-    store._save_checkpoint()
+    store.derived_flush.save_checkpoint()
     check_refused(stores, copy_killed(stores.root, tmp_path / "killed"), lose)
 
 

@@ -56,7 +56,7 @@ def test_its_offsets_are_not_used_again(
         pytest.skip("nothing proves then that it was on disk")
     store, starts = fill(stores, flush_type)
     if has_checkpoint:
-        store._save_checkpoint()
+        store.derived_flush.save_checkpoint()
     end = store.max_commit_log_offset
     killed = lose_tail(stores, tmp_path, starts[-LOST], lose)
     with capture_logs() as logs:
@@ -133,7 +133,7 @@ def test_records_of_a_deleted_topic_do_not_hide_what_follows(
 
 def test_the_checkpoint_of_a_run_of_rocketmq_s_counts_then(stores: Stores, tmp_path: Path) -> None:
     store, starts = fill(stores, ASYNC)
-    store._save_checkpoint()
+    store.derived_flush.save_checkpoint()
     killed = lose_tail(stores, tmp_path, starts[-LOST], zero_from)
     theirs = checkpoints.StoreCheckpoint(commit_log_ms=1, consume_queue_ms=1)
     checkpoints.save(killed / "checkpoint", theirs)

@@ -1,0 +1,69 @@
+"""What the flush thread does beside the log: queues, index, and the checkpoint that states it."""
+
+from collections.abc import Iterator
+
+import structlog
+
+from broker.store import checkpoint as checkpoints
+from broker.store.checkpoint import StoreCheckpoint
+from broker.store.disk import DISK_FULL_ERRNOS
+from broker.store.dispatch import Dispatch
+from broker.store.opening import OpenedStore
+
+log = structlog.get_logger("broker.store")
+
+
+class DerivedFlush:
+    """The files that are derived from the log, and how far they are on disk.
+
+    Everything here runs in the flush thread, or where that does not run.
+    """
+
+    def __init__(self, opened: OpenedStore, dispatch: Dispatch) -> None:
+        """Recovery has dispatched and synced everything up to where *dispatch* is."""
+        self._opened = opened
+        self._dispatch = dispatch
+        self._queues_time_ms = self._index_time_ms = dispatch.store_time_ms
+        self._is_checkpoint_late = False
+
+    def steps(self, thorough: bool) -> Iterator[None]:
+        """Flush queues worth flushing, or all of them and the index, one file a step."""
+        dispatched_time_ms = self._dispatch.store_time_ms
+        yield from self._opened.queues.flush_steps(thorough)
+        if not thorough:
+            return
+        self._queues_time_ms = dispatched_time_ms
+        if self._opened.index is not None:
+            self._opened.index.flush()
+            self._index_time_ms = dispatched_time_ms
+
+    def save_checkpoint(self) -> None:
+        """State what is on disk, after the fsyncs.
+
+        Raises:
+            TooManyOpenFilesError, OSError: not because the disk is full; the old one is in place.
+        """
+        saved = self._opened.checkpoint
+        commit_log = self._opened.commit_log
+        new = StoreCheckpoint(
+            commit_log_ms=commit_log.flushed_time_ms,
+            consume_queue_ms=self._queues_time_ms,
+            index_ms=self._index_time_ms,
+            master_flushed_offset=saved.master_flushed_offset,
+            confirm_offset=saved.confirm_offset,
+            flushed_offset=commit_log.flushed_offset,
+        )
+        if new == saved:
+            return
+        try:
+            checkpoints.save(self._opened.layout.own_checkpoint, new)
+        except OSError as error:
+            if error.errno not in DISK_FULL_ERRNOS:
+                raise
+            # The old one still holds: a crash would only read more of the log.
+            if not self._is_checkpoint_late:
+                log.warning("the checkpoint waits for disk space", reason=str(error))
+            self._is_checkpoint_late = True
+            return
+        self._is_checkpoint_late = False
+        self._opened.checkpoint = new
