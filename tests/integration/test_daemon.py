@@ -142,6 +142,7 @@ async def test_more_clients_than_descriptors_leave_the_broker_serving(tmp_path: 
     assert [line for line in daemon.lines if line["level"] == "critical"] == []
 
 
+@pytest.mark.slow
 async def test_more_queues_than_descriptors_are_written_read_and_recovered(tmp_path: Path) -> None:
     queues = [(f"t{number}", queue_id) for number in range(50) for queue_id in range(4)]
     for round_number in range(2):

@@ -163,6 +163,7 @@ def test_it_does_not_keep_the_loop(watched: WatchedBroker, make: Callable[[], by
     assert 0 < best_s < STALL_S * slowness(), what
 
 
+@pytest.mark.slow
 def test_the_list_of_20_000_topics_does_not_keep_it_either(watched: WatchedBroker) -> None:
     topics = watched.broker.topics
     many = {f"topic-{n}": TopicConfig(f"topic-{n}") for n in range(20_000)}
@@ -172,6 +173,7 @@ def test_the_list_of_20_000_topics_does_not_keep_it_either(watched: WatchedBroke
         del topics.configs[name]
 
 
+@pytest.mark.slow
 def test_a_sink_does_not_keep_it_either(watched: WatchedBroker) -> None:
     message = SinkMessage("sunk", -1, 0, 1, "KEYS\x01k\x02", b"x")
     body = encode_sink_body([message] * 50_000)
@@ -189,6 +191,7 @@ def test_a_sink_does_not_keep_it_either(watched: WatchedBroker) -> None:
     assert 0 < best_s < STALL_S * slowness(), what
 
 
+@pytest.mark.slow
 def test_a_topic_with_1024_written_queues_does_not_keep_it_either(watched: WatchedBroker) -> None:
     topic = {"topic": "many", "readQueueNums": "1024", "writeQueueNums": "1024"}
     body = encode_sink_body([SinkMessage("many", n, 0, 1, "", b"x") for n in range(1024)])

@@ -119,6 +119,7 @@ def test_a_frame_is_written_once_however_often(
     assert broker.bodies("written") == sorted(numbered(0, 500) * 2)
 
 
+@pytest.mark.slow
 def test_two_checkpoints_that_write_under_one_id_in_foreach_batch(
     spark: "SparkSession", broker: PipelineBroker, tmp_path: Path
 ) -> None:
