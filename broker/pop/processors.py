@@ -138,7 +138,7 @@ class PopProcessors:
             request.connection,
             key,
             wanted.queue_id,
-            pop.queues(wanted),
+            pop.sources.queues(wanted),
             (wanted.queue_id, wanted.order, wanted.attempt_id, wanted.subscription),
             attempt,
         )
@@ -344,7 +344,7 @@ class PopProcessors:
             request.connection,
             (wanted.group, wanted.topic),
             wanted.queue_id,
-            broker.pop.queues(wanted),
+            broker.pop.sources.queues(wanted),
             ("notification", wanted.queue_id, wanted.order, wanted.attempt_id),
             attempt,
         )

@@ -14,13 +14,12 @@ more, is answered with success and changes nothing: the copy is delivered.
 """
 
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 
 import structlog
 
 from broker.config import BrokerConfig, InitialOffset
 from broker.consumer_offsets import ConsumerOffsetTable
-from broker.dispatcher import RequestError
 from broker.long_polling import LongPolling
 from broker.nameserver.service import NameService
 from broker.pop.cluster_queues import ClusterQueues
@@ -29,7 +28,6 @@ from broker.pop.extra_info import (
     ORDERLY_REVIVE_QUEUE,
     ExtraInfo,
     origin_topic,
-    pop_retry_topic,
 )
 from broker.pop.in_order import InOrder, read
 from broker.pop.journal import PopJournal
@@ -38,13 +36,13 @@ from broker.pop.polling import PopPolling
 from broker.pop.reading import PopAnswer, Wanted, split_records
 from broker.pop.request_modes import MessageRequestModeTable
 from broker.pop.reviving import Reviving
+from broker.pop.sources import PopSources
 from broker.stats import BrokerStats
 from broker.store.errors import StoreError
 from broker.store.get_result import GetStatus
 from broker.store.message_store import MessageStore
 from broker.subscription_groups import SubscriptionGroupTable
 from broker.topics import TopicConfig, TopicTable
-from protocol.codes import ResponseCode
 
 log = structlog.get_logger("broker.pop")
 
@@ -76,7 +74,7 @@ class PopService:
         self._offsets = offsets
         self._stats = stats
         self._now_ms = now_ms
-        self._chance = chance
+        self.sources = PopSources(config, topics, groups, chance)
         self.request_modes = MessageRequestModeTable(
             store.layout.config / "messageRequestMode.json", now_ms=now_ms
         )
@@ -212,7 +210,7 @@ class PopService:
         else:
             revive_queue_id = self._revive_queue = (self._revive_queue + 1) % REVIVE_QUEUES
         answer = PopAnswer(wanted.topic, self._now_ms(), wanted.invisible_ms, revive_queue_id)
-        for topic, queue_id, retry in self._sources(wanted):
+        for topic, queue_id, retry in self.sources.of(wanted):
             lane = self._lane(wanted, topic, queue_id, retry=retry)
             before = answer.count
             self._pop_lane(wanted, lane, answer, retry=retry)
@@ -229,49 +227,6 @@ class PopService:
         if answer.count and answer.rest:
             self.polling.ring((wanted.group, wanted.topic))
         return answer
-
-    def _sources(self, wanted: Wanted) -> Iterator[tuple[str, int, bool]]:
-        """(topic, queue id, is a retry topic) in the order in which they are looked at."""
-        topic = self._topics.get(wanted.topic)
-        if topic is None:
-            raise RequestError(
-                ResponseCode.TOPIC_NOT_EXIST,
-                f"topic[{wanted.topic}] not exist, apply first please!",
-            )
-        sources = [(topic, False)]
-        by_priority = self._goes_by_priority(wanted, topic)
-        retry_topic = self._topics.get(pop_retry_topic(wanted.group, wanted.topic))
-        if retry_topic is not None and not wanted.order:
-            percent = self._config.pop_from_retry_percent
-            if by_priority:
-                percent = self._config.pop_from_retry_percent_for_priority
-            sources.insert(0 if self._chance() * 100 < percent else 1, (retry_topic, True))
-        for config, retry in sources:
-            if retry or wanted.queue_id < 0:
-                for queue_id in self._queue_order(config.read_queue_nums, by_priority=by_priority):
-                    yield config.name, queue_id, retry
-            else:
-                yield config.name, wanted.queue_id, retry
-
-    def _goes_by_priority(self, wanted: Wanted, topic: TopicConfig) -> bool:
-        """Whether the queues are looked at in the order of their priority."""
-        if not topic.is_prioritised or wanted.order:
-            return False
-        group = self._groups.get(wanted.group)
-        return self._chance() * 100 < (100 if group is None else group.priority_factor)
-
-    def _queue_order(self, count: int, *, by_priority: bool) -> Iterable[int]:
-        if by_priority:
-            return range(count - 1, -1, -1) if self._config.priority_order_asc else range(count)
-        first = int(self._chance() * count)
-        return [(first + index) % count for index in range(count)]
-
-    def queues(self, wanted: Wanted) -> list[tuple[str, int]]:
-        """The queues whose messages such a pop waits for."""
-        found = {(topic, queue_id) for topic, queue_id, _ in self._sources(wanted)}
-        if not wanted.order:
-            found.add((pop_retry_topic(wanted.group, wanted.topic), 0))
-        return sorted(found)
 
     def _lane(self, wanted: Wanted, topic: str, queue_id: int, *, retry: bool) -> Lane:
         """The lane, where the group goes on now."""
@@ -416,7 +371,7 @@ class PopService:
     def has_message(self, wanted: Wanted) -> bool:
         """Whether such a pop would find something, filters aside."""
         now_ms = self._now_ms()
-        for topic, queue_id, _ in self._sources(wanted):
+        for topic, queue_id, _ in self.sources.of(wanted):
             high = self._store.queue_range(topic, queue_id)[1]
             lane = self.lanes.get(wanted.group, topic, queue_id)
             if lane is not None:
@@ -431,7 +386,7 @@ class PopService:
     def peek(self, wanted: Wanted) -> PopAnswer:
         """What a pop would hand out; nothing moves.  Raises RequestError: the topic is gone."""
         answer = PopAnswer(wanted.topic, self._now_ms(), 0, 0)
-        for topic, queue_id, retry in self._sources(wanted):
+        for topic, queue_id, retry in self.sources.of(wanted):
             start = self._position(wanted.group, topic, queue_id)
             high = self._store.queue_range(topic, queue_id)[1]
             left = wanted.count_max - answer.count
