@@ -120,25 +120,45 @@ def _flat(
     if any(isinstance(inner, dict) for inner in value.values()):
         flat = [(broker, inner) for broker, inner in value.items()]
     else:
-        brokers = {broker for broker, _ in there}
+        brokers = sorted({broker for broker, _ in there})
+        foreign = [name for name in value if not str(name).isdecimal() and name not in brokers]
+        if foreign:
+            raise PipelineError(
+                f"the option {option} names the broker {foreign[0]!r} for {topic!r}, which is on "
+                f"{', '.join(brokers) or 'none'}: correct it"
+            )
         if len(brokers) > 1:
             raise PipelineError(
                 f"the option {option} names no broker for {topic!r}, which is on "
-                f"{', '.join(sorted(brokers))}: write topic -> broker -> queue -> offset"
+                f"{', '.join(brokers)}: write {_form(option)}"
             )
         flat = [(next(iter(brokers), ""), value)]
     result: dict[tuple[str, int], int] = {}
     for broker, offsets in flat:
         if not isinstance(offsets, dict):
             raise PipelineError(
-                f"the option {option} mixes queues and brokers for {topic!r}: write topic -> "
-                "broker -> queue -> offset"
+                f"the option {option} mixes queues and brokers for {topic!r}: write {_form(option)}"
             )
         for queue_id, offset in offsets.items():
             if not str(queue_id).isdecimal() or not isinstance(offset, int) or offset < EARLIEST:
                 raise PipelineError(
-                    f"the option {option} says {offset!r} for queue {queue_id!r} of {topic!r}: an "
-                    "offset is a number from 0 on, -1 for the end or -2 for the beginning"
+                    f"the option {option} says {offset!r} for queue {queue_id!r} of {topic!r}: "
+                    f"{_value_rule(option)}"
                 )
             result[broker, int(queue_id)] = offset
     return result
+
+
+def _is_of_times(option: str) -> bool:
+    return option.endswith("ByTimestamp")
+
+
+def _form(option: str) -> str:
+    value = "ms" if _is_of_times(option) else "offset"
+    return f"topic -> broker -> queue -> {value}"
+
+
+def _value_rule(option: str) -> str:
+    if _is_of_times(option):
+        return "a time is a number, in milliseconds since 1970"
+    return "an offset is a number from 0 on, -1 for the end or -2 for the beginning"

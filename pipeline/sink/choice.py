@@ -58,8 +58,9 @@ def choose_broker(
             raise PipelineError(_unable(", ".join(states)))
         if rules.broker and rules.broker not in states:
             raise PipelineError(
-                f"there is no broker {rules.broker!r} to publish on: start it again if it is away, "
-                f"or set the option broker to one of {', '.join(states)}"
+                f"there is no broker {rules.broker!r} to publish on: start it again if it is away "
+                "(on another a repeated batch would be stored twice), or correct the option "
+                f"broker if this sink has not published yet; there are {', '.join(states)}"
             ) from RouteNotFoundError(rules.broker)
         homes = {topic: _homes(remote, rules, topic) for topic in topics}
         chosen = _chosen(rules, sink_id, able, homes)
@@ -72,7 +73,8 @@ def choose_broker(
         _check_batch(rules, sink_id, batch_id, able, chosen, owner)
         return chosen
 
-    return rules.patience(f"the sink {sink_id!r} found no broker to publish on", ask)
+    name = f" {rules.sink_id!r}" if rules.sink_id else ""
+    return rules.patience(f"the sink{name} found no broker to publish on", ask)
 
 
 def _states(remote: Remote, rules: SinkRules, sink_id: str) -> dict[str, SinkState | None]:

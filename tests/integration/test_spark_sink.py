@@ -374,8 +374,9 @@ def test_a_topic_on_two_brokers_is_refused_from_the_first_batch_on(
             at_b.commit_parts([part, moved])
     # It is away now.
     gone = exact(broker, topic, broker="broker-b", **QUICK)
-    with pytest.raises(PipelineError, match="there is no broker 'broker-b' to publish on: start"):
+    with pytest.raises(PipelineError, match="is no broker 'broker-b' to publish on: start") as told:
         write(gone.rules, ["y"], batch=8)
+    assert "on another a repeated batch would be stored twice" in str(told.value)
     with pytest.raises(PipelineError, match="start the broker that has its earlier batches"):
         write(exact(broker, topic, **QUICK).rules, ["y"], batch=8)
 

@@ -6,7 +6,13 @@ import pytest
 
 from client.queues import MessageQueue
 from pipeline.errors import PipelineError
-from pipeline.network.positions import from_document, parse_json, resolve_json, to_document
+from pipeline.network.positions import (
+    from_document,
+    parse_json,
+    resolve_json,
+    times_by_queue,
+    to_document,
+)
 
 QUEUES = [MessageQueue("T", "a", 0), MessageQueue("T", "a", 10), MessageQueue("T", "a", 2)]
 TWO_BROKERS = [MessageQueue("T", "a", 0), MessageQueue("T", "b", 0)]
@@ -44,6 +50,24 @@ def test_what_cannot_be_resolved_is_said(
 ) -> None:
     with pytest.raises(PipelineError) as caught:
         resolve_json("startingOffsets", document, queues)
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("document", "says"),
+    [
+        ({"T": {"0": 1}}, "write topic -> broker -> queue -> ms"),
+        (
+            {"T": "2026-11-20"},
+            "says '2026-11-20' for queue '0' of 'T': a time is a number, in milliseconds",
+        ),
+        ({"T": {"c": 1}}, "names the broker 'c' for 'T', which is on a, b: correct it"),
+    ],
+)
+def test_what_is_wrong_with_times_is_said(document: dict[str, Any], says: str) -> None:
+    spread = times_by_queue(document, TWO_BROKERS)
+    with pytest.raises(PipelineError) as caught:
+        resolve_json("startingOffsetsByTimestamp", spread, TWO_BROKERS)
     assert says in str(caught.value)
 
 
