@@ -8,6 +8,7 @@ import pytest
 
 from pipeline.schema import spark_schema
 from pipeline.sink.home import HOME_FILE
+from tests.support.hang import HANG_S
 from tests.support.pipeline_broker import PipelineBroker
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def run(frame: "DataFrame", broker: PipelineBroker, **options: str) -> list[dict
     """Write a stream until it is at its end; the progress of its batches."""
     writer = frame.writeStream.format("rocketmq").option("nameServer", broker.nameserver)
     query = writer.options(**options).trigger(availableNow=True).start()
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(int(HANG_S))
     return [each for each in query.recentProgress if each["numInputRows"]]
 
 

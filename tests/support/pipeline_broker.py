@@ -57,7 +57,7 @@ class PipelineBroker:
 
     def run(self, coroutine: Coroutine[Any, Any, _Value]) -> _Value:
         """Let *coroutine* run in the broker's thread, and wait for it."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(30)
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(HANG_S)
 
     def create(self, topic: str, queues: int = 4, **options: Any) -> None:
         """Create a topic, or change it."""
