@@ -23,7 +23,7 @@ from protocol.sys_flags import SYS_FLAG_COMPRESSED
 CRC_BITS = BODY_CRC_MASK.bit_length()
 """Archives of former days have hashes of CRCs with 32."""
 
-_WEIGHT = np.uint64(0x9E3779B97F4A7C15)
+WEIGHT = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
 
@@ -68,10 +68,13 @@ def body_hashes(
 
     A sum of them, by numpy with dtype uint64, wraps as it should.
     """
-    mixed = (crcs & np.uint64((1 << crc_bits) - 1)) | (sizes.astype(np.uint64) << np.uint64(32))
-    mixed ^= (queue_offsets.astype(np.uint64) + np.uint64(1)) * _WEIGHT
-    # The finaliser of splitmix64.
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * _MIX_1
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * _MIX_2
-    result: Numbers = mixed ^ (mixed >> np.uint64(31))
+    numbers = (crcs & np.uint64((1 << crc_bits) - 1)) | (sizes.astype(np.uint64) << np.uint64(32))
+    return mixed(numbers ^ (queue_offsets.astype(np.uint64) + np.uint64(1)) * WEIGHT)
+
+
+def mixed(numbers: Numbers) -> Numbers:
+    """The finaliser of splitmix64: every bit changes half of the others."""
+    numbers = (numbers ^ (numbers >> np.uint64(30))) * _MIX_1
+    numbers = (numbers ^ (numbers >> np.uint64(27))) * _MIX_2
+    result: Numbers = numbers ^ (numbers >> np.uint64(31))
     return result

@@ -1,5 +1,6 @@
 """Topics go into an archive over the network and back again, each message once."""
 
+import shutil
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from pipeline.jobs.progress import Progress
 from pipeline.jobs.replaying import job as replaying
 from pipeline.jobs.replaying import work
 from pipeline.jobs.results import UsageProblem
+from pipeline.jobs.tasks import in_this_process
 from pipeline.sink import staging
 from protocol.codes import RequestCode
 from tests.support.pipeline_broker import PipelineBroker
@@ -323,3 +325,19 @@ def test_places_without_messages(broker: PipelineBroker, tmp_path: Path) -> None
     pq.write_table(pa.table({"bodi": ["a"]}), tmp_path / "broken.parquet")
     with pytest.raises(PipelineError, match="has no column 'body'"):
         replay(tmp_path / "broken.parquet", broker, tmp_path, to="copy")
+
+
+def test_every_column_that_came_over_the_network_is_that_of_the_log(
+    broker: PipelineBroker, tmp_path: Path
+) -> None:
+    broker.create("columns")
+    broker.send("columns", map(str, range(60)), tags="a", keys="k", properties={"region": "eu"})
+    jobs.archive(tmp_path / "archive", nameserver=broker.nameserver, topics=["columns"])
+
+    # A copy, whose log counts to its end: the broker's own may not be on disk yet.
+    log = tmp_path / "commitlog"
+    shutil.copytree(broker.broker.config.store.root / "commitlog", log)
+    result = jobs.audit(str(log), archive=str(tmp_path / "archive"), run=in_this_process)
+
+    assert (result.counts, result.unchecked) == ({}, {})
+    assert result.archived_and_in_log_count == 60

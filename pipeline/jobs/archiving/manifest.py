@@ -1,12 +1,13 @@
-"""What an archive says of itself: one manifest for each run, JSON of version 2.
+"""What an archive says of itself: one manifest for each run, JSON of version 3.
 
-    {"format": 2, "run": 3, "createdMs": …, "source": {…}, "columns": […], "value": {…} or null,
+    {"format": 3, "run": 3, "createdMs": …, "source": {…}, "columns": […], "value": {…} or null,
      "files": […], "queues": […], "positions": {…}, "undecoded": 0}
 
 ``files`` and ``queues`` are what this run added; ``positions`` say how far the archive goes after
 it, so that the newest manifest tells where to go on, and by ``ids`` and ``times`` of which topics
 these positions are.  A file that no manifest lists does not count.
-In version 1 bodies had hashes of another kind (QueueSummary.crc_bits).
+In version 1 bodies had hashes of another kind (QueueSummary.crc_bits), and the other columns have
+one from version 3 on (QueueSummary.columns_hash).
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from typing import Any
 from pipeline.errors import PipelineError
 from pipeline.jobs.body_hash import CRC_BITS
 
-FORMAT = 2
-FORMATS = (1, FORMAT)
+FORMAT = 3
+FORMATS = (1, 2, FORMAT)
 
 _CRC_BITS_OF_FORMAT_1 = 32
 _WORD = re.compile(r"_([a-z])")
@@ -48,6 +49,8 @@ class QueueSummary:
     max_store_ms: int
     crc_bits: int = CRC_BITS
     """See body_hash."""
+    columns_hash: int | None = None
+    """The same sum of pipeline.jobs.column_hash; archives of former days have none."""
 
     @property
     def queue(self) -> tuple[str, str, int]:
@@ -62,9 +65,14 @@ class QueueSummary:
             rows=self.rows + other.rows,
             body_bytes=self.body_bytes + other.body_bytes,
             body_hash=(self.body_hash + other.body_hash) % (1 << 64),
+            columns_hash=_sum(self.columns_hash, other.columns_hash),
             min_store_ms=min(self.min_store_ms, other.min_store_ms),
             max_store_ms=max(self.max_store_ms, other.max_store_ms),
         )
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else (one + other) % (1 << 64)
 
 
 @dataclass(frozen=True)
@@ -172,12 +180,17 @@ def _file_document(each: ArchivedFile) -> dict[str, Any]:
 
 
 def _queue_document(each: QueueSummary) -> dict[str, Any]:
-    return {**_camel(each), "bodyHash": f"{each.body_hash:016x}"}
+    hashes = {"bodyHash": f"{each.body_hash:016x}"}
+    if each.columns_hash is not None:
+        hashes["columnsHash"] = f"{each.columns_hash:016x}"
+    return {**_camel(each), **hashes}
 
 
 def _queue(document: Mapping[str, Any]) -> QueueSummary:
     values = _snake(document)
     values["body_hash"] = int(values["body_hash"], 16)
+    if values.get("columns_hash") is not None:
+        values["columns_hash"] = int(values["columns_hash"], 16)
     return QueueSummary(**{"crc_bits": _CRC_BITS_OF_FORMAT_1, **values})
 
 

@@ -25,6 +25,7 @@ from pipeline.jobs.archiving.files import Files, files_at
 from pipeline.jobs.archiving.manifest import ArchivedFile, QueueSummary, merged
 from pipeline.jobs.archiving.values import ValueDecoder, ValueFormat
 from pipeline.jobs.body_hash import CRC_BITS, Numbers, body_edges, body_hashes, stored_crcs
+from pipeline.jobs.column_hash import row_hashes
 from pipeline.schema import COLUMNS, arrow_schema
 
 FILE_COLUMNS = tuple(name for name in COLUMNS if name != "topic")
@@ -140,7 +141,7 @@ class SplitWriter:
         size = batch.nbytes
         part.bytes += size
         self._collected_bytes += size
-        part.summaries += summaries_of(topic, batch, stored_crcs(batch))
+        part.summaries += summaries_of(topic, batch, stored_crcs(batch), columns=row_hashes(batch))
         if part.rows >= self._row_group_rows or part.bytes >= ROW_GROUP_BYTES:
             self._write(part)
         elif self._collected_bytes > COLLECTED_BYTES_MAX:
@@ -267,11 +268,16 @@ def _by_value(values: npt.NDArray[np.int64]) -> Iterator[tuple[int, Any]]:
 
 
 def summaries_of(
-    topic: str, batch: pa.RecordBatch, crcs: Numbers, crc_bits: int = CRC_BITS
+    topic: str,
+    batch: pa.RecordBatch,
+    crcs: Numbers,
+    crc_bits: int = CRC_BITS,
+    *,
+    columns: Numbers | None = None,
 ) -> list[QueueSummary]:
     """What is in a batch of messages of one topic and one broker, by queue.
 
-    *crcs* are those of the bodies.
+    *crcs* are those of the bodies, *columns* what ``row_hashes`` says of the rest.
     """
     offsets = batch.column("queueOffset").to_numpy()
     sizes = np.diff(body_edges(batch.column("body")))
@@ -294,6 +300,7 @@ def summaries_of(
                 min_store_ms=int(times[chosen].min()),
                 max_store_ms=int(times[chosen].max()),
                 crc_bits=crc_bits,
+                columns_hash=None if columns is None else int(columns[chosen].sum(dtype=np.uint64)),
             )
         )
     return found

@@ -1,14 +1,16 @@
 """An archive against the log, and against its own manifests.
 
 The manifests say how many messages of each queue a file has, and a sum of hashes of their bodies
-(pipeline.jobs.body_hash).  The log is asked for the same sums over the same queue offsets; where
-it has expired, the archive's files are still compared with what was noted of them.
+(pipeline.jobs.body_hash) and one of their other columns (pipeline.jobs.column_hash).  The log is
+asked for the same sums over the same queue offsets, and the columns of the files are compared with
+it one by one; where it has expired, the files are still compared with what was noted of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import reduce
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -20,11 +22,21 @@ from pipeline.decoder import Decoder, Records, pick
 from pipeline.decoder.decode import topics
 from pipeline.jobs.archiving.catalog import Catalog
 from pipeline.jobs.archiving.files import Files, files_at
-from pipeline.jobs.archiving.manifest import ArchivedFile, QueueSummary, merged
+from pipeline.jobs.archiving.manifest import ArchivedFile, QueueSummary
 from pipeline.jobs.auditing.findings import Finding, Findings, Kind
 from pipeline.jobs.body_hash import CRC_BITS, Numbers, body_crcs, body_edges, body_hashes
+from pipeline.jobs.column_hash import (
+    HASHED_COLUMNS,
+    NO_SUMS,
+    ColumnSums,
+    added,
+    column_hashes,
+    sums_of,
+    total_of,
+)
+from pipeline.jobs.results import count_text
 
-_COLUMNS = ("topic", "queueId", "queueOffset", "body")
+_COLUMNS = ("topic", "body", *HASHED_COLUMNS)
 
 LogQueue: TypeAlias = tuple[str, int]
 
@@ -36,12 +48,15 @@ class Sums:
     rows: int = 0
     body_bytes: int = 0
     body_hash: int = 0
+    columns: ColumnSums = field(default=NO_SUMS, compare=False)
+    """Of the other columns, where they were looked at: manifests do not have them one by one."""
 
     def __add__(self, other: Sums) -> Sums:
         return Sums(
             self.rows + other.rows,
             self.body_bytes + other.body_bytes,
             (self.body_hash + other.body_hash) % (1 << 64),
+            added(self.columns, other.columns),
         )
 
 
@@ -56,10 +71,17 @@ class ArchivedRange:
     first: int
     last: int
     sums: Sums
-    paths: tuple[str, ...]
+    parts: tuple[ArchivedPart, ...]
+    """The files, and whose messages these are."""
     crc_bits: int
     """See pipeline.jobs.body_hash; 0 where the hashes are of two kinds and cannot be compared."""
 
+
+ArchivedPart: TypeAlias = tuple[str, tuple[str, str, int]]
+"""The path of a file; topic, broker and queue."""
+
+FileColumns: TypeAlias = dict[ArchivedPart, ColumnSums]
+"""What the columns in the files sum up to."""
 
 ArchivedRanges: TypeAlias = Mapping[LogQueue, tuple[ArchivedRange, ...]]
 """By queue, ascending."""
@@ -77,8 +99,8 @@ def archived_ranges(files: Iterable[ArchivedFile], broker: str | None) -> Archiv
 
 def _range(file: ArchivedFile, queue: QueueSummary) -> ArchivedRange:
     sums = Sums(queue.rows, queue.body_bytes, queue.body_hash)
-    paths = (file.path,)
-    return ArchivedRange(queue.first_offset, queue.last_offset, sums, paths, queue.crc_bits)
+    parts = ((file.path, queue.queue),)
+    return ArchivedRange(queue.first_offset, queue.last_offset, sums, parts, queue.crc_bits)
 
 
 def _joined(ranges: list[ArchivedRange]) -> tuple[ArchivedRange, ...]:
@@ -93,7 +115,7 @@ def _joined(ranges: list[ArchivedRange]) -> tuple[ArchivedRange, ...]:
                 before.first,
                 max(before.last, each.last),
                 sums if crc_bits else replace(sums, body_hash=0),
-                before.paths + each.paths,
+                before.parts + each.parts,
                 crc_bits,
             )
         else:
@@ -113,8 +135,8 @@ class LogSums:
 
     def extend(self, other: LogSums) -> None:
         """Add what another task found."""
-        for key, added in other.sums.items():
-            self.sums[key] = self.sums.get(key, Sums()) + added
+        for key, sums in other.sums.items():
+            self.sums[key] = self.sums.get(key, Sums()) + sums
         for queue, offset in other.starts.items():
             self.starts[queue] = min(offset, self.starts.get(queue, offset))
 
@@ -147,6 +169,7 @@ def _add_batch(archived: ArchivedRanges, topic: str, batch: Any, found: LogSums)
     queue_ids = batch.column("queueId").to_numpy()
     bodies = batch.column("body")
     crcs, sizes = body_crcs(bodies), np.diff(body_edges(bodies))
+    columns = column_hashes(batch)
     hashes: dict[int, Numbers] = {0: np.zeros(len(bodies), np.uint64)}
     for queue_id in np.unique(queue_ids).tolist():
         ranges = archived.get((topic, queue_id))
@@ -162,9 +185,9 @@ def _add_batch(archived: ArchivedRanges, topic: str, batch: Any, found: LogSums)
             if crc_bits not in hashes:
                 hashes[crc_bits] = body_hashes(crcs, sizes, offsets, crc_bits)
             body_hash = int(hashes[crc_bits][part].sum(dtype=np.uint64))
-            added = Sums(len(part), int(sizes[part].sum()), body_hash)
+            sums = Sums(len(part), int(sizes[part].sum()), body_hash, sums_of(columns, part))
             key = topic, queue_id, number
-            found.sums[key] = found.sums.get(key, Sums()) + added
+            found.sums[key] = found.sums.get(key, Sums()) + sums
 
 
 def _numbers(ranges: tuple[ArchivedRange, ...], offsets: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -175,9 +198,12 @@ def _numbers(ranges: tuple[ArchivedRange, ...], offsets: npt.NDArray[Any]) -> np
 
 
 def compare_sums(
-    archived: ArchivedRanges, found: LogSums, findings: Findings
+    archived: ArchivedRanges, found: LogSums, columns: FileColumns, findings: Findings
 ) -> tuple[int, int, int]:
-    """Compare; returns messages that both have, that only the archive has, and not archived yet."""
+    """Compare; returns messages that both have, that only the archive has, and not archived yet.
+
+    Takes what it has compared out of *columns*.
+    """
     sums = found.sums
     both = only_archived = waiting = 0
     for (topic, queue_id), ranges in archived.items():
@@ -190,6 +216,8 @@ def compare_sums(
             both += in_log.rows
             if in_log != each.sums:
                 findings.add(_difference(topic, queue_id, each, in_log))
+            if in_log.rows == each.sums.rows:
+                _compare_columns(topic, queue_id, each, in_log, columns, findings)
             between = sums.get((topic, queue_id, 2 * number), Sums()).rows
             if between and number:
                 reason = f"{between} messages of the log are in no file of the archive"
@@ -197,6 +225,30 @@ def compare_sums(
                 findings.add(Finding(Kind.ARCHIVE_MISSING, reason, None, None, None, *where))
         waiting += sums.get((topic, queue_id, 2 * len(ranges)), Sums()).rows
     return both, only_archived, waiting
+
+
+def _compare_columns(
+    topic: str,
+    queue_id: int,
+    each: ArchivedRange,
+    in_log: Sums,
+    columns: FileColumns,
+    findings: Findings,
+) -> None:
+    parts = [columns.pop(part, None) for part in each.parts]
+    if None in parts:
+        return  # A file that cannot be read is reported as such.
+    archived = reduce(added, filter(None, parts))
+    pairs = zip(HASHED_COLUMNS, archived, in_log.columns, strict=True)
+    differ = [name for name, one, other in pairs if one != other]
+    if differ:
+        reason = (
+            f"offsets {each.first} to {each.last}: the archive has other values than the log in "
+            f"{', '.join(differ)}"
+        )
+        where = topic, queue_id, each.first, each.sums.rows
+        path = each.parts[0][0]
+        findings.add(Finding(Kind.ARCHIVE_DIFFERS, reason, path, None, None, *where))
 
 
 def _difference(topic: str, queue_id: int, each: ArchivedRange, in_log: Sums) -> Finding:
@@ -212,7 +264,7 @@ def _difference(topic: str, queue_id: int, each: ArchivedRange, in_log: Sums) ->
     return Finding(
         kind,
         f"offsets {each.first} to {each.last}: the archive has {what}",
-        each.paths[0],
+        each.parts[0][0],
         topic=topic,
         queue_id=queue_id,
         queue_offset=each.first,
@@ -228,9 +280,18 @@ class ArchiveFileTask:
     file: ArchivedFile
 
 
-def check_archived_file(task: ArchiveFileTask) -> Findings:
+@dataclass(slots=True)
+class CheckedFile:
+    """What came of it."""
+
+    findings: Findings = field(default_factory=Findings)
+    columns: FileColumns = field(default_factory=dict)
+
+
+def check_archived_file(task: ArchiveFileTask) -> CheckedFile:
     """Read the file again."""
-    findings = Findings()
+    checked = CheckedFile()
+    findings = checked.findings
     file = task.file
     location = task.location.rstrip("/")
     where = f"{location}/{file.path}"
@@ -239,14 +300,22 @@ def check_archived_file(task: ArchiveFileTask) -> Findings:
     except FileNotFoundError:
         reason = "the file is in a manifest, and not there"
         findings.add(Finding(Kind.ARCHIVE_FILE, reason, where, topic=file.topic, count=file.rows))
-        return findings
+        return checked
     except (OSError, pa.ArrowException, KeyError) as error:
         reason = f"the file cannot be read ({str(error).splitlines()[0]})"
         findings.add(Finding(Kind.ARCHIVE_FILE, reason, where, topic=file.topic, count=file.rows))
-        return findings
+        return checked
+    checked.columns = {(file.path, queue): each.columns for queue, each in found.items()}
     noted = {
         queue.queue: Sums(queue.rows, queue.body_bytes, queue.body_hash) for queue in file.queues
     }
+    for each in file.queues:
+        sums = found.get(each.queue)
+        if sums is None or each.columns_hash in (None, total_of(sums.columns)):
+            continue
+        reason = "the columns besides the bodies are not those that were archived"
+        queue = each.queue
+        findings.add(Finding(Kind.ARCHIVE_FILE, reason, where, topic=queue[0], queue_id=queue[2]))
     for queue in sorted({*noted, *found}):
         if noted.get(queue) != found.get(queue):
             has, was = found.get(queue, Sums()), noted.get(queue, Sums())
@@ -259,7 +328,7 @@ def check_archived_file(task: ArchiveFileTask) -> Findings:
             findings.add(
                 Finding(Kind.ARCHIVE_FILE, reason, where, topic=queue[0], queue_id=queue[2])
             )
-    return findings
+    return checked
 
 
 def _summaries(task: ArchiveFileTask) -> dict[tuple[str, str, int], Sums]:
@@ -268,17 +337,17 @@ def _summaries(task: ArchiveFileTask) -> dict[tuple[str, str, int], Sums]:
     from pipeline.jobs.archiving.writing import summaries_of
 
     with _opened(task.location, task.file.path) as source, pq.ParquetFile(source) as parquet:
-        columns = ["brokerName", "queueId", "queueOffset", "body", "storeTimestamp"]
         crc_bits = min((queue.crc_bits for queue in task.file.queues), default=CRC_BITS)
-        summaries = []
-        for batch in parquet.iter_batches(columns=columns):
-            if batch.num_rows:
-                for part in _by_broker(batch):
-                    crcs = body_crcs(part.column("body"))
-                    summaries += summaries_of(task.file.topic, part, crcs, crc_bits)
-    return {
-        each.queue: Sums(each.rows, each.body_bytes, each.body_hash) for each in merged(summaries)
-    }
+        found: dict[tuple[str, str, int], Sums] = {}
+        for batch in parquet.iter_batches(columns=["brokerName", "body", *HASHED_COLUMNS]):
+            for part in _by_broker(batch) if batch.num_rows else ():
+                crcs, columns = body_crcs(part.column("body")), column_hashes(part)
+                queue_ids = part.column("queueId").to_numpy()
+                for each in summaries_of(task.file.topic, part, crcs, crc_bits):
+                    rows = np.flatnonzero(queue_ids == each.queue_id)
+                    sums = Sums(each.rows, each.body_bytes, each.body_hash, sums_of(columns, rows))
+                    found[each.queue] = found.get(each.queue, Sums()) + sums
+    return found
 
 
 def _opened(location: str, path: str) -> Any:
@@ -297,6 +366,26 @@ def _by_broker(batch: Any) -> list[Any]:
         return [batch]
     rows = [np.flatnonzero(codes == code) for code in range(len(names.dictionary))]
     return [batch.take(pa.array(part)) for part in rows]
+
+
+def unknown_columns(files: Iterable[ArchivedFile], columns: FileColumns) -> str:
+    """What to say of messages whose columns nobody could compare with anything; else empty.
+
+    *columns* are those that were not compared with the log.
+    """
+    without = {
+        (file.path, queue.queue): queue.rows
+        for file in files
+        for queue in file.queues
+        if queue.columns_hash is None
+    }
+    count = sum(without[part] for part in without.keys() & columns.keys())
+    if not count:
+        return ""
+    return (
+        f"{count_text(count, 'archived message')} came into the archive before its manifests had "
+        "checksums of columns, and the log does not have them any more: of these only the bodies"
+    )
 
 
 def check_foreign_files(location: str, files: Iterable[ArchivedFile]) -> Findings:

@@ -344,23 +344,29 @@ def _check_archive(
 ) -> None:
     from pipeline.jobs.auditing.archive import (
         ArchiveFileTask,
+        FileColumns,
         LogSums,
         check_archived_file,
         check_foreign_files,
         compare_sums,
+        unknown_columns,
     )
 
     sums = LogSums()
     for part in parts:
         sums.extend(part.archive_sums)
-    both, only_archived, waiting = compare_sums(archived, sums, findings)
+    columns: FileColumns = {}
+    tasks = [ArchiveFileTask(location, file) for file in files]
+    for checked in run(tasks, check_archived_file, "reading the archive"):
+        findings.extend(checked.findings)
+        columns |= checked.columns
+    both, only_archived, waiting = compare_sums(archived, sums, columns, findings)
     result.archived_file_count = len(files)
     result.archived_and_in_log_count = both
     result.only_archived_count, result.not_archived_count = only_archived, waiting
-    tasks = [ArchiveFileTask(location, file) for file in files]
-    for found in run(tasks, check_archived_file, "reading the archive"):
-        findings.extend(found)
     findings.extend(check_foreign_files(location, files))
+    if unknown := unknown_columns(files, columns):
+        result.unchecked["columns"] = unknown
 
 
 def _finish(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
@@ -72,10 +73,46 @@ def rewrite_as_format_1(archive: Path) -> None:
         found = {each.queue_id: each for each in summaries_of("", rows, crcs, crc_bits=32)}
         for queue in file["queues"]:
             assert queue.pop("crcBits") == 31
+            del queue["columnsHash"]
             was = queue["bodyHash"]
             queue["bodyHash"] = f"{found[queue['queueId']].body_hash:016x}"
             assert queue["bodyHash"] != was
     path.write_text(json.dumps(document))
+
+
+def rewrite_as_format_2(archive: Path) -> None:
+    """Let the manifest say what it said before it had hashes of columns."""
+    (path,) = archive.glob("_rockhopper/manifest-*.json")
+    document = json.loads(path.read_bytes())
+    document["format"] = 2
+    for file in document["files"]:
+        for queue in file["queues"]:
+            del queue["columnsHash"]
+    path.write_text(json.dumps(document))
+
+
+CHANGES: dict[str, Any] = {
+    "tags": "blue",
+    "keys": None,
+    "sysFlag": 8,
+    "properties": [("KEYS", "k"), ("TAGS", "red")],
+    "msgId": "",
+    "bornTimestamp": 0,
+    "storeHost": "1.2.3.4:5",
+    "physOffset": 7,
+}
+
+
+def rewrite(archive: Path, name: str) -> Path:
+    """Change a column of one row in a file of topic-1."""
+    (path,) = archive.glob("topic=topic-1/*/*.parquet")
+    table = pq.ParquetFile(path).read()
+    at = table.schema.get_field_index(name)
+    field = table.schema.field(at)
+    values = table.column(at).to_pylist()
+    values[7] = CHANGES[name]
+    pq.write_table(table.set_column(at, field, pa.array(values, field.type)), path)
+    return path
 
 
 @pytest.fixture
@@ -303,6 +340,41 @@ class TestAuditOfAnArchive:
 
         assert result.counts == {"body": 1, "archive differs": 1, "archive file": 1}
         assert {Path(each["path"]).name for each in result.findings[1:]} == {bad.name}
+
+    @pytest.mark.parametrize("name", list(CHANGES))
+    def test_a_column_that_was_changed(self, name: str, log: WrittenLog, archive: Path) -> None:
+        changed = rewrite(archive, name)
+
+        result = self.audited(log, archive)
+        rewrite_as_format_2(archive)
+        compared = self.audited(log, archive)
+        for path in log.commit_log.iterdir():
+            path.write_bytes(b"")
+        alone = self.audited(log, archive)
+
+        assert result.counts == {"archive differs": 1, "archive file": 1}
+        found = {one["kind"]: one for one in result.findings}
+        assert found["archive file"]["path"] == str(changed)
+        assert found["archive differs"]["reason"].endswith(f"than the log in {name}")
+        assert found["archive differs"]["topic"] == "topic-1"
+        assert (compared.counts, compared.unchecked) == ({"archive differs": 1}, {})
+        assert alone.counts == {}
+        assert "90 archived messages" in alone.unchecked["columns"]
+        assert list(alone.lines())[-1] == "Nothing is wrong in what was checked."
+
+    def test_without_the_log_the_manifest_knows_the_columns(
+        self, log: WrittenLog, archive: Path
+    ) -> None:
+        for path in log.commit_log.iterdir():
+            path.write_bytes(b"")
+        assert self.audited(log, archive).counts == {}
+
+        changed = rewrite(archive, "tags")
+        result = self.audited(log, archive)
+
+        assert (result.counts, result.unchecked) == ({"archive file": 1}, {})
+        assert result.findings[0]["path"] == str(changed)
+        assert "columns besides the bodies" in result.findings[0]["reason"]
 
     def test_manifests_of_format_1_have_other_hashes(self, log: WrittenLog, archive: Path) -> None:
         rewrite_as_format_1(archive)
