@@ -34,6 +34,8 @@ PUSHED_RESET_MS = 60_000
 class ConsumerOffsetTable(JsonTable):
     """Committed offsets of all groups."""
 
+    without = "what groups committed is forgotten, and they begin like new ones"
+
     def __init__(
         self,
         path: Path,

@@ -79,6 +79,9 @@ class JsonTable(ABC):
     so it must copy each dict with ``list(d.items())``, which is atomic, before it walks through it.
     """
 
+    without = ""
+    """What starting with an empty table costs, for who has to decide that."""
+
     def __init__(self, path: Path, *, now_ms: Callable[[], int] = wall_clock_ms) -> None:
         self.path = path
         self.version = DataVersion(0, now_ms())
@@ -126,12 +129,16 @@ class JsonTable(ABC):
                 self._changes += 1
             return True
         if damage is not None:
-            raise CorruptFileError(
-                self.path,
-                f"neither the file nor its backup can be read ({damage}); repair it, or move both "
-                "away to start with an empty table",
-            )
+            raise CorruptFileError(self.path, self._advice(damage, has_backup=backup.exists()))
         return False
+
+    def _advice(self, damage: str, *, has_backup: bool) -> str:
+        unreadable = "neither the file nor its backup can be read"
+        if not has_backup:
+            unreadable = "the file cannot be read and has no backup yet"
+        away = "move both away" if has_backup else "move it away"
+        cost = self.without and f": {self.without}"
+        return f"{unreadable} ({damage}); repair it, or {away} to start with an empty table{cost}"
 
     def _take(self, data: bytes) -> None:
         """Decode *data*.  Raises ValueError for whatever is wrong with it."""

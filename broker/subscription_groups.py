@@ -128,6 +128,10 @@ class SubscriptionGroup:
 class SubscriptionGroupTable(JsonTable):
     """Group name -> SubscriptionGroup, and the topics that a group may not read."""
 
+    without = (
+        "groups come back when they consume (autoCreateSubscriptionGroup), with default settings"
+    )
+
     def __init__(
         self, path: Path, config: BrokerConfig, *, now_ms: Callable[[], int] = wall_clock_ms
     ) -> None:

@@ -163,6 +163,8 @@ Listener = Callable[[str, TopicConfig | None], None]
 class TopicTable(JsonTable):
     """Topic name -> TopicConfig.  Every change is saved soon and told to the listeners."""
 
+    without = "topics that have queues come back, with default settings"
+
     def __init__(
         self, path: Path, config: BrokerConfig, *, now_ms: Callable[[], int] = wall_clock_ms
     ) -> None:

@@ -94,8 +94,15 @@ def test_damage_without_a_good_backup_is_refused_with_what_to_do(
     path: Path, main: str | None, backup: str | None
 ) -> None:
     table = write(path, main=main, backup=backup)
-    with pytest.raises(CorruptFileError, match="move both away"):
+    table.without = "values begin at 0"
+    with pytest.raises(CorruptFileError) as refused:
         table.load()
+    said = str(refused.value)
+    if backup is None:
+        assert "has no backup yet" in said
+        assert "move it away to start with an empty table: values begin at 0" in said
+    else:
+        assert "move both away to start with an empty table: values begin at 0" in said
 
 
 def test_a_damaged_file_is_kept_aside_and_the_good_backup_survives_the_next_save(
