@@ -10,10 +10,13 @@
 Lines are gathered for 25 ms and go out as one record with one write(2), without fsync: kill -9
 costs at most the commits of 25 ms, and a power cut what RocketMQ's file does not hold yet.  What
 cannot be written, as on a full disk, stays gathered and is tried again.  A save begins a new
-journal file, and the older ones go when it has ended.
+journal file, and those in front of the one that the save before began go when it has ended: what
+they tell is in consumerOffset.json.bak too.
 
-A journal counts only with the consumerOffset.json that it belongs to: when RocketMQ has run on the
-store since, its file has another sha1.
+The journal counts from the file on that names the consumerOffset.json that is there, or its .bak
+where that had to be read.  When RocketMQ has run on the store since, its file has another sha1, and
+counts alone.  A damaged file has another as well, but its .bak is one that we replaced: then the
+.bak counts, and nothing is forgotten.
 
 0.1.0 wrote the lines bare, into files ``<number>``; such are read, and gone after the first save.
 """
@@ -68,6 +71,7 @@ class OffsetJournal:
         self._timer: asyncio.TimerHandle | None = None
         self._lock = threading.Lock()
         self._is_failing = False
+        self._parts: list[list[str]] | None = None
         self.is_open = False
         """Whether changes are taken."""
 
@@ -82,20 +86,53 @@ class OffsetJournal:
             OSError: a journal file cannot be read.
         """
         changes: list[Change] = []
-        for lines in (self._bare_lines(), self._recorded_lines()):
-            known: set[str] = set()
-            noted: list[Change] = []
-            for line in lines:
-                _take(line, known, noted)
-            if noted and fingerprint(file) not in known:
-                log.info("offsets were saved by another broker since; its file counts")
-            else:
-                changes += noted
+        for parts in ([self._bare_lines()], self._recorded_parts()):
+            since: list[Change] | None = None
+            is_noted = False
+            for lines in parts:
+                known: list[str] = []
+                noted: list[Change] = []
+                for line in lines:
+                    _take(line, known, noted)
+                if since is None and fingerprint(file) in known:
+                    since = []
+                if since is not None:
+                    since += noted
+                is_noted |= bool(noted)
+            if is_noted and since is None:
+                log.warning("offsets were saved by another broker since; its file counts")
+            changes += since or []
         return changes
 
-    def _recorded_lines(self) -> list[str]:
-        payloads = [payload for kind, payload in self._journal.read() if kind == LINES]
-        return [line for payload in payloads for line in payload.decode().split("\n")]
+    def refutes(self, file: bytes, backup: bytes | None) -> bool:
+        """Whether *file* is none that was saved, while *backup* is one that another replaced.
+
+        Raises:
+            OSError: a journal file cannot be read.
+        """
+        known: list[str] = []
+        for lines in self._recorded_parts():
+            for line in lines:
+                _take(line, known, [])
+        saved = list(dict.fromkeys(known))
+        if fingerprint(file) in saved or fingerprint(backup) not in saved:
+            return False
+        return fingerprint(backup) != saved[-1]
+
+    def _recorded_parts(self) -> list[list[str]]:
+        """The lines of each file, oldest first; read once."""
+        if self._parts is not None:
+            return self._parts
+        parts: list[list[str]] = []
+        number = -1
+        for kind, payload in self._journal.read():
+            if self._journal.number != number:
+                number = self._journal.number
+                parts.append([])
+            if kind == LINES:
+                parts[-1] += payload.decode().split("\n")
+        self._parts = parts
+        return parts
 
     def _bare_lines(self) -> list[str]:
         lines: list[str] = []
@@ -126,6 +163,7 @@ class OffsetJournal:
             OSError: it cannot be created.
         """
         with self._lock:
+            self._parts = None
             self._journal.mend()
             self._journal.rotate()
             self._journal.append(_record(f"file {file_sha}\n"))
@@ -201,12 +239,12 @@ def _line_of(change: tuple[tuple[str, int], int]) -> str:
     return f"drop {key}\n" if queue_id == _DROPPED else f"set {key} {queue_id} {offset}\n"
 
 
-def _take(line: str, known: set[str], changes: list[Change]) -> None:
+def _take(line: str, known: list[str], changes: list[Change]) -> None:
     found = _LINE.fullmatch(line)
     if found is None:
         return
     if found["sha"]:
-        known.add(found["sha"])
+        known.append(found["sha"])
     elif found["key"]:
         changes.append(Change(found["key"], int(found["queue"]), int(found["offset"])))
     else:

@@ -5,10 +5,12 @@ length, 40 + 4·slots + 20·entries, fits many pairs, and read with the wrong on
 nothing.  So the pair is written down beside the store, and a setting that contradicts it is refused
 while there are index files.  A store that RocketMQ made has no such note; there the length decides.
 
-``<root>/rockhopper/geometry.json``, one JSON object with the keys of ``Geometry`` in camel case.
+``<root>/rockhopper/geometry.json``, one JSON object with the keys of ``Geometry`` in camel case and
+``crc32`` of what they say (0.1.0 wrote none).  A damaged note counts as none.
 """
 
 import json
+import zlib
 from pathlib import Path
 from typing import NamedTuple
 
@@ -60,7 +62,7 @@ def check(layout: StoreLayout, configured: Geometry) -> None:
             f"4·maxHashSlotNum + 20·maxIndexNum), or delete {layout.index} to have the index "
             "built anew from the commit log"
         )
-    if noted != configured:
+    if noted != configured or (layout.own / FILE_NAME).read_bytes() != _encode(configured):
         save(layout, configured)
 
 
@@ -69,14 +71,17 @@ def load(layout: StoreLayout) -> Geometry | None:
     path = layout.own / FILE_NAME
     try:
         fields = json.loads(path.read_bytes())
-        return Geometry(**{name: int(fields[key]) for name, key in _KEYS.items()})
+        geometry = Geometry(**{name: int(fields[key]) for name, key in _KEYS.items()})
+        if fields.keys() != set(_KEYS.values()) and fields.get("crc32") != _checksum(geometry):
+            raise ValueError("its checksum is wrong")
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         log.warning(
             "the note of the store's geometry is unreadable", path=str(path), reason=str(error)
         )
         return None
+    return geometry
 
 
 def save(layout: StoreLayout, geometry: Geometry) -> None:
@@ -85,9 +90,18 @@ def save(layout: StoreLayout, geometry: Geometry) -> None:
     Raises:
         OSError: the former note is still in place.
     """
-    fields = {_KEYS[name]: value for name, value in geometry._asdict().items()}
     disk.make_directories_durably(layout.own)
-    disk.write_atomically(layout.own / FILE_NAME, json.dumps(fields).encode())
+    disk.write_atomically(layout.own / FILE_NAME, _encode(geometry))
+
+
+def _encode(geometry: Geometry) -> bytes:
+    fields = {_KEYS[name]: value for name, value in geometry._asdict().items()}
+    fields["crc32"] = _checksum(geometry)
+    return json.dumps(fields).encode()
+
+
+def _checksum(geometry: Geometry) -> int:
+    return zlib.crc32(_describe(geometry).encode())
 
 
 def _describe(geometry: Geometry) -> str:

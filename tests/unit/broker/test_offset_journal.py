@@ -59,12 +59,55 @@ async def test_a_save_takes_the_journal_with_it_and_later_commits_begin_another(
     crashed.commit("T", "G", 0, 5)
     flush(crashed)
     await crashed.saved()
-    assert [path.name for path in (tmp_path / "offsets").iterdir()] == [SECOND]
+    await saved_again(crashed)
+    await saved_again(crashed)
+    names = sorted(path.name for path in (tmp_path / "offsets").iterdir())
+    assert names == [f"{number:020d}.records" for number in (3, 4)]
     crashed.commit("T", "G", 0, 8)
     flush(crashed)
     found = table(tmp_path)
     found.load()
     assert found.get("T", "G", 0) == 8
+
+
+async def saved_again(offsets: ConsumerOffsetTable) -> None:
+    offsets.mark_changed()
+    offsets.version.advance(0)
+    await offsets.saved()
+
+
+@pytest.mark.parametrize("damaged", [b'{"offsetTable":{"T@G":{0:9}}}', b"{", b""])
+async def test_a_damaged_file_gives_way_to_its_backup_and_no_commit_is_forgotten(
+    tmp_path: Path, damaged: bytes
+) -> None:
+    crashed = begun(tmp_path)
+    await saved_again(crashed)
+    crashed.commit("T", "G", 0, 5)
+    flush(crashed)
+    await saved_again(crashed)
+    crashed.commit("T", "G", 1, 7)
+    flush(crashed)
+    await saved_again(crashed)
+    crashed.commit("T", "G", 2, 8)
+    flush(crashed)
+    crashed.path.write_bytes(damaged)
+    with capture_logs() as lines:
+        found = begun(tmp_path)
+    assert found.queues("T", "G") == {0: 5, 1: 7, 2: 8}
+    assert {line["log_level"] for line in lines} == {"warning", "info"}
+    await found.saved()
+    assert begun(tmp_path).queues("T", "G") == {0: 5, 1: 7, 2: 8}
+
+
+async def test_a_file_that_rocketmq_saved_once_counts_alone(tmp_path: Path) -> None:
+    crashed = begun(tmp_path)
+    await saved_again(crashed)
+    crashed.commit("T", "G", 0, 50)
+    await saved_again(crashed)
+    backup = crashed.path.with_name("consumerOffset.json.bak")
+    backup.write_bytes(crashed.path.read_bytes())
+    crashed.path.write_text('{"offsetTable":{"T@G":{0:70}}}')
+    assert begun(tmp_path).get("T", "G", 0) == 70
 
 
 async def test_a_crash_between_journal_and_file_counts_both_ways(tmp_path: Path) -> None:
@@ -74,7 +117,7 @@ async def test_a_crash_between_journal_and_file_counts_both_ways(tmp_path: Path)
     old_file = crashed.path.read_bytes()
     crashed.commit("T", "G", 0, 6)
     flush(crashed)
-    (journal,) = (tmp_path / "offsets").iterdir()
+    journal = max((tmp_path / "offsets").iterdir())
     kept = journal.read_bytes()
     await crashed.saved()
     # The file was about to be replaced, and was not: old file, old journal and the new one.
@@ -109,7 +152,7 @@ async def test_a_torn_line_of_0_1_0_ends_the_reading_and_is_named(
     assert [entry["line"] for entry in logs if entry["log_level"] == "error"] == [2]
     found.start_saving()
     await found.saved()
-    assert [path.name for path in (tmp_path / "offsets").iterdir()] == [SECOND]
+    assert sorted(path.name for path in (tmp_path / "offsets").iterdir()) == [FIRST, SECOND]
 
 
 async def test_any_flipped_bit_is_mended_and_any_cut_is_named(tmp_path: Path) -> None:

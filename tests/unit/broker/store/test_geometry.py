@@ -47,6 +47,28 @@ def test_another_pair_of_the_same_length_is_refused_once_it_was_noted(layout: St
     assert geometry.load(layout) == BASIC30
 
 
+def test_no_flipped_bit_of_the_note_stops_a_start(layout: StoreLayout) -> None:
+    geometry.check(layout, BASIC30)
+    path = layout.own / geometry.FILE_NAME
+    content = path.read_bytes()
+    for bit in range(len(content) * 8):
+        damaged = bytearray(content)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        assert geometry.load(layout) in (None, BASIC30)
+        geometry.check(layout, BASIC30)
+    assert path.read_bytes() == content
+
+
+def test_a_note_of_0_1_0_counts_and_gets_a_checksum(layout: StoreLayout) -> None:
+    geometry.save(layout, BASIC30)
+    path = layout.own / geometry.FILE_NAME
+    path.write_text('{"indexSlotCount": 16, "indexEntryCountMax": 40}')
+    assert geometry.load(layout) == BASIC30
+    geometry.check(layout, BASIC30)
+    assert b"crc32" in path.read_bytes()
+
+
 def test_without_index_files_another_geometry_takes_over(layout: StoreLayout) -> None:
     geometry.check(layout, BASIC30)
     (layout.index / "20261120091843715").unlink()
