@@ -8,7 +8,7 @@ from collections.abc import Callable
 from broker.change_notices import CallLater
 from broker.clock import BrokerClock
 from broker.config import BrokerConfig
-from broker.consumer_groups import ConsumerGroups, ProducerTable
+from broker.consumer_groups import ConsumerGroups
 from broker.consumer_offsets import ConsumerOffsetTable
 from broker.delay_levels import DelayLevels
 from broker.delayed import DelayedDelivery
@@ -19,6 +19,7 @@ from broker.message_ids import UniqueIds
 from broker.nameserver.service import NameService
 from broker.peer_brokers import PeerBrokers
 from broker.pop.service import PopService
+from broker.producers import ProducerTable
 from broker.pull_path import PullPath
 from broker.queue_locks import QueueLocks
 from broker.send_path import SendPath

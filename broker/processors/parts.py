@@ -4,11 +4,12 @@ from collections.abc import Callable
 from typing import Protocol
 
 from broker.config import BrokerConfig
-from broker.consumer_groups import ConsumerGroups, ProducerTable
+from broker.consumer_groups import ConsumerGroups
 from broker.consumer_offsets import ConsumerOffsetTable
 from broker.delayed import DelayedDelivery
 from broker.peer_brokers import PeerBrokers
 from broker.pop.service import PopService
+from broker.producers import ProducerTable
 from broker.pull_path import PullPath
 from broker.queue_locks import QueueLocks
 from broker.send_path import SendPath

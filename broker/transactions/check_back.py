@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker.config import BrokerConfig
-from broker.consumer_groups import ProducerTable
+from broker.producers import ProducerTable
 from broker.transactions.half_messages import check_request
 from broker.transactions.open_halves import OpenHalf
 from broker.wall_waits import WallTimer

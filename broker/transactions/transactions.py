@@ -16,10 +16,10 @@ from collections.abc import Callable
 import structlog
 
 from broker.config import BrokerConfig
-from broker.consumer_groups import ProducerTable
 from broker.consumer_offsets import ConsumerOffsetTable
 from broker.dispatcher import RequestError
 from broker.last_flush import last_flush
+from broker.producers import ProducerTable
 from broker.stats import BrokerStats
 from broker.store.errors import StoreError
 from broker.store.message_store import MessageStore

@@ -8,8 +8,8 @@ from broker.consumer_groups import (
     Client,
     ConsumerGroups,
     ConsumeSettings,
-    ProducerTable,
 )
+from broker.producers import ProducerTable
 from broker.remembered_subscriptions import REMEMBERED_MS, RememberedSubscriptions
 from protocol.subscription import Subscription
 from tests.support.peers import Clock, Peer
