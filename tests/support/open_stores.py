@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from broker.config import StoreConfig
+from broker.store.get_result import GetResult
 from broker.store.mappings import MAPPED_FILES_MAX
 from broker.store.message_store import MessageStore
 from broker.store.put import MessageToStore, PutResult
@@ -154,3 +155,16 @@ class Stores:
         """Close what is open."""
         for store in self._open.values():
             close(store)
+
+
+def tagged(tag: str) -> str:
+    return f"TAGS\x01{tag}\x02"
+
+
+def fill(store: MessageStore, count: int, size_bytes: int = 10, tag: str = "a") -> None:
+    for number in range(count):
+        put(store, b"%d" % number + bytes(size_bytes), properties=tagged(tag))
+
+
+def got(result: GetResult) -> tuple[str, int, int, int]:
+    return result.status.value, result.next_offset, result.min_offset, result.max_offset

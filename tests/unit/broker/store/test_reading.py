@@ -4,9 +4,8 @@ import struct
 from pathlib import Path
 
 import pytest
-from structlog.testing import capture_logs
 
-from broker.store.get_result import GetResult, GetStatus
+from broker.store.get_result import GetStatus
 from broker.store.message_store import MessageStore
 from protocol.java_hash import java_string_hash
 from protocol.message_codec import decode_messages, encode_batch
@@ -18,25 +17,15 @@ from tests.support.open_stores import (
     Stores,
     bodies,
     close,
+    fill,
+    got,
     messages,
     open_store,
     put,
+    tagged,
 )
 
 TOPIC = "TopicA"
-
-
-def tagged(tag: str) -> str:
-    return f"TAGS\x01{tag}\x02"
-
-
-def fill(store: MessageStore, count: int, size_bytes: int = 10, tag: str = "a") -> None:
-    for number in range(count):
-        put(store, b"%d" % number + bytes(size_bytes), properties=tagged(tag))
-
-
-def got(result: GetResult) -> tuple[str, int, int, int]:
-    return result.status.value, result.next_offset, result.min_offset, result.max_offset
 
 
 @pytest.fixture
@@ -234,146 +223,6 @@ def test_a_full_answer_ends_in_front_of_the_first_message_that_is_left(store: Me
     assert result.next_offset == 3
 
 
-# -- what is gone, or damaged ----------------------------------------------------------------
-
-
-def drop_first_file(store: MessageStore) -> None:
-    """Delete the first file of the log while the queues do not know yet."""
-    store._log.drop_files_before(FILE_SIZE_BYTES)
-
-
-@pytest.mark.parametrize("expression", ["*", "a"])
-def test_removed_messages_are_stepped_over(stores: Stores, expression: str) -> None:
-    store = stores.open()
-    fill(store, 6, 1500)
-    drop_first_file(store)
-    subscription = None if expression == "*" else Subscription(TOPIC, expression)
-    result = store.get_message(TOPIC, 0, 0, 1, subscription)
-    if expression == "*":
-        assert got(result) == ("MESSAGE_WAS_REMOVING", 1, 0, 6)
-    result = store.get_message(TOPIC, 0, 0, 32, subscription)
-    assert [message.queue_offset for message in decode_messages(result.body)] == [2, 3, 4, 5]
-    assert (result.count, result.next_offset) == (4, 6)
-
-
-def test_the_last_thing_that_a_pull_came_across_names_its_status(stores: Stores) -> None:
-    store = stores.open()
-    fill(store, 2, 1500, tag="a")
-    fill(store, 2, 1500, tag="b")
-    drop_first_file(store)
-    result = store.get_message(TOPIC, 0, 0, 32, Subscription(TOPIC, "a"))
-    assert got(result) == ("NO_MATCHED_MESSAGE", 4, 0, 4)
-
-
-class Damaged:
-    """Three messages of an earlier run, with one byte of the second one's record changed."""
-
-    def __init__(self, stores: Stores, change_at: int, *, topic: str = TOPIC) -> None:
-        store = stores.open()
-        for number in range(3):
-            put(store, b"body %d" % number, topic, properties=f"KEYS\x01k{number}\x02")
-        second = messages(store, topic)[1].commit_log_offset
-        close(store)
-        path = stores.root / "commitlog" / f"{0:020d}"
-        data = bytearray(path.read_bytes())
-        data[second + change_at] ^= 0x55
-        self.offset = second
-        self.topic = topic
-        self.store = stores.open()
-        path.write_bytes(bytes(data))
-
-
-# Body, queue id, queue offset, position, body length, topic, properties length.
-@pytest.mark.parametrize("change_at", [89, 15, 27, 35, 87, 97, 102])
-def test_a_damaged_old_message_is_skipped_and_reported_once(stores: Stores, change_at: int) -> None:
-    damaged = Damaged(stores, change_at)
-    store = damaged.store
-    with capture_logs() as logs:
-        for _ in range(2):
-            result = store.get_message(TOPIC, 0, 0, 32)
-            found = [message.body for message in decode_messages(result.body)]
-            assert found == [b"body 0", b"body 2"]
-            assert result.next_offset == 3
-            assert store.get_message(TOPIC, 0, 1, 1).status is GetStatus.MESSAGE_WAS_REMOVING
-    (entry,) = logs
-    assert (entry["log_level"], entry["topic"], entry["queue"]) == ("error", TOPIC, 0)
-    assert (entry["offset"], entry["commit_log_offset"]) == (1, damaged.offset)
-    assert entry["reason"]
-    assert store._reader.damaged_count == 1
-
-
-def test_a_damaged_message_is_found_neither_by_id_nor_by_key(stores: Stores) -> None:
-    damaged = Damaged(stores, 89)
-    assert damaged.store.message_at(damaged.offset) == b""
-    assert damaged.store.query(TOPIC, "k1", 32, 0, 2**62) == []
-    assert len(damaged.store.query(TOPIC, "k2", 32, 0, 2**62)) == 1
-
-
-def flip(path: Path, position: int) -> None:
-    data = bytearray(path.read_bytes())
-    data[position] ^= 1
-    path.write_bytes(bytes(data))
-
-
-def test_a_body_in_the_tail_of_the_log_is_not_compared_with_its_crc(
-    store: MessageStore, stores: Stores
-) -> None:
-    fill(store, 3)
-    second = messages(store)[1].commit_log_offset
-    flip(stores.root / "commitlog" / f"{0:020d}", second + 89)
-    assert len(messages(store)) == 3
-
-
-@pytest.mark.parametrize("expression", ["*", "a"])
-def test_a_body_behind_the_tail_is(store: MessageStore, stores: Stores, expression: str) -> None:
-    fill(store, 3)
-    second = messages(store)[1].commit_log_offset
-    store._reader.tail_start = store.max_commit_log_offset
-    fill(store, 1)
-    flip(stores.root / "commitlog" / f"{0:020d}", second + 89)
-    with capture_logs() as logs:
-        for _ in range(2):
-            result = store.get_message(TOPIC, 0, 0, 32, Subscription(TOPIC, expression))
-            assert [m.queue_offset for m in decode_messages(result.body)] == [0, 2, 3]
-            bulk = store.get_bulk(TOPIC, 0, 0, 100, 1 << 20)
-            assert [m.queue_offset for m in decode_messages(bulk.body)] == [0, 2, 3]
-            assert store.message_at(second) == b""
-    (entry,) = logs
-    assert (entry["offset"], entry["commit_log_offset"]) == (1, second)
-    assert store.damaged_count == 1
-
-
-# Queue id, queue offset, place, size, magic, topic.
-@pytest.mark.parametrize("change_at", [15, 27, 35, 3, 5, 101])
-def test_heads_are_looked_at_in_the_tail_too(
-    store: MessageStore, stores: Stores, change_at: int
-) -> None:
-    fill(store, 3)
-    second = messages(store)[1].commit_log_offset
-    flip(stores.root / "commitlog" / f"{0:020d}", second + change_at)
-    with capture_logs() as logs:
-        for _ in range(2):
-            assert [message.queue_offset for message in messages(store)] == [0, 2]
-            bulk = store.get_bulk(TOPIC, 0, 0, 100, 1 << 20)
-            assert [m.queue_offset for m in decode_messages(bulk.body)] == [0, 2]
-    (entry,) = logs
-    assert (entry["offset"], entry["commit_log_offset"]) == (1, second)
-    assert (store.damaged_count, store.mended_count) == (1, 0)
-
-
-def test_damage_in_a_batch_topic_never_reaches_a_consumer(stores: Stores) -> None:
-    store = stores.open(batch_topics={"Batches"})
-    for number in range(3):
-        put(store, b"body %d" % number, "Batches")
-    second = messages(store, "Batches")[1].commit_log_offset
-    store = stores.reopen_after_stop(batch_topics={"Batches"})
-    path = stores.root / "commitlog" / f"{0:020d}"
-    data = bytearray(path.read_bytes())
-    data[second + 89] ^= 1
-    path.write_bytes(bytes(data))
-    assert bodies(store, "Batches") == [b"body 0", b"body 2"]
-
-
 # -- tags codes that stand elsewhere ---------------------------------------------------------
 
 
@@ -445,13 +294,6 @@ def test_times_are_found_behind_messages_that_are_gone(rolled: MessageStore) -> 
     assert rolled.store_time(TOPIC, 0, 9) == rolled.store_time_ms
     assert rolled.earliest_store_time(TOPIC, 9) == -1
     assert rolled.earliest_time_ms == rolled.store_time_ms
-
-
-def test_times_are_found_though_a_message_is_unreadable(stores: Stores) -> None:
-    damaged = Damaged(stores, 5)
-    time_ms = messages(damaged.store)[0].store_time_ms
-    assert damaged.store.offset_by_time(TOPIC, 0, time_ms, upper=False) == 0
-    assert damaged.store.offset_by_time(TOPIC, 0, time_ms + 1, upper=False) == 3
 
 
 def test_an_empty_log_has_no_earliest_time(store: MessageStore) -> None:
