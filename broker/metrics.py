@@ -193,8 +193,11 @@ def _storage(broker: "Broker") -> Iterator[Family]:
     yield _counter("rockhopper_damaged_messages_total", "Stored messages found damaged").add(
         store.damaged_count
     )
-    yield _counter("rockhopper_mended_entries_total", "Queue entries set right from the log").add(
+    yield _counter("rockhopper_mended_entries_total", "Entries set right from the log").add(
         store.mended_count
+    )
+    yield _counter("rockhopper_index_faults_total", "Index entries and keys that do not fit").add(
+        store.index_fault_count
     )
     yield _gauge("rockhopper_store_writable", "1 when messages are taken").add(store.is_writable)
 

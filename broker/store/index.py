@@ -78,7 +78,7 @@ class MessageIndex:
         Raises:
             OSError: the files cannot be read, or not be repaired.
         """
-        paths = _numbered_paths(self._directory)
+        paths = numbered_paths(self._directory)
         for position, path in enumerate(paths):
             reason = self._load_one(path, last_exit_clean)
             if reason is not None:
@@ -180,7 +180,7 @@ class MessageIndex:
         """A name behind every name there is, even when the clock, or summer time, goes back."""
         now_s, millisecond = divmod(self._now_ms(), 1000)
         name = f"{datetime.fromtimestamp(now_s):%Y%m%d%H%M%S}{millisecond:03d}"
-        newest = max((path.name for path in _numbered_paths(self._directory)), default="")
+        newest = max((path.name for path in numbered_paths(self._directory)), default="")
         return name if name > newest else f"{int(newest) + 1:017d}"
 
     def discard_from(self, commit_log_offset: int) -> int:
@@ -227,6 +227,11 @@ class MessageIndex:
         """The offset of the oldest message that was put; −1 when there is none."""
         return self._files[0].begin_offset if self._files else -1
 
+    @property
+    def files(self) -> tuple[IndexFile, ...]:
+        """The files, oldest first, as they are now."""
+        return tuple(self._files)
+
     def hashes_at_end(self) -> list[int]:
         """The key hashes that were put for the message at ``end_commit_log_offset``."""
         hashes: list[int] = []
@@ -262,7 +267,7 @@ class MessageIndex:
         return found
 
 
-def _numbered_paths(directory: Path) -> list[Path]:
+def numbered_paths(directory: Path) -> list[Path]:
     """Files named by a number, oldest first; RocketMQ too skips other names."""
     try:
         paths = [path for path in directory.iterdir() if path.name.isdecimal() and path.is_file()]

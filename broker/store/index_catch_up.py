@@ -29,6 +29,11 @@ def key_hashes(record: Record) -> list[int]:
 def _hashes(record: Record, found: KeysAndTags, seed: int) -> list[int]:
     if record.sys_flag & SYS_FLAG_TRANSACTION_MASK == SYS_FLAG_TRANSACTION_ROLLBACK:
         return []
+    return hashes_of(found, seed)
+
+
+def hashes_of(found: KeysAndTags, seed: int) -> list[int]:
+    """The hashes of a message's keys, in their order; *seed* is that of its topic."""
     unique_key, keys, _ = found
     hashes = [seeded_index_key_hash(seed, unique_key)] if unique_key else []
     if keys:

@@ -56,6 +56,7 @@ class IndexFile:
 
     __slots__ = (
         "_full",
+        "_is_changed",
         "_is_new",
         "_lock",
         "_reserved_number",
@@ -98,6 +99,7 @@ class IndexFile:
         self.flushed_number = self.next_number
         self._reserved_number = 0
         self._is_new = False
+        self._is_changed = False
 
     @classmethod
     def create(
@@ -167,6 +169,11 @@ class IndexFile:
     def is_empty(self) -> bool:
         """Whether nothing was put yet."""
         return self.next_number <= 1
+
+    @property
+    def is_flushed(self) -> bool:
+        """Whether the header in the file counts all entries."""
+        return self.next_number == self.flushed_number and not self._is_changed
 
     def damage(self) -> str | None:
         """Say why header and entries cannot both be right; None when nothing speaks against it."""
@@ -281,8 +288,10 @@ class IndexFile:
         """
         number = self.next_number
         with self._lock:
-            if number == self.flushed_number or self.descriptor < 0:
+            is_clean = number == self.flushed_number and not self._is_changed
+            if is_clean or self.descriptor < 0:
                 return False
+            self._is_changed = False
             with descriptor_needed():
                 descriptor = os.dup(self.descriptor)
         try:
@@ -297,10 +306,17 @@ class IndexFile:
                     return False
                 self._write_header(number)
             disk.sync_file(descriptor)
+        except OSError:
+            self._is_changed = True
+            raise
         finally:
             os.close(descriptor)
         self.flushed_number = number
         return True
+
+    def note_change(self) -> None:
+        """Have the next ``flush`` make durable what was changed in place, header included."""
+        self._is_changed = True
 
     def close(self) -> None:
         """Let go of mapping and descriptor.  Flushes nothing."""
@@ -364,6 +380,7 @@ class IndexFile:
         For a commit log that ends there: its offsets are used again.
         """
         before = self.next_number
+        self.note_change()
         number = before - 1
         while number >= 1:
             key_hash, offset, _, previous = self.entry(number)

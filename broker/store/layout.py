@@ -136,6 +136,11 @@ class StoreLayout:
         return self.own / "quarantine"
 
     @property
+    def index_to_rebuild(self) -> Path:
+        """From which index file on the index is to be built again."""
+        return self.own / "index-to-rebuild"
+
+    @property
     def deleted_queues(self) -> Path:
         """Where the directories of deleted queues are until they are gone."""
         return self.own / "deleted-queues"

@@ -123,6 +123,7 @@ class MessageStore(StoreReading):
             self._places,
             self._mender,
             self._reader,
+            self._index_scrub,
             dispatched=lambda: self.dispatched_offset,
             is_gone=opened.is_gone,
         )

@@ -17,7 +17,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import structlog
 
-from broker.store import abort_file, disk, geometry, inventory, log_presence, resizing
+from broker.store import (
+    abort_file,
+    disk,
+    geometry,
+    index_rebuilding,
+    inventory,
+    log_presence,
+    resizing,
+)
 from broker.store import checkpoint as checkpoints
 from broker.store.batch_consume_queue import BatchConsumeQueue
 from broker.store.commit_log import CommitLog
@@ -120,6 +128,7 @@ class OpenedStore:
         if config.index_enabled:
             shape = Geometry(config.index_slot_count, config.index_entry_count_max)
             geometry.check(layout, shape)
+            index_rebuilding.move_aside(layout)
             self.index = MessageIndex(layout.index, *shape, now_ms=self._now_ms)
             self.index.load(last_exit_clean)
         self.deleted_topics = DeletedTopics(layout.own / DELETED_TOPICS_FILE)

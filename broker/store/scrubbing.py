@@ -25,6 +25,7 @@ from broker.store.commit_log import CommitLog
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.entry_mending import EntryMender
 from broker.store.errors import StoreError
+from broker.store.index_scrubbing import IndexScrub
 from broker.store.queue_table import ConsumeQueueTable
 from broker.store.reader import MessageReader
 from broker.store.record_places import RecordPlaces
@@ -80,6 +81,7 @@ class Scrub:
         places: RecordPlaces,
         mender: EntryMender,
         reader: MessageReader,
+        index: IndexScrub | None,
         *,
         dispatched: Callable[[], int],
         is_gone: Callable[[str, int], bool],
@@ -90,11 +92,12 @@ class Scrub:
         self._places = places
         self._mender = mender
         self._reader = reader
+        self.index = index
         self._dispatched = dispatched
         self._is_gone = is_gone
-        self.position = commit_log.min_offset
         self.pass_count = 0
         """Passes that were completed since the start."""
+        self.begin()
 
     @property
     def end(self) -> int:
@@ -104,16 +107,34 @@ class Scrub:
     def begin(self) -> None:
         """Begin a pass."""
         self.position = self._log.min_offset
+        if self.index is not None:
+            self.index.begin(self.position)
 
     def step(self) -> int:
-        """Look at some records; what they cost in bytes, 0 at the end of the pass."""
+        """Look at some records or entries; what they cost in bytes, 0 at the end of the pass."""
         cost = 0
         if self.position < self._log.min_offset:
             self.begin()
+        if self.index is None or not self.index.is_behind:
+            cost = self._look_at_some()
+        if self.index is not None:
+            cost += self.index.step(is_last=self.position >= self.end)
+        if not cost:
+            self.pass_count += 1
+        return cost
+
+    def places(self) -> list[tuple[str, int, int]]:
+        """What of which files is looked at next."""
+        is_behind = self.index is not None and self.index.is_behind
+        log_place = self._log.place_of(self.position, CHUNK_BYTES)
+        places = [] if log_place is None or is_behind or self.position >= self.end else [log_place]
+        index_place = None if self.index is None else self.index.place()
+        return places if index_place is None else [*places, index_place]
+
+    def _look_at_some(self) -> int:
+        cost = 0
         for _ in range(SLICE_RECORDS):
             if self.position >= self.end:
-                if not cost:
-                    self.pass_count += 1
                 break
             before = self.position
             self._look_at(before)
@@ -127,7 +148,10 @@ class Scrub:
             return
         record, check = found
         self.position = position + len(record)
-        self._reader.check_body(record, check)
+        is_sound = self._reader.check_body(record, check)
+        if self.index is not None:
+            is_gone = self._is_gone(check.topic, position)
+            self.index.expect(check, is_needed=is_sound and not is_gone)
         queue = self._queues.get(check.topic, check.queue_id)
         if isinstance(queue, ConsumeQueue) and self._is_in_a_queue(check):
             self._mender.compare(queue, check)
@@ -146,6 +170,8 @@ class Scrub:
         behind = self._places.proven_behind(position)
         end = self._log.next_file_offset(position) if behind is None else behind
         self._reader.report(position, "the head of the record is damaged", beyond=end)
+        if self.index is not None:
+            self.index.expect_anything(position, end)
         return end
 
 
@@ -199,8 +225,7 @@ class ScrubService:
         if rate <= 0:
             return RETRY_S
         scrub = self._scrub
-        path_and_range = self._log.place_of(scrub.position, CHUNK_BYTES)
-        if path_and_range is not None and scrub.position < scrub.end:
+        for path_and_range in scrub.places():
             await asyncio.to_thread(_bring_into_memory, *path_and_range)
         cost = 0
         while cost < min(CHUNK_BYTES, rate):

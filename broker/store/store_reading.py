@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from functools import partial
 
+from broker.store import index_rebuilding
 from broker.store.batch_consume_queue import BatchConsumeQueue
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.dispatch import Dispatch
@@ -10,6 +11,7 @@ from broker.store.entry_mending import EntryMender
 from broker.store.find_by_key import find_by_key
 from broker.store.find_by_tag import TagSearch
 from broker.store.get_result import GetResult, GetStatus
+from broker.store.index_scrubbing import IndexScrub
 from broker.store.layout import StoreLayout
 from broker.store.opening import OpenedStore
 from broker.store.property_stage import MessageFilter
@@ -35,6 +37,11 @@ class StoreReading:
             opened.commit_log, opened.queues, lambda: self.dispatched_offset
         )
         self._mender = EntryMender(opened.commit_log, self._places, opened.tags_codes.of)
+        self._index_scrub = (
+            None
+            if opened.index is None
+            else IndexScrub(opened.index, partial(index_rebuilding.note, opened.layout))
+        )
         self._reader = MessageReader(
             opened.commit_log,
             self._places,
@@ -88,8 +95,14 @@ class StoreReading:
 
     @property
     def mended_count(self) -> int:
-        """How many queue entries were wrong and set right since the start."""
-        return self._mender.mended_count
+        """How many entries of queues and index were wrong and set right since the start."""
+        scrub = self._index_scrub
+        return self._mender.mended_count + (0 if scrub is None else scrub.mended_count)
+
+    @property
+    def index_fault_count(self) -> int:
+        """How many faults of the index and its keys were named and could not be mended in place."""
+        return 0 if self._index_scrub is None else self._index_scrub.fault_count
 
     @property
     def dispatched_offset(self) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from broker.config_file import build_config
 from broker.store.get_result import GetStatus
@@ -159,3 +160,11 @@ def test_apaches_topics_are_known(apache: ApacheStore) -> None:
     for topic, content in apache.topics.items():
         assert topics.configs[topic].read_queue_nums == len(content["queues"])
         assert topics.is_batch(topic) == (topic == BATCH_TOPIC)
+
+
+async def test_the_scrub_finds_nothing_wrong(store: MessageStore) -> None:
+    store._reader.tail_start = store.max_commit_log_offset
+    with capture_logs() as logs:
+        while store._scrub._scrub.step():
+            pass
+    assert logs == []

@@ -1,0 +1,56 @@
+"""Noting that index files are to be built again, and moving them out of the way at the next start.
+
+The note, ``rockhopper/index-to-rebuild``, is the name of the first file that lacks entries.  Since
+entries stand in the order of the log, and only the last file may have room, those behind it go as
+well.  They are kept in the quarantine.  What is then missing is put again from the commit log
+(index_catch_up.py).
+"""
+
+import os
+
+import structlog
+
+from broker.store import disk
+from broker.store.index import numbered_paths
+from broker.store.layout import StoreLayout
+
+log = structlog.get_logger("broker.store")
+
+
+def note(layout: StoreLayout, name: str) -> None:
+    """Note that the files from *name* on are to be built again.  Raises OSError."""
+    path = layout.index_to_rebuild
+    noted = _noted(layout)
+    if noted is None or int(name) < noted:
+        disk.make_directories_durably(path.parent)
+        disk.write_atomically(path, name.encode())
+
+
+def move_aside(layout: StoreLayout) -> None:
+    """Move the files that were noted into the quarantine.  Raises OSError."""
+    first = _noted(layout)
+    if first is None:
+        return
+    aside = layout.quarantine / "index"
+    disk.make_directories_durably(aside)
+    # The last one first: what is left after a crash is an index without its end.
+    for path in reversed(numbered_paths(layout.index)):
+        if int(path.name) >= first:
+            target, number = aside / path.name, 0
+            while target.exists():
+                number += 1
+                target = aside / f"{path.name}-{number}"
+            os.rename(path, target)
+            disk.sync_directory(path.parent)
+            log.warning("an index file is built again", path=str(path), kept_as=str(target))
+    disk.sync_directory(aside)
+    disk.remove_files([layout.index_to_rebuild])
+
+
+def _noted(layout: StoreLayout) -> int | None:
+    try:
+        name = layout.index_to_rebuild.read_bytes().decode("ascii", "replace")
+    except FileNotFoundError:
+        return None
+    # A note that cannot be read is one on all of the files.
+    return int(name) if name.isdecimal() else 0

@@ -1,0 +1,417 @@
+"""The scrub's look at the index: its entries against the keys of the records, in the log's order.
+
+Entries were put in the order of the log.  So the keys of the records that the scrub walks over
+(scrubbing.py) and the entries of the index files are two lists to be laid side by side:
+
+- an entry that is not the key it stands beside, with the next ones matching again, is wrong, and is
+  set right where it is; so are its time, links and slots (index_chains.py);
+- entries between two that match, for no key, are strays: they lead to no record of their key.
+  Those that RocketMQ puts for tags, and those that it put twice, are fine;
+- an entry of the right record under another hash, to which that hash leads, is right: then the
+  key in the record's properties is damaged;
+- keys between two that match, for no entry, are missing.  Nothing can be put between two entries,
+  and queries, recovery and RocketMQ rely on their order, so that file and those behind it are
+  built again from the log at the next start (index_rebuilding.py).
+
+Entries are compared a few at a time, in the event loop; who calls brings their pages into memory.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import NamedTuple
+
+import structlog
+
+from broker.store.index import MessageIndex
+from broker.store.index_catch_up import hashes_of
+from broker.store.index_chains import IndexChains
+from broker.store.index_file import ENTRY_SIZE_BYTES, IndexFile
+from broker.store.record_properties import keys_and_tags
+from protocol.java_hash import index_key_hash, index_key_seed
+from protocol.message_codec import (
+    SYS_FLAG_TRANSACTION_MASK,
+    SYS_FLAG_TRANSACTION_ROLLBACK,
+    RecordCheck,
+)
+
+log = structlog.get_logger("broker.store")
+
+ENTRIES_PER_STEP = 128
+ENTRY_COST_BYTES = 128
+READ_AHEAD_BYTES = 64 << 10
+# How far to look for where keys and entries match again: some pages of entries.
+WINDOW = 1000
+# Entries that came since the pass began, before its last file is left for the next pass.
+_FED_MAX = 200_000
+_RECENT_MAX = 4 * WINDOW
+# Faults that stay are named once.
+_NAMED_MAX = 10_000
+
+
+class Key(NamedTuple):
+    """One key of a record; *is_needed* says that an entry has to be there for it."""
+
+    hash: int
+    offset: int
+    store_time_ms: int
+    is_needed: bool
+
+
+class IndexScrub:
+    """One pass after the other over an index, in step with that over the log."""
+
+    def __init__(self, index: MessageIndex, rebuild: Callable[[str], None]) -> None:
+        """*rebuild* notes that files, from the one of that name on, are to be built again."""
+        self._index = index
+        self._rebuild = rebuild
+        self._to_rebuild: set[str] = set()
+        self._named: set[int] = set()
+        self.mended_count = 0
+        """Entries, slots and headers set right since the start."""
+        self.fault_count = 0
+        """What was named and could not be: strays, places with missing entries, damaged keys."""
+        self._keys: deque[Key] = deque()
+        # Tags by their records' offsets, and the hashes of the last record that were taken.
+        self._recent: dict[int, tuple[str, str]] = {}
+        self._taken: set[int] = set()
+        self._taken_offset = -1
+        self._holes: deque[tuple[int, int]] = deque(maxlen=100)
+        self._closing: deque[IndexChains] = deque()
+        self._chains: IndexChains | None = None
+        self._start = 0
+        self._is_in_front = True
+        self._is_over = False
+        self._fed = 0
+
+    # What the scrub of the log says.
+
+    def begin(self, position: int) -> None:
+        """Begin a pass, with the record at *position* of the log."""
+        for chains in (*self._closing, *([self._chains] if self._chains else [])):
+            chains.close()
+        self._keys.clear()
+        self._recent.clear()
+        self._taken_offset = -1
+        self._holes.clear()
+        self._closing.clear()
+        self._chains = None
+        self._is_over = False
+        self._fed = 0
+        self._begin_at(position)
+
+    def _begin_at(self, position: int) -> None:
+        self._start = position
+        self._is_in_front = True
+
+    def expect(self, check: RecordCheck, *, is_needed: bool) -> None:
+        """Take note of the keys of a record of the log, the next one."""
+        if self._is_over or check.commit_log_offset < self._start:
+            return
+        found = keys_and_tags(check.properties_bytes)
+        offset, time_ms = check.commit_log_offset, check.store_time_ms
+        if check.sys_flag & SYS_FLAG_TRANSACTION_MASK == SYS_FLAG_TRANSACTION_ROLLBACK:
+            is_needed = False
+        if found.unique_key or found.keys:
+            for key_hash in hashes_of(found, index_key_seed(check.topic)):
+                self._keys.append(Key(key_hash, offset, time_ms, is_needed))
+        if found.tags:
+            self._recent[offset] = check.topic, found.tags
+            if len(self._recent) > _RECENT_MAX:
+                del self._recent[next(iter(self._recent))]
+
+    def expect_anything(self, start: int, end: int) -> None:
+        """Take note of a damaged range of the log: entries may lead there."""
+        self._holes.append((start, end))
+
+    # What the scrub of the log asks.
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the log had better wait."""
+        return bool(self._closing) or len(self._keys) > 4 * WINDOW
+
+    def place(self) -> tuple[str, int, int] | None:
+        """File, start and size of what is looked at next, to be brought into memory."""
+        if self._closing:
+            return self._closing[0].place()
+        chains = self._at()
+        if chains is None:
+            return None
+        start = chains.file.entries_at + chains.number * ENTRY_SIZE_BYTES
+        return str(chains.file.path), start, READ_AHEAD_BYTES
+
+    def step(self, *, is_last: bool = False) -> int:
+        """Compare some of what is there; what it cost in bytes, 0 if there is nothing to do now.
+
+        *is_last* says that the pass over the log has ended.
+
+        Raises:
+            OSError: the disk is failing.
+        """
+        if self._closing:
+            return self._close_a_slice(self._closing[0])
+        count = 0
+        while count < ENTRIES_PER_STEP and self._keys and not self._closing:
+            moved = self._compare(is_last=is_last)
+            if not moved:
+                break
+            count += moved
+        if not count and is_last:
+            count = self._end()
+        return count * ENTRY_COST_BYTES
+
+    # The files.
+
+    def _at(self) -> IndexChains | None:
+        """Where the next entry is; None at the end of the index."""
+        chains = self._chains
+        if chains is not None and chains.file.descriptor < 0:
+            chains.close()  # Its messages have expired.
+            self._chains = chains = None
+        if chains is None:
+            files = self._index.files
+            if not files or self._is_over:
+                return None
+            self._chains = chains = IndexChains(files[0])
+        while chains.number >= chains.file.next_number:
+            following = self._following(chains.file)
+            if following is None:
+                return None
+            self._closing.append(chains)
+            self._chains = chains = IndexChains(following)
+        return chains
+
+    def _following(self, file: IndexFile) -> IndexFile | None:
+        files = self._index.files
+        number = files.index(file) + 1 if file in files else 0
+        return files[number] if number < len(files) else None
+
+    def _ahead(self) -> Iterator[tuple[int, int]]:
+        """Hash and offset of the entries from the next one on, over the ends of files."""
+        chains = self._at()
+        file: IndexFile | None = None if chains is None else chains.file
+        number = 0 if chains is None else chains.number
+        while file is not None:
+            while number < file.next_number:
+                yield file.entry(number)[:2]
+                number += 1
+            file, number = self._following(file), 1
+
+    # Comparing.
+
+    def _compare(self, *, is_last: bool) -> int:
+        """Settle the next key, or more; how many entries and keys that took, 0 to wait."""
+        chains = self._at()
+        key = self._keys[0]
+        if chains is not None:
+            entry = chains.file.entry(chains.number)
+            if entry[0] == key.hash and entry[1] == key.offset:
+                self._is_in_front = False
+                self._take(key)
+                self._keys.popleft()
+                return 1
+            if self._is_in_front and entry[1] < self._start:
+                self._pass_by(1)
+                return 1
+            is_again = entry[1] == self._taken_offset and entry[0] in self._taken
+            if is_again or self._is_of_tags(entry[:2]):
+                self._pass_by(1)
+                return 1
+        if len(self._keys) < WINDOW and not is_last:
+            return 0
+        return self._settle()
+
+    def _settle(self) -> int:
+        """Find where keys and entries match again, and judge what is between."""
+        keys = list(islice(self._keys, WINDOW))
+        ahead = list(islice(self._ahead(), WINDOW))
+        if self._is_in_front and (in_front := self._in_front(ahead)):
+            self._pass_by(in_front)
+            return in_front
+        places = {(key.hash, key.offset): at for at, key in reversed(list(enumerate(keys)))}
+        for entry_count, entry in enumerate(ahead):
+            if entry in places:
+                return self._judge(keys[: places[entry]], ahead[:entry_count])
+        if len(keys) == WINDOW:
+            return self._give_up()
+        # The end of the pass: entries that came since are of no concern.
+        beyond = keys[-1].offset
+        entries = [entry for entry in ahead[: len(keys)] if entry[1] <= beyond]
+        if len(ahead) <= len(keys):
+            entries = ahead
+        return self._judge(keys, entries)
+
+    def _in_front(self, ahead: list[tuple[int, int]]) -> int:
+        """How many entries belong to records in front of the pass."""
+        known = {key.offset for key in islice(self._keys, WINDOW)}
+        last = 0
+        for number, (_, offset) in enumerate(ahead, 1):
+            if offset in known:
+                break
+            if 0 <= offset < self._start:
+                last = number
+        return last
+
+    def _judge(self, keys: list[Key], entries: list[tuple[int, int]]) -> int:
+        """Settle *keys* and *entries*, which do not match, in front of those that do again."""
+        taken = len(keys) + len(entries)
+        needed = [key for key in keys if key.is_needed]
+        if len(entries) == len(keys):
+            self._mend(keys, entries)
+        elif len(entries) == len(needed):
+            self._mend(needed, entries)
+        elif not needed:
+            self._name_strays(entries)
+            self._pass_by(len(entries))
+        else:
+            return self._give_up(len(needed))
+        for _ in keys:
+            self._keys.popleft()
+        return max(taken, 1)
+
+    def _mend(self, keys: list[Key], entries: list[tuple[int, int]]) -> None:
+        for key, entry in zip(keys, entries, strict=True):
+            chains = self._at()
+            is_of_record = entry[1] == key.offset and entry[0] != key.hash
+            if chains is not None and is_of_record and chains.is_reachable_without(key.hash):
+                self._name_damaged_key(chains.file, key)
+                self._pass_by(1)
+            else:
+                self._take(key)
+
+    def _take(self, key: Key) -> None:
+        chains = self._at()
+        if chains is None:
+            return
+        number = chains.number
+        was = chains.file.entry(number)
+        if chains.take(key.hash, key.offset, key.store_time_ms):
+            self._name_mended(chains.file, 1, entry=number, was=was)
+        if key.offset != self._taken_offset:
+            self._taken_offset = key.offset
+            self._taken.clear()
+        self._taken.add(key.hash)
+
+    def _pass_by(self, count: int) -> None:
+        for _ in range(count):
+            chains = self._at()
+            if chains is None:
+                return
+            number = chains.number
+            was = chains.file.entry(number)
+            if chains.take_as_it_is():
+                self._name_mended(chains.file, 1, entry=number, was=was)
+
+    def _is_of_tags(self, entry: tuple[int, int]) -> bool:
+        topic, tags = self._recent.get(entry[1], ("", ""))
+        return bool(tags) and index_key_hash(topic, f"T#{tags}") == entry[0]
+
+    # Naming.
+
+    def _name_mended(self, file: IndexFile, count: int, **where: object) -> None:
+        self.mended_count += count
+        log.warning(
+            "an index file was wrong and is mended from the commit log",
+            path=str(file.path),
+            count=count,
+            **where,
+        )
+
+    def _name_strays(self, entries: list[tuple[int, int]]) -> None:
+        strays = [
+            entry
+            for entry in entries
+            if not any(start <= entry[1] < end for start, end in self._holes)
+            and not self._is_of_tags(entry)
+        ]
+        chains = self._at()
+        if strays and chains is not None and strays[0][1] not in self._named:
+            if len(self._named) < _NAMED_MAX:
+                self._named.add(strays[0][1])
+            self.fault_count += len(strays)
+            log.warning(
+                "index entries lead to no record of their key; no query answers with them",
+                path=str(chains.file.path),
+                entry=chains.number,
+                count=len(strays),
+                commit_log_offset=strays[0][1],
+            )
+
+    def _name_damaged_key(self, file: IndexFile, key: Key) -> None:
+        if key.offset in self._named:
+            return
+        self.fault_count += 1
+        if len(self._named) < _NAMED_MAX:
+            self._named.add(key.offset)
+        log.error(
+            "a message's properties are damaged: the index has it under another key",
+            path=str(file.path),
+            commit_log_offset=key.offset,
+        )
+
+    def _give_up(self, missing: int = 0) -> int:
+        """Have the file built again, and go on behind it."""
+        chains = self._at() or self._chains
+        if chains is None:
+            count = len(self._keys)
+            self._keys.clear()
+            return count
+        file = chains.file
+        if file.path.name not in self._to_rebuild:
+            self._to_rebuild.add(file.path.name)
+            self.fault_count += max(missing, 1)
+            log.error(
+                "index entries are missing: queries by key may not find their messages; from this "
+                "file on the index is built again at the next start",
+                path=str(file.path),
+                entry=chains.number,
+                commit_log_offset=self._keys[0].offset,
+                count=missing or None,
+            )
+            self._rebuild(file.path.name)
+        chains.close()
+        following = self._following(file)
+        self._chains = None if following is None else IndexChains(following)
+        self._is_over = following is None
+        self._begin_at(file.end_offset + 1)
+        while self._keys and (self._is_over or self._keys[0].offset < self._start):
+            self._keys.popleft()
+        return 1
+
+    # Slots.
+
+    def _close_a_slice(self, chains: IndexChains) -> int:
+        if chains.file.descriptor < 0 or chains.is_compared:
+            if chains.file.descriptor >= 0 and chains.mend_header():
+                self._name_mended(chains.file, 1, part="header")
+            chains.close()
+            self._closing.popleft()
+            return ENTRY_COST_BYTES
+        _, start, size_bytes = chains.place()
+        mended = chains.compare_slots()
+        if mended:
+            self._name_mended(chains.file, mended, part="slots", position=start)
+        return size_bytes
+
+    def _end(self) -> int:
+        """Take the entries that came since the pass began, then compare the last file's slots."""
+        self._is_over = True  # Records that come now have entries that are passed by.
+        chains = self._at()
+        if chains is not None and self._fed < _FED_MAX:
+            count = min(ENTRIES_PER_STEP, chains.file.next_number - chains.number)
+            self._pass_by(count)
+            self._fed += count
+            return count
+        return self._end_with_slots()
+
+    def _end_with_slots(self) -> int:
+        chains = self._chains
+        if chains is None or self._at() is not None or chains.is_compared:
+            return 0
+        mended = chains.compare_slots()
+        if mended:
+            self._name_mended(chains.file, mended, part="slots")
+        if chains.is_compared and chains.mend_header():
+            self._name_mended(chains.file, 1, part="header")
+        return 512
