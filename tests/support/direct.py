@@ -37,6 +37,24 @@ def send_fields(topic: str, queue_id: int = 0) -> dict[str, str]:
     }
 
 
+def short_send_fields(topic: str, queue_id: int = 0, properties: str = "") -> dict[str, str]:
+    """The header of the same, under the short names of SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE."""
+    return {
+        "a": "tests",
+        "b": topic,
+        "c": "TBW102",
+        "d": "4",
+        "e": str(queue_id),
+        "f": "0",
+        "g": "1700000000000",
+        "h": "0",
+        "i": properties,
+        "j": "0",
+        "k": "false",
+        "m": "false",
+    }
+
+
 async def send(address: str, topic: str, body: bytes, queue_id: int = 0) -> Command:
     """Send one message."""
     return await ask(address, RequestCode.SEND_MESSAGE, send_fields(topic, queue_id), body)

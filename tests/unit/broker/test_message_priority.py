@@ -13,6 +13,7 @@ from protocol.frame import FrameDecoder
 from protocol.message import Message
 from protocol.message_codec import decode_messages
 from protocol.properties import encode_properties
+from tests.support.direct import short_send_fields
 from tests.support.hot_broker import HotBroker
 from tests.support.peers import Clock
 from tests.support.popping import pop_fields
@@ -39,20 +40,7 @@ async def broker(tmp_path: Path) -> AsyncIterator[ServedBroker]:
 
 def send_fields(topic: str, properties: dict[str, str], queue_id: int = 3) -> dict[str, str]:
     text = encode_properties({"UNIQ_KEY": "A1", **properties})
-    return {
-        "a": "senders",
-        "b": topic,
-        "c": "TBW102",
-        "d": "4",
-        "e": str(queue_id),
-        "f": "0",
-        "g": "1234",
-        "h": "0",
-        "i": text,
-        "j": "0",
-        "k": "false",
-        "m": "false",
-    }
+    return short_send_fields(topic, queue_id, text)
 
 
 async def queue_of(broker: ServedBroker, properties: dict[str, str]) -> str:

@@ -12,6 +12,7 @@ from protocol.codes import ResponseCode
 from protocol.command import Command
 from protocol.message_codec import decode_messages, encode_batch
 from protocol.properties import encode_properties
+from tests.support.direct import short_send_fields
 from tests.support.peers import Clock, Peer
 from tests.support.served_broker import ServedBroker
 
@@ -40,20 +41,7 @@ async def send(
     broker: ServedBroker, topic: str = "orders", queue_id: int = 0, **properties: str
 ) -> Command:
     text = encode_properties({"UNIQ_KEY": "A1", **properties})
-    fields = {
-        "a": "senders",
-        "b": topic,
-        "c": "TBW102",
-        "d": "4",
-        "e": str(queue_id),
-        "f": "0",
-        "g": "1234",
-        "h": "0",
-        "i": text,
-        "j": "0",
-        "k": "false",
-        "m": "false",
-    }
+    fields = short_send_fields(topic, queue_id, text)
     return await broker.ask(Code.SEND_MESSAGE_V2, fields, b"hello")
 
 
@@ -96,20 +84,7 @@ async def test_numbers_are_taken_from_no_client(light: ServedBroker) -> None:
     batch = encode_batch(
         [(0, b"x", b"INNER_MULTI_DISPATCH\x01%LMQ%a\x02INNER_MULTI_QUEUE_OFFSET\x0178\x02")]
     )
-    fields = {
-        "a": "senders",
-        "b": "orders",
-        "c": "TBW102",
-        "d": "4",
-        "e": "0",
-        "f": "0",
-        "g": "1234",
-        "h": "0",
-        "i": "",
-        "j": "0",
-        "k": "false",
-        "m": "true",
-    }
+    fields = short_send_fields("orders") | {"m": "true"}
     answer = await light.ask(Code.SEND_BATCH_MESSAGE, fields, batch)
     assert answer.code == ResponseCode.SUCCESS
     stored = decode_messages((await pull(light, "orders", "readers")).body)

@@ -18,6 +18,7 @@ from protocol.codes import RequestCode as Code
 from protocol.codes import ResponseCode
 from protocol.command import Command
 from protocol.message_codec import decode_messages
+from tests.support.direct import short_send_fields
 from tests.support.peers import Clock
 from tests.support.served_broker import ServedBroker
 
@@ -90,21 +91,7 @@ async def map_both(pair: tuple[ServedBroker, ServedBroker]) -> None:
 
 
 async def send(broker: ServedBroker, queue_id: int, body: bytes, **fields: str) -> Command:
-    header = {
-        "a": "senders",
-        "b": "orders",
-        "c": "TBW102",
-        "d": "4",
-        "e": str(queue_id),
-        "f": "0",
-        "g": "1234",
-        "h": "0",
-        "i": "",
-        "j": "0",
-        "k": "false",
-        "m": "false",
-        **fields,
-    }
+    header = short_send_fields("orders", queue_id) | fields
     return await broker.ask(Code.SEND_MESSAGE_V2, header, body)
 
 

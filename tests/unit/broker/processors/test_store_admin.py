@@ -9,6 +9,7 @@ from protocol import fastjson
 from protocol.codes import RequestCode as Code
 from protocol.codes import ResponseCode
 from protocol.command import Command
+from tests.support.direct import short_send_fields
 from tests.support.peers import Clock
 from tests.support.served_broker import ServedBroker
 
@@ -33,20 +34,8 @@ async def test_timers_say_what_waits(broker: ServedBroker) -> None:
     broker.create_topic("orders")
     broker.timers.open()
     for number in range(3):
-        fields = {
-            "a": "senders",
-            "b": "orders",
-            "c": "TBW102",
-            "d": "4",
-            "e": "0",
-            "f": "0",
-            "g": "1234",
-            "h": "0",
-            "j": "0",
-            "k": "false",
-            "m": "false",
-            "i": f"UNIQ_KEY\x01A{number}\x02TIMER_DELAY_SEC\x01{100 + number}\x02",
-        }
+        properties = f"UNIQ_KEY\x01A{number}\x02TIMER_DELAY_SEC\x01{100 + number}\x02"
+        fields = short_send_fields("orders", properties=properties)
         assert (await broker.ask(Code.SEND_MESSAGE_V2, fields, b"later")).code == 0
     while broker.timers.queue.follow():
         pass
