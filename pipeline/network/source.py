@@ -195,9 +195,9 @@ class NetworkStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Document, limit: ReadLimit) -> Document:  # noqa: N802
         """Where the next batch ends; everything up to *start* is done and is committed."""
-        self._commit(start)
         at = StreamOffset.read(start)
         held = self._discovery.ranges(at.places)
+        self._commit(start)
         if self._is_bounded and self._target is None:
             self._target = {queue: high for queue, (_, high) in held.items()}
         self._going_on.adjust(at, held, self._target)

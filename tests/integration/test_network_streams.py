@@ -154,6 +154,9 @@ def test_a_group_sees_what_is_done(shared: PipelineBroker, topic: str) -> None:
     assert committed() is None
     query.batch()
     assert committed() == 4
+    query.restart()
+    query.plan()
+    assert committed() == 8
     while query.batch():
         pass
     assert committed() == 10
