@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.schema import spark_schema
 from pipeline.sink.home import HOME_FILE
-from tests.support.hang import HANG_S
+from tests.support.ending_query import run_to_end
 from tests.support.pipeline_broker import PipelineBroker
 
 if TYPE_CHECKING:
@@ -40,9 +40,7 @@ def stream(spark: "SparkSession", broker: PipelineBroker, **options: str) -> "Da
 def run(frame: "DataFrame", broker: PipelineBroker, **options: str) -> list[dict[str, Any]]:
     """Write a stream until it is at its end; the progress of its batches."""
     writer = frame.writeStream.format("rocketmq").option("nameServer", broker.nameserver)
-    query = writer.options(**options).trigger(availableNow=True).start()
-    assert query.awaitTermination(int(HANG_S))
-    return [each for each in query.recentProgress if each["numInputRows"]]
+    return run_to_end(writer.options(**options).trigger(availableNow=True).start)
 
 
 @pytest.mark.slow
@@ -141,7 +139,7 @@ def test_two_checkpoints_that_write_under_one_id_in_foreach_batch(
     def run_one(checkpoint: str) -> None:
         frame = stream(spark, broker, subscribe="shared-in", startingOffsets="earliest")
         writer = frame.select("body").writeStream.foreachBatch(write).trigger(availableNow=True)
-        writer.option("checkpointLocation", str(tmp_path / checkpoint)).start().awaitTermination()
+        run_to_end(writer.option("checkpointLocation", str(tmp_path / checkpoint)).start)
 
     broker.send("shared-in", ["a"], 0)
     run_one("first")

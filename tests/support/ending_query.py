@@ -1,0 +1,35 @@
+"""Streaming queries that end by themselves, on a machine of any speed.
+
+Spark gives the Python process of a source ten seconds to start (no setting changes that), and ends
+the query where it takes longer, as beside thirty busy processes.  A query that is started again
+goes on from its checkpoint, so what it does is the same.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tests.support.hang import HANG_S
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+STARTS_MAX = 20
+_TOO_SLOW = "Python worker failed to connect back"
+
+
+def run_to_end(start: "Callable[[], StreamingQuery]") -> list[dict[str, Any]]:
+    """Start a query until it ends well; the progress of the batches that had rows."""
+    from pyspark.errors import StreamingQueryException
+
+    batches: list[dict[str, Any]] = []
+    for _ in range(STARTS_MAX):
+        query = start()
+        try:
+            assert query.awaitTermination(int(HANG_S))
+        except StreamingQueryException as error:
+            if _TOO_SLOW not in str(error):
+                raise
+        batches += [each for each in query.recentProgress if each["numInputRows"]]
+        if query.exception() is None:
+            return batches
+    raise AssertionError(f"Spark did not start a Python process within 10 s, {STARTS_MAX} times")
