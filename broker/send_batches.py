@@ -18,6 +18,8 @@ from protocol.sys_flags import SYS_FLAG_INNER_BATCH, SYS_FLAG_TRANSACTION_MASK
 
 Messages = list[tuple[int, bytes, bytes]]
 
+_OWN_NAMES = tuple(name.encode() for name in OWN_PROPERTIES)
+
 
 def batch_of(body: bytes) -> tuple[bytes, Messages]:
     """The messages of a batch body, without the properties that only the broker sets.
@@ -28,7 +30,9 @@ def batch_of(body: bytes) -> tuple[bytes, Messages]:
         messages = decode_batch(body)
     except MalformedBatchError as error:
         raise RequestError(ResponseCode.MESSAGE_ILLEGAL, str(error)) from None
-    if not any(name.encode() in body for name in OWN_PROPERTIES):
+    # Bodies are long, and may hold anything.
+    texts = b"".join([text for _, _, text in messages])
+    if not any(name in texts for name in _OWN_NAMES):
         return body, messages
     cleaned = []
     for flag, inner_body, text in messages:
