@@ -34,8 +34,7 @@ def runner(
 
     *size_bytes* is how much they read in all.
     """
-    is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    if spark is None and master is None and not is_submitted and size_bytes <= SMALL_BYTES:
+    if is_small(spark, master, size_bytes):
         return in_this_process
     sessions: list[SparkSession] = []
 
@@ -51,6 +50,12 @@ def runner(
         return run_tasks(sessions[0], tasks, work, label=label, progress=progress)
 
     return run
+
+
+def is_small(spark: SparkSession | None, master: str | None, size_bytes: int) -> bool:
+    """Whether work is done right here, since nobody asks for Spark and it would take longer."""
+    is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    return spark is None and master is None and not is_submitted and size_bytes <= SMALL_BYTES
 
 
 def in_this_process(tasks: Sequence[Any], work: Callable[[Any], Any], label: str = "") -> list[Any]:

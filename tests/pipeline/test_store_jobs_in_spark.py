@@ -1,11 +1,12 @@
 """Audit, rebuild and search with Spark's workers: what only Spark can tell."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pipeline import PipelineError, jobs
+from pipeline.jobs.tasks import in_this_process
 from tests.support.derived_stores import (
     GEOMETRY,
     index_files,
@@ -13,6 +14,8 @@ from tests.support.derived_stores import (
     queue_files,
     write_store,
 )
+from tests.support.where_conditions import UNDERSTOOD, log_of_odd_messages
+from tests.support.written_archives import archive_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,3 +59,24 @@ def test_a_condition_in_sparks_sql(spark: "SparkSession", tmp_path: Path) -> Non
     assert all(len(one["properties"]) == 2 for one in found.messages)
     with pytest.raises(PipelineError, match="no Spark SQL over the columns topic"):
         jobs.search(str(store), where="nonsense = 1", spark=spark)
+
+
+@pytest.mark.slow
+def test_conditions_that_need_no_spark_find_what_spark_finds(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    log = log_of_odd_messages(tmp_path / "store")
+    options = {"path": str(log.root), "corruptRecords": "skip"}
+    rows = spark.read.format("rocketmq-store").options(**options).load().cache()
+    archive = str(archive_of(log, tmp_path / "archive"))
+
+    for where in UNDERSTOOD:
+        expected = {row["physOffset"] for row in rows.where(where).select("physOffset").collect()}
+        sources: list[dict[str, Any]] = [{"path": str(log.root)}, {"archive": archive}]
+        for source in sources:
+            found = jobs.search(**source, where=where, limit=1000, run=in_this_process)
+            assert {one["physOffset"] for one in found.messages} == expected, where
+    by_spark = jobs.search(str(log.root), where=UNDERSTOOD[0], spark=spark)
+    here = jobs.search(str(log.root), where=UNDERSTOOD[0], run=in_this_process)
+    without_place = [[{**one, "place": ""} for one in found.messages] for found in (by_spark, here)]
+    assert without_place[0] == without_place[1] != []

@@ -16,7 +16,7 @@ from pipeline.jobs.running import job_options, nameserver_option, nameserver_tex
 @click.option("--tag", metavar="TAG", help="The message's tag.")
 @click.option("--contains", "-c", metavar="TEXT", help="A piece of the body.")
 @click.option("--sql92", metavar="CONDITION", help="Over properties, as consumers subscribe with.")
-@click.option("--where", metavar="CONDITION", help="Spark's SQL over the columns; slower.")
+@click.option("--where", metavar="CONDITION", help="Spark's SQL over the columns.")
 @click.option("--topic", "-t", "topics", multiple=True, help="Only this topic; repeatable.")
 @click.option("--from", "start", metavar="TIME", help="Stored then or later: ms or ISO 8601, UTC.")
 @click.option("--until", "end", metavar="TIME", help="Stored before.")

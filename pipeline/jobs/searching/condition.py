@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from pipeline.decoder import Records, pick
 from pipeline.errors import PipelineError
+from pipeline.jobs.searching.where import understood
 from protocol.errors import SqlSyntaxError
 from protocol.sql92 import compile_filter
 from protocol.sys_flags import SYS_FLAG_COMPRESSED
@@ -34,6 +35,8 @@ class Condition:
     start_ms: int | None = None
     end_ms: int | None = None
     """Exclusive."""
+    where: str | None = None
+    """In Spark's SQL over the columns, as far as ``where.understood`` knows it."""
 
     @property
     def needles(self) -> tuple[bytes, ...]:
@@ -86,6 +89,10 @@ class Condition:
             yield pc.or_(in_keys, pc.equal(batch.column("msgId"), self.key))
         if self.contains is not None:
             yield pc.match_substring(batch.column("body"), self.contains)
+        if self.where is not None:
+            found = understood(self.where)
+            assert found is not None
+            yield found.mask(batch)
 
 
 def candidates(records: Records, needles: tuple[bytes, ...]) -> Records | None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
@@ -18,18 +18,20 @@ from pipeline.jobs.progress import Progress
 from pipeline.jobs.results import UsageProblem
 from pipeline.jobs.searching.condition import Condition
 from pipeline.jobs.searching.result import SearchResult, document
+from pipeline.jobs.searching.where import understood
 from pipeline.jobs.searching.work import (
     ArchiveTask,
     Found,
     NetworkTask,
     Row,
     StoreTask,
+    network_bytes,
     order,
     search_archive,
     search_network,
     search_store,
 )
-from pipeline.jobs.tasks import RunTasks, runner, size_of
+from pipeline.jobs.tasks import RunTasks, is_small, runner, size_of
 from pipeline.options import near_or_some
 from pipeline.schema import COLUMNS, spark_schema
 from pipeline.store_source.directory import find_commit_log, open_store
@@ -39,6 +41,8 @@ from pipeline.store_source.topics import check_topics, known_topics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from pipeline.network.rules import Rules as NetworkRules
 
 LIMIT = 100
 
@@ -92,7 +96,11 @@ def search(
     search_ = _Search(condition, path, nameserver, archive, broker_name, limit)
     search_.find_topics()
     result = SearchResult(search_.names, dry_run, _as_json_lines=as_json_lines)
-    if where is not None:
+    is_for_all = where is None or understood(where) is not None
+    tasks = list(search_.tasks(where)) if is_for_all else []
+    size = search_.size_bytes(tasks)
+    is_here = is_for_all and (run is not None or is_small(spark, master, size))
+    if where is not None and not is_here:
         if dry_run:
             return result
         from pipeline.jobs.spark import job_session
@@ -100,8 +108,6 @@ def search(
         rows = search_.by_spark(job_session("search", spark, master), where)
         found = [Found(rows, len(rows))]
     else:
-        tasks = list(search_.tasks())
-        size = search_.size_bytes(tasks)
         run = run or runner("search", spark, master, progress, size_bytes=size)
         result.task_count = len(tasks)
         if dry_run:
@@ -217,19 +223,18 @@ class _Search:
         """Whether there is something to look for outside of the archive."""
         return self._live_topics != () and (self._path or self._nameserver) is not None
 
-    def tasks(self) -> Iterator[Any]:
+    def tasks(self, where: str | None) -> Iterator[Any]:
         """One for each part of each source; what is live first, so that it counts of two."""
-        condition = self._condition
+        condition = replace(self._condition, where=where)
         if self._is_live and self._path is not None:
             rules = self._store_rules()
             store = open_store(self._path)
             for pieces in plan(store, rules, os.cpu_count() or 1):
                 yield StoreTask(pieces, rules, store.gone, condition, self._limit)
         if self._is_live and self._nameserver is not None:
-            from pipeline.network.rules import read_rules
             from pipeline.network.source import NetworkReader
 
-            reader = NetworkReader(read_rules(self._network_options(), streaming=False))
+            reader = NetworkReader(self._network_rules())
             for partition in reader.partitions():
                 yield NetworkTask(reader, partition, condition, self._limit)
         for file in self._files:
@@ -238,10 +243,13 @@ class _Search:
                 yield ArchiveTask(self._archive, file, condition, self._limit)
 
     def size_bytes(self, tasks: list[Any]) -> int:
-        """How much the tasks read; of what is at brokers nothing is known."""
+        """How much the tasks read, as far as that can be told beforehand."""
         total = size_of(task.pieces for task in tasks if isinstance(task, StoreTask))
         total += sum(task.file.bytes for task in tasks if isinstance(task, ArchiveTask))
-        return total if self._nameserver is None else sys.maxsize
+        partitions = [task.partition for task in tasks if isinstance(task, NetworkTask)]
+        if partitions and self._nameserver is not None:
+            total += network_bytes(self._network_rules(), partitions)
+        return total
 
     def _store_rules(self) -> Rules:
         assert self._path is not None
@@ -255,6 +263,11 @@ class _Search:
             fail_on_data_loss=False,
             broker_name=self._broker_name,
         )
+
+    def _network_rules(self) -> NetworkRules:
+        from pipeline.network.rules import read_rules
+
+        return read_rules(self._network_options(), streaming=False)
 
     def _network_options(self) -> dict[str, str]:
         assert self._nameserver is not None

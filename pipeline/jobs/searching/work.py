@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,16 @@ import pyarrow as pa
 
 from pipeline.jobs.archiving.manifest import ArchivedFile
 from pipeline.jobs.searching.condition import Condition, candidates
+from pipeline.jobs.searching.where import understood
+from pipeline.jobs.tasks import SMALL_BYTES
 from pipeline.schema import COLUMNS
 from pipeline.store_source.pieces import Piece
 from pipeline.store_source.reading import Reading
 from pipeline.store_source.rules import Rules
 from pipeline.store_source.scan import Damage, scan
+from protocol.message_codec.record import RECORD_SIZE_BYTES_MIN
+
+_SAMPLED_QUEUES = 8
 
 Row = dict[str, Any]
 """A message: the columns of the sources, and ``place``."""
@@ -101,6 +106,20 @@ class NetworkTask:
     limit: int
 
 
+def network_bytes(rules: Any, partitions: Sequence[Any]) -> int:
+    """About how much is in the ranges of *partitions*, by samples from the longest queues."""
+    from pipeline.network.discovery import Discovery
+
+    waiting = {each.queue: each for partition in partitions for each in partition.ranges}
+    ranges = sorted((each for each in waiting.values() if each.count), key=lambda one: -one.count)
+    count: int = sum(each.count for partition in partitions for each in partition.ranges)
+    if not ranges or count * RECORD_SIZE_BYTES_MIN > SMALL_BYTES:
+        return count * RECORD_SIZE_BYTES_MIN
+    starts = {each.queue: each.begin for each in ranges[:_SAMPLED_QUEUES]}
+    sizes = Discovery(rules).record_bytes(starts).values()
+    return int(count * (sum(sizes) / len(sizes) if sizes else RECORD_SIZE_BYTES_MIN))
+
+
 def search_network(task: NetworkTask) -> Found:
     """Read the partition and keep what matches."""
     found = Found()
@@ -169,6 +188,9 @@ def _needed(condition: Condition) -> list[str]:
         names.append("body")
     if condition.sql92 is not None:
         names.append("properties")
+    where = None if condition.where is None else understood(condition.where)
+    if where is not None:
+        names += sorted(where.columns - {"topic", *names})
     return names
 
 

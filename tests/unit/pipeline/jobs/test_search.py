@@ -8,20 +8,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
 from pipeline.errors import PipelineError
-from pipeline.jobs.archiving.catalog import Catalog
-from pipeline.jobs.archiving.files import files_at
-from pipeline.jobs.archiving.manifest import Manifest
-from pipeline.jobs.archiving.writing import (
-    FILE_COLUMNS,
-    SplitWriter,
-    WriteTarget,
-    summaries_of,
-)
+from pipeline.jobs.archiving.writing import summaries_of
 from pipeline.jobs.auditing.result import AuditResult
 from pipeline.jobs.body_hash import body_crcs
 from pipeline.jobs.results import UsageProblem
@@ -31,7 +22,8 @@ from pipeline.jobs.searching.result import SearchResult
 from pipeline.jobs.tasks import in_this_process
 from tests.support import apache_golden
 from tests.support.derived_stores import APACHE_GEOMETRY, audited, overwrite
-from tests.support.written_logs import T0_MS, WrittenLog, store_reader
+from tests.support.written_archives import archive_of
+from tests.support.written_logs import T0_MS, WrittenLog
 
 
 def searched(path: Path | None, **options: Any) -> SearchResult:
@@ -40,26 +32,6 @@ def searched(path: Path | None, **options: Any) -> SearchResult:
 
 def places(result: SearchResult) -> list[int]:
     return [message["physOffset"] for message in result.messages]
-
-
-def archive_of(log: WrittenLog, directory: Path, broker: str = "broker-a", end: int = -1) -> Path:
-    """An archive of what is in front of *end* in a log, as the job archive makes them."""
-    files = files_at(str(directory))
-    files.create_directory("_rockhopper")
-    catalog = Catalog(files)
-    staging = catalog.begin(1)
-    writer = SplitWriter(WriteTarget(str(directory), staging, 1), 0)
-    options = {"brokerName": broker, "columns": ",".join(("topic", *FILE_COLUMNS))}
-    reader = store_reader(log.root, options | ({"endPhysOffset": end} if end >= 0 else {}))
-    for partition in reader.partitions():
-        for batch in reader.read(partition):
-            for topic in sorted(set(batch.column("topic").to_pylist())):
-                part = batch.filter(pc.equal(batch.column("topic"), topic))
-                writer.add(topic, part.select(FILE_COLUMNS))
-    written = writer.finish()
-    manifest = Manifest(1, 0, {}, FILE_COLUMNS, None, tuple(written.files))
-    catalog.commit(manifest, written.staged)
-    return directory
 
 
 def rewrite_as_format_1(archive: Path) -> None:

@@ -1,0 +1,31 @@
+"""Archives of commit logs, as the job archive makes them, without Spark."""
+
+from pathlib import Path
+
+import pyarrow.compute as pc
+
+from pipeline.jobs.archiving.catalog import Catalog
+from pipeline.jobs.archiving.files import files_at
+from pipeline.jobs.archiving.manifest import Manifest
+from pipeline.jobs.archiving.writing import FILE_COLUMNS, SplitWriter, WriteTarget
+from tests.support.written_logs import WrittenLog, store_reader
+
+
+def archive_of(log: WrittenLog, directory: Path, broker: str = "broker-a", end: int = -1) -> Path:
+    """An archive of what is in front of *end* in a log, as the job archive makes them."""
+    files = files_at(str(directory))
+    files.create_directory("_rockhopper")
+    catalog = Catalog(files)
+    staging = catalog.begin(1)
+    writer = SplitWriter(WriteTarget(str(directory), staging, 1), 0)
+    options = {"brokerName": broker, "columns": ",".join(("topic", *FILE_COLUMNS))}
+    reader = store_reader(log.root, options | ({"endPhysOffset": end} if end >= 0 else {}))
+    for partition in reader.partitions():
+        for batch in reader.read(partition):
+            for topic in sorted(set(batch.column("topic").to_pylist())):
+                part = batch.filter(pc.equal(batch.column("topic"), topic))
+                writer.add(topic, part.select(FILE_COLUMNS))
+    written = writer.finish()
+    manifest = Manifest(1, 0, {}, FILE_COLUMNS, None, tuple(written.files))
+    catalog.commit(manifest, written.staged)
+    return directory

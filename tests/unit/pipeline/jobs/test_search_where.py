@@ -1,0 +1,123 @@
+"""Conditions in Spark's SQL that are answered without Spark."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pipeline.jobs.searching import job
+from pipeline.jobs.searching.job import search
+from pipeline.jobs.searching.where import understood
+from pipeline.schema import COLUMNS, arrow_schema
+from tests.support.pipeline_broker import PipelineBroker
+from tests.support.where_conditions import LEFT_TO_SPARK, UNDERSTOOD, log_of_odd_messages
+from tests.support.written_archives import archive_of
+from tests.support.written_logs import WrittenLog
+
+ROWS: list[dict[str, Any]] = [
+    {"queueId": 1, "queueOffset": 5, "tags": "red", "keys": "k_1", "properties": {"a": "x"}},
+    {"queueId": 2, "queueOffset": 6, "tags": "blüe", "properties": {"a": ""}},
+    {"queueId": 3, "queueOffset": 7, "keys": "k%2\nmore", "properties": {}},
+]
+
+
+def rows_of(condition: str) -> list[int]:
+    found = understood(condition)
+    assert found is not None, condition
+    batch = pa.RecordBatch.from_pylist(ROWS, schema=arrow_schema(COLUMNS))
+    mask = found.mask(batch).to_pylist()
+    return [row for row, is_in in enumerate(mask) if is_in]
+
+
+@pytest.mark.parametrize(
+    ("condition", "rows"),
+    [
+        ("queueId = 2", [1]),
+        ("QUEUEID >= 2 and `queueOffset` < 7", [1]),
+        ("3 > queueId", [0, 1]),
+        ("queueOffset > queueId AND queueId <> -1", [0, 1, 2]),
+        ("tags = 'red' OR tags = \"blüe\"", [0, 1]),
+        ("tags != 'red'", [1]),
+        ("NOT tags = 'red'", [1]),
+        ("NOT (tags = 'red' OR queueId = 3)", [1]),
+        ("NOT (tags = 'red' AND queueId = 3)", [0, 1]),
+        ("NOT tags = 'red' OR queueId = 3", [1, 2]),
+        ("tags IS NULL", [2]),
+        ("tags is not null and not keys is null", [0]),
+        ("tags IN ('red', 'green')", [0]),
+        ("tags NOT IN ('red', 'green')", [1]),
+        ("queueId BETWEEN 2 AND 3 AND tags IS NULL", [2]),
+        ("queueId NOT BETWEEN 2 AND 3", [0]),
+        ("tags LIKE 'r%'", [0]),
+        ("tags LIKE '__üe'", [1]),
+        ("keys LIKE '%more'", [2]),
+        ("keys NOT LIKE 'k_1'", [2]),
+        ("properties['a'] = 'x'", [0]),
+        ("properties['a'] IS NULL", [2]),
+        ("tags > 'blue'", [0, 1]),
+        ("tags = 'a' OR tags = 'b' AND queueId = 1 OR queueId = 3", [2]),
+    ],
+)
+def test_what_is_understood(condition: str, rows: list[int]) -> None:
+    assert rows_of(condition) == rows
+
+
+@pytest.mark.parametrize("condition", LEFT_TO_SPARK)
+def test_what_is_left_to_spark(condition: str) -> None:
+    assert understood(condition) is None
+
+
+def test_the_conditions_that_spark_is_asked_about_are_understood() -> None:
+    assert [one for one in UNDERSTOOD if understood(one) is None] == []
+
+
+@pytest.fixture
+def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise AssertionError("Spark is asked")
+
+    monkeypatch.setattr("pipeline.jobs.spark.job_session", refuse)
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+
+
+@pytest.mark.usefixtures("no_spark")
+def test_small_stores_and_archives_need_no_spark(tmp_path: Path) -> None:
+    log = WrittenLog(tmp_path / "store").add(200)
+    archive = archive_of(log, tmp_path / "archive", end=log.offsets[150])
+    where = "topic = 'topic-1' AND queueOffset BETWEEN 100 AND 160"
+
+    found = search(str(log.root), archive=str(archive), where=where, limit=1000)
+    archived = search(archive=str(archive), where=where, contains="body 1", limit=1000)
+
+    offsets = [number for number in range(100, 161) if number % 3 == 1]
+    assert [one["queueOffset"] for one in found.messages] == offsets
+    assert [one["queueOffset"] for one in archived.messages] == [n for n in offsets if n < 150]
+    with pytest.raises(AssertionError, match="Spark is asked"):
+        search(str(log.root), where="size(properties) > 5")
+
+
+@pytest.mark.usefixtures("no_spark")
+def test_brokers_with_few_messages_need_no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    with PipelineBroker() as broker:
+        broker.create("T", 2)
+        broker.send("T", map(str, range(300)), tags="red", keys="k")
+        broker.send("T", ["wanted"], tags="blue", keys="k")
+
+        by_tag = search(nameserver=broker.nameserver, tag="blue")
+        by_where = search(nameserver=broker.nameserver, where="tags = 'blue'", topics=["T"])
+
+        assert [one["body"] for one in by_tag.messages] == ["wanted"]
+        assert by_where.messages == by_tag.messages
+        assert by_where.looked_at_count == 301
+        monkeypatch.setattr(job, "network_bytes", lambda *_: 1 << 40)
+        choices: list[dict[str, Any]] = [{"key": "k"}, {"where": "tags = 'blue'"}]
+        for options in choices:
+            with pytest.raises(AssertionError, match="Spark is asked"):
+                search(nameserver=broker.nameserver, **options)
+
+
+def test_odd_messages_are_there_to_compare(tmp_path: Path) -> None:
+    log = log_of_odd_messages(tmp_path / "store")
+
+    assert len(search(str(log.root), where="queueId >= 0", limit=1000).messages) == len(log.offsets)
