@@ -167,6 +167,8 @@ def message_keys(keys: str | Iterable[str]) -> tuple[str, ...]:
     """
     if isinstance(keys, str):
         return tuple(key for key in keys.split(" ") if key)
+    if not hasattr(keys, "__iter__"):
+        raise TypeError(f"keys are a string or a sequence of strings, not {keys!r}")
     keys = tuple(keys)
     for key in keys:
         if not isinstance(key, str):

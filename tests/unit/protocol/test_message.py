@@ -54,6 +54,12 @@ def test_keys_that_are_set_later_are_taken_alike() -> None:
     assert message == Message("T", keys="a b")
 
 
+@pytest.mark.parametrize("keys", [1, None])
+def test_keys_that_are_no_sequence_are_explained(keys: object) -> None:
+    with pytest.raises(TypeError, match="keys are a string or a sequence of strings, not"):
+        Message("T", keys=keys)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("keys", [[1], b"order-1", [None]])
 def test_a_key_that_is_no_string_is_explained(keys: object) -> None:
     with pytest.raises(TypeError, match="a key is a string, not"):
