@@ -25,7 +25,7 @@ import structlog
 
 from broker.store.index import MessageIndex
 from broker.store.index_catch_up import hashes_of
-from broker.store.index_chains import IndexChains
+from broker.store.index_chains import SLOT_SLICE_BYTES, IndexChains
 from broker.store.index_file import ENTRY_SIZE_BYTES, IndexFile
 from broker.store.record_properties import keys_and_tags
 from protocol.java_hash import index_key_hash, index_key_seed
@@ -38,7 +38,7 @@ from protocol.message_codec import (
 log = structlog.get_logger("broker.store")
 
 ENTRIES_PER_STEP = 128
-ENTRY_COST_BYTES = 128
+ENTRY_COST_BYTES = 256
 READ_AHEAD_BYTES = 64 << 10
 # How far to look for where keys and entries match again: some pages of entries.
 WINDOW = 1000
@@ -47,6 +47,8 @@ _FED_MAX = 200_000
 _RECENT_MAX = 4 * WINDOW
 # Faults that stay are named once.
 _NAMED_MAX = 10_000
+# Lines of what was mended in one pass; writing one takes as long as mending a hundred.
+_LINES_MAX = 100
 
 
 class Key(NamedTuple):
@@ -83,6 +85,8 @@ class IndexScrub:
         self._is_in_front = True
         self._is_over = False
         self._fed = 0
+        self._is_quiet = False
+        self._line_count = 0
 
     # What the scrub of the log says.
 
@@ -97,7 +101,7 @@ class IndexScrub:
         self._closing.clear()
         self._chains = None
         self._is_over = False
-        self._fed = 0
+        self._fed = self._line_count = 0
         self._begin_at(position)
 
     def _begin_at(self, position: int) -> None:
@@ -220,7 +224,7 @@ class IndexScrub:
                 return 1
         if len(self._keys) < WINDOW and not is_last:
             return 0
-        return self._settle()
+        return max(self._settle(), ENTRIES_PER_STEP)
 
     def _settle(self) -> int:
         """Find where keys and entries match again, and judge what is between."""
@@ -271,6 +275,11 @@ class IndexScrub:
         return max(taken, 1)
 
     def _mend(self, keys: list[Key], entries: list[tuple[int, int]]) -> None:
+        chains = self._at()
+        if chains is None:
+            return
+        file, number, before = chains.file, chains.number, self.mended_count
+        self._is_quiet = True
         for key, entry in zip(keys, entries, strict=True):
             chains = self._at()
             is_of_record = entry[1] == key.offset and entry[0] != key.hash
@@ -279,6 +288,10 @@ class IndexScrub:
                 self._pass_by(1)
             else:
                 self._take(key)
+        self._is_quiet = False
+        count, self.mended_count = self.mended_count - before, before
+        if count:
+            self._name_mended(file, count, entry=number)
 
     def _take(self, key: Key) -> None:
         chains = self._at()
@@ -311,8 +324,12 @@ class IndexScrub:
 
     def _name_mended(self, file: IndexFile, count: int, **where: object) -> None:
         self.mended_count += count
+        if self._is_quiet or self._line_count > _LINES_MAX:
+            return
+        self._line_count += 1
         log.warning(
-            "an index file was wrong and is mended from the commit log",
+            "an index file was wrong and is mended from the commit log"
+            + (", as are others in this pass" if self._line_count > _LINES_MAX else ""),
             path=str(file.path),
             count=count,
             **where,
@@ -414,4 +431,4 @@ class IndexScrub:
             self._name_mended(chains.file, mended, part="slots")
         if chains.is_compared and chains.mend_header():
             self._name_mended(chains.file, 1, part="header")
-        return 512
+        return SLOT_SLICE_BYTES // ENTRY_COST_BYTES

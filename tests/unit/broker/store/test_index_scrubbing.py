@@ -9,6 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from broker.store import index_scrubbing
+from broker.store import scrubbing as scrubbing_module
 from broker.store.index_file import HEADER_SIZE_BYTES
 from broker.store.message_store import MessageStore
 from protocol.java_hash import index_key_hash
@@ -93,7 +94,7 @@ def test_wrong_entries_are_mended(
     assert {entry["log_level"] for entry in entries} == {"warning"}
     assert entries[0]["entry"] == number
     assert index_file(stores).read_bytes() == held
-    assert store.mended_count == len(entries)
+    assert store.mended_count == sum(int(str(entry["count"])) for entry in entries)
     assert store.index_fault_count == 0
     assert scrub(store) == []
 
@@ -322,3 +323,32 @@ def test_what_rocketmq_indexed_is_sound(
     assert store._index is not None
     assert store._index.files
     assert scrub(store) == scrub(store) == []
+
+
+def test_a_step_is_bounded_and_so_is_what_is_said(stores: Stores) -> None:
+    store = stores.open(commit_log_file_size_bytes=1 << 20, index_entry_count_max=4000)
+    fill(store, 1200)
+    for number in range(2, 3600, 12):
+        change(index_file(stores), ENTRIES_AT + number * 20, b"\x55")
+    scrubbing = store._scrub._scrub
+    store._reader.tail_start = store.max_commit_log_offset
+    before = 0
+    with capture_logs() as logs:
+        while cost := scrubbing.step():
+            assert cost <= 64 << 10
+            assert store.mended_count - before <= 128
+            before = store.mended_count
+    assert store.mended_count == 300
+    assert len(logs) == 101
+
+
+async def test_its_pages_are_read_beside_the_loop(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = stores.open(**WIDE)
+    fill(store)
+    store._reader.tail_start = store.max_commit_log_offset
+    read: list[str] = []
+    monkeypatch.setattr(scrubbing_module, "_bring_into_memory", lambda path, *_: read.append(path))
+    await store._scrub._do_a_chunk()
+    assert read == [str(stores.root / "commitlog" / f"{0:020d}"), str(index_file(stores))]
