@@ -23,6 +23,7 @@ from broker.store.consume_queue import ConsumeQueue
 from broker.store.consume_queue_ext import is_address
 from broker.store.queue_table import Queue
 from broker.store.record_places import RecordPlaces
+from protocol.light_queues import light_places
 from protocol.message_codec import BLANK_RECORD, MAGIC_BLANK, RecordCheck
 from protocol.names import SCHEDULE_TOPIC
 
@@ -213,7 +214,7 @@ class EntryMender:
         was = queue.noted(offset) or (0, 0, 0)
         code = was[2]
         if not is_address(code):
-            code = self._tags_code(queue.topic, check.properties, check.store_time_ms)
+            code = self._tags_code(check.topic, check.properties, check.store_time_ms)
         queue.mend(offset, *place, code)
         self.mended_count += 1
         log.warning(
@@ -226,6 +227,21 @@ class EntryMender:
             size_bytes=place[1],
         )
         return place
+
+    def compare_light(self, queue: ConsumeQueue, offset: int, check: RecordCheck) -> None:
+        """As ``compare``, for the entry of a proven record in one of its light queues."""
+        unit = queue.noted(offset)
+        if unit is None or offset < queue.min_offset:
+            return
+        code = self._tags_code(check.topic, check.properties, check.store_time_ms)
+        if unit == (check.commit_log_offset, check.size_bytes, code):
+            return
+        other = self._places.claimed(unit[0])
+        if other is not None and unit[0] != check.commit_log_offset:
+            places = light_places(other[1].topic, other[1].properties)
+            if (queue.topic, offset) in places:
+                return
+        self._mend(queue, offset, check)
 
     def compare(self, queue: ConsumeQueue, check: RecordCheck) -> None:
         """Mend the entry of a proven record if it is not what the record says it is."""

@@ -30,12 +30,14 @@ from broker.store.queue_table import ConsumeQueueTable
 from broker.store.reader import MessageReader
 from broker.store.record_places import RecordPlaces
 from broker.store_config import StoreConfig
+from protocol.light_queues import LIGHT_QUEUE_ID, light_places
 from protocol.message_codec import (
     BLANK_RECORD,
     MAGIC_BLANK,
     SYS_FLAG_TRANSACTION_PREPARED,
     RecordCheck,
 )
+from protocol.properties import PROPERTY_INNER_MULTI_QUEUE_OFFSET
 
 log = structlog.get_logger("broker.store")
 
@@ -43,6 +45,7 @@ SLICE_RECORDS = 16
 CHUNK_BYTES = 256 << 10
 RECORD_COST_BYTES = 1024
 RETRY_S = 60.0
+_LIGHT_QUEUES = PROPERTY_INNER_MULTI_QUEUE_OFFSET.encode()
 
 
 class ScrubSettings(NamedTuple):
@@ -155,6 +158,15 @@ class Scrub:
         queue = self._queues.get(check.topic, check.queue_id)
         if isinstance(queue, ConsumeQueue) and self._is_in_a_queue(check):
             self._mender.compare(queue, check)
+        if _LIGHT_QUEUES in check.properties_bytes:
+            self._compare_in_light_queues(check)
+
+    def _compare_in_light_queues(self, check: RecordCheck) -> None:
+        for name, offset in light_places(check.topic, check.properties):
+            queue = self._queues.get(name, LIGHT_QUEUE_ID)
+            is_gone = self._is_gone(name, check.commit_log_offset)
+            if isinstance(queue, ConsumeQueue) and not is_gone:
+                self._mender.compare_light(queue, offset, check)
 
     def _is_in_a_queue(self, check: RecordCheck) -> bool:
         return not (

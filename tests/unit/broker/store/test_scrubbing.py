@@ -76,6 +76,21 @@ def test_entries_are_mended_before_anybody_reads(
     assert (store.mended_count, store.damaged_count) == (1, 0)
 
 
+@pytest.mark.parametrize("at", [6, 10, 19])
+def test_entries_of_light_queues_are_mended(stores: Stores, at: int) -> None:
+    store = stores.open(light_queues_enabled=True, multi_dispatch_enabled=True)
+    for number in range(4):
+        names = "INNER_MULTI_DISPATCH\x01%LMQ%a,%LMQ%b\x02TAGS\x01a\x02"
+        put(store, b"%d" % number, properties=names)
+    store._reader.tail_start = store.max_commit_log_offset
+    assert scrub(store) == []
+    path = stores.root / "consumequeue" / "%LMQ%b" / "0" / f"{0:020d}"
+    held = change(path, 2 * 20 + at, b"\x55")
+    (entry,) = scrub(store)
+    assert (entry["log_level"], entry["topic"], entry["offset"]) == ("warning", "%LMQ%b", 2)
+    assert path.read_bytes() == held
+
+
 def test_records_of_deleted_topics_are_no_concern(store: MessageStore) -> None:
     store.delete_topics([TOPIC])
     put(store, b"anew")
