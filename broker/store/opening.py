@@ -187,7 +187,7 @@ class OpenedStore:
             self.checkpoint,
             self._noted,
             last_exit_clean,
-            QueueRules(batch_topic, self.deleted_topics.hides, self.tags_codes.of),
+            QueueRules(batch_topic, self.deleted_topics.hides, self.tags_codes.of, self.has_gone),
             is_sync=config.flush_disk_type is FlushDiskType.SYNC,
             check_crc=config.check_crc_on_recover,
         )

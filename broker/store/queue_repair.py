@@ -69,6 +69,8 @@ class QueueRules(NamedTuple):
     """Whether a topic was deleted after the record at a commit log offset was written."""
     tags_code: Callable[[str, Mapping[str, str], int], int]
     """The tags code of a stored message, by topic, properties and store time (``TagsCodes.of``)."""
+    has_gone: Callable[[str], bool]
+    """Whether messages of a topic were deleted, or purged, that the log may still have."""
 
 
 class _Progress:

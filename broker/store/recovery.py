@@ -1,7 +1,7 @@
 """Recovery: brings commit log, consume queues and index in line when a store is opened.
 
     report = recover(layout, commit_log_files, queues, index, checkpoint, noted, last_exit_clean,
-                     QueueRules(is_batch_topic, is_deleted, tags_code))
+                     QueueRules(is_batch_topic, is_deleted, tags_code, has_gone))
 
 All of them have been loaded, nothing has been recovered yet.  Afterwards the commit log ends at
 ``report.log_end``, with zeros behind; every valid record is in its queue and in the index; all of
@@ -42,6 +42,7 @@ from broker.store.recovery_report import RecoveryReport
 from broker.store.recovery_start import (
     QueueState,
     end_by_units,
+    lacks_first_files,
     look_at_queue,
     proven_file,
     proven_offset,
@@ -157,10 +158,17 @@ class _Recovery:
         # Under SYNC_FLUSH no message is in a queue before it is on disk.
         proves_by_units = not self._is_clean and self._noted is not None and self._noted.is_sync
         for queue in self._queues:
+            lacks_files = lacks_first_files(queue, self._log_min, self._rules.has_gone)
+            if lacks_files:
+                log.error(
+                    "the first files of a queue are missing; it is built again from the log",
+                    directory=str(queue.directory),
+                )
+                queue.destroy()
             queue.recover(log_max, 0 if queue.was_resized else trusted_below)
             queue.correct_min_offset(self._log_min)
             state = look_at_queue(queue, self._log_files, self._noted)
-            if queue.was_resized:
+            if queue.was_resized or lacks_files:
                 state = state._replace(is_suspect=True)
             if proves_by_units and queue.commit_log_end > self._noted_end:
                 self._units_behind += units_from(queue, self._noted_end)

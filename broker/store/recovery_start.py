@@ -9,7 +9,7 @@ Reading it all would always do; the point is to read little when little can be w
   because only the log itself can then tell that a queue is missing.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from broker.store.batch_consume_queue import BatchConsumeQueue
@@ -56,14 +56,25 @@ def look_at_queue(
             end = offset + size_bytes
             if size_bytes == BLANK_UNIT_SIZE_FIELD:
                 break
-            if _looks_like_a_record(offset, size_bytes, log_files):
-                proven_end = max(proven_end, end)
             record = record_at(log_files, offset)
+            if record is not None:
+                # Whatever the unit says of its size.
+                proven_end = max(proven_end, record.end_offset)
+            elif _looks_like_a_record(offset, size_bytes, log_files):
+                proven_end = max(proven_end, end)
             if record is not None and _fits(queue, unit, number, record):
                 return QueueState(end, proven_end, record.store_time_ms, number > 0)
             if end <= log_files.min_offset or (inventory and inventory.is_in_hole(offset)):
                 return QueueState(end, proven_end, 0, number > 0)
     return QueueState(-1, proven_end, 0, is_suspect=True)
+
+
+def lacks_first_files(queue: Queue, log_min: int, has_gone: Callable[[str], bool]) -> bool:
+    """Whether the files that a queue begins with are gone, though no message has ever expired.
+
+    *has_gone* says of a topic whether messages of it were deleted or purged.
+    """
+    return log_min == 0 < queue.first_position and not has_gone(queue.topic)
 
 
 def _fits(queue: Queue, unit: tuple[int, ...], number_from_end: int, record: Record) -> bool:

@@ -90,8 +90,7 @@ class UnitQueue(ABC):
 
         *file_size_bytes* is for the first file of a new queue.  *mark_dirty* is called with the
         queue when it has something to flush and had nothing before; *mappings* are those that it
-        shares descriptors with.  *reserve_step_bytes* is how
-        much of a file gets its blocks at a time; None: all of it.
+        shares descriptors with.  *reserve_step_bytes* of a file get blocks at a time; None: all.
         """
         self.topic = topic
         self.topic_field = topic_field(topic)
@@ -132,6 +131,11 @@ class UnitQueue(ABC):
     def has_files(self) -> bool:
         """Whether there is anything on disk."""
         return bool(self._files.files)
+
+    @property
+    def first_position(self) -> int:
+        """Where the first file begins."""
+        return self._files.min_offset
 
     @property
     def is_dirty(self) -> bool:

@@ -119,6 +119,25 @@ def test_a_unit_that_fits_nothing_proves_nothing(stores: Stores, tmp_path: Path)
     assert again.queue_range("TopicA", 1) == (0, COUNT // 2)
 
 
+@pytest.mark.parametrize("size_bytes", [1, 4096])
+def test_a_unit_with_a_wrong_size_proves_no_more_than_its_record(
+    stores: Stores, size_bytes: int
+) -> None:
+    store, _starts = fill(stores, SYNC)
+    end = store.max_commit_log_offset
+    stores.close_all()
+    queue = next((stores.root / "consumequeue/TopicA/1").iterdir())
+    with queue.open("r+b") as file:
+        file.seek((COUNT // 2 - 1) * 20 + 8)
+        size = int.from_bytes(file.read(4), "big")
+        file.seek((COUNT // 2 - 1) * 20 + 8)
+        file.write((size + size_bytes).to_bytes(4, "big"))
+    again = stores.open()
+    assert again.max_commit_log_offset == end
+    assert again._opened.report.lost_tail is None
+    assert again.queue_range("TopicA", 1) == (0, COUNT // 2)
+
+
 def test_records_of_a_deleted_topic_do_not_hide_what_follows(
     stores: Stores, tmp_path: Path
 ) -> None:

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from broker.store import inventory
 from broker.store.checkpoint import StoreCheckpoint
@@ -255,6 +256,24 @@ def test_an_expired_queue_that_lost_its_end_keeps_its_offsets(root: Path) -> Non
     queue = recover(root).queues.get("TopicB", 1)
     assert queue is not None
     assert queue.max_offset == 15
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("verify_bytes", [0, 4 << 20])
+def test_a_queue_whose_first_file_is_gone_is_built_again(
+    root: Path, clean: bool, verify_bytes: int
+) -> None:
+    log = written_store(root, 60)
+    recover(root).close()
+    (root / "consumequeue" / "TopicB" / "1" / f"{0:020d}").unlink()
+    with capture_logs() as lines:
+        store = recover(root, clean=clean, verify_bytes=verify_bytes)
+    assert_complete(store, log)
+    assert [line for line in lines if "first files of a queue are missing" in line["event"]]
+    store.close()
+    with capture_logs() as lines:
+        assert_complete(recover(root), log)
+    assert not lines or {line["log_level"] for line in lines} == {"info"}
 
 
 # The checkpoint.
