@@ -278,7 +278,7 @@ class OpenedStore:
 
     def has_gone(self, topic: str) -> bool:
         """Whether the log may have records of *topic* that were deleted or purged with it."""
-        return self.is_gone(topic, -1)
+        return self.is_gone(topic, 0)
 
     def is_gone(self, topic: str, commit_log_offset: int) -> bool:
         """Whether a record of *topic* was deleted or purged with it, though the log has it."""

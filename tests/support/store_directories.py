@@ -232,7 +232,7 @@ def recover(
         checkpoint,
         inventory.load(layout),
         clean,
-        QueueRules(is_batch_topic, is_deleted, tags_codes.of, lambda topic: is_deleted(topic, -1)),
+        QueueRules(is_batch_topic, is_deleted, tags_codes.of, lambda topic: is_deleted(topic, 0)),
         verify_bytes=verify_bytes,
         adopt_bytes=adopt_bytes,
     )

@@ -11,7 +11,14 @@ from broker.store import checkpoint as checkpoints
 from broker.store.get_result import GetStatus
 from broker.store.message_store import MessageStore
 from protocol.message_codec import decode_message
-from tests.support.open_stores import Stores, bodies, copy_killed, flush, put
+from tests.support.open_stores import (
+    Stores,
+    bodies,
+    copy_killed,
+    flush,
+    flush_derived_files,
+    put,
+)
 
 SYNC, ASYNC = FlushDiskType.SYNC, FlushDiskType.ASYNC
 COUNT, LOST = 40, 10
@@ -157,3 +164,22 @@ def test_the_checkpoint_of_a_run_of_rocketmq_s_counts_then(stores: Stores, tmp_p
     theirs = checkpoints.StoreCheckpoint(commit_log_ms=1, consume_queue_ms=1)
     checkpoints.save(killed / "checkpoint", theirs)
     assert stores.open(killed).queue_range("TopicA", 0) == (0, (COUNT - LOST) // 2)
+
+
+def test_first_files_are_missed_beside_a_purged_topic_and_not_of_it(stores: Stores) -> None:
+    sizes = {"consume_queue_file_size_bytes": 200}
+    store = stores.open(**sizes)
+    for n in range(COUNT):
+        put(store, b"%d" % n)
+        put(store, b"%d" % n, topic="Purged")
+    flush_derived_files(store)
+    store.purge_topics(["Purged"])
+    stores.close_all()
+    for topic in ("TopicA", "Purged"):
+        (stores.root / "consumequeue" / topic / "0" / f"{0:020d}").unlink()
+    with capture_logs() as logs:
+        again = stores.open(**sizes)
+    assert again.queue_range("TopicA", 0) == (0, COUNT)
+    assert again.queue_range("Purged", 0) == (COUNT, COUNT)
+    (named,) = [line for line in logs if "first files of a queue" in line["event"]]
+    assert named["directory"].endswith("TopicA/0")
