@@ -92,17 +92,21 @@ class IndexScrub:
 
     def begin(self, position: int) -> None:
         """Begin a pass, with the record at *position* of the log."""
-        for chains in (*self._closing, *([self._chains] if self._chains else [])):
-            chains.close()
-        self._keys.clear()
+        self._abandon()
         self._recent.clear()
         self._taken_offset = -1
         self._holes.clear()
-        self._closing.clear()
-        self._chains = None
-        self._is_over = False
+        self._is_over = self._is_quiet = False
         self._fed = self._line_count = 0
         self._begin_at(position)
+
+    def _abandon(self) -> None:
+        for chains in (*self._closing, *([self._chains] if self._chains else [])):
+            chains.close()
+        self._closing.clear()
+        self._chains = None
+        self._keys.clear()
+        self._is_over = True
 
     def _begin_at(self, position: int) -> None:
         self._start = position
@@ -151,8 +155,15 @@ class IndexScrub:
         *is_last* says that the pass over the log has ended.
 
         Raises:
-            OSError: the disk is failing.
+            OSError: the disk is failing or full; the pass over the index has ended.
         """
+        try:
+            return self._step(is_last=is_last)
+        except OSError:
+            self._abandon()
+            raise
+
+    def _step(self, *, is_last: bool) -> int:
         if self._closing:
             return self._close_a_slice(self._closing[0])
         count = 0
@@ -376,6 +387,7 @@ class IndexScrub:
             return count
         file = chains.file
         if file.path.name not in self._to_rebuild:
+            self._rebuild(file.path.name)
             self._to_rebuild.add(file.path.name)
             self.fault_count += max(missing, 1)
             log.error(
@@ -386,7 +398,6 @@ class IndexScrub:
                 commit_log_offset=self._keys[0].offset,
                 count=missing or None,
             )
-            self._rebuild(file.path.name)
         chains.close()
         following = self._following(file)
         self._chains = None if following is None else IndexChains(following)

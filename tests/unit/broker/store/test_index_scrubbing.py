@@ -1,5 +1,7 @@
 """The scrub's look at the index: wrong entries, links and slots, strays, what is missing."""
 
+import errno
+import os
 import random
 import struct
 from pathlib import Path
@@ -8,7 +10,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from broker.store import index_scrubbing
+from broker.store import disk, index_scrubbing
 from broker.store import scrubbing as scrubbing_module
 from broker.store.index_file import HEADER_SIZE_BYTES
 from broker.store.message_store import MessageStore
@@ -352,3 +354,21 @@ async def test_its_pages_are_read_beside_the_loop(
     monkeypatch.setattr(scrubbing_module, "_bring_into_memory", lambda path, *_: read.append(path))
     await store._scrub._do_a_chunk()
     assert read == [str(stores.root / "commitlog" / f"{0:020d}"), str(index_file(stores))]
+
+
+def no_room(*_: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_full_disk_ends_the_pass_and_not_the_index(
+    store: MessageStore, stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = change(index_file(stores), ENTRIES_AT + 20 * 20, bytes(100))
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "reserve", no_room)
+        with pytest.raises(OSError, match="No space left"):
+            scrub(store)
+        assert scrub(store) == []
+    assert store.index_fault_count == 0
+    assert scrub(store) != []
+    assert index_file(stores).read_bytes() == held
