@@ -21,6 +21,7 @@ log = structlog.get_logger("broker.clock")
 
 JUMP_MS = 1000
 _NS_PER_MS = 1_000_000
+_JUMP_NS = JUMP_MS * _NS_PER_MS
 
 
 def wall_clock_ms() -> int:
@@ -51,7 +52,7 @@ class BrokerClock:
         ahead_ns = wall_ns - monotonic_ns
         if ahead_ns > self._ahead_ns:
             self._ahead_ns = ahead_ns
-        if not -JUMP_MS * _NS_PER_MS < ahead_ns - self._seen_ns < JUMP_MS * _NS_PER_MS:
+        if not -_JUMP_NS < ahead_ns - self._seen_ns < _JUMP_NS:
             self._note_jump(ahead_ns - self._seen_ns)
             self._seen_ns = ahead_ns
         return (monotonic_ns + self._ahead_ns) // _NS_PER_MS
