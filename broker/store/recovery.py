@@ -377,7 +377,7 @@ class _Recovery:
             indexed_count=self._indexed_count,
             next_queue_offsets=next_offsets,
         )
-        report.log()
+        report.log(last_exit_clean=self._is_clean)
         return report
 
     def _lost_tail(self, walk: LogWalk) -> Hole | None:

@@ -10,6 +10,7 @@ from broker.store.log_walk import Hole
 
 logger = structlog.get_logger("broker.store")
 
+_QUEUES_LOGGED = 20
 _HOLES_LOGGED = 20
 
 
@@ -37,8 +38,11 @@ class RecoveryReport(NamedTuple):
     next_queue_offsets: dict[QueueKey, int]
     """For queues without any file left: where they go on all the same."""
 
-    def log(self) -> None:
-        """Write what the operator should know to the log."""
+    def log(self, *, last_exit_clean: bool) -> None:
+        """Write what the operator should know to the log.
+
+        After a clean stop no queue lacks anything, unless its files were damaged or deleted since.
+        """
         for hole in self.holes[:_HOLES_LOGGED]:
             logger.error(
                 "the commit log is damaged; the messages there cannot be read",
@@ -66,6 +70,13 @@ class RecoveryReport(NamedTuple):
             logger.error(
                 "queue offsets of lost messages are stepped over",
                 queues={f"{topic}/{id_}": n for (topic, id_), n in self.lost_messages.items()},
+            )
+        if last_exit_clean and self.changed_queues:
+            queues = list(self.changed_queues.items())[:_QUEUES_LOGGED]
+            logger.warning(
+                "queues did not agree with the commit log and are mended from it",
+                count=len(self.changed_queues),
+                queues={f"{topic}/{id_}": n for (topic, id_), n in queues},
             )
         logger.info(
             "the store is recovered",

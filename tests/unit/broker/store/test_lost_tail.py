@@ -167,8 +167,7 @@ def test_the_checkpoint_of_a_run_of_rocketmq_s_counts_then(stores: Stores, tmp_p
 
 
 def test_first_files_are_missed_beside_a_purged_topic_and_not_of_it(stores: Stores) -> None:
-    sizes = {"consume_queue_file_size_bytes": 200}
-    store = stores.open(**sizes)
+    store = stores.open(consume_queue_file_size_bytes=200)
     for n in range(COUNT):
         put(store, b"%d" % n)
         put(store, b"%d" % n, topic="Purged")
@@ -178,7 +177,7 @@ def test_first_files_are_missed_beside_a_purged_topic_and_not_of_it(stores: Stor
     for topic in ("TopicA", "Purged"):
         (stores.root / "consumequeue" / topic / "0" / f"{0:020d}").unlink()
     with capture_logs() as logs:
-        again = stores.open(**sizes)
+        again = stores.open(consume_queue_file_size_bytes=200)
     assert again.queue_range("TopicA", 0) == (0, COUNT)
     assert again.queue_range("Purged", 0) == (COUNT, COUNT)
     (named,) = [line for line in logs if "first files of a queue" in line["event"]]

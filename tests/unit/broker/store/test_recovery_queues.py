@@ -276,6 +276,22 @@ def test_a_queue_whose_first_file_is_gone_is_built_again(
     assert not lines or {line["log_level"] for line in lines} == {"info"}
 
 
+def test_an_entry_that_a_start_mends_is_named(root: Path) -> None:
+    log = written_store(root, 60)
+    recover(root).close()
+    path = root / "consumequeue" / "TopicB" / "1" / f"{0:020d}"
+    with path.open("r+b") as file:
+        file.seek(47)
+        byte = file.read(1)[0]
+        file.seek(47)
+        file.write(bytes([byte ^ 4]))
+    with capture_logs() as lines:
+        assert_complete(recover(root), log)
+    (named,) = [line for line in lines if line["log_level"] == "warning"]
+    assert "mended" in named["event"]
+    assert list(named["queues"]) == ["TopicB/1"]
+
+
 # The checkpoint.
 
 
