@@ -77,6 +77,23 @@ def choose_broker(
     return rules.patience(f"the sink{name} found no broker to publish on", ask)
 
 
+def choose_without_rows(rules: SinkRules, sink_id: str, batch_id: int, owner: str) -> str:
+    """The broker that is to remember a batch without rows; blank where only rows could tell which.
+
+    Unless it does, the next batch looks like one of a sink whose broker is away.
+
+    Raises:
+        PipelineError: as ``choose_broker``.
+    """
+    topics = (rules.topic,) if rules.topic else ()
+    if not topics and not rules.broker:
+        remote = connect(rules.nameserver, timeout_s=rules.timeout_s)
+        known = rules.patience("the brokers could not be asked for", remote.brokers)
+        if len({each.name for each in known if each.is_master}) > 1:
+            return ""
+    return choose_broker(rules, sink_id, batch_id, topics=topics, owner=owner)
+
+
 def _states(remote: Remote, rules: SinkRules, sink_id: str) -> dict[str, SinkState | None]:
     """What every broker knows of the sink.  One that is away may be the one that has it."""
     masters = sorted({each.name for each in remote.brokers() if each.is_master})

@@ -17,7 +17,7 @@ from client.errors import RequestRefusedError
 from client.routing import TopicRoute
 from pipeline.errors import PipelineError
 from pipeline.remote import Remote, connect, result
-from pipeline.sink.choice import choose_broker
+from pipeline.sink.choice import choose_broker, choose_without_rows
 from pipeline.sink.encoding import Messages, encode_messages, pieces
 from pipeline.sink.home import keep_home
 from pipeline.sink.rules import SinkRules
@@ -101,6 +101,10 @@ class PartWriter:
         except BaseException:
             self._give_up()
             raise
+        if not self._broker:
+            self._broker = choose_without_rows(
+                self._rules, self._sink_id, self._batch_id, self._owner
+            )
         return StagedPart(
             self._sink_id,
             self._batch_id,
@@ -291,7 +295,7 @@ def publish(rules: SinkRules, parts: list[StagedPart]) -> bool:
     Raises:
         PipelineError: it is not published, or nobody knows.
     """
-    # Tasks that had nothing to write chose no broker.
+    # Tasks that had nothing to write may have chosen no broker.
     parts = [part for part in parts if part.broker]
     if not parts:
         return False

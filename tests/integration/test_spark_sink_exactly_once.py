@@ -324,3 +324,18 @@ def test_apache_brokers_are_told_apart(
         choose_broker(rules(broker, topic), topic)
     with pytest.raises(PipelineError, match="needs Rockhopper, and broker-a cannot"):
         choose_broker(rules(broker, topic, delivery="exactly-once", broker="broker-a"), topic)
+
+
+@pytest.mark.parametrize("option", [True, False])
+def test_the_first_batch_with_rows_is_not_the_first(
+    broker: PipelineBroker, topic: str, option: bool
+) -> None:
+    given = {"nameServer": broker.nameserver, "delivery": "exactly-once", "sinkId": f"late-{topic}"}
+    asked = read_rules(given | ({"topic": topic} if option else {}), streaming=True)
+    writing = _Writing(asked)
+    writing.commit_parts([write(asked), write(asked, partition=1)])
+    rows = batches(["a"], **({} if option else {"topic": [topic]}))
+    writing.commit_parts(
+        [writing.write_task(rows, Task(0, 0, "query-of-the-test", 1), 1), write(asked, batch=1)]
+    )
+    assert broker.bodies(topic) == ["a"]
