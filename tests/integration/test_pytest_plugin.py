@@ -87,12 +87,23 @@ async def test_each_test_finds_the_broker_as_good_as_new(
     assert rockhopper.call(lambda broker: broker.store.queue_range("orders", 0)) == (0, 1)
 
 
+async def test_a_project_may_have_a_package_broker_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "broker").mkdir()
+    (tmp_path / "broker" / "__init__.py").write_text("NAME = 'mine'\n")
+    (tmp_path / "test_them.py").write_text(
+        "import broker\n\ndef test_it_is_mine():\n    assert broker.NAME == 'mine'\n"
+    )
+    code, out = await run_pytest(tmp_path)
+    assert code == 0, out
+    assert "1 passed" in out
+
+
 async def test_runs_that_need_no_broker_do_not_load_one(tmp_path: Path) -> None:
     (tmp_path / "test_them.py").write_text(
         "import sys\n"
         "\n"
         "def test_nothing_is_loaded():\n"
-        "    assert 'broker.pytest_plugin' in sys.modules\n"
+        "    assert 'rockhopper.pytest_plugin' in sys.modules\n"
         "    assert not {'structlog', 'msgspec', 'uvloop', 'broker.broker'} & set(sys.modules)\n"
     )
     code, out = await run_pytest(tmp_path, "-p", "no:asyncio", "-p", "no:hypothesispytest")
