@@ -8,6 +8,7 @@ import pytest
 
 from protocol.codes import RequestCode, ResponseCode
 from protocol.message_codec import decode_messages
+from tests.support.budget import rounds
 from tests.support.daemon import Daemon
 from tests.support.direct import ask, pull, pull_all, pull_fields, send, send_fields
 from tests.support.raw_peer import RawPeer, request
@@ -198,9 +199,9 @@ async def all_messages(daemon: Daemon) -> dict[int, bytes]:
 
 
 async def kill_again_and_again(store: Path, cycles: int, *options: str) -> None:
-    """Kill a daemon under load, *cycles* times; nothing acknowledged may be lost."""
+    """Kill a daemon under load, up to *cycles* times; nothing acknowledged may be lost."""
     acknowledged: dict[int, bytes] = {}
-    for cycle in range(cycles):
+    for cycle in rounds(cycles):
         async with Daemon(store, *options) as daemon:
             if acknowledged:
                 found = await all_messages(daemon)
