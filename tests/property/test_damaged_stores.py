@@ -19,7 +19,15 @@ from tests.support.derived_stores import (
 
 SEEDS = 20
 # What a rebuild cannot mend: the log itself, and what was lost with it.
-OF_THE_LOG = {"log damage", "message lost", "body", "torn tail", "foreign file", "conflict"}
+OF_THE_LOG = {
+    "log damage",
+    "message lost",
+    "body",
+    "sys flag",
+    "torn tail",
+    "foreign file",
+    "conflict",
+}
 
 
 def spoil(path: Path, chance: random.Random) -> None:
