@@ -14,6 +14,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.support.crashing_disk import CrashingDisk
+from tests.support.killed_store import copy_killed
 from tests.support.noted_store import FACTS, START_MS, NotedStore
 
 SYNC = {"flushDiskType": "SYNC_FLUSH"}
@@ -67,7 +68,7 @@ def test_a_power_cut_repeats_nothing_that_is_half_a_second_old(
         running.pass_s(0.25)
     settle(running)
     disk.crash()
-    shutil.copytree(running.root, tmp_path / "after")
+    copy_killed(running.root, tmp_path / "after")
     disk.close()
     monkeypatch.undo()
     after = NotedStore(tmp_path / "after", SYNC, passed_ms=running.clock.now_ms - START_MS)

@@ -30,6 +30,7 @@ from broker.store.errors import StoreFailedError, TooManyOpenFilesError
 from broker.store.message_store import MessageStore
 from broker.topics import TopicConfig, TopicTable
 from protocol.bodies.sinks import SinkMessage, SinkPart, encode_sink_body
+from tests.support.killed_store import copy_killed
 from tests.support.open_stores import STORE_HOST, bodies, open_store, put
 from tests.support.peers import Clock
 
@@ -117,7 +118,7 @@ def snapshots(root: Path, to: Path, monkeypatch: pytest.MonkeyPatch) -> list[Pat
 
     def shoot() -> None:
         taken.append(to / f"{len(taken):03d}")
-        shutil.copytree(root, taken[-1])
+        copy_killed(root, taken[-1])
 
     def around(step: Callable[..., Any]) -> Callable[..., Any]:
         def run(*arguments: Any, **named: Any) -> Any:

@@ -7,7 +7,6 @@ delivered and pending, messages popped and acknowledged, batches of a sink publi
 """
 
 import asyncio
-import shutil
 from pathlib import Path
 
 from broker.pop.extra_info import ExtraInfo
@@ -16,6 +15,7 @@ from broker.subscription_groups import SubscriptionGroup
 from protocol.bodies.sinks import SinkMessage, SinkPart, encode_sink_body
 from protocol.message_codec import decode_messages
 from protocol.properties import encode_properties
+from tests.support.killed_store import copy_killed
 from tests.support.peers import Clock
 from tests.support.served_broker import ServedBroker
 from tests.support.stepped_loop import SteppedLoop
@@ -163,8 +163,7 @@ class NotedStore:
                     await asyncio.gather(table._saving, return_exceptions=True)
 
         self.loop.run(quiet())
-        shutil.copytree(self.root, to)
-        return to
+        return copy_killed(self.root, to)
 
     def stop(self) -> None:
         """End cleanly."""

@@ -1,7 +1,6 @@
 """Message stores with small files and a clock of the test's, opened, closed and killed."""
 
 import asyncio
-import shutil
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from broker.store.message_store import MessageStore
 from broker.store.put import MessageToStore, PutResult
 from protocol.message import StoredMessage
 from protocol.message_codec import decode_messages
+from tests.support.killed_store import copy_killed
 from tests.support.peers import Clock
 
 STORE_HOST = bytes.fromhex("0a00000100002a9f")
@@ -110,12 +110,6 @@ def flush_derived_files(store: MessageStore) -> None:
 def close(store: MessageStore) -> None:
     """Stop cleanly."""
     asyncio.run(store.close())
-
-
-def copy_killed(root: Path, to: Path) -> Path:
-    """What a store in *root* looks like to the next process when this one is killed now."""
-    shutil.copytree(root, to)
-    return to
 
 
 class Stores:

@@ -18,7 +18,8 @@ from broker.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
 from broker.topics import TopicConfig, TopicTable
 from protocol.message import StoredMessage
 from protocol.message_codec import decode_messages
-from tests.support.open_stores import copy_killed, flush, open_store
+from tests.support.killed_store import copy_killed
+from tests.support.open_stores import flush, open_store
 from tests.support.peers import Clock
 
 GROUP, TOPIC = "pickers", "parcels"

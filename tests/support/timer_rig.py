@@ -11,6 +11,7 @@ from protocol.message import StoredMessage
 from protocol.message_codec import decode_messages
 from protocol.names import TIMER_TOPIC
 from protocol.properties import encode_properties
+from tests.support.killed_store import copy_killed
 from tests.support.peers import Clock
 from tests.support.served_broker import ServedBroker
 from tests.support.stepped_loop import SteppedLoop
@@ -64,7 +65,7 @@ class TimerRig:
         """Go on with the files as they are now, as after kill -9; the old broker is forgotten."""
         self._kills += 1
         copy = self.root.with_name(f"{self.root.name}-{self._kills}")
-        shutil.copytree(self.root, copy)
+        copy_killed(self.root, copy)
         self._forget()
         self.root = copy
         self.broker = self._make()

@@ -1,6 +1,5 @@
 """A broker without sockets that keeps transactions, and the time that passes for it."""
 
-import shutil
 from pathlib import Path
 
 from broker.consumer_groups import Client
@@ -8,6 +7,7 @@ from protocol.codes import RequestCode
 from protocol.command import Command
 from protocol.message import StoredMessage
 from protocol.message_codec import decode_messages
+from tests.support.killed_store import copy_killed
 from tests.support.peers import Clock, Peer
 from tests.support.served_broker import ServedBroker
 from tests.support.stepped_loop import SteppedLoop
@@ -61,8 +61,7 @@ class TransactionRig:
 
     def crash(self, copy: Path) -> None:
         """Go on with what the operating system holds now: the process is killed."""
-        # A table that is just being saved has a name of its own until it is whole.
-        shutil.copytree(self.root, copy, ignore=shutil.ignore_patterns("*.tmp"))
+        copy_killed(self.root, copy)
         self.drop()
         self.root = copy
         self.open()

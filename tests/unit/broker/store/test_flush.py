@@ -16,10 +16,10 @@ from broker.store.flush import EXPIRY_INTERVAL_S, ParkedAnswers
 from broker.store.get_result import GetStatus
 from broker.store.message_store import MessageStore
 from tests.support.hang import HANG_S
+from tests.support.killed_store import copy_killed
 from tests.support.open_stores import (
     Stores,
     bodies,
-    copy_killed,
     flush,
     flush_derived_files,
     put,

@@ -19,11 +19,11 @@ from broker.store.message_store import MessageStore
 from protocol.light_queues import light_places, light_queue_error
 from protocol.queue_layout import CONSUME_QUEUE_UNIT
 from tests.support.derived_stores import audited, queue_files, rebuilt
+from tests.support.killed_store import copy_killed
 from tests.support.open_stores import (
     Stores,
     bodies,
     close,
-    copy_killed,
     flush,
     messages,
     open_store,

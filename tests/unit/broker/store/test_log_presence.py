@@ -12,7 +12,8 @@ from broker.store import inventory, log_presence
 from broker.store.errors import CorruptFileError, StoreError
 from broker.store.layout import StoreLayout
 from tests.support.golden_stores import copy_golden_store
-from tests.support.open_stores import Stores, bodies, copy_killed, flush, put
+from tests.support.killed_store import copy_killed
+from tests.support.open_stores import Stores, bodies, flush, put
 from tests.support.store_directories import queue_files
 
 BODIES = [b"%d" % number for number in range(30)]

@@ -11,10 +11,10 @@ from broker.store import checkpoint as checkpoints
 from broker.store.get_result import GetStatus
 from broker.store.message_store import MessageStore
 from protocol.message_codec import decode_message
+from tests.support.killed_store import copy_killed
 from tests.support.open_stores import (
     Stores,
     bodies,
-    copy_killed,
     flush,
     flush_derived_files,
     put,

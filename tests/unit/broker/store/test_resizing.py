@@ -10,7 +10,8 @@ from broker.store import disk, inventory, resizing
 from broker.store.errors import CorruptFileError
 from broker.store.resizing import FoundFile, common_size
 from tests.support.golden_stores import copy_golden_store
-from tests.support.open_stores import Stores, bodies, copy_killed, messages, put
+from tests.support.killed_store import copy_killed
+from tests.support.open_stores import Stores, bodies, messages, put
 from tests.support.store_directories import queue_files
 
 COUNT = 150
