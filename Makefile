@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help run test install install-spark lint check format bench bench-peers bench-spark \
 	spark-demo spark-test wheel interop chaos chaos-long \
-	compose-up compose-down compose-test test-slow test-thorough clean
+	compose-up compose-down compose-test test-slow test-thorough test-timers clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,6 +60,9 @@ CHAOS_RESULTS ?= build/chaos-results.jsonl
 chaos-long: $(VENV)/.installed-test  ## 1,000 power cuts and more of the rest; goes on where it was stopped
 	@mkdir -p $(dir $(CHAOS_RESULTS))
 	$(BIN)/python -m tests.chaos --long --results $(CHAOS_RESULTS)
+
+test-timers: $(VENV)/.installed-test  ## 100,000 timers of an hour within minutes (needs libfaketime)
+	ROCKHOPPER_TIME_RATE=$${ROCKHOPPER_TIME_RATE:-60} $(PYTEST) -q -s -m slow tests/integration/test_timers_faketime.py
 
 spark-demo: $(VENV)/.installed-spark  ## stream text through a broker into Spark; ends with a plot
 	@$(BIN)/python -m pipeline demo --output build/spark-demo

@@ -65,11 +65,12 @@ class Delivery:
             StoreError, OSError: not now.  What could not be delivered is due as before.
         """
         index, store = self._index, self._store
-        if index.due.next_ms is None or index.due.next_ms > self._now_ms():
+        # Before the store reads its own: what is due by now is stored no earlier than that.
+        now_ms = self._now_ms()
+        if index.due.next_ms is None or index.due.next_ms > now_ms:
             return False
         store.check_writable()
         store.begin()
-        now_ms = self._now_ms()
         taken = index.take(now_ms, PASS_COUNT_MAX, PASS_SIZE_BYTES_MAX)
         if not taken:
             return True
