@@ -224,14 +224,24 @@ class Admin:
 
     async def brokers(self) -> list[BrokerAddress]:
         """Return every broker that the name service knows, slaves included."""
-        answer = await self._ask(RequestCode.GET_BROKER_CLUSTER_INFO)
-        info = _decoded(ClusterInfo, answer, self._name_service)
+        table = (await self._cluster_info()).broker_addr_table
         found = [
             BrokerAddress(broker.cluster, name, broker_id, address)
-            for name, broker in info.broker_addr_table.items()
+            for name, broker in table.items()
             for broker_id, address in broker.broker_addrs.items()
         ]
         return sorted(found, key=lambda each: (each.cluster, each.name, each.broker_id))
+
+    async def departed_brokers(self) -> list[str]:
+        """Return the names of brokers that were there since the name service started, and went.
+
+        Apache's name services do not tell.
+        """
+        return sorted((await self._cluster_info()).departed_brokers or ())
+
+    async def _cluster_info(self) -> ClusterInfo:
+        answer = await self._ask(RequestCode.GET_BROKER_CLUSTER_INFO)
+        return _decoded(ClusterInfo, answer, self._name_service)
 
     async def masters(self, broker: str | None = None) -> list[BrokerAddress]:
         """Return the masters, or the one of this name or address.

@@ -92,6 +92,14 @@ class Remote:
         """Every broker that the name service knows."""
         return self.run(self._admin.brokers())
 
+    def away(self, wanted: Iterable[str] = ()) -> list[str]:
+        """Brokers that may have messages and are not there.
+
+        These are those of *wanted*, and those that the name service (Rockhopper's) has forgotten.
+        """
+        departed = self.run(self._admin.departed_brokers())
+        return sorted({*wanted, *departed} - {each.name for each in self.brokers()})
+
     def topic_ids(self, places: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str | None]:
         """(topic, broker) -> what tells that topic from others of its name.
 

@@ -167,9 +167,12 @@ class NameServiceProcessors:
         return self._values.get(ORDER_TOPIC_NAMESPACE, topic)
 
     def cluster_info(self, request: Request) -> Response:
-        """106: every broker, by name and by cluster."""
+        """106: every broker, by name and by cluster; and who was there before."""
         members = self._routes.members(self._local_address(request))
-        body = ClusterInfo({member.name: _broker_data(member) for member in members})
+        body = ClusterInfo(
+            {member.name: _broker_data(member) for member in members},
+            departed_brokers=self._routes.departed or None,
+        )
         for member in members:
             body.cluster_addr_table.setdefault(member.cluster, []).append(member.name)
         return Response(body=body.encode())

@@ -20,6 +20,7 @@ from broker.topics import PERM_WRITE, TopicConfig
 log = structlog.get_logger("broker.nameserver")
 
 MASTER_ID = 0
+DEPARTED_MAX = 1000
 
 
 @dataclass(slots=True)
@@ -107,6 +108,15 @@ class RouteTable:
         self._mappings: dict[str, dict[str, JsonObject]] = {}
         self._live: dict[tuple[str, str], _Live] = {}
         self._write_wiped: set[str] = set()
+        self._departed: dict[str, None] = {}
+
+    @property
+    def departed(self) -> list[str]:
+        """Brokers that were registered here and are not any more, in the order in which they went.
+
+        They may have messages that nobody is told of meanwhile.
+        """
+        return list(self._departed)
 
     def register(
         self, registration: Registration, now_ms: int, connection: object = None
@@ -129,6 +139,7 @@ class RouteTable:
         if member is None:
             member = Member(registration.cluster, registration.name)
             self._members[registration.name] = member
+            self._departed.pop(registration.name, None)
         self._take_address(member, registration)
         key = (registration.cluster, registration.address)
         before = self._live.get(key)
@@ -241,12 +252,18 @@ class RouteTable:
         for broker_id in [key for key, value in member.addresses.items() if value == address]:
             del member.addresses[broker_id]
         if not member.addresses:
-            self._members.pop(member.name, None)
+            if self._members.pop(member.name, None) is not None:
+                self._note_departed(member.name)
             self._write_wiped.discard(member.name)
             for name in [name for name, brokers in self._topics.items() if member.name in brokers]:
                 self._remove_topic(name, member.name)
         log.info("broker unregistered", broker=member.name, address=address)
         return True
+
+    def _note_departed(self, name: str) -> None:
+        self._departed[name] = None
+        if len(self._departed) > DEPARTED_MAX:
+            del self._departed[next(iter(self._departed))]
 
     def connection_lost(self, connection: object) -> None:
         """Remove the brokers that registered over *connection*."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
 from enum import Enum
 from pathlib import PurePath
@@ -22,17 +22,41 @@ class UsageProblem(PipelineError):
 class JobResult:
     """The base of the dataclasses that jobs return; their fields are what --json prints."""
 
+    away: Sequence[str] = ()
+    """Brokers that may have more of what the job is about, and were not there."""
+
     @property
     def is_good(self) -> bool:
         """False for a job that ran well and found something wrong: exit code 1."""
-        return True
+        return not self.away
+
+    @property
+    def warning(self) -> str:
+        """What is missing, and the remedy; blank for nothing."""
+        if not self.away:
+            return ""
+        options = " ".join(f"--without {name}" for name in self.away)
+        return (
+            f"{are(self.away)} away, so what is there is missing here: start "
+            f"{_them(self.away)} and run this again; if gone for good, say so with {options}"
+        )
 
     def lines(self) -> Iterable[str]:
         """A summary for people."""
         raise NotImplementedError
 
     def __str__(self) -> str:
-        return "\n".join(self.lines())
+        return "\n".join([*self.lines(), *filter(None, [self.warning])])
+
+
+def are(brokers: Sequence[str]) -> str:
+    """``the broker a is``, ``the brokers a, b are``."""
+    named = ", ".join(brokers)
+    return f"the broker {named} is" if len(brokers) == 1 else f"the brokers {named} are"
+
+
+def _them(brokers: Sequence[str]) -> str:
+    return "it" if len(brokers) == 1 else "them"
 
 
 def as_document(value: Any) -> Any:

@@ -34,6 +34,7 @@ __all__ = [
     "nameserver_text",
     "report",
     "run_job",
+    "without_option",
 ]
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -70,6 +71,17 @@ def copies_option(command: _Command) -> _Command:
         "is_agreed",
         is_flag=True,
         help="Take the brokers at the default address without asking.",
+    )
+    return add(command)
+
+
+def without_option(command: _Command) -> _Command:
+    """Add --without, for a job that asks all brokers: ``without``."""
+    add = click.option(
+        "--without",
+        multiple=True,
+        metavar="BROKER",
+        help="This broker is gone for good: do not miss it; repeatable.",
     )
     return add(command)
 
@@ -118,6 +130,8 @@ def run_job(
                 for line in result.lines():
                     write_line(line)
             flush()
+            if result.warning:
+                report(result.warning)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
     except BrokenPipeError:

@@ -67,6 +67,8 @@ class ClusterInfo(Body, rename="camel"):
 
     broker_addr_table: dict[str, BrokerData] = field(default_factory=dict)
     cluster_addr_table: dict[str, list[str]] = field(default_factory=dict)
+    departed_brokers: list[str] | None = None
+    """Rockhopper's: brokers that were there since the name service started, and are not now."""
 
 
 class BrokerMemberGroup(Body, rename="camel"):

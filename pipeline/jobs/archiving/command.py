@@ -14,6 +14,7 @@ from pipeline.jobs.running import (
     nameserver_option,
     nameserver_text,
     run_job,
+    without_option,
 )
 
 
@@ -50,6 +51,7 @@ from pipeline.jobs.running import (
     "--split-size", metavar="SIZE", help="With --path: how much of the log a task reads, as 256m."
 )
 @click.option("--allow-gaps", is_flag=True, help="Go on where messages have expired meanwhile.")
+@without_option
 @copies_option
 @job_options
 @nameserver_option
@@ -64,6 +66,7 @@ def archive(
     schema: Path | None,
     split_size: str | None,
     allow_gaps: bool,
+    without: tuple[str, ...],
     is_agreed: bool,
     dry_run: bool,
     as_json: bool,
@@ -105,6 +108,7 @@ def archive(
             schema=text,
             split_size_bytes=_size_bytes(split_size),
             allow_gaps=allow_gaps,
+            without=without,
             dry_run=dry_run,
             master=master,
             progress=progress,

@@ -44,6 +44,7 @@ def archive(
     schema: str | None = None,
     split_size_bytes: int | None = None,
     allow_gaps: bool = False,
+    without: Sequence[str] = (),
     dry_run: bool = False,
     spark: SparkSession | None = None,
     master: str | None = None,
@@ -53,7 +54,8 @@ def archive(
 
     Reads the files of the store at *path*, or the brokers behind *nameserver*.  *schema* is the
     text of the schema by which *decode* ("json" or "avro") makes the column ``value`` of bodies.
-    See docs/jobs.md.
+    What a broker has that is away is left to a later run, and the result names it, unless it is
+    among those *without* which the archive is whole.  See docs/jobs.md.
 
     Raises:
         PipelineError: says what is wrong and what to do; nothing of this run is archived then.
@@ -85,6 +87,7 @@ def archive(
         corrupt=corrupt,
         split_size=split_size_bytes,
         allow_gaps=allow_gaps,
+        without=frozenset(without),
         value=None if decode is None or schema is None else value_format(decode, schema),
     )
     progress = progress or Progress()
@@ -115,6 +118,7 @@ def _foretell(catalog: Catalog, asked: Request, progress: Progress) -> ArchiveRe
         log_bytes=sum(data_bytes(each) for pieces in plan.pieces for each in pieces),
         rows=sum(plan.waiting.values()),
         topics=[TopicCount(topic, count) for topic, count in plan.waiting.items()],
+        away=list(plan.away),
         from_files=plan.store is not None,
     )
 
@@ -145,6 +149,7 @@ def _run(
     result = _result(catalog, asked, manifest, written)
     result.unfinished_run = None if finished is None else finished.run
     result.tasks = len(written)
+    result.away = list(plan.away)
     result.from_files = plan.store is not None
     if plan.store is not None and asked.selection.is_all:
         end = manifest.log_positions[asked.broker].offsets.get("*", 0)
@@ -272,8 +277,11 @@ def _log_position(
 def _has_moved(manifest: Manifest, current: Manifest | None) -> bool:
     if current is None:
         return True
-    was = current.log_positions, from_network.Reached.of(current)
-    return was != (manifest.log_positions, from_network.Reached.of(manifest))
+    was, now = (
+        (each.log_positions, from_network.Reached.of(each), each.away)
+        for each in (current, manifest)
+    )
+    return was != now
 
 
 def _result(

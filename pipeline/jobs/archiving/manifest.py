@@ -124,6 +124,11 @@ class Manifest:
         """How many messages the run added."""
         return sum(each.rows for each in self.files)
 
+    @property
+    def away(self) -> list[str]:
+        """Brokers that were not there when the run looked for messages."""
+        return list(self.source.get("away", ()))
+
     def to_json(self) -> bytes:
         """The document."""
         document = {

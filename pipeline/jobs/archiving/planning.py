@@ -18,6 +18,7 @@ from pipeline.jobs.archiving.writing import FILE_COLUMNS
 from pipeline.jobs.progress import Progress
 from pipeline.network.planning import Range
 from pipeline.network.planning import plan as plan_ranges
+from pipeline.remote import connect
 from pipeline.store_source.directory import StoreDirectory, find_commit_log, open_store
 from pipeline.store_source.pieces import Piece
 from pipeline.store_source.splits import data_bytes
@@ -41,6 +42,8 @@ class Plan:
     reached: from_network.Reached = field(default_factory=from_network.Reached)
     """What the archive has of queues after the run."""
     rules: Any = None
+    away: Sequence[str] = ()
+    """Brokers that may have messages and are not there."""
 
     @property
     def waiting(self) -> dict[str, int]:
@@ -76,6 +79,8 @@ class Request:
     corrupt: str
     split_size: int | None
     allow_gaps: bool
+    without: frozenset[str]
+    """Brokers that are gone for good."""
     value: ValueFormat | None
 
     @property
@@ -148,10 +153,20 @@ def _plan_files(asked: Request, positions: Mapping[str, LogPosition]) -> Plan:
 
 def _plan_network(asked: Request, archived: from_network.Reached, progress: Progress) -> Plan:
     rules = from_network.rules_for(asked.nameserver, asked.selection, allow_gaps=asked.allow_gaps)
+    known = {
+        broker
+        for topic, brokers in archived.positions.items()
+        if asked.selection.chooses(topic)
+        for broker in brokers
+    }
+    remote = connect(asked.nameserver)
+    away = remote.away(known)
     ranges, reached = from_network.new_ranges(rules, archived, progress.say)
+    # One may have gone before its queues were asked for, and one may be back.
+    away = sorted({*away, *remote.away(known)} - asked.without)
     keys = list(asked.selection.keys)
-    source = {"kind": "network", "nameserver": asked.nameserver, "keys": keys}
-    return Plan(source, ranges=ranges, reached=reached, rules=rules)
+    source = {"kind": "network", "nameserver": asked.nameserver, "keys": keys, "away": away}
+    return Plan(source, ranges=ranges, reached=reached, rules=rules, away=away)
 
 
 def spelled(ask: Any) -> Any:

@@ -38,6 +38,8 @@ class ArchiveResult(JobResult):
     left_out: list[TopicCount] = field(default_factory=list)
     """What was read and not chosen."""
     deletable_segments: list[str] = field(default_factory=list)
+    away: list[str] = field(default_factory=list)
+    """Brokers that were not there: what they have is archived by a later run."""
     unfinished_run: int | None = None
     """A run that had been killed while it was being committed; this one finished it."""
     dry_run: bool = False

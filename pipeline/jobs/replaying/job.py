@@ -125,6 +125,7 @@ def replay(
     else:
         with directory.lock(LOCK_FILE):
             result = _run(found, request, name, delivery, broker, way)
+    result.away = list(found.away)
     result.seconds = round(time.monotonic() - started, 3)
     return result
 

@@ -46,6 +46,8 @@ class Source:
     files: tuple[SourceFile, ...]
     columns: tuple[str, ...]
     is_archive: bool
+    away: tuple[str, ...] = ()
+    """Brokers that were not there when the archive was last added to."""
 
 
 def find_source(location: str) -> Source:
@@ -63,11 +65,12 @@ def find_source(location: str) -> Source:
     path = Path(unquote(parts.path) if parts.scheme else location).expanduser().absolute()
     if not path.exists():
         raise PipelineError(f"there is nothing at {path}: give an archive, or Parquet files")
-    archived = _archived(path)
-    if archived is not None:
+    catalog = Catalog(LocalFiles(path)) if path.is_dir() else None
+    newest = None if catalog is None else catalog.current()
+    if catalog is not None and newest is not None:
         files = [
             SourceFile(str(path / each.path), each.rows, each.topic, *_times(each))
-            for each in sorted(archived, key=_stored)
+            for each in sorted(catalog.archived_files(), key=_stored)
         ]
     else:
         files = [_source_file(each, path) for each in _parquet_files(path)]
@@ -80,14 +83,8 @@ def find_source(location: str) -> Source:
             f"{', '.join(columns)}"
         )
     root = path if path.is_dir() else path.parent
-    return Source(root, tuple(files), columns, archived is not None)
-
-
-def _archived(path: Path) -> list[ArchivedFile] | None:
-    if not path.is_dir():
-        return None
-    catalog = Catalog(LocalFiles(path))
-    return None if catalog.current() is None else catalog.archived_files()
+    away = () if newest is None else tuple(newest.away)
+    return Source(root, tuple(files), columns, newest is not None, away)
 
 
 def _stored(each: ArchivedFile) -> tuple[int, int, str, str, int]:

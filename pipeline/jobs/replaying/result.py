@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from pipeline.jobs.results import JobResult, count_text
+from pipeline.jobs.results import JobResult, are, count_text
 
 
 @dataclass
@@ -25,8 +25,21 @@ class ReplayResult(JobResult):
     topics: list[str] = field(default_factory=list)
     """Where the messages go."""
     resumed_at_batch: int = 0
+    away: list[str] = field(default_factory=list)
+    """Brokers that were not there when the archive was last added to."""
     dry_run: bool = False
     seconds: float = 0.0
+
+    @property
+    def warning(self) -> str:
+        """See JobResult."""
+        if not self.away:
+            return ""
+        return (
+            f"when {self.source} was last added to, {are(self.away)} noted as away, so what was "
+            "there is not replayed: archive again when all are back, and replay the rest with "
+            "another --id and --from; if gone for good, archive with --without"
+        )
 
     def lines(self) -> Iterator[str]:
         """See JobResult."""

@@ -5,7 +5,13 @@ from __future__ import annotations
 import click
 
 from pipeline.jobs.option_values import time_option
-from pipeline.jobs.running import job_options, nameserver_option, nameserver_text, run_job
+from pipeline.jobs.running import (
+    job_options,
+    nameserver_option,
+    nameserver_text,
+    run_job,
+    without_option,
+)
 
 
 @click.command()
@@ -27,6 +33,7 @@ from pipeline.jobs.running import job_options, nameserver_option, nameserver_tex
 )
 @click.option("--watch", type=float, metavar="SECONDS", help="Go on sampling lag, so often.")
 @click.option("--samples", type=int, metavar="N", help="With --watch: end after N samples.")
+@without_option
 @job_options
 @nameserver_option
 def report(
@@ -39,6 +46,7 @@ def report(
     table_format: str,
     watch: float | None,
     samples: int | None,
+    without: tuple[str, ...],
     dry_run: bool,
     as_json: bool,
     master: str | None,
@@ -69,6 +77,7 @@ def report(
             formats=("parquet", "csv") if table_format == "both" else (table_format,),
             watch_s=watch,
             watch_count=samples,
+            without=without,
             dry_run=dry_run,
             master=master,
             progress=progress,

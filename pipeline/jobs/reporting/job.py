@@ -55,6 +55,8 @@ class ReportResult(JobResult):
     lag: int | None = None
     """Messages that groups are behind, all together; null if no broker was asked."""
     lag_samples: int = 0
+    away: list[str] = field(default_factory=list)
+    """Brokers that were not there, whose messages or lag are missing."""
     seconds: float = 0.0
 
     def lines(self) -> list[str]:
@@ -92,6 +94,7 @@ def report(
     formats: Sequence[str] = (PARQUET, CSV),
     watch_s: float | None = None,
     watch_count: int | None = None,
+    without: Sequence[str] = (),
     dry_run: bool = False,
     spark: SparkSession | None = None,
     master: str | None = None,
@@ -104,7 +107,8 @@ def report(
     Messages come from the store at *path*, from *archive*, or else from the brokers behind
     *nameserver*, which are asked for consumers' lag wherever the messages are from.  Each call adds
     a sample to the table of lag in *output*; *watch_s* goes on adding one at that interval,
-    *watch_count* of them or until Ctrl-C.  See docs/jobs.md.
+    *watch_count* of them or until Ctrl-C.  The result names brokers that are away, but for those
+    *without* which the report is whole.  See docs/jobs.md.
 
     Raises:
         PipelineError: says what is wrong and what to do.
@@ -129,6 +133,10 @@ def report(
     lag = _lag(directory, nameserver, chosen, now_ms())
     _write(directory, source, counted, lag, formats, now_ms())
     result = _result(page_file, counted, lag, len(work.tasks), nameserver, formats)
+    if nameserver is not None:
+        from pipeline.jobs.reporting.lag import away
+
+        result.away = sorted(set(away(nameserver, lag)) - set(without))
     result.seconds = round(time.monotonic() - started, 3)
     if watch_s is not None:
         progress.say(f"open {page_file}")

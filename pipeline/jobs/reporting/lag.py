@@ -45,6 +45,11 @@ def sample(nameserver: str, now_ms: int, topics: Collection[str] = ()) -> pa.Tab
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
+def away(nameserver: str, samples: pa.Table) -> list[str]:
+    """Brokers that are not there, of which there are *samples* or the name service knew."""
+    return connect(nameserver).away(samples["broker"].unique().to_pylist())
+
+
 def _group_names(body: bytes, broker: str) -> list[str]:
     try:
         names = list(fastjson.loads(body)["subscriptionGroupTable"])

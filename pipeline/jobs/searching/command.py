@@ -5,7 +5,13 @@ from __future__ import annotations
 import click
 
 from pipeline.jobs.option_values import time_option
-from pipeline.jobs.running import job_options, nameserver_option, nameserver_text, run_job
+from pipeline.jobs.running import (
+    job_options,
+    nameserver_option,
+    nameserver_text,
+    run_job,
+    without_option,
+)
 
 
 @click.command()
@@ -23,6 +29,7 @@ from pipeline.jobs.running import job_options, nameserver_option, nameserver_tex
 @click.option("--limit", default=100, show_default=True, help="So many messages at most.")
 @click.option("--broker-name", metavar="NAME", help="The broker of the store at --path.")
 @click.option("--lines", "as_json_lines", is_flag=True, help="Print each message as JSON.")
+@without_option
 @job_options
 @nameserver_option
 def search(
@@ -40,6 +47,7 @@ def search(
     limit: int,
     broker_name: str | None,
     as_json_lines: bool,
+    without: tuple[str, ...],
     dry_run: bool,
     as_json: bool,
     master: str | None,
@@ -71,6 +79,7 @@ def search(
             limit=limit,
             broker_name=broker_name,
             as_json_lines=as_json_lines,
+            without=without,
             dry_run=dry_run,
             master=master,
             progress=progress,

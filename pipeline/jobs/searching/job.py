@@ -64,6 +64,7 @@ def search(
     limit: int = LIMIT,
     broker_name: str | None = None,
     as_json_lines: bool = False,
+    without: Iterable[str] = (),
     dry_run: bool = False,
     spark: SparkSession | None = None,
     master: str | None = None,
@@ -75,7 +76,8 @@ def search(
     They are looked for in the store at *path* or, over the network, at the brokers that
     *nameserver* knows, and in the *archive*.  *where* is a condition in Spark's SQL over the
     columns of the sources, *sql92* one over properties.  *end_ms* is exclusive.  *broker_name* is
-    that of the store at *path*; without it the archive's only broker is taken for the same.
+    that of the store at *path*; without it the archive's only broker is taken for the same.  The
+    result names brokers that are away, but for those *without* which the search is whole.
 
     Raises:
         UsageProblem: arguments that make no sense.
@@ -120,6 +122,7 @@ def search(
         result.skipped += part.skipped
         for row in part.rows:
             seen.setdefault(_identity(row), row)
+    result.away = search_.away(without)
     rows = sorted(seen.values(), key=order)[:limit]
     result.messages = [document(row) for row in rows]
     result.seconds = time.monotonic() - started
@@ -222,6 +225,14 @@ class _Search:
     def _is_live(self) -> bool:
         """Whether there is something to look for outside of the archive."""
         return self._live_topics != () and (self._path or self._nameserver) is not None
+
+    def away(self, without: Iterable[str]) -> list[str]:
+        """Brokers that are not there to be searched."""
+        if self._nameserver is None:
+            return []
+        from pipeline.remote import connect
+
+        return sorted(set(connect(self._nameserver).away()) - set(without))
 
     def tasks(self, where: str | None) -> Iterator[Any]:
         """One for each part of each source; what is live first, so that it counts of two."""

@@ -28,6 +28,8 @@ class SearchResult(JobResult):
     messages: list[dict[str, Any]] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
     """Damaged places and files that were left out."""
+    away: list[str] = field(default_factory=list)
+    """Brokers that were not there to be searched."""
     seconds: float = 0.0
     _as_json_lines: bool = False
 

@@ -7,7 +7,7 @@ import pytest
 from broker.config import BrokerConfig
 from broker.json_table import DataVersion
 from broker.nameserver.embedded import EmbeddedBroker
-from broker.nameserver.route_table import Accepted, Registration, RouteTable
+from broker.nameserver.route_table import DEPARTED_MAX, Accepted, Registration, RouteTable
 from broker.topics import TopicConfig, TopicTable
 
 NOW = 1_700_000_000_000
@@ -112,6 +112,30 @@ def test_an_unregistered_broker_takes_its_topics_along() -> None:
     assert [member.name for member in table.members("")] == ["broker-c"]
 
 
+def test_brokers_that_went_are_remembered_until_they_return() -> None:
+    table = RouteTable()
+    assert table.departed == []
+    table.register(registration(), NOW)
+    table.register(registration("broker-c", address="10.0.0.3:10911"), NOW, "connection")
+    table.register(registration("broker-d", address="10.0.0.4:10911"), NOW)
+    table.connection_lost("connection")
+    table.unregister("C", "10.0.0.2:10911")
+    assert table.departed == ["broker-c", "broker-b"]
+    table.register(registration("broker-c", address="10.0.0.7:10911"), NOW)
+    assert table.departed == ["broker-b"]
+    table.expire(NOW + 120_001)
+    assert table.departed == ["broker-b", "broker-d", "broker-c"]
+
+
+def test_no_flood_of_names_is_remembered() -> None:
+    table = RouteTable()
+    for number in range(DEPARTED_MAX + 2):
+        table.register(registration(f"b{number}", address=f"10.0.0.2:{number}"), NOW)
+        table.unregister("C", f"10.0.0.2:{number}")
+    assert len(table.departed) == DEPARTED_MAX
+    assert table.departed[0] == "b2"
+
+
 def test_a_slave_keeps_the_name_alive_when_its_master_goes() -> None:
     table = RouteTable()
     table.register(registration(), NOW)
@@ -119,6 +143,7 @@ def test_a_slave_keeps_the_name_alive_when_its_master_goes() -> None:
     assert table.register(slave, NOW) == Accepted("10.0.0.2:10911", "10.0.0.2:10912")
     table.unregister("C", "10.0.0.2:10911")
     assert addresses(table, "orders") == {"broker-b": {1: "10.0.0.9:10911"}}
+    assert table.departed == []
     assert table.register(slave, NOW) == Accepted()
 
 

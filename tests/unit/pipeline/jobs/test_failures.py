@@ -1,6 +1,7 @@
 """What jobs say when the machine lets them down: one sentence with a remedy."""
 
 import errno
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from pipeline import jobs
 from pipeline.errors import PipelineError
 from pipeline.jobs import spark
 from pipeline.jobs.archiving.files import LocalFiles
+from pipeline.jobs.archiving.result import ArchiveResult
 from pipeline.jobs.disk import check_writable, naming_disk_problems
 from pipeline.jobs.progress import Progress
 from pipeline.jobs.results import JobResult
@@ -47,6 +49,22 @@ def test_what_the_disk_refuses(
 
     assert ended.value.code == 1
     assert capsys.readouterr().err.startswith(f"pipeline: {says}")
+
+
+def test_a_broker_that_was_away_is_told_and_ends_with_an_error(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    result = ArchiveResult("history", 1, "the brokers", away=["broker-b", "broker-c"])
+    with pytest.raises(SystemExit) as ended:
+        run_job(lambda _: result, quiet=True, as_json=True)
+    assert ended.value.code == 1
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["away"] == ["broker-b", "broker-c"]
+    assert printed.err == (
+        "pipeline: the brokers broker-b, broker-c are away, so what is there is missing here: "
+        "start them and run this again; if gone for good, say so with --without broker-b --without "
+        "broker-c\n"
+    )
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
