@@ -17,7 +17,7 @@ from tests.chaos.ledger import Ledger
 from tests.chaos.lives import living
 from tests.chaos.load import Load
 from tests.chaos.outcome import Outcome, outcome_of
-from tests.chaos.reading import read_back
+from tests.chaos.reading import read_in_a_new_life
 from tests.chaos.verdict import describe, judge
 from tests.chaos.workshop import FAKETIME, Workshop
 from tests.support.direct import pull_fields
@@ -84,14 +84,11 @@ async def rounds(workshop: Workshop, seed: int) -> AsyncGenerator[Outcome]:
             await life.daemon.kill()
             ledger.problems += life.complaints()
         clock.set(clock.furthest_s, ledger.now_s())
-        async with living(directory / "store", clock.environment) as life:
-            found = await read_back(life.address, ledger)
-            found.problems += life.complaints()
-            start_s = life.start_s
+        found = await read_in_a_new_life(directory / "store", ledger, environment=clock.environment)
     verdict = judge(ledger, found)
     outcome = outcome_of("clock-jump", seed, verdict, variant="clock jumps", may_repeat=False)
     outcome.rounds = JUMPS
-    outcome.recovery_s = start_s
+    outcome.recovery_s = found.start_s
     outcome.note = f"jumps of {', '.join(f'{jump:+d} s' for jump in jumps)}"
     yield outcome
 

@@ -21,7 +21,7 @@ from tests.chaos.ledger import Kind, Ledger
 from tests.chaos.lives import Life, living
 from tests.chaos.load import Load
 from tests.chaos.outcome import Outcome, outcome_of
-from tests.chaos.reading import read_back
+from tests.chaos.reading import read_in_a_new_life
 from tests.chaos.verdict import BATCHES, Verdict, judge
 from tests.chaos.workshop import Workshop, missing
 
@@ -79,13 +79,10 @@ async def rounds(workshop: Workshop, seed: int) -> AsyncGenerator[Outcome]:
         after_s = ledger.now_s()
         if disk is not None:
             store = stack.enter_context(disk.cut().mounted()) / "store"
-        async with living(store, flushDiskType=flush) as life:
-            found = await read_back(life.address, ledger)
-            found.problems += life.complaints()
-            start_s = life.start_s
+        found = await read_in_a_new_life(store, ledger, flushDiskType=flush)
     whole = BATCHES if disk is None else frozenset({Kind.SUNK})
     verdict = judge(ledger, found, after_s, pops_settle=disk is None, whole_batches=whole)
-    yield _outcome(seed, verdict, injection, start_s, note, is_clone=disk is not None)
+    yield _outcome(seed, verdict, injection, found.start_s, note, is_clone=disk is not None)
 
 
 def _outcome(

@@ -17,7 +17,7 @@ from tests.chaos.ledger import Ledger
 from tests.chaos.lives import Life, living
 from tests.chaos.load import Load
 from tests.chaos.outcome import Outcome, outcome_of
-from tests.chaos.reading import read_back
+from tests.chaos.reading import read_in_a_new_life
 from tests.chaos.verdict import judge
 from tests.chaos.workshop import Workshop
 
@@ -45,14 +45,11 @@ async def rounds(workshop: Workshop, seed: int) -> AsyncGenerator[Outcome]:
                     await life.daemon.kill()
                 ledger.problems += life.complaints()
             ballast.unlink(missing_ok=True)
-            async with living(store, **settings) as life:
-                found = await read_back(life.address, ledger)
-                found.problems += life.complaints()
-                start_s = life.start_s
+            found = await read_in_a_new_life(store, ledger, **settings)
     verdict = judge(ledger, found)
     outcome = outcome_of("full-disk", seed, verdict, variant="full disk", may_repeat=False)
     outcome.rounds = FILLINGS
-    outcome.recovery_s = start_s
+    outcome.recovery_s = found.start_s
     outcome.note = f"{flush}, {'killed while full, ' if is_killed_full else ''}{ledger.refusals}"
     yield outcome
 

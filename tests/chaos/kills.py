@@ -10,7 +10,7 @@ from tests.chaos.lives import living
 from tests.chaos.load import Load
 from tests.chaos.outcome import Outcome, outcome_of
 from tests.chaos.pace import Pace
-from tests.chaos.reading import read_back
+from tests.chaos.reading import read_in_a_new_life
 from tests.chaos.verdict import judge
 from tests.chaos.workshop import Workshop
 
@@ -41,15 +41,12 @@ async def rounds(workshop: Workshop, seed: int) -> AsyncGenerator[Outcome]:
                     await life.daemon.kill()
                 ledger.problems += life.complaints()
         killed_s = ledger.now_s()
-        async with living(store, flushDiskType=flush) as life:
-            starts_s.append(life.start_s)
-            found = await read_back(life.address, ledger)
-            found.problems += life.complaints()
+        found = await read_in_a_new_life(store, ledger, flushDiskType=flush)
         allowed_s = 2 * pace.worst_s + SLACK_S
     verdict = judge(ledger, found, killed_s)
     outcome = outcome_of("kill", seed, verdict, variant="kill -9", may_repeat=False)
     outcome.rounds = KILLS_PER_STORE
-    outcome.recovery_s = max(starts_s)
+    outcome.recovery_s = max(*starts_s, found.start_s)
     outcome.window_ms = 1000 * verdict.offsets_behind_s
     if verdict.offsets_behind_s > OFFSETS_WINDOW_S + allowed_s:
         outcome.complaints.append(

@@ -9,8 +9,6 @@ from typing import Any
 from tests.chaos import topics
 from tests.support.daemon import Daemon
 
-"""A bound on hangs; how long a start took is in the table."""
-
 
 class Life:
     """A daemon on a store."""

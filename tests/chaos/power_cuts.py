@@ -24,7 +24,7 @@ from tests.chaos.lives import living
 from tests.chaos.load import Load
 from tests.chaos.outcome import Outcome, outcome_of
 from tests.chaos.pace import Pace
-from tests.chaos.reading import read_back
+from tests.chaos.reading import read_in_a_new_life
 from tests.chaos.verdict import Verdict, judge
 from tests.chaos.workshop import Workshop
 
@@ -93,10 +93,8 @@ async def _verify(
 ) -> Outcome:
     async with slots:
         with cut.disk.mounted() as point:
-            async with living(point / "store", flushDiskType=flush) as life:
-                found = await read_back(life.address, ledger, cut.moment_s)
-                found.problems += life.complaints()
-                recovery_s = life.start_s
+            store = point / "store"
+            found = await read_in_a_new_life(store, ledger, cut.moment_s, flushDiskType=flush)
     # What a producer sends as a batch is one write, of which the disk may have got a part.
     whole = frozenset({Kind.SUNK})
     verdict = judge(ledger, found, cut.moment_s, pops_settle=False, whole_batches=whole)
@@ -107,7 +105,7 @@ async def _verify(
         variant=f"power cut, {flush}",
         may_lose=flush == "ASYNC_FLUSH",
     )
-    outcome.recovery_s = recovery_s
+    outcome.recovery_s = found.start_s
     allowed_s = 2 * cut.delay_s + SLACK_S
     _judge_windows(outcome, verdict, cut, allowed_s)
     return outcome

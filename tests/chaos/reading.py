@@ -2,11 +2,14 @@
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
 
 from protocol.codes import RequestCode, ResponseCode
 from protocol.message_codec import decode_messages
 from tests.chaos import topics
 from tests.chaos.ledger import LATER, Kind, Ledger
+from tests.chaos.lives import living
 from tests.chaos.popping import pop_everything
 from tests.chaos.sinking import last_batch_id
 from tests.chaos.verdict import Found, Sighting
@@ -61,6 +64,22 @@ class Reader:
             if following <= offset:
                 return
             self._positions[topic, queue_id] = following
+
+
+async def read_in_a_new_life(
+    store: Path,
+    ledger: Ledger,
+    moment_s: float = float("inf"),
+    *,
+    environment: Mapping[str, str] | None = None,
+    **settings: object,
+) -> Found:
+    """Start a broker on *store*, read everything back, and kill it; as ``read_back``."""
+    async with living(store, environment, **settings) as life:
+        found = await read_back(life.address, ledger, moment_s)
+        found.problems += life.complaints()
+        found.start_s = life.start_s
+    return found
 
 
 async def read_back(

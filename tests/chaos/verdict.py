@@ -38,6 +38,8 @@ class Found:
     last_batch_id: int | None = None
     """The last batch that the sink knows as published."""
     problems: list[str] = field(default_factory=list)
+    start_s: float = 0.0
+    """How long the broker took to start."""
 
 
 @dataclass

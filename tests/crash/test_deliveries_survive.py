@@ -16,6 +16,7 @@ from structlog.testing import capture_logs
 from tests.support.crashing_disk import CrashingDisk
 from tests.support.killed_store import copy_killed
 from tests.support.noted_store import FACTS, START_MS, NotedStore
+from tests.support.rot import flipped
 
 SYNC = {"flushDiskType": "SYNC_FLUSH"}
 COMING = ("later", "wheel")
@@ -88,9 +89,8 @@ def notes(root: Path) -> list[Path]:
 def damages(data: bytes) -> Iterator[bytes]:
     """Some flipped bits and cuts, of every part of a file."""
     for bit in range(3, len(data) * 8, max(len(data) * 8 // 4, 1)):
-        damaged = bytearray(data)
-        damaged[bit // 8] ^= 1 << bit % 8
-        yield bytes(damaged)
+        damaged = flipped(data, bit)
+        yield damaged
     yield from (b"", data[: len(data) // 2], data[:-1])
 
 

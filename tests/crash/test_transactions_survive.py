@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.rot import overwrite
 from tests.support.transaction_rig import TransactionRig, checks
 from tests.support.transactions import COMMIT, HALF_TOPIC, OP_TOPIC, ROLLBACK, Half
 
@@ -38,9 +39,7 @@ def cut_log(root: Path, at: int, file_bytes: int = LOG_BYTES) -> None:
         if base > at:
             path.unlink()
             continue
-        with path.open("r+b") as file:
-            file.seek(at - base)
-            file.write(bytes(file_bytes - (at - base)))
+        overwrite(path, at - base, bytes(file_bytes - (at - base)))
 
 
 def cuts(start: int, middle: int, end: int) -> list[int]:
@@ -219,9 +218,7 @@ def test_a_power_cut_that_takes_the_final_message_opens_the_transaction_again(
     (final,) = rig.messages()
     root = tmp_path / "cut"
     shutil.copytree(rig.root, root)
-    with (root / "commitlog" / f"{0:020d}").open("r+b") as file:
-        file.seek(final.commit_log_offset)
-        file.write(bytes(final.size_bytes))
+    overwrite((root / "commitlog" / f"{0:020d}"), final.commit_log_offset, bytes(final.size_bytes))
     shutil.rmtree(root / "consumequeue")
     after = rigs(root)
     assert after.open_count == 1

@@ -9,7 +9,7 @@ import pytest
 from broker import server
 from protocol.codes import FLAG_ONEWAY, RequestCode, ResponseCode
 from protocol.command import Command
-from tests.support.direct import send_fields
+from tests.support.direct import send_fields, topic_fields
 from tests.support.raw_peer import RawPeer, request
 from tests.support.unharmed import Unharmed
 
@@ -30,20 +30,6 @@ async def from_afar(unharmed: Unharmed, monkeypatch: pytest.MonkeyPatch) -> Unha
 def is_plain(answer: Command) -> bool:
     remark = answer.remark or ""
     return bool(remark) and "\n" not in remark and "Error" not in remark and len(remark) < 1000
-
-
-def topic_fields(name: str, **changes: str) -> dict[str, str]:
-    fields = {
-        "topic": name,
-        "defaultTopic": "TBW102",
-        "readQueueNums": "4",
-        "writeQueueNums": "4",
-        "perm": "6",
-        "topicFilterType": "SINGLE_TAG",
-        "topicSysFlag": "0",
-        "order": "false",
-    }
-    return fields | changes
 
 
 ADMINISTRATIVE = {

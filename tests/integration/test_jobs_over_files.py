@@ -19,8 +19,9 @@ from pipeline.jobs.rebuilding.job import rebuild
 from pipeline.jobs.searching.job import search
 from pipeline.jobs.tasks import in_this_process
 from tests.support.daemon import Daemon
-from tests.support.derived_stores import overwrite, queue_files, write_store
+from tests.support.derived_stores import queue_files, write_store
 from tests.support.pipeline_broker import PipelineBroker
+from tests.support.rot import overwrite
 
 
 @pytest.fixture(scope="module")

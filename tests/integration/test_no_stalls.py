@@ -23,7 +23,7 @@ from protocol.command import Command, decode_header
 from protocol.frame import FrameDecoder
 from protocol.message_codec import encode_batch
 from tests.support.callback_times import CallbackTimes
-from tests.support.direct import pull_fields, send_fields
+from tests.support.direct import pull_fields, send_fields, topic_fields
 from tests.support.hang import HANG_S
 from tests.support.machine_speed import slowness
 from tests.support.popping import GROUP, pop_fields
@@ -45,15 +45,7 @@ SEND_V2 = {
     "k": "false",
     "m": "false",
 }
-WIDE = {
-    "topic": "wide",
-    "defaultTopic": "TBW102",
-    "readQueueNums": "65536",
-    "writeQueueNums": "65536",
-    "perm": "6",
-    "topicFilterType": "SINGLE_TAG",
-    "order": "false",
-}
+WIDE = topic_fields("wide", 65536)
 KEYS = "KEYS\x01" + " ".join(f"{n:x}" for n in range(6500)) + "\x02"
 MANY_PROPERTIES = "".join(f"k{n}\x01v\x02" for n in range(4000))
 EXT = ",".join(f'"k{n}":"{"v" * 970}"' for n in range(250))

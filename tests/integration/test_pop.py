@@ -9,6 +9,7 @@ from broker.broker import Broker
 from protocol.codes import RequestCode as Code
 from protocol.codes import ResponseCode
 from protocol.message_codec import decode_messages
+from tests.support.direct import pull_fields
 from tests.support.popping import GROUP, TOPIC, PopConsumer, batch_ack_body, pop_fields
 from tests.support.raw_peer import RawPeer, request, until
 
@@ -92,18 +93,7 @@ async def test_message_goes_to_the_dead_letters_after_the_maximum(
     assert times == [0, 1, 2]
     await until(lambda: broker.pop.reviving.buried == 1)
     assert await consumer.pop() == []
-    ext = {
-        "consumerGroup": "undertakers",
-        "topic": f"%DLQ%{GROUP}",
-        "queueId": "0",
-        "queueOffset": "0",
-        "maxMsgNums": "32",
-        "sysFlag": "4",
-        "commitOffset": "0",
-        "suspendTimeoutMillis": "0",
-        "subscription": "*",
-        "subVersion": "0",
-    }
+    ext = pull_fields(f"%DLQ%{GROUP}", 0) | {"consumerGroup": "undertakers"}
     (dead,) = decode_messages((await consumer.peer.ask(Code.PULL_MESSAGE, ext)).body)
     assert dead.body == b"poison"
     assert dead.properties["RETRY_TOPIC"] == TOPIC

@@ -15,7 +15,7 @@ from broker.config_file import build_config
 from broker.store import checkpoint, disk, reput
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Command
-from tests.support.direct import ask, pull, send, send_fields
+from tests.support.direct import ask, pull, send, send_fields, topic_fields
 from tests.support.hang import HANG_S
 from tests.support.raw_peer import RawPeer, request, until
 
@@ -166,15 +166,7 @@ async def test_a_topic_that_cannot_be_saved_is_told_and_saved_later(
     monkeypatch.setattr(json_table, "write_atomically", full.around(real, lambda *_: True))
     monkeypatch.setattr(json_table, "SAVE_RETRY_S", 0.01)
     full.is_on = True
-    fields = {
-        "topic": "made",
-        "defaultTopic": "TBW102",
-        "readQueueNums": "4",
-        "writeQueueNums": "4",
-        "perm": "6",
-        "topicFilterType": "SINGLE_TAG",
-        "order": "false",
-    }
+    fields = topic_fields("made")
     answer = await ask(broker.address, RequestCode.UPDATE_AND_CREATE_TOPIC, fields)
     assert says_what_to_do(answer), (answer.code, answer.remark)
     assert (await send(broker.address, "orders", b"second")).code == ResponseCode.SUCCESS

@@ -10,10 +10,10 @@ from pipeline.jobs.tasks import in_this_process
 from tests.support.derived_stores import (
     GEOMETRY,
     index_files,
-    overwrite,
     queue_files,
     write_store,
 )
+from tests.support.rot import overwrite
 from tests.support.where_conditions import UNDERSTOOD, log_of_odd_messages
 from tests.support.written_archives import archive_of
 

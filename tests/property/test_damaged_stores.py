@@ -12,10 +12,10 @@ from tests.support.derived_stores import (
     APACHE_GEOMETRY,
     GEOMETRY,
     audited,
-    overwrite,
     rebuilt,
     write_store,
 )
+from tests.support.rot import overwrite
 
 SEEDS = 20
 # What a rebuild cannot mend: the log itself, and what was lost with it.

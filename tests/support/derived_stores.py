@@ -73,10 +73,3 @@ def queue_files(root: Path) -> dict[str, bytes]:
 def index_files(root: Path) -> list[bytes]:
     """Every index file, oldest first."""
     return [path.read_bytes() for path in sorted((root / "index").iterdir())]
-
-
-def overwrite(path: Path, at: int, data: bytes) -> None:
-    """Damage a file."""
-    with open(path, "r+b") as file:
-        file.seek(at)
-        file.write(data)

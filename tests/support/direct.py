@@ -76,6 +76,21 @@ def pull_fields(topic: str, offset: int, queue_id: int = 0, suspend_ms: int = 0)
     }
 
 
+def topic_fields(topic: str, queues: int = 4, **changes: str) -> dict[str, str]:
+    """The header that makes a topic."""
+    return {
+        "topic": topic,
+        "defaultTopic": "TBW102",
+        "readQueueNums": str(queues),
+        "writeQueueNums": str(queues),
+        "perm": "6",
+        "topicFilterType": "SINGLE_TAG",
+        "topicSysFlag": "0",
+        "order": "false",
+        **changes,
+    }
+
+
 async def pull(address: str, topic: str, offset: int = 0, queue_id: int = 0) -> list[StoredMessage]:
     """The messages of a queue from *offset* on."""
     answer = await ask(address, RequestCode.PULL_MESSAGE, pull_fields(topic, offset, queue_id))

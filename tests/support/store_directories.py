@@ -22,6 +22,7 @@ from broker.store.recovery_report import RecoveryReport
 from broker.store.tags_codes import TagsCodes
 from protocol.message import StoredMessage
 from protocol.message_codec import BLANK_RECORD, MAGIC_BLANK, decode_message, encode_message
+from tests.support.rot import overwrite
 
 FILE_SIZE_BYTES = 4096
 QUEUE_FILE_SIZE_BYTES = 200
@@ -77,9 +78,7 @@ class LogWriter:
 
     def overwrite(self, offset: int, data: bytes) -> None:
         """Put bytes anywhere into the log."""
-        with self.path_of(offset).open("r+b") as file:
-            file.seek(offset % self.file_size_bytes)
-            file.write(data)
+        overwrite(self.path_of(offset), offset % self.file_size_bytes, data)
 
     def read(self, offset: int, size_bytes: int) -> bytes:
         """Bytes of the log."""

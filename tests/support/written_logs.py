@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from protocol.message_codec import BLANK_RECORD, MAGIC_BLANK, encode_message
+from tests.support.rot import overwrite
 
 T0_MS = 1_760_000_000_000
 
@@ -57,9 +58,7 @@ class WrittenLog:
         path.touch()
         if path.stat().st_size == 0:
             os.truncate(path, self.file_size_bytes)
-        with open(path, "r+b") as file:
-            file.seek(offset % self.file_size_bytes)
-            file.write(data)
+        overwrite(path, offset % self.file_size_bytes, data)
 
     def file_of(self, offset: int) -> Path:
         """The file that holds *offset*."""

@@ -6,6 +6,7 @@ import pytest
 import structlog
 
 from broker.checked_table import CheckedTable
+from tests.support.rot import flipped
 
 
 @pytest.fixture
@@ -34,8 +35,7 @@ def test_every_flipped_bit_gives_way_to_the_copy(path: Path) -> None:
     good = path.read_bytes()
     entries = loaded(path).entries
     for bit in range(0, len(good) * 8, 7):
-        damaged = bytearray(good)
-        damaged[bit // 8] ^= 1 << bit % 8
+        damaged = flipped(good, bit)
         path.write_bytes(damaged)
         assert loaded(path).entries == entries
 

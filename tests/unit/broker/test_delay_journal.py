@@ -4,6 +4,7 @@ import struct
 from pathlib import Path
 
 from broker.delay_journal import DelayJournal, Pass
+from tests.support.rot import flipped
 
 
 def opened(root: Path) -> tuple[DelayJournal, list[Pass]]:
@@ -55,8 +56,7 @@ def test_any_flipped_bit_is_mended_and_a_cut_tells_what_is_in_front(tmp_path: Pa
     (path,) = (tmp_path / "delay").iterdir()
     data = path.read_bytes()
     for bit in range(0, len(data) * 8, 5):
-        damaged = bytearray(data)
-        damaged[bit // 8] ^= 1 << bit % 8
+        damaged = flipped(data, bit)
         path.write_bytes(damaged)
         assert told(tmp_path) == notes, bit
         assert path.read_bytes() == data

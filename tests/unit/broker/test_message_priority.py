@@ -13,7 +13,7 @@ from protocol.frame import FrameDecoder
 from protocol.message import Message
 from protocol.message_codec import decode_messages
 from protocol.properties import encode_properties
-from tests.support.direct import short_send_fields
+from tests.support.direct import short_send_fields, topic_fields
 from tests.support.hot_broker import HotBroker
 from tests.support.peers import Clock
 from tests.support.popping import pop_fields
@@ -110,17 +110,7 @@ async def test_priorities_may_count_downwards(tmp_path: Path, broker: ServedBrok
 
 
 async def test_a_topic_may_be_of_type_priority(broker: ServedBroker) -> None:
-    fields = {
-        "topic": "sirens",
-        "defaultTopic": "TBW102",
-        "readQueueNums": "2",
-        "writeQueueNums": "2",
-        "perm": "6",
-        "topicFilterType": "SINGLE_TAG",
-        "topicSysFlag": "0",
-        "order": "false",
-        "attributes": "+message.type=PRIORITY",
-    }
+    fields = topic_fields("sirens", 2, attributes="+message.type=PRIORITY")
     answer = await broker.ask(Code.UPDATE_AND_CREATE_TOPIC, fields)
     assert answer.code == ResponseCode.SUCCESS, answer.remark
     topic = broker.topics.get("sirens")

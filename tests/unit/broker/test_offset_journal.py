@@ -10,6 +10,7 @@ from broker.consumer_offsets import ConsumerOffsetTable
 from broker.offset_journal import OffsetJournal
 from tests.support.peers import Clock
 from tests.support.raw_peer import until
+from tests.support.rot import flipped
 
 FIRST, SECOND = f"{1:020d}.records", f"{2:020d}.records"
 
@@ -165,8 +166,7 @@ async def test_any_flipped_bit_is_mended_and_any_cut_is_named(tmp_path: Path) ->
     path = tmp_path / "offsets" / FIRST
     data = path.read_bytes()
     for bit in range(len(data) * 8):
-        damaged = bytearray(data)
-        damaged[bit // 8] ^= 1 << bit % 8
+        damaged = flipped(data, bit)
         path.write_bytes(damaged)
         found = table(tmp_path)
         found.load()

@@ -7,6 +7,7 @@ from structlog.testing import capture_logs
 
 from broker.sinks.journal import Intent, SinkJournal
 from broker.store.errors import CorruptFileError
+from tests.support.rot import flipped
 
 PUBLISHED = {"orders-by-day": (41, 1000), "x": (0, 3)}
 INTENT = Intent("orders-by-day", 42, 7, ["a.part", "b.part"], 12_345)
@@ -19,12 +20,6 @@ def journal(tmp_path: Path) -> SinkJournal:
     journal.save_published(PUBLISHED)
     journal.save_intent(INTENT)
     return journal
-
-
-def flipped(data: bytes, bit: int) -> bytes:
-    damaged = bytearray(data)
-    damaged[bit // 8] ^= 1 << bit % 8
-    return bytes(damaged)
 
 
 @pytest.mark.parametrize("name", ["published.json", "published.json.bak", "intent.json"])

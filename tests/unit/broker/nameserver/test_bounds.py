@@ -5,12 +5,10 @@ import errno
 import json
 import threading
 import zlib
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from broker.config import BrokerConfig
 from broker.nameserver import registering, saved_answers
 from broker.nameserver.kv_config import KeyValueTable
 from protocol.bodies.topics import RegisterBrokerBody
@@ -18,24 +16,9 @@ from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Command, decode_header
 from protocol.frame import FrameDecoder
 from tests.support.name_server import BODY, FIELDS, NameServer
-from tests.support.peers import Clock, Peer
+from tests.support.peers import Peer
 
 ROUTE = RequestCode.GET_ROUTEINFO_BY_TOPIC
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def server(tmp_path: Path, clock: Clock) -> NameServer:
-    return NameServer(tmp_path, BrokerConfig(), with_broker=True, clock=clock)
-
-
-@pytest.fixture
-def alone(tmp_path: Path, clock: Clock) -> NameServer:
-    return NameServer(tmp_path, BrokerConfig(), with_broker=False, clock=clock)
 
 
 async def test_a_registration_that_inflates_is_bounded_and_never_decoded_by_the_loop(

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from broker.config import BrokerConfig
 from broker.config_file import build_config
 from broker.topics import TopicConfig
 from protocol import fastjson
@@ -16,22 +15,6 @@ from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Command
 from tests.support.name_server import BODY, FIELDS, REMOTE, NameServer
 from tests.support.peers import Clock, Peer
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def server(tmp_path: Path, clock: Clock) -> NameServer:
-    return NameServer(tmp_path, BrokerConfig(), with_broker=True, clock=clock)
-
-
-@pytest.fixture
-def alone(tmp_path: Path, clock: Clock) -> NameServer:
-    return NameServer(tmp_path, BrokerConfig(), with_broker=False, clock=clock)
-
 
 ROUTE = RequestCode.GET_ROUTEINFO_BY_TOPIC
 

@@ -9,6 +9,7 @@ from broker.pop.journal import PopJournal
 from broker.pop.lanes import Lane, Lanes, lane_record
 from broker.pop.ordered import OrderedBatch
 from broker.store import disk
+from tests.support.rot import flipped
 
 DIRECTORY = "pop"
 
@@ -153,8 +154,7 @@ def test_any_flipped_bit_of_the_journal_is_mended(tmp_path: Path, lane: tuple[La
     (path,) = (tmp_path / DIRECTORY).iterdir()
     data, expected = path.read_bytes(), state(lanes)
     for bit in range(len(data) * 8):
-        damaged = bytearray(data)
-        damaged[bit // 8] ^= 1 << bit % 8
+        damaged = flipped(data, bit)
         path.write_bytes(damaged)
         journal = PopJournal(tmp_path / DIRECTORY, tmp_path / "quarantine")
         again = Lanes(journal)

@@ -12,20 +12,10 @@ from protocol.codes import ResponseCode
 from protocol.command import Command
 from protocol.message_codec import decode_messages, encode_batch
 from protocol.properties import encode_properties
-from tests.support.direct import short_send_fields
+from tests.support.direct import pull_fields, short_send_fields, topic_fields
 from tests.support.peers import Clock, Peer
 from tests.support.served_broker import ServedBroker
 
-PULL = {
-    "queueId": "0",
-    "queueOffset": "0",
-    "maxMsgNums": "32",
-    "sysFlag": "4",
-    "commitOffset": "0",
-    "suspendTimeoutMillis": "0",
-    "subscription": "*",
-    "subVersion": "0",
-}
 ENABLED = {"enableLmq": "true", "enableMultiDispatch": "true"}
 
 
@@ -46,7 +36,7 @@ async def send(
 
 
 async def pull(broker: ServedBroker, topic: str, group: str, queue_id: int = 0) -> Command:
-    fields = {**PULL, "consumerGroup": group, "topic": topic, "queueId": str(queue_id)}
+    fields = pull_fields(topic, 0, queue_id) | {"consumerGroup": group}
     return await broker.ask(Code.PULL_MESSAGE, fields)
 
 
@@ -107,12 +97,13 @@ async def test_there_may_be_a_quota(tmp_path: Path) -> None:
 async def test_names_that_are_only_waited_for_take_no_memory_afterwards(
     light: ServedBroker,
 ) -> None:
-    fields = {**PULL, "consumerGroup": "readers", "sysFlag": "6", "suspendTimeoutMillis": "15000"}
-
     def wait(name: str) -> Peer:
         peer = Peer()
         command = Command(
-            code=Code.PULL_MESSAGE, opaque=7, ext={**fields, "topic": name}, version=479
+            code=Code.PULL_MESSAGE,
+            opaque=7,
+            ext=pull_fields(name, 0, suspend_ms=15000),
+            version=479,
         )
         assert light.begin(peer, command) == b""
         return peer
@@ -142,7 +133,7 @@ async def test_offsets_are_kept_of_light_queues_that_exist(light: ServedBroker) 
     for name in ("%LMQ%a", "%LMQ%b"):
         fields = {"topic": name, "consumerGroup": "%LMQ%r", "queueId": "0", "commitOffset": "1"}
         assert (await light.ask(Code.UPDATE_CONSUMER_OFFSET, fields)).code == ResponseCode.SUCCESS
-        await light.ask(Code.PULL_MESSAGE, {**PULL, **fields, "sysFlag": "5"})
+        await light.ask(Code.PULL_MESSAGE, pull_fields(name, 0) | fields | {"sysFlag": "5"})
     assert [topic for topic, _, _ in light.offsets.entries()] == ["%LMQ%a"]
 
 
@@ -155,16 +146,7 @@ async def test_without_the_settings_there_are_none(broker: ServedBroker) -> None
 
 async def test_a_light_queue_can_be_deleted_and_not_made(light: ServedBroker) -> None:
     await send(light, INNER_MULTI_DISPATCH="%LMQ%a+b")
-    made = {
-        "topic": "%LMQ%z",
-        "defaultTopic": "TBW102",
-        "readQueueNums": "4",
-        "writeQueueNums": "4",
-        "perm": "6",
-        "topicFilterType": "SINGLE_TAG",
-        "topicSysFlag": "0",
-        "order": "false",
-    }
+    made = topic_fields("%LMQ%z")
     assert (await light.ask(Code.UPDATE_AND_CREATE_TOPIC, made)).code == ResponseCode.SUCCESS
     assert "%LMQ%z" not in light.topics.configs
     gone = await light.ask(Code.DELETE_TOPIC_IN_BROKER, {"topic": "%LMQ%a+b"})

@@ -18,7 +18,7 @@ from protocol.codes import RequestCode as Code
 from protocol.codes import ResponseCode
 from protocol.command import Command
 from protocol.message_codec import decode_messages
-from tests.support.direct import short_send_fields
+from tests.support.direct import pull_fields, short_send_fields, topic_fields
 from tests.support.peers import Clock
 from tests.support.served_broker import ServedBroker
 
@@ -58,17 +58,7 @@ async def map_queues(
     broker: ServedBroker, hosted: dict[int, list[dict[str, Any]]], epoch: int, **fields: str
 ) -> Command:
     """What mqadmin sends: the topic's settings, and the mapping of one broker."""
-    header = {
-        "topic": "orders",
-        "defaultTopic": "TBW102",
-        "readQueueNums": "2",
-        "writeQueueNums": "2",
-        "perm": "6",
-        "topicFilterType": "SINGLE_TAG",
-        "topicSysFlag": "0",
-        "order": "false",
-        **fields,
-    }
+    header = topic_fields("orders", 2, **fields)
     body = {
         "bname": broker.config.broker_name,
         "currIdMap": {},
@@ -96,19 +86,7 @@ async def send(broker: ServedBroker, queue_id: int, body: bytes, **fields: str) 
 
 
 async def pull(broker: ServedBroker, queue_id: int, offset: int, **fields: str) -> Command:
-    header = {
-        "consumerGroup": "readers",
-        "topic": "orders",
-        "queueId": str(queue_id),
-        "queueOffset": str(offset),
-        "maxMsgNums": "32",
-        "sysFlag": "4",
-        "commitOffset": "0",
-        "suspendTimeoutMillis": "0",
-        "subscription": "*",
-        "subVersion": "0",
-        **fields,
-    }
+    header = pull_fields("orders", offset, queue_id) | {"consumerGroup": "readers", **fields}
     return await broker.ask(Code.PULL_MESSAGE, header)
 
 

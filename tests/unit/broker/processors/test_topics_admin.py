@@ -13,19 +13,11 @@ from protocol.codes import RequestCode as Code
 from protocol.codes import ResponseCode
 from protocol.command import Command
 from protocol.subscription import Subscription
+from tests.support.direct import topic_fields
 from tests.support.peers import Clock, Peer
 from tests.support.served_broker import ServedBroker
 
-NEW_TOPIC = {
-    "topic": "orders",
-    "defaultTopic": "TBW102",
-    "readQueueNums": "8",
-    "writeQueueNums": "6",
-    "perm": "6",
-    "topicFilterType": "SINGLE_TAG",
-    "topicSysFlag": "0",
-    "order": "false",
-}
+NEW_TOPIC = topic_fields("orders", readQueueNums="8", writeQueueNums="6")
 
 
 async def update(broker: ServedBroker, **changes: str) -> Command:

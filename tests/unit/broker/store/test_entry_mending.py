@@ -11,6 +11,7 @@ from broker.store.message_store import MessageStore
 from protocol.message_codec import decode_messages, encode_message
 from protocol.subscription import Subscription
 from tests.support.open_stores import BORN_HOST, STORE_HOST, Stores, messages, put
+from tests.support.rot import flip_bit, overwrite
 
 TOPIC = "TopicA"
 
@@ -28,19 +29,6 @@ def store(stores: Stores) -> MessageStore:
 
 def entries(stores: Stores, topic: str = TOPIC, queue_id: int = 0) -> Path:
     return stores.root / "consumequeue" / topic / str(queue_id) / f"{0:020d}"
-
-
-def change(path: Path, position: int, data: bytes) -> bytes:
-    """Put *data* into a file, and return what the file held."""
-    held = path.read_bytes()
-    with path.open("r+b") as file:
-        file.seek(position)
-        file.write(data)
-    return held
-
-
-def flip_bit(path: Path, position: int, bit: int) -> bytes:
-    return change(path, position, bytes([path.read_bytes()[position] ^ (1 << bit)]))
 
 
 def offsets(store: MessageStore, topic: str = TOPIC) -> list[int]:
@@ -68,14 +56,14 @@ def test_an_entry_with_a_turned_bit_is_mended(
 def test_an_entry_that_is_rubbish_is_mended(
     store: MessageStore, stores: Stores, rubbish: bytes, first: int
 ) -> None:
-    held = change(entries(stores), first * 20, rubbish)
+    held = overwrite(entries(stores), first * 20, rubbish)
     assert offsets(store) == list(range(10))
     assert entries(stores).read_bytes()[: first * 20 + 12] == held[: first * 20 + 12]
 
 
 @pytest.mark.parametrize("read", ["filtered", "bulk", "one by one"])
 def test_every_way_of_reading_mends(store: MessageStore, stores: Stores, read: str) -> None:
-    held = change(entries(stores), 0, bytes(8 * 20))
+    held = overwrite(entries(stores), 0, bytes(8 * 20))
     if read == "bulk":
         found = decode_messages(store.get_bulk(TOPIC, 0, 0, 100, 1 << 20).body)
     elif read == "filtered":
@@ -95,7 +83,7 @@ def test_an_entry_that_points_to_the_message_of_another_is_mended(
     store: MessageStore, stores: Stores
 ) -> None:
     other = entries(stores).read_bytes()[6 * 20 : 7 * 20]
-    held = change(entries(stores), 2 * 20, other)
+    held = overwrite(entries(stores), 2 * 20, other)
     assert offsets(store) == list(range(10))
     assert entries(stores).read_bytes() == held
 
@@ -104,7 +92,7 @@ def test_the_only_entry_of_a_queue_is_mended(stores: Stores) -> None:
     store = stores.open()
     for number in range(40):
         put(store, bytes(300), "Busy" if number != 20 else "Rare")
-    held = change(entries(stores, "Rare"), 0, b"\x01" * 12)
+    held = overwrite(entries(stores, "Rare"), 0, b"\x01" * 12)
     assert offsets(store, "Rare") == [0]
     assert entries(stores, "Rare").read_bytes() == held
 
@@ -115,7 +103,7 @@ def test_a_long_search_takes_a_slice_at_a_time_and_skips_nothing(
     monkeypatch.setattr(entry_mending, "STEPS_PER_SLICE", 4)
     asked: list[int] = []
     store._mender.on_search = lambda: asked.append(1)
-    change(entries(stores, "Rare"), 20, b"\x01" * 12)
+    overwrite(entries(stores, "Rare"), 20, b"\x01" * 12)
     assert store.get_bulk("Rare", 0, 1, 32, 1000).next_offset == 1
     pulls = 0
     while (result := store.get_message("Rare", 0, 1, 32)).status is not GetStatus.FOUND:
@@ -130,7 +118,7 @@ def test_a_search_ends_without_a_reader_and_wakes_who_waits(
     store: MessageStore, stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(entry_mending, "STEPS_PER_SLICE", 4)
-    held = change(entries(stores, "Rare"), 20, b"\x01" * 12)
+    held = overwrite(entries(stores, "Rare"), 20, b"\x01" * 12)
     woken: list[str] = []
     store._mender.on_mended = lambda queue, _code: woken.append(queue.topic)
     assert store.get_message("Rare", 0, 1, 32).count == 0
@@ -144,8 +132,8 @@ def test_an_entry_whose_record_is_damaged_as_well_is_stepped_over(
     store: MessageStore, stores: Stores
 ) -> None:
     fifth = messages(store)[5].commit_log_offset
-    change(entries(stores), 5 * 20, b"\x01" * 12)
-    change(stores.root / "commitlog" / f"{0:020d}", fifth, bytes(60))
+    overwrite(entries(stores), 5 * 20, b"\x01" * 12)
+    overwrite(stores.root / "commitlog" / f"{0:020d}", fifth, bytes(60))
     with capture_logs() as logs:
         for _ in range(2):
             assert offsets(store) == [0, 1, 2, 3, 4, 6, 7, 8, 9]
@@ -168,7 +156,7 @@ def test_an_entry_is_not_mended_to_an_image_in_a_body(store: MessageStore, store
     put(store, b"behind")
     # The entry's bits turn so that it points one bit beside the image.
     unit = (place ^ 64).to_bytes(8, "big") + len(image).to_bytes(4, "big")
-    held = change(entries(stores), 10 * 20, unit)
+    held = overwrite(entries(stores), 10 * 20, unit)
     found = messages(store, offset=10)
     assert [message.body for message in found] == [bytes(40) + image, b"behind"]
     assert entries(stores).read_bytes() == held

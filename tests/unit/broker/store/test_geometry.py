@@ -9,6 +9,7 @@ from broker.store.errors import GeometryError
 from broker.store.geometry import Geometry
 from broker.store.layout import StoreLayout
 from tests.support.golden_stores import copy_golden_store
+from tests.support.rot import flipped
 
 BASIC30 = Geometry(16, 40)
 
@@ -52,8 +53,7 @@ def test_no_flipped_bit_of_the_note_stops_a_start(layout: StoreLayout) -> None:
     path = layout.own / geometry.FILE_NAME
     content = path.read_bytes()
     for bit in range(len(content) * 8):
-        damaged = bytearray(content)
-        damaged[bit // 8] ^= 1 << bit % 8
+        damaged = flipped(content, bit)
         path.write_bytes(damaged)
         assert geometry.load(layout) in (None, BASIC30)
         geometry.check(layout, BASIC30)

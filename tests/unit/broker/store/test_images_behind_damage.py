@@ -10,6 +10,7 @@ from broker.store.mapped_file import MappedFile
 from broker.store.message_store import MessageStore
 from protocol.message_codec import encode_message
 from tests.support.open_stores import BORN_HOST, STORE_HOST, Stores, close, messages, put
+from tests.support.rot import overwrite
 
 TOPIC = "TopicA"
 # What is changed of the head: size (larger and smaller), magic, CRC, queue offset, place, sysFlag,
@@ -52,9 +53,7 @@ def put_images(store: MessageStore, topic: str = TOPIC, *claimed: int) -> int:
 
 def damage(root: Path, at: int, field: str) -> None:
     relative, data = FIELDS[field]
-    with (root / "commitlog" / f"{0:020d}").open("r+b") as file:
-        file.seek(at + relative)
-        file.write(data)
+    overwrite((root / "commitlog" / f"{0:020d}"), at + relative, data)
 
 
 @pytest.mark.parametrize("field", FIELDS)

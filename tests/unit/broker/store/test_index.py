@@ -12,6 +12,7 @@ from broker.store import disk
 from broker.store.index import MessageIndex
 from protocol.java_hash import index_key_hash
 from tests.support.golden_stores import copy_golden_store, golden_directory
+from tests.support.rot import overwrite
 
 T0 = 1_795_166_323_715
 FOREVER = 2**62
@@ -147,9 +148,7 @@ def test_a_damaged_file_goes_with_those_behind_it(tmp_path: Path) -> None:
     index.flush()
     index.close()
     damaged = tmp_path / names(tmp_path)[1]
-    with damaged.open("r+b") as raw:
-        raw.seek(24)
-        raw.write(bytes.fromhex("00000000000000ff"))
+    overwrite(damaged, 24, bytes.fromhex("00000000000000ff"))
     index = open_index(tmp_path)
     assert index.end_commit_log_offset == 8
     for offset in range(9, 25):
@@ -172,9 +171,7 @@ def test_a_file_behind_one_that_a_power_cut_left_half_written_is_dropped(tmp_pat
         put(index, "a", offset)
     kill(index)
     first = tmp_path / names(tmp_path)[0]
-    with first.open("r+b") as raw:
-        raw.seek(40 + 8 * 4 + 6 * 20)
-        raw.write(bytes(20))
+    overwrite(first, 40 + 8 * 4 + 6 * 20, bytes(20))
     index = open_index(tmp_path, clean=False)
     assert find(index, "a") == [4, 3, 2, 1, 0]
     assert names(tmp_path) == [first.name]

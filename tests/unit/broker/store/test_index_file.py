@@ -9,6 +9,7 @@ import pytest
 from broker.store import disk, index_file
 from broker.store.errors import CorruptFileError
 from broker.store.index_file import IndexFile, file_size_bytes
+from tests.support.rot import overwrite
 
 SLOTS = 16
 ENTRIES = 40
@@ -102,9 +103,7 @@ def test_a_slot_that_points_to_no_entry_counts_as_empty(path: Path) -> None:
     file = create(path)
     file.put(KK_HASH, 0, T0)
     file.flush()
-    with path.open("r+b") as raw:
-        raw.seek(40 + K0_HASH % SLOTS * 4)
-        raw.write(bytes.fromhex("fffffff0"))
+    overwrite(path, 40 + K0_HASH % SLOTS * 4, bytes.fromhex("fffffff0"))
     file.put(K0_HASH, 5, T0)
     assert file.entry(2) == (K0_HASH, 5, 0, 0)
     assert file.used_slot_count == 2
@@ -135,9 +134,7 @@ def test_a_chain_that_runs_in_a_circle_ends(path: Path) -> None:
     file.put(3, 100, T0)
     file.put(3, 200, T0)
     file.flush()
-    with path.open("r+b") as raw:
-        raw.seek(ENTRIES_AT + 20 + 16)
-        raw.write((2).to_bytes(4, "big"))
+    overwrite(path, ENTRIES_AT + 20 + 16, (2).to_bytes(4, "big"))
     assert list(file.candidates(3, 0, T0)) == [200, 100]
 
 
@@ -212,9 +209,7 @@ def test_a_header_that_the_entries_contradict_is_noticed(
         file.put(KK_HASH, offset, T0)
     file.flush()
     assert file.damage() is None
-    with path.open("r+b") as raw:
-        raw.seek(position)
-        raw.write(bytes([value]))
+    overwrite(path, position, bytes([value]))
     assert reopen(file).damage() is not None
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from broker.store.index_file import IndexFile
 from broker.store.index_repair import repair
+from tests.support.rot import overwrite
 
 SLOTS = 16
 ENTRIES = 40
@@ -61,9 +62,7 @@ def test_a_killed_process_loses_no_entry_of_a_file_that_was_never_flushed(path: 
 
 def lose(path: Path, start: int, end: int) -> None:
     """Put zeros where the disk never got the bytes [start, end) of a new file."""
-    with path.open("r+b") as raw:
-        raw.seek(start)
-        raw.write(bytes(end - start))
+    overwrite(path, start, bytes(end - start))
 
 
 def test_entries_behind_one_that_never_reached_the_disk_are_dropped(path: Path) -> None:
@@ -96,9 +95,7 @@ def test_slots_that_never_reached_the_disk_are_made_up_for(path: Path) -> None:
         file.put(3, offset, T0)
         file.put(5, offset, T0)
     file.close()
-    with path.open("r+b") as raw:
-        raw.seek(40)
-        raw.write(slot_table)
+    overwrite(path, 40, slot_table)
     file = reopen(file)
     assert repair(file) == 4
     assert list(file.candidates(3, 0, T0)) == [30, 20, 10]

@@ -18,6 +18,7 @@ from protocol.java_hash import index_key_hash
 from protocol.properties import encode_properties
 from tests.support.golden_stores import copy_golden_store
 from tests.support.open_stores import Stores, close, put
+from tests.support.rot import overwrite
 
 TOPIC = "TopicA"
 COUNT = 40
@@ -52,14 +53,6 @@ def index_file(stores: Stores, number: int = 0) -> Path:
     return sorted((stores.root / "index").iterdir())[number]
 
 
-def change(path: Path, position: int, data: bytes) -> bytes:
-    held = path.read_bytes()
-    with path.open("r+b") as file:
-        file.seek(position)
-        file.write(data)
-    return held
-
-
 def found(store: MessageStore, key: str) -> int:
     return len(store.query(TOPIC, key, 64, 0, 1 << 60))
 
@@ -91,7 +84,7 @@ def test_a_sound_index_is_left_as_it_is(store: MessageStore, stores: Stores) -> 
 def test_wrong_entries_are_mended(
     store: MessageStore, stores: Stores, number: int, at: int, data: bytes
 ) -> None:
-    held = change(index_file(stores), ENTRIES_AT + number * 20 + at, data)
+    held = overwrite(index_file(stores), ENTRIES_AT + number * 20 + at, data)
     entries = scrub(store)
     assert {entry["log_level"] for entry in entries} == {"warning"}
     assert entries[0]["entry"] == number
@@ -106,7 +99,7 @@ def test_wrong_slots_are_mended(store: MessageStore, stores: Stores, data: bytes
     path = index_file(stores)
     held = path.read_bytes()
     used = next(slot for slot in range(16) if struct.unpack_from(">i", held, 40 + slot * 4)[0] > 9)
-    change(path, 40 + used * 4, data)
+    overwrite(path, 40 + used * 4, data)
     (entry,) = scrub(store)
     assert (entry["log_level"], entry["part"]) == ("warning", "slots")
     assert path.read_bytes() == held
@@ -114,7 +107,7 @@ def test_wrong_slots_are_mended(store: MessageStore, stores: Stores, data: bytes
 
 
 def test_a_message_is_found_again(store: MessageStore, stores: Stores) -> None:
-    change(index_file(stores), ENTRIES_AT + 30 * 20, bytes(20 * 40))
+    overwrite(index_file(stores), ENTRIES_AT + 30 * 20, bytes(20 * 40))
     assert found(store, "all") < COUNT
     scrub(store)
     assert found(store, "all") == COUNT
@@ -127,9 +120,9 @@ def test_files_behind_each_other_are_compared(stores: Stores) -> None:
     fill(store)
     assert scrub(store) == []
     helds = [
-        change(index_file(stores, 0), ENTRIES_AT + 45 * 20, bytes(20 * 5)),
-        change(index_file(stores, 1), ENTRIES_AT + 20, b"\x55" * 60),
-        change(index_file(stores, 1), 40, bytes(64)),
+        overwrite(index_file(stores, 0), ENTRIES_AT + 45 * 20, bytes(20 * 5)),
+        overwrite(index_file(stores, 1), ENTRIES_AT + 20, b"\x55" * 60),
+        overwrite(index_file(stores, 1), 40, bytes(64)),
     ]
     scrub(store)
     assert store.mended_count
@@ -143,7 +136,7 @@ def test_a_header_is_written_anew(stores: Stores) -> None:
     fill(store)
     assert store._index is not None
     store._index.flush()
-    held = change(index_file(stores), 4, b"\x55\x55")
+    held = overwrite(index_file(stores), 4, b"\x55\x55")
     (entry,) = scrub(store)
     assert entry["part"] == "header"
     store._index.flush()
@@ -159,7 +152,7 @@ def test_times_of_a_header_are_those_of_its_records(stores: Stores, at: int) -> 
         stores.clock.now_ms += 5000
     path = index_file(stores)
     close(stores._open.pop(stores.root))
-    held = change(path, at, b"\x55")
+    held = overwrite(path, at, b"\x55")
     store = stores.open(**WIDE, index_entry_count_max=50)
     (entry,) = scrub(store)
     assert entry["part"] == "header"
@@ -219,7 +212,7 @@ def test_missing_entries_are_named_and_put_back_at_the_next_start(stores: Stores
 def test_a_damaged_key_is_not_taken_over(store: MessageStore, stores: Stores) -> None:
     log_file = stores.root / "commitlog" / f"{0:020d}"
     data = log_file.read_bytes()
-    change(log_file, data.index(b"k17 all"), b"j")
+    overwrite(log_file, data.index(b"k17 all"), b"j")
     held = index_file(stores).read_bytes()
     (entry,) = scrub(store)
     assert entry["commit_log_offset"] == data.rindex(b"body 17", 0, data.index(b"k17 all")) - 88
@@ -234,8 +227,8 @@ def test_records_of_deleted_topics_and_damaged_ones_may_have_entries(
     put(store, b"other", topic="Other", properties=encode_properties({"KEYS": "o"}))
     fill(store, 2)
     log_file = stores.root / "commitlog" / f"{0:020d}"
-    change(log_file, log_file.read_bytes().index(b"body 7"), b"B")
-    change(log_file, log_file.read_bytes().index(b"body 9") - 84, b"\0\0\0\0")
+    overwrite(log_file, log_file.read_bytes().index(b"body 7"), b"B")
+    overwrite(log_file, log_file.read_bytes().index(b"body 9") - 84, b"\0\0\0\0")
     store.delete_topics(["Other"])
     assert all("index" not in str(entry["event"]) for entry in scrub(store))
     assert store.index_fault_count == store.mended_count == 0
@@ -246,7 +239,7 @@ def test_entries_of_expired_messages_are_passed_by(stores: Stores) -> None:
     fill(store)
     assert store._opened._files.delete_files_before(4096) == 1
     assert scrub(store) == []
-    change(index_file(stores), ENTRIES_AT + 60, b"\x55" * 20)
+    overwrite(index_file(stores), ENTRIES_AT + 60, b"\x55" * 20)
     assert {entry["log_level"] for entry in scrub(store)} == {"warning"}
     assert store.index_fault_count == 0
     assert scrub(store) == []
@@ -258,7 +251,7 @@ def test_too_much_to_be_laid_side_by_side_is_built_again(
     monkeypatch.setattr(index_scrubbing, "WINDOW", 20)
     store = stores.open(**WIDE, index_entry_count_max=50)
     fill(store)
-    change(index_file(stores), ENTRIES_AT + 10 * 20, b"\x55" * 20 * 25)
+    overwrite(index_file(stores), ENTRIES_AT + 10 * 20, b"\x55" * 20 * 25)
     assert [entry["log_level"] for entry in scrub(store)] == ["error"]
     assert scrub(store) == []
     store = stores.reopen_after_stop(**WIDE, index_entry_count_max=50)
@@ -281,7 +274,7 @@ def test_whatever_rots_the_index_is_whole_again(stores: Stores, seed: int) -> No
         at = chance.randrange(ENTRIES_AT + 40, max(used - size, ENTRIES_AT + 41))
         if size < 64 and chance.random() < 0.3:
             at = chance.randrange(40, ENTRIES_AT - size)
-        change(path, at, chance.choice([bytes(size), chance.randbytes(size)]))
+        overwrite(path, at, chance.choice([bytes(size), chance.randbytes(size)]))
     for _ in range(2):
         scrub(store)
     assert [path.read_bytes()[40:] for path in paths] == [held[40:] for held in helds]
@@ -331,7 +324,7 @@ def test_a_step_is_bounded_and_so_is_what_is_said(stores: Stores) -> None:
     store = stores.open(commit_log_file_size_bytes=1 << 20, index_entry_count_max=4000)
     fill(store, 1200)
     for number in range(2, 3600, 12):
-        change(index_file(stores), ENTRIES_AT + number * 20, b"\x55")
+        overwrite(index_file(stores), ENTRIES_AT + number * 20, b"\x55")
     scrubbing = store._scrub._scrub
     store._reader.tail_start = store.max_commit_log_offset
     before = 0
@@ -363,7 +356,7 @@ def no_room(*_: object) -> None:
 def test_a_full_disk_ends_the_pass_and_not_the_index(
     store: MessageStore, stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held = change(index_file(stores), ENTRIES_AT + 20 * 20, bytes(100))
+    held = overwrite(index_file(stores), ENTRIES_AT + 20 * 20, bytes(100))
     with monkeypatch.context() as patch:
         patch.setattr(disk, "reserve", no_room)
         with pytest.raises(OSError, match="No space left"):

@@ -19,6 +19,7 @@ from tests.support.open_stores import (
     flush_derived_files,
     put,
 )
+from tests.support.rot import overwrite
 
 SYNC, ASYNC = FlushDiskType.SYNC, FlushDiskType.ASYNC
 COUNT, LOST = 40, 10
@@ -118,9 +119,9 @@ def test_a_unit_that_fits_nothing_proves_nothing(stores: Stores, tmp_path: Path)
     end = store.max_commit_log_offset
     killed = copy_killed(stores.root, tmp_path / "killed")
     queue = next((killed / "consumequeue/TopicA/1").iterdir())
-    with queue.open("r+b") as file:
-        file.seek(COUNT // 2 * 20)
-        file.write((end + 700).to_bytes(8, "big") + (200).to_bytes(4, "big") + bytes(8))
+    overwrite(
+        queue, COUNT // 2 * 20, (end + 700).to_bytes(8, "big") + (200).to_bytes(4, "big") + bytes(8)
+    )
     again = stores.open(killed)
     assert again.max_commit_log_offset == end
     assert again.queue_range("TopicA", 1) == (0, COUNT // 2)

@@ -1,7 +1,5 @@
 """Pulls of what is gone or damaged: stepped over, named once, never handed out."""
 
-from pathlib import Path
-
 import pytest
 from structlog.testing import capture_logs
 
@@ -19,6 +17,7 @@ from tests.support.open_stores import (
     messages,
     put,
 )
+from tests.support.rot import flip_bit
 
 TOPIC = "TopicA"
 
@@ -100,18 +99,12 @@ def test_a_damaged_message_is_found_neither_by_id_nor_by_key(stores: Stores) -> 
     assert len(damaged.store.query(TOPIC, "k2", 32, 0, 2**62)) == 1
 
 
-def flip(path: Path, position: int) -> None:
-    data = bytearray(path.read_bytes())
-    data[position] ^= 1
-    path.write_bytes(bytes(data))
-
-
 def test_a_body_in_the_tail_of_the_log_is_not_compared_with_its_crc(
     store: MessageStore, stores: Stores
 ) -> None:
     fill(store, 3)
     second = messages(store)[1].commit_log_offset
-    flip(stores.root / "commitlog" / f"{0:020d}", second + 89)
+    flip_bit(stores.root / "commitlog" / f"{0:020d}", second + 89)
     assert len(messages(store)) == 3
 
 
@@ -121,7 +114,7 @@ def test_a_body_behind_the_tail_is(store: MessageStore, stores: Stores, expressi
     second = messages(store)[1].commit_log_offset
     store._reader.tail_start = store.max_commit_log_offset
     fill(store, 1)
-    flip(stores.root / "commitlog" / f"{0:020d}", second + 89)
+    flip_bit(stores.root / "commitlog" / f"{0:020d}", second + 89)
     with capture_logs() as logs:
         for _ in range(2):
             result = store.get_message(TOPIC, 0, 0, 32, Subscription(TOPIC, expression))
@@ -141,7 +134,7 @@ def test_heads_are_looked_at_in_the_tail_too(
 ) -> None:
     fill(store, 3)
     second = messages(store)[1].commit_log_offset
-    flip(stores.root / "commitlog" / f"{0:020d}", second + change_at)
+    flip_bit(stores.root / "commitlog" / f"{0:020d}", second + change_at)
     with capture_logs() as logs:
         for _ in range(2):
             assert [message.queue_offset for message in messages(store)] == [0, 2]

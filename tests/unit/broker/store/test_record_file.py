@@ -18,6 +18,7 @@ from broker.store.record_file import (
     read_records,
 )
 from broker.store.record_journal import RecordJournal
+from tests.support.rot import flipped
 
 RECORDS: list[Record] = [(1, b""), (2, b"short"), (7, b"x" * 40), (3, bytes(16)), (3, b"short")]
 DATA = b"".join([encode_record(*record) for record in RECORDS])
@@ -31,9 +32,8 @@ def test_records_come_back_once() -> None:
 
 def test_any_flipped_bit_is_mended_from_the_other_copy() -> None:
     for bit in range(len(DATA) * 8):
-        data = bytearray(DATA)
-        data[bit // 8] ^= 1 << bit % 8
-        read = decode_records(bytes(data))
+        data = flipped(DATA, bit)
+        read = decode_records(data)
         assert read.records == RECORDS, bit
         assert read.damages
         assert not read.is_lossy, bit
@@ -65,8 +65,7 @@ def test_single_records_of_0_1_0_are_read_and_no_damage_among_them_passes_for_a_
     single = [encode_record(1, b"%04d" % number)[:13] for number in range(5)]
     assert decode_records(b"".join(single)).records == [(1, b"%04d" % n) for n in range(5)]
     for bit in range(13 * 8):
-        damaged = bytearray(single[2])
-        damaged[bit // 8] ^= 1 << bit % 8
+        damaged = flipped(single[2], bit)
         read = decode_records(b"".join([*single[:2], bytes(damaged), *single[3:]]))
         # With the bit of the kind flipped it is a record of another kind, with a wrong CRC.
         assert read.is_lossy

@@ -14,6 +14,7 @@ from broker.store.checkpoint import StoreCheckpoint
 from broker.store.layout import StoreLayout
 from protocol.message_codec import encode_batch
 from protocol.queue_layout import BLANK_CONSUME_QUEUE_UNIT, CONSUME_QUEUE_UNIT
+from tests.support.rot import overwrite
 from tests.support.store_directories import (
     T0,
     LogWriter,
@@ -47,9 +48,7 @@ def test_a_queue_that_lacks_its_newest_units_gets_them(root: Path, clean: bool) 
     log = written_store(root)
     before = queue_files(root)
     path = root / "consumequeue" / "TopicA" / "1" / f"{0:020d}"
-    with path.open("r+b") as file:
-        file.seek(7 * 20)
-        file.write(bytes(60))
+    overwrite(path, 7 * 20, bytes(60))
     store = recover(root, clean=clean, verify_bytes=0)
     assert store.report.changed_queues == {("TopicA", 1): 3}
     assert_complete(store, log)
@@ -73,9 +72,7 @@ def test_a_plausible_but_wrong_last_unit_is_replaced(root: Path, verify_bytes: i
     before = queue_files(root)
     path = root / "consumequeue" / "TopicA" / "0" / f"{0:020d}"
     other = log.written[-1]
-    with path.open("r+b") as file:
-        file.seek(9 * 20)
-        file.write(CONSUME_QUEUE_UNIT.pack(other.offset, other.size_bytes, 0))
+    overwrite(path, 9 * 20, CONSUME_QUEUE_UNIT.pack(other.offset, other.size_bytes, 0))
     store = recover(root, verify_bytes=verify_bytes)
     assert_complete(store, log)
     store.close()
@@ -245,9 +242,7 @@ def test_more_queues_than_descriptors_are_recovered(root: Path) -> None:
 def test_an_expired_queue_that_lost_its_end_keeps_its_offsets(root: Path) -> None:
     log = written_store(root, 60)
     path = root / "consumequeue" / "TopicB" / "1" / f"{200:020d}"
-    with path.open("r+b") as file:
-        file.seek(40)
-        file.write(bytes(60))
+    overwrite(path, 40, bytes(60))
     for base in (0, 4096):
         log.path_of(base).unlink()
     for record in log.written:

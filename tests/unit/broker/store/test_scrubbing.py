@@ -1,7 +1,6 @@
 """The scrub: what it finds, how fast it may, and that readers are not in its way."""
 
 import asyncio
-from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
@@ -9,6 +8,7 @@ from structlog.testing import capture_logs
 from broker.store.message_store import MessageStore
 from broker.store.scrubbing import CHUNK_BYTES, RECORD_COST_BYTES, ScrubSettings
 from tests.support.open_stores import Stores, messages, put
+from tests.support.rot import overwrite
 
 TOPIC = "TopicA"
 HOUR_MS = 3_600_000
@@ -23,14 +23,6 @@ def store(stores: Stores) -> MessageStore:
         )
     store._reader.tail_start = store.max_commit_log_offset
     return store
-
-
-def change(path: Path, position: int, data: bytes) -> bytes:
-    held = path.read_bytes()
-    with path.open("r+b") as file:
-        file.seek(position)
-        file.write(data)
-    return held
 
 
 def scrub(store: MessageStore) -> list[dict[str, object]]:
@@ -53,7 +45,7 @@ def test_a_sound_store_is_left_as_it_is(store: MessageStore, stores: Stores) -> 
 @pytest.mark.parametrize("at", [90, 35, 5])
 def test_rot_is_found_before_anybody_reads(store: MessageStore, stores: Stores, at: int) -> None:
     place = messages(store)[3].commit_log_offset
-    change(stores.root / "commitlog" / f"{0:020d}", place + at, b"\x55")
+    overwrite(stores.root / "commitlog" / f"{0:020d}", place + at, b"\x55")
     for _ in range(2):
         entries = scrub(store)
         assert store.damaged_count == 1
@@ -69,7 +61,7 @@ def test_entries_are_mended_before_anybody_reads(
     store: MessageStore, stores: Stores, at: int
 ) -> None:
     path = stores.root / "consumequeue" / TOPIC / "1" / f"{0:020d}"
-    held = change(path, 5 * 20 + at, b"\x55")
+    held = overwrite(path, 5 * 20 + at, b"\x55")
     (entry,) = scrub(store)
     assert (entry["log_level"], entry["queue"], entry["offset"]) == ("warning", 1, 5)
     assert path.read_bytes() == held
@@ -85,7 +77,7 @@ def test_entries_of_light_queues_are_mended(stores: Stores, at: int) -> None:
     store._reader.tail_start = store.max_commit_log_offset
     assert scrub(store) == []
     path = stores.root / "consumequeue" / "%LMQ%b" / "0" / f"{0:020d}"
-    held = change(path, 2 * 20 + at, b"\x55")
+    held = overwrite(path, 2 * 20 + at, b"\x55")
     (entry,) = scrub(store)
     assert (entry["log_level"], entry["topic"], entry["offset"]) == ("warning", "%LMQ%b", 2)
     assert path.read_bytes() == held
@@ -134,7 +126,7 @@ async def test_a_running_store_scrubs_itself(stores: Stores) -> None:
     store = await stores.start(scrub_bytes_per_second=1 << 30, scrub_interval_ms=10)
     put(store, b"x" * 50)
     store._reader.tail_start = store.max_commit_log_offset
-    change(stores.root / "commitlog" / f"{0:020d}", 90, b"y")
+    overwrite(stores.root / "commitlog" / f"{0:020d}", 90, b"y")
     while not store.damaged_count:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     await store.close()

@@ -9,7 +9,7 @@ import pytest
 from pipeline.derived.index_files import index_paths, write_index_file
 from pipeline.derived.index_geometry import IndexGeometry, completed, search_geometry
 from tests.support import apache_golden, golden_stores
-from tests.support.derived_stores import overwrite
+from tests.support.rot import overwrite
 
 DEFAULT = IndexGeometry(5_000_000, 20_000_000)
 

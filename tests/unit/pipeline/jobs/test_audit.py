@@ -17,11 +17,11 @@ from tests.support.derived_stores import (
     APACHE_GEOMETRY,
     audited,
     fill,
-    overwrite,
     rebuilt,
     write_store,
 )
 from tests.support.peers import Clock
+from tests.support.rot import overwrite
 from tests.support.written_logs import WrittenLog
 
 
@@ -192,7 +192,7 @@ def test_foreign_files(store: Path) -> None:
     assert {Path(one["path"]).name for one in result.findings} == {"notes.txt", "copy"}
 
 
-def change(at: int, data: bytes) -> Callable[[Path], None]:
+def change(at: int, data: bytes) -> Callable[[Path], object]:
     return lambda path: overwrite(path, at, data)
 
 
@@ -206,7 +206,7 @@ def change(at: int, data: bytes) -> Callable[[Path], None]:
     ],
 )
 def test_a_unit_that_is_not_what_the_log_says(
-    damage: Callable[[Path], None], kind: str, says: str, store: Path
+    damage: Callable[[Path], object], kind: str, says: str, store: Path
 ) -> None:
     path = queue_file(store)
     damage(path)

@@ -24,12 +24,12 @@ from tests.support.derived_stores import (
     QUEUE_SIZES,
     audited,
     index_files,
-    overwrite,
     queue_files,
     rebuilt,
     write_store,
 )
 from tests.support.peers import Clock
+from tests.support.rot import overwrite
 from tests.support.written_logs import WrittenLog
 
 

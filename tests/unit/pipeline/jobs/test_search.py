@@ -21,7 +21,8 @@ from pipeline.jobs.searching.job import search
 from pipeline.jobs.searching.result import SearchResult
 from pipeline.jobs.tasks import in_this_process
 from tests.support import apache_golden
-from tests.support.derived_stores import APACHE_GEOMETRY, audited, overwrite
+from tests.support.derived_stores import APACHE_GEOMETRY, audited
+from tests.support.rot import overwrite
 from tests.support.written_archives import archive_of
 from tests.support.written_logs import T0_MS, WrittenLog
 
