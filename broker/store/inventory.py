@@ -10,16 +10,19 @@ log rather than a torn tail, so that no queue offset is used twice.
 
     {"logEnd": 4711, "indexEnd": 4500, "holes": [[<start>, <end>], …], "sync": false,
      "fileSizes": [<commit log>, <consume queue>, <batch consume queue>],
-     "queues": {"<topic>": {"<queue id>": <next queue offset>}}}
+     "queues": {"<topic>": {"<queue id>": <next queue offset>}},
+     "queueStarts": {"<topic>": {"<queue id>": <position of the first file>}}}
 
 "sync" is what the run that wrote it did: under SYNC_FLUSH no message is in a queue before it is on
-disk.  0.1.0 wrote neither it nor the sizes of the files.
+disk.  "queueStarts" has the queues whose first files have expired.  0.1.0 wrote neither of these,
+nor the sizes of the files.
 
 Without it, as in a store that comes from RocketMQ, recovery reads more of the log.
 """
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 from zlib import crc32
 
@@ -44,7 +47,8 @@ class Inventory(NamedTuple):
     ``queue_ends`` are next queue offsets by topic and queue id;
     ``holes`` are ranges of the log that are known to be damaged; ``is_sync`` says that the run
     that began with this inventory flushes each message before it is in a queue; ``file_sizes`` are
-    those of the files of commit log, consume queues and batch consume queues, 0 if not known.
+    those of the files of commit log, consume queues and batch consume queues, 0 if not known;
+    ``queue_starts`` are where the files of queues begin, but for those that begin at 0.
     """
 
     log_end: int
@@ -53,6 +57,7 @@ class Inventory(NamedTuple):
     holes: tuple[tuple[int, int], ...] = ()
     is_sync: bool = False
     file_sizes: tuple[int, int, int] = (0, 0, 0)
+    queue_starts: Mapping[QueueKey, int] = MappingProxyType({})
 
     def is_in_hole(self, commit_log_offset: int) -> bool:
         """Whether an offset is in damage that is known already."""
@@ -66,11 +71,17 @@ def take(
     holes: Iterable[tuple[int, int]] = (),
 ) -> Inventory:
     """Note what there is now; everything up to *log_end* must be dispatched and flushed."""
+    found = list(queues)
     return Inventory(
         log_end,
         None if index is None else index.end_commit_log_offset,
-        {(queue.topic, queue.queue_id): queue.max_offset for queue in queues if queue.max_offset},
+        {(queue.topic, queue.queue_id): queue.max_offset for queue in found if queue.max_offset},
         tuple(holes),
+        queue_starts={
+            (queue.topic, queue.queue_id): queue.first_position
+            for queue in found
+            if queue.has_files and queue.first_position
+        },
     )
 
 
@@ -80,16 +91,14 @@ def save(layout: StoreLayout, inventory: Inventory) -> None:
     Raises:
         OSError: the former one is still in place.
     """
-    queues: dict[str, dict[str, int]] = {}
-    for (topic, queue_id), end in inventory.queue_ends.items():
-        queues.setdefault(topic, {})[str(queue_id)] = end
     document = {
         "logEnd": inventory.log_end,
         "indexEnd": inventory.index_end,
         "holes": inventory.holes,
         "sync": inventory.is_sync,
         "fileSizes": inventory.file_sizes,
-        "queues": queues,
+        "queues": _by_topic(inventory.queue_ends),
+        "queueStarts": _by_topic(inventory.queue_starts),
     }
     line = json.dumps(document, separators=(",", ":")).encode()
     disk.make_directories_durably(layout.own)
@@ -108,14 +117,11 @@ def load(layout: StoreLayout) -> Inventory | None:
         return Inventory(
             document["logEnd"],
             document["indexEnd"],
-            {
-                (topic, int(queue_id)): end
-                for topic, ends in document["queues"].items()
-                for queue_id, end in ends.items()
-            },
+            _by_queue(document["queues"]),
             tuple((start, end) for start, end in document["holes"]),
             document.get("sync", False),
             (log_bytes, queue_bytes, batch_bytes),
+            _by_queue(document.get("queueStarts", {})),
         )
     except FileNotFoundError:
         return None
@@ -126,6 +132,21 @@ def load(layout: StoreLayout) -> Inventory | None:
             reason=str(error),
         )
         return None
+
+
+def _by_topic(numbers: Mapping[QueueKey, int]) -> dict[str, dict[str, int]]:
+    topics: dict[str, dict[str, int]] = {}
+    for (topic, queue_id), number in numbers.items():
+        topics.setdefault(topic, {})[str(queue_id)] = number
+    return topics
+
+
+def _by_queue(topics: Mapping[str, Mapping[str, int]]) -> dict[QueueKey, int]:
+    return {
+        (topic, int(queue_id)): number
+        for topic, numbers in topics.items()
+        for queue_id, number in numbers.items()
+    }
 
 
 def save_at_stop(

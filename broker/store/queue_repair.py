@@ -15,8 +15,10 @@ For each record, in the order of the log, its queue
   from before (its store time is earlier); a unit whose record does not claim it is overwritten.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from typing import NamedTuple
+
+import structlog
 
 from broker.store.batch_consume_queue import BatchConsumeQueue
 from broker.store.consume_queue import ConsumeQueue
@@ -41,6 +43,8 @@ from protocol.properties import (
     PROPERTY_TAGS,
     decode_properties,
 )
+
+log = structlog.get_logger("broker.store")
 
 _UNITS_AT_ONCE = 512
 _BATCH_COUNT_MAX = 32_767
@@ -115,11 +119,13 @@ class QueueRepair:
         *,
         only: frozenset[QueueKey] | None = None,
         is_known_hole: Callable[[int], bool] = lambda offset: False,
+        may_lack_first_files: Set[QueueKey] = frozenset(),
         reader: KeysAndTagsReader | None = None,
     ) -> None:
         """*holes* grows while the log is walked; records found damaged here are added to it.
 
-        *is_known_hole* says what was found damaged at an earlier start.
+        *is_known_hole* says what was found damaged at an earlier start.  A record in front of a
+        queue's first file is no expired one if the queue is among *may_lack_first_files*.
         """
         self._queues = queues
         self._log_files = log_files
@@ -128,6 +134,7 @@ class QueueRepair:
         self._holes = holes
         self._only = only
         self._is_known_hole = is_known_hole
+        self._may_lack_first_files = may_lack_first_files
         self._reader = reader or KeysAndTagsReader()
         self._by_name: dict[tuple[bytes, int], _Progress] = {}
         self._units_end = max((queue.commit_log_end for queue in queues), default=-1)
@@ -262,12 +269,20 @@ class QueueRepair:
         if unit is not None and unit[0] == record.offset and unit[1] == record.size_bytes:
             self._expect_after(progress, queue, place)
             return True
-        if place.first_offset < queue.min_offset:
+        key = queue.topic, queue.queue_id
+        if place.first_offset < queue.min_offset and key not in self._may_lack_first_files:
             return True
         if self._is_known_otherwise(place, record):
             return self._reject(record)
         if is_damaged:
             return True
+        if place.first_offset < queue.min_offset:
+            log.error(
+                "the first files of a queue are missing; it is built again from the log",
+                directory=str(queue.directory),
+            )
+            queue.destroy()
+            return self._append_at(progress, place, record)
         holder = self._record_at(unit[0]) if unit is not None else None
         if (
             holder is not None

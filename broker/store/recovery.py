@@ -42,8 +42,8 @@ from broker.store.recovery_report import RecoveryReport
 from broker.store.recovery_start import (
     QueueState,
     end_by_units,
-    lacks_first_files,
     look_at_queue,
+    may_lack_first_files,
     proven_file,
     proven_offset,
     units_from,
@@ -130,6 +130,7 @@ class _Recovery:
         self._filled: dict[QueueKey, int] = {}
         self._indexed_count = 0
         self._postponed: dict[QueueKey, int] = {}
+        self._may_lack_first_files: set[QueueKey] = set()
 
     # 1. Queues.
 
@@ -158,17 +159,12 @@ class _Recovery:
         # Under SYNC_FLUSH no message is in a queue before it is on disk.
         proves_by_units = not self._is_clean and self._noted is not None and self._noted.is_sync
         for queue in self._queues:
-            lacks_files = lacks_first_files(queue, self._log_min, self._rules.has_gone)
-            if lacks_files:
-                log.error(
-                    "the first files of a queue are missing; it is built again from the log",
-                    directory=str(queue.directory),
-                )
-                queue.destroy()
+            if may_lack_first_files(queue, self._log_min, self._noted, self._rules.has_gone):
+                self._may_lack_first_files.add((queue.topic, queue.queue_id))
             queue.recover(log_max, 0 if queue.was_resized else trusted_below)
             queue.correct_min_offset(self._log_min)
             state = look_at_queue(queue, self._log_files, self._noted)
-            if queue.was_resized or lacks_files:
+            if queue.was_resized:
                 state = state._replace(is_suspect=True)
             if proves_by_units and queue.commit_log_end > self._noted_end:
                 self._units_behind += units_from(queue, self._noted_end)
@@ -195,6 +191,8 @@ class _Recovery:
                 "missing altogether stay missing",
                 log_bytes=log_bytes,
             )
+        if self._may_lack_first_files:
+            self._start = self._log_min
         for state in self._states.values():
             if state.is_suspect:
                 self._start = min(self._start, state.good_end)
@@ -247,6 +245,7 @@ class _Recovery:
             start,
             walk.holes,
             is_known_hole=self._is_known_hole,
+            may_lack_first_files=self._may_lack_first_files,
             reader=reader,
         )
         catch_up = None if self._index is None else IndexCatchUp(self._index, reader)

@@ -69,12 +69,21 @@ def look_at_queue(
     return QueueState(-1, proven_end, 0, is_suspect=True)
 
 
-def lacks_first_files(queue: Queue, log_min: int, has_gone: Callable[[str], bool]) -> bool:
-    """Whether the files that a queue begins with are gone, though no message has ever expired.
+def may_lack_first_files(
+    queue: Queue, log_min: int, noted: Inventory | None, has_gone: Callable[[str], bool]
+) -> bool:
+    """Whether the files that a queue begins with may be gone, and messages in the log with them.
 
+    Files of expired messages are deleted too; if nothing is missing, the queue's next one begins
+    with an expired message, unless that of the log and that of the queue ended at the same one.
     *has_gone* says of a topic whether messages of it were deleted or purged.
     """
-    return log_min == 0 < queue.first_position and not has_gone(queue.topic)
+    first = queue.first_position
+    if not first or not queue.has_files or has_gone(queue.topic):
+        return False
+    if noted is not None and noted.queue_starts.get((queue.topic, queue.queue_id)) == first:
+        return False
+    return queue.begins_behind(log_min)
 
 
 def _fits(queue: Queue, unit: tuple[int, ...], number_from_end: int, record: Record) -> bool:

@@ -150,6 +150,14 @@ class UnitQueue(ABC):
         """
         self._files.load()
 
+    def begins_behind(self, commit_log_offset: int) -> bool:
+        """Whether the first file begins with the unit of no older record than that at an offset.
+
+        A file that was made behind expired messages begins with blank units, and does not.
+        """
+        offset, size_bytes = self._files.unit_at(self.first_position)[:2]
+        return size_bytes != BLANK_UNIT_SIZE_FIELD and not 0 <= offset < commit_log_offset
+
     def reaches_beyond(self, commit_log_offset: int) -> bool:
         """Whether the loaded files, not recovered yet, have a unit of a record behind an offset."""
         unit_size = self.UNIT_SIZE_BYTES

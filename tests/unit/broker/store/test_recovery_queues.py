@@ -18,6 +18,7 @@ from tests.support.rot import overwrite
 from tests.support.store_directories import (
     T0,
     LogWriter,
+    Recovered,
     assert_complete,
     queue_files,
     recover,
@@ -269,6 +270,60 @@ def test_a_queue_whose_first_file_is_gone_is_built_again(
     with capture_logs() as lines:
         assert_complete(recover(root), log)
     assert not lines or {line["log_level"] for line in lines} == {"info"}
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("missing", [[200], [200, 400]])
+def test_a_first_file_that_is_missing_behind_expired_messages_is_built_again(
+    root: Path, clean: bool, missing: list[int]
+) -> None:
+    log = written_store(root, 200)
+    for base in (0, 4096):
+        log.path_of(base).unlink()
+    directory = root / "consumequeue" / "TopicB" / "1"
+    (directory / f"{0:020d}").unlink()
+    recover(root).close()
+    for position in missing:
+        (directory / f"{position:020d}").unlink()
+    with capture_logs() as lines:
+        store = recover(root, clean=clean, verify_bytes=0)
+    assert_kept(store, log, "TopicB", 1, 8192)
+    (named,) = [line for line in lines if "first files of a queue are missing" in line["event"]]
+    assert named["directory"] == str(directory)
+    store.close()
+    with capture_logs() as lines:
+        assert_kept(recover(root, verify_bytes=0), log, "TopicB", 1, 8192)
+    assert {line["log_level"] for line in lines} <= {"info"}
+
+
+def assert_kept(store: Recovered, log: LogWriter, topic: str, queue_id: int, log_min: int) -> None:
+    """A queue has all of its messages that the log still has."""
+    queue = store.queues.get(topic, queue_id)
+    assert queue is not None
+    assert store.bodies(topic, queue_id) == {
+        record.queue_offset: record.body
+        for record in log.written
+        if (record.topic, record.queue_id) == (topic, queue_id) and record.offset >= log_min
+    }
+
+
+def test_a_queue_whose_files_end_where_the_log_begins_lacks_nothing(root: Path) -> None:
+    log = LogWriter(root)
+    for number in range(40):  # ten to a file of the log, and ten to a file of the queue
+        log.append(body=b"%04d" % number + bytes(240))
+    assert log.written[10].offset == 4096
+    recover(root).close()
+    log.path_of(0).unlink()
+    (root / "consumequeue" / "TopicA" / "0" / f"{0:020d}").unlink()
+    store = recover(root, clean=False, verify_bytes=0)
+    assert store.report.scanned_from == 4096
+    assert store.report.changed_queues == {}
+    assert_kept(store, log, "TopicA", 0, 4096)
+    store.close()
+    with capture_logs() as lines:
+        again = recover(root, verify_bytes=0)
+    assert again.report.scanned_from > 4096
+    assert {line["log_level"] for line in lines} <= {"info"}
 
 
 def test_an_entry_that_a_start_mends_is_named(root: Path) -> None:
