@@ -1,6 +1,6 @@
 """The journal of the delay levels: what they were about to deliver; a crash then repeats nothing.
 
-``<store>/rockhopper/delay/<20-digit number>.records``, records (broker/store/record_file.py) of one
+``<store>/rockhopper/delay/<20-digit number>.records``, records (protocol/note_records.py) of one
 kind, 1, whose payload is, big-endian:
 
     offset  size  field
@@ -25,8 +25,8 @@ from typing import NamedTuple
 import structlog
 
 from broker.store import disk
-from broker.store.record_file import encode_record
 from broker.store.record_journal import RecordJournal
+from protocol.note_records import encode_record
 
 log = structlog.get_logger("broker.delayed")
 

@@ -1,7 +1,7 @@
 """OffsetJournal: what was committed since consumerOffset.json was last saved.
 
 ``<store>/rockhopper/offsets/<20-digit number>.records`` are files of records
-(broker/store/record_file.py) of one kind, 1: lines of text, applied in order::
+(protocol/note_records.py) of one kind, 1: lines of text, applied in order::
 
     file <sha1>                     consumerOffset.json as it is, or as it is about to be
     set <topic@group> <queue> <offset>
@@ -33,8 +33,8 @@ from typing import NamedTuple
 import structlog
 
 from broker.store import disk
-from broker.store.record_file import encode_record
 from broker.store.record_journal import RecordJournal
+from protocol.note_records import encode_record
 
 log = structlog.get_logger("broker.offsets")
 

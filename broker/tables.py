@@ -86,7 +86,8 @@ class Tables:
     def agree_with(self, store: MessageStore) -> None:
         """Correct what the recovered store contradicts, and add what every broker has."""
         self.topics.restore_from_queue_directories(queue_directories(self._layout))
-        deletions = DeletedTopics(self._layout.own / DELETED_TOPICS_FILE)
+        layout = self._layout
+        deletions = DeletedTopics(layout.own / DELETED_TOPICS_FILE, layout.quarantine)
         self.topic_ids.agree_with(self.topics, deletions)
         self.topics.listeners.append(self.topic_ids.topic_changed)
         self.topics.seed_system_topics()

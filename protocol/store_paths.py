@@ -14,9 +14,12 @@ CHECKPOINT_FILE = "checkpoint"
 
 OWN_DIRECTORY = "rockhopper"
 """Ours; RocketMQ ignores it."""
-DELETED_TOPICS_FILE = "deleted-topics.json"
-"""In OWN_DIRECTORY: topic -> commit log offset in front of which its records do not count."""
-PURGED_TOPICS_FILE = "purged-topics.json"
+DELETED_TOPICS_FILE = "deleted-topics.records"
+"""In OWN_DIRECTORY: topic -> commit log offset in front of which its records do not count.
+
+0.1.0 wrote ``deleted-topics.json`` (topic_ends.py says how either is read).
+"""
+PURGED_TOPICS_FILE = "purged-topics.records"
 """The same of topics that were emptied: their queues keep their offsets, and begin behind those."""
 
 COMMIT_LOG_DIRECTORY_FILE = "commit-log-directory"

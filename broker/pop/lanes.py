@@ -32,7 +32,7 @@ import structlog
 
 from broker.pop.journal import PopJournal
 from broker.pop.ordered import OrderedBatch, decode_batch, encode_batch
-from broker.store.record_file import encode_record
+from protocol.note_records import encode_record
 
 log = structlog.get_logger("broker.pop")
 

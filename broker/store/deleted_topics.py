@@ -2,43 +2,60 @@
 
 The records of a deleted topic stay in the log until they expire.  Recovery rebuilds queues from the
 log; without this note it would bring a deleted topic back, or mix the old messages of a topic that
-was made anew with its new ones.  Kept in ``<store>/rockhopper/deleted-topics.json``:
+was made anew with its new ones.  Kept in ``<store>/rockhopper/deleted-topics.records``
+(protocol/topic_ends.py).
 
-    {"topic": commit log offset at its deletion, ...}
-
-``purged-topics.json`` beside it says the same of topics that were emptied.  Their queues stay as
+``purged-topics.records`` beside it says the same of topics that were emptied.  Their queues stay as
 they are, and begin behind those records.
 """
 
-import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import structlog
 
 from broker.store import disk
+from broker.store.record_file import RecordFile, mend, read_records
+from protocol.topic_ends import decode_former_ends, encode_ends, ends_of
 
 log = structlog.get_logger("broker.store")
+
+_WHAT = "deleted topics, whose messages may come back after a crash"
+# The file is written anew when most of its notes have been overtaken.
+_OVERTAKEN_MAX = 1000
 
 
 class DeletedTopics:
     """Topic -> the commit log offset in front of which its records do not count."""
 
-    def __init__(self, path: Path) -> None:
-        """Read the note; one that cannot be read is reported and counts as empty."""
+    def __init__(self, path: Path, quarantine: Path) -> None:
+        """Read the notes; what cannot be read is reported.  Changes nothing.
+
+        Raises:
+            OSError: the file cannot be read.
+        """
         self._path = path
-        self._ends: dict[str, int] = {}
+        self._quarantine = quarantine
+        self._former_path = path.with_suffix(".json")
+        self._read = read_records(path) if path.exists() else None
+        noted = {} if self._read is None else ends_of(self._read.records)
+        self._has_former = self._former_path.exists()
+        self._ends = self._former_ends() | noted
+        self._note_count = len(noted)
+        self._size_bytes = 0
+
+    def _former_ends(self) -> dict[str, int]:
+        if not self._has_former:
+            return {}
         try:
-            document = json.loads(path.read_bytes())
-            self._ends = {str(topic): int(end) for topic, end in document.items()}
-        except FileNotFoundError:
-            pass
-        except (ValueError, AttributeError, TypeError, RecursionError) as error:
+            return decode_former_ends(self._former_path.read_bytes())
+        except ValueError as error:
             log.error(
                 "deleted topics may come back after a crash: their list is damaged",
-                path=str(path),
+                path=str(self._former_path),
                 reason=str(error),
             )
+            return {}
 
     def add(self, topic: str, end: int) -> None:
         """Note a deletion durably, before anything of the topic is deleted.  Blocks."""
@@ -46,8 +63,26 @@ class DeletedTopics:
 
     def add_all(self, topics: Iterable[str], end: int) -> None:
         """The same for several topics."""
-        self._ends.update(dict.fromkeys(topics, end))
-        self._save()
+        added = dict.fromkeys(topics, end)
+        self._ends.update(added)
+        self._mend()
+        if self._has_former or self._note_count > 2 * len(self._ends) + _OVERTAKEN_MAX:
+            self._write_anew()
+            return
+        file = RecordFile(self._path, self._size_bytes)
+        try:
+            file.append(encode_ends(added))
+        finally:
+            file.close()
+        disk.sync_paths([self._path])
+        self._size_bytes = file.size_bytes
+        self._note_count += 1
+
+    def _mend(self) -> None:
+        disk.make_directories_durably(self._path.parent)
+        if self._read is not None:
+            self._size_bytes = mend(self._path, self._read, self._quarantine, what=_WHAT)
+            self._read = None
 
     def __iter__(self) -> Iterator[tuple[str, int]]:
         """(topic, commit log offset) of each note."""
@@ -58,12 +93,15 @@ class DeletedTopics:
         kept = {topic: end for topic, end in self._ends.items() if end > commit_log_min}
         if kept != self._ends:
             self._ends = kept
-            self._save()
+            self._mend()
+            self._write_anew()
 
-    def _save(self) -> None:
-        disk.make_directories_durably(self._path.parent)
-        # Without indentation: its encoder is compiled, and each deletion writes all notes.
-        disk.write_atomically(self._path, json.dumps(self._ends).encode())
+    def _write_anew(self) -> None:
+        data = b"".join([encode_ends({topic: end}) for topic, end in self])
+        disk.write_atomically(self._path, data)
+        self._size_bytes, self._note_count = len(data), len(self._ends)
+        disk.remove_files([self._former_path])
+        self._has_former = False
 
     def hides(self, topic: str, commit_log_offset: int) -> bool:
         """Whether a record belongs to a topic that was deleted after it was written."""

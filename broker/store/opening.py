@@ -131,8 +131,8 @@ class OpenedStore:
             index_rebuilding.move_aside(layout)
             self.index = MessageIndex(layout.index, *shape, now_ms=self._now_ms)
             self.index.load(last_exit_clean)
-        self.deleted_topics = DeletedTopics(layout.own / DELETED_TOPICS_FILE)
-        self.purged_topics = DeletedTopics(layout.own / PURGED_TOPICS_FILE)
+        self.deleted_topics = DeletedTopics(layout.own / DELETED_TOPICS_FILE, layout.quarantine)
+        self.purged_topics = DeletedTopics(layout.own / PURGED_TOPICS_FILE, layout.quarantine)
         memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self.memory_bytes = memory_bytes * config.in_memory_ratio_max // 100
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from broker.store import disk
 from broker.store.layout import file_name
-from broker.store.record_file import Record, RecordFile, RecordsRead, mend, read_records
+from broker.store.record_file import RecordFile, mend, read_records
+from protocol.note_records import Record, RecordsRead
 
 
 class RecordJournal:

@@ -1,7 +1,7 @@
 """Slot files: for each minute of delivery time, what is due in it and what is delivered.
 
     <directory>/<slot>          entries, 40 bytes each (entries.py)
-    <directory>/<slot>.records  notes of deliveries: records (broker/store/record_file.py) of one
+    <directory>/<slot>.records  notes of deliveries: records (protocol/note_records.py) of one
                                 kind, 1, one for each pass, whose payload is, big-endian:
 
     offset  size  field
@@ -26,8 +26,9 @@ from pathlib import Path
 import structlog
 
 from broker.store import disk
-from broker.store.record_file import RecordsRead, encode_record, mend, read_records
+from broker.store.record_file import mend, read_records
 from broker.timers.entries import ENTRY, ENTRY_SIZE_BYTES, KIND_AT, KIND_WITHDRAWAL
+from protocol.note_records import RecordsRead, encode_record
 
 log = structlog.get_logger("broker.timers")
 

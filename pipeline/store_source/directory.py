@@ -7,7 +7,7 @@ RocketMQ: then the log counts up to where it was flushed, which the checkpoint s
 counts up to its last record.
 """
 
-import json
+import contextlib
 import os
 import struct
 import sys
@@ -31,6 +31,7 @@ from protocol.store_paths import (
     PURGED_TOPICS_FILE,
     is_numbered_file,
 )
+from protocol.topic_ends import decode_ends, decode_former_ends
 
 _PROBE_BYTES = 1 << 16
 
@@ -276,8 +277,10 @@ def _checkpoint(path: Path) -> tuple[int, ...]:
 
 
 def _topic_ends(root: Path, name: str) -> dict[str, int]:
-    try:
-        document = json.loads((root / OWN_DIRECTORY / name).read_bytes())
-        return {str(topic): int(end) for topic, end in document.items()}
-    except (OSError, ValueError, AttributeError, TypeError):
-        return {}
+    path = root / OWN_DIRECTORY / name
+    ends: dict[str, int] = {}
+    with contextlib.suppress(OSError, ValueError):
+        ends |= decode_former_ends(path.with_suffix(".json").read_bytes())
+    with contextlib.suppress(OSError):
+        ends |= decode_ends(path.read_bytes())
+    return ends

@@ -9,15 +9,9 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from broker.store.record_file import (
-    Record,
-    RecordFile,
-    decode_records,
-    encode_record,
-    mend,
-    read_records,
-)
+from broker.store.record_file import RecordFile, mend, read_records
 from broker.store.record_journal import RecordJournal
+from protocol.note_records import Record, decode_records, encode_record
 from tests.support.rot import flipped
 
 RECORDS: list[Record] = [(1, b""), (2, b"short"), (7, b"x" * 40), (3, bytes(16)), (3, b"short")]

@@ -11,6 +11,7 @@ import pytest
 from pipeline.errors import PipelineError
 from pipeline.store_source.splits import split_size_bytes
 from protocol.queue_layout import CHECKPOINT, OWN_CHECKPOINT
+from protocol.topic_ends import encode_ends
 from tests.support import apache_golden, golden_stores
 from tests.support.written_logs import T0_MS, WrittenLog, read_rows, store_reader
 
@@ -131,14 +132,19 @@ def test_a_range_of_offsets_holds_the_records_that_start_in_it(tmp_path: Path) -
     assert inside[0]["queueOffset"] == 51
 
 
-@pytest.mark.parametrize("file", ["deleted-topics.json", "purged-topics.json"])
+@pytest.mark.parametrize("is_of_0_1_0", [True, False])
+@pytest.mark.parametrize("file", ["deleted-topics", "purged-topics"])
 def test_messages_of_deleted_and_purged_topics_are_hidden_unless_asked_for(
-    tmp_path: Path, file: str
+    tmp_path: Path, file: str, is_of_0_1_0: bool
 ) -> None:
     log = WrittenLog(tmp_path).add(30)
-    (tmp_path / "rockhopper").mkdir()
+    own = tmp_path / "rockhopper"
+    own.mkdir()
     note = {"topic-1": log.offsets[15]}
-    (tmp_path / "rockhopper" / file).write_text(json.dumps(note))
+    if is_of_0_1_0:
+        (own / f"{file}.json").write_text(json.dumps(note))
+    else:
+        (own / f"{file}.records").write_bytes(encode_ends({"topic-1": 1}) + encode_ends(note))
 
     rows = read_rows(tmp_path)
 

@@ -1,0 +1,110 @@
+"""The notes of deleted topics: each is an append, and survives what befalls their file."""
+
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from broker.store import disk
+from broker.store.deleted_topics import DeletedTopics
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "rockhopper" / "deleted-topics.records"
+
+
+def opened(path: Path) -> DeletedTopics:
+    return DeletedTopics(path, path.parent / "quarantine")
+
+
+def test_a_deletion_writes_no_more_for_those_before_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[int] = []
+    append_whole = disk.append_whole
+
+    def count(descriptor: int, position: int, data: bytes) -> None:
+        written.append(len(data))
+        append_whole(descriptor, position, data)
+
+    monkeypatch.setattr(disk, "append_whole", count)
+    monkeypatch.setattr(disk, "write_atomically", None)
+    topics = opened(path)
+    for number in range(500):
+        topics.add(f"topic{number:04d}", 1000 + number)
+    assert len(written) == 500
+    assert len(set(written)) == 1
+    again = opened(path)
+    assert dict(again) == {f"topic{number:04d}": 1000 + number for number in range(500)}
+    assert again.hides("topic0007", 1006)
+    assert not again.hides("topic0007", 1007)
+
+
+def test_a_note_is_on_disk_before_anything_is_deleted(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[bytes] = []
+    sync_file = disk.sync_file
+
+    def sync(descriptor: int) -> None:
+        sync_file(descriptor)
+        synced.append(path.read_bytes())
+
+    monkeypatch.setattr(disk, "sync_file", sync)
+    opened(path).add("A", 7)
+    assert b"A" in synced[-1]
+
+
+def test_the_list_that_0_1_0_wrote_counts_and_is_taken_over(path: Path) -> None:
+    former = path.with_suffix(".json")
+    former.parent.mkdir()
+    former.write_text('{\n  "Old": 50,\n  "Both": 60\n}')
+    topics = opened(path)
+    assert dict(topics) == {"Old": 50, "Both": 60}
+    assert former.exists()
+    topics.add("Both", 70)
+    assert not former.exists()
+    assert dict(opened(path)) == {"Old": 50, "Both": 70}
+
+
+def test_notes_that_the_log_does_not_reach_back_to_are_dropped(path: Path) -> None:
+    topics = opened(path)
+    topics.add_all(["A", "B"], 100)
+    topics.add("C", 200)
+    topics.forget_before(100)
+    assert dict(opened(path)) == dict(topics) == {"C": 200}
+    topics.add("D", 300)
+    assert dict(opened(path)) == {"C": 200, "D": 300}
+
+
+def test_topics_deleted_again_and_again_do_not_fill_the_disk(path: Path) -> None:
+    topics = opened(path)
+    for end in range(5000):
+        topics.add("same", end)
+    assert path.stat().st_size < 200_000
+    assert dict(opened(path)) == {"same": 4999}
+
+
+def test_a_damaged_list_keeps_the_others_and_says_what_it_means(path: Path) -> None:
+    topics = opened(path)
+    for number in range(3):
+        topics.add(f"topic{number}", number + 1)
+    data = bytearray(path.read_bytes())
+    third = len(data) // 3
+    data[third + 10 : 2 * third - 3] = bytes(third - 13)
+    path.write_bytes(data)
+    with capture_logs() as logs:
+        damaged = opened(path)
+        damaged.add("new", 9)
+    assert dict(opened(path)) == {"topic0": 1, "topic2": 3, "new": 9}
+    (named,) = logs
+    assert (named["log_level"], "deleted topics" in named["what"]) == ("error", True)
+
+
+def test_a_damaged_list_of_0_1_0_is_named(path: Path) -> None:
+    path.parent.mkdir()
+    path.with_suffix(".json").write_text('{"A": 5')
+    with capture_logs() as logs:
+        assert dict(opened(path)) == {}
+    assert "damaged" in logs[0]["event"]
