@@ -20,6 +20,7 @@ from broker.topic_attributes import (
     MESSAGE_TYPE_PRIORITY,
     QUEUE_TYPE_BATCH,
 )
+from protocol import fastjson
 from protocol.bodies import topics as bodies
 from protocol.light_queues import is_light, light_queue_error
 from protocol.names import (
@@ -63,6 +64,7 @@ class TopicConfig:
     """The settings of one topic.  Never changed: ``replace`` makes another."""
 
     __slots__ = (
+        "_text",
         "attributes",
         "filter_type",
         "is_batch",
@@ -89,6 +91,7 @@ class TopicConfig:
         order: bool = False,
         attributes: Mapping[str, str] | None = None,
     ) -> None:
+        self._text: fastjson.Written | None = None
         self.name = name
         self.read_queue_nums = read_queue_nums
         self.write_queue_nums = write_queue_nums
@@ -123,6 +126,12 @@ class TopicConfig:
             "topicSysFlag": self.sys_flag,
             "writeQueueNums": self.write_queue_nums,
         }
+
+    def text(self) -> fastjson.Written:
+        """The object as the text of topics.json, which each change of a topic writes anew."""
+        if self._text is None:
+            self._text = fastjson.written(self.to_json(), 2)
+        return self._text
 
     @classmethod
     def from_json(cls, name: str, value: object) -> "TopicConfig":
@@ -186,7 +195,7 @@ class TopicTable(JsonTable):
 
     def to_json(self) -> JsonObject:
         """The content of topics.json."""
-        topics = {name: topic.to_json() for name, topic in list(self.configs.items())}
+        topics = {name: topic.text() for name, topic in list(self.configs.items())}
         return {"dataVersion": self.version.to_json(), "topicConfigTable": topics}
 
     def from_json(self, document: JsonObject) -> None:

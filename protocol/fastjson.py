@@ -263,6 +263,19 @@ def dumps(value: object, *, pretty: bool = False, raw_keys: bool = True) -> str:
     return "".join(out)
 
 
+class Written(str):
+    """The text of a value, for ``dumps`` to take as it is: what seldom changes is encoded once."""
+
+    __slots__ = ()
+
+
+def written(value: object, depth: int) -> Written:
+    """*value* as it stands in a pretty document, *depth* levels deep.  Raises as ``dumps``."""
+    out: list[str] = []
+    _Writer(out, raw_keys=True, pretty=True).write(value, depth)
+    return Written("".join(out))
+
+
 class _Writer:
     """Appends the text of values to a list."""
 
@@ -273,7 +286,9 @@ class _Writer:
 
     def write(self, value: object, depth: int) -> None:
         if isinstance(value, str):
-            self._out.append(_quote(value.name if isinstance(value, Enum) else value))
+            if type(value) is not Written:
+                value = _quote(value.name if isinstance(value, Enum) else value)
+            self._out.append(value)
         elif value is None:
             self._out.append("null")
         elif value is True:

@@ -6,8 +6,10 @@ import pytest
 
 from broker.config import BrokerConfig
 from broker.config_file import build_config
+from broker.json_table import JsonObject
 from broker.store.layout import StoreLayout
 from broker.topics import QUEUE_COUNT_MAX, TopicConfig, TopicTable, queue_directories
+from protocol import fastjson
 from tests.support.peers import Clock
 
 # Printed by RocketMQ's own encoder (fastjson, pretty), with a time of ours.
@@ -43,6 +45,31 @@ ROCKETMQ_FILE = """\
 		}
 	}
 }"""
+
+
+def test_a_save_encodes_what_has_changed_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics = table(tmp_path)
+    for number in range(100):
+        topics.put(TopicConfig(f"T{number}", attributes={"message.type": "FIFO"}))
+    topics.save()
+    encoded: list[str] = []
+    to_json = TopicConfig.to_json
+
+    def count(topic: TopicConfig) -> JsonObject:
+        encoded.append(topic.name)
+        return to_json(topic)
+
+    monkeypatch.setattr(TopicConfig, "to_json", count)
+    topics.delete("T7")
+    topics.put(TopicConfig("new"))
+    topics.save()
+    assert encoded == ["new"]
+    monkeypatch.undo()
+    whole = {name: topic.to_json() for name, topic in topics.configs.items()}
+    document = {"dataVersion": topics.version.to_json(), "topicConfigTable": whole}
+    assert topics.path.read_text() == fastjson.dumps(document, pretty=True)
 
 
 def table(tmp_path: Path, **settings: str) -> TopicTable:
