@@ -2,7 +2,7 @@
 
 Each column of a row has a hash of its value, its name and the queue offset; the hash of a row is
 their sum, modulo 2^64, and that of a queue the sum over its rows (pipeline.jobs.body_hash).  An
-archive's manifest keeps the sum over the columns; an audit compares them one by one.
+audit compares the log with an archive by them, column by column.
 
 Left out are ``topic`` and ``brokerName``, by which sums are kept, ``body``, and ``value``.
 """
@@ -50,14 +50,6 @@ def column_hashes(batch: pa.RecordBatch) -> dict[str, Numbers]:
     return found
 
 
-def row_hashes(batch: pa.RecordBatch) -> Numbers:
-    """The hash of each row over all columns."""
-    total = np.zeros(batch.num_rows, np.uint64)
-    for hashes in column_hashes(batch).values():
-        total += hashes
-    return total
-
-
 def sums_of(hashes: dict[str, Numbers], rows: Any = slice(None)) -> ColumnSums:
     """The sums of what ``column_hashes`` found over *rows*."""
     return tuple(int(hashes[name][rows].sum(dtype=np.uint64)) for name in HASHED_COLUMNS)
@@ -69,7 +61,7 @@ def added(one: ColumnSums, other: ColumnSums) -> ColumnSums:
 
 
 def total_of(sums: ColumnSums) -> int:
-    """What a manifest says of these columns."""
+    """What a manifest of format 3 says of these columns."""
     return sum(sums) % (1 << 64)
 
 

@@ -1,13 +1,14 @@
-"""What an archive says of itself: one manifest for each run, JSON of version 3.
+"""What an archive says of itself: one manifest for each run, JSON of version 4.
 
-    {"format": 3, "run": 3, "createdMs": …, "source": {…}, "columns": […], "value": {…} or null,
+    {"format": 4, "run": 3, "createdMs": …, "source": {…}, "columns": […], "value": {…} or null,
      "files": […], "queues": […], "positions": {…}, "undecoded": 0}
 
 ``files`` and ``queues`` are what this run added; ``positions`` say how far the archive goes after
 it, so that the newest manifest tells where to go on, and by ``ids`` and ``times`` of which topics
 these positions are.  A file that no manifest lists does not count.
-In version 1 bodies had hashes of another kind (QueueSummary.crc_bits), and the other columns have
-one from version 3 on (QueueSummary.columns_hash).
+In version 1 bodies had hashes of another kind (QueueSummary.crc_bits).  All that is in a file is
+covered by its SHA-256 from version 4 on, as ``sha256sum`` prints it; in version 3 columns other
+than bodies had a hash of their own (QueueSummary.columns_hash).
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from typing import Any
 from pipeline.errors import PipelineError
 from pipeline.jobs.body_hash import CRC_BITS
 
-FORMAT = 3
-FORMATS = (1, 2, FORMAT)
+FORMAT = 4
+FORMATS = (1, 2, 3, FORMAT)
 
 _CRC_BITS_OF_FORMAT_1 = 32
 _WORD = re.compile(r"_([a-z])")
@@ -50,7 +51,7 @@ class QueueSummary:
     crc_bits: int = CRC_BITS
     """See body_hash."""
     columns_hash: int | None = None
-    """The same sum of pipeline.jobs.column_hash; archives of former days have none."""
+    """The same sum of pipeline.jobs.column_hash, in manifests of format 3."""
 
     @property
     def queue(self) -> tuple[str, str, int]:
@@ -65,14 +66,9 @@ class QueueSummary:
             rows=self.rows + other.rows,
             body_bytes=self.body_bytes + other.body_bytes,
             body_hash=(self.body_hash + other.body_hash) % (1 << 64),
-            columns_hash=_sum(self.columns_hash, other.columns_hash),
             min_store_ms=min(self.min_store_ms, other.min_store_ms),
             max_store_ms=max(self.max_store_ms, other.max_store_ms),
         )
-
-
-def _sum(one: int | None, other: int | None) -> int | None:
-    return None if one is None or other is None else (one + other) % (1 << 64)
 
 
 @dataclass(frozen=True)
@@ -87,6 +83,8 @@ class ArchivedFile:
     min_store_ms: int
     max_store_ms: int
     queues: tuple[QueueSummary, ...]
+    sha256: str | None = None
+    """Of the whole file, in hexadecimal digits; archives of former days have none."""
 
 
 @dataclass(frozen=True)

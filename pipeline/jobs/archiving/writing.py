@@ -8,6 +8,7 @@ columns get dictionaries and statistics: for the others they cost much and help 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -25,7 +26,6 @@ from pipeline.jobs.archiving.files import Files, files_at
 from pipeline.jobs.archiving.manifest import ArchivedFile, QueueSummary, merged
 from pipeline.jobs.archiving.values import ValueDecoder, ValueFormat
 from pipeline.jobs.body_hash import CRC_BITS, Numbers, body_edges, body_hashes, stored_crcs
-from pipeline.jobs.column_hash import row_hashes
 from pipeline.schema import COLUMNS, arrow_schema
 
 FILE_COLUMNS = tuple(name for name in COLUMNS if name != "topic")
@@ -141,7 +141,7 @@ class SplitWriter:
         size = batch.nbytes
         part.bytes += size
         self._collected_bytes += size
-        part.summaries += summaries_of(topic, batch, stored_crcs(batch), columns=row_hashes(batch))
+        part.summaries += summaries_of(topic, batch, stored_crcs(batch))
         if part.rows >= self._row_group_rows or part.bytes >= ROW_GROUP_BYTES:
             self._write(part)
         elif self._collected_bytes > COLLECTED_BYTES_MAX:
@@ -175,7 +175,7 @@ class SplitWriter:
         if not self._staged and not is_open:
             self._files.create_leaf(self._directory)
         part.staged = f"{self._directory}/{uuid4().hex[:12]}.parquet"
-        part.output = self._files.open_output(part.staged)
+        part.output = HashedOutput(self._files.open_output(part.staged))
         codecs = dict.fromkeys(self._leaves, _CODEC)
         if not _compresses(max((each.column("body") for each in part.batches), key=_bytes_of)):
             codecs["body"] = "none"
@@ -215,7 +215,37 @@ class SplitWriter:
             min_store_ms=min(each.min_store_ms for each in queues),
             max_store_ms=max(each.max_store_ms for each in queues),
             queues=queues,
+            sha256=part.output.sha256,
         )
+
+
+class HashedOutput:
+    """A file to write a Parquet file into, and the SHA-256 of what was written."""
+
+    closed = False
+
+    def __init__(self, output: Any) -> None:
+        self._output = output
+        self._hash = hashlib.sha256()
+
+    @property
+    def sha256(self) -> str:
+        """Of all that was written, in hexadecimal digits."""
+        return self._hash.hexdigest()
+
+    def write(self, data: Any) -> None:
+        """Write and hash."""
+        self._hash.update(data)
+        self._output.write(data)
+
+    def flush(self) -> None:
+        """What pyarrow calls at the end of a file."""
+        self._output.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._output.close()
+        self.closed = True
 
 
 class _Part:
@@ -272,12 +302,10 @@ def summaries_of(
     batch: pa.RecordBatch,
     crcs: Numbers,
     crc_bits: int = CRC_BITS,
-    *,
-    columns: Numbers | None = None,
 ) -> list[QueueSummary]:
     """What is in a batch of messages of one topic and one broker, by queue.
 
-    *crcs* are those of the bodies, *columns* what ``row_hashes`` says of the rest.
+    *crcs* are those of the bodies.
     """
     offsets = batch.column("queueOffset").to_numpy()
     sizes = np.diff(body_edges(batch.column("body")))
@@ -300,7 +328,6 @@ def summaries_of(
                 min_store_ms=int(times[chosen].min()),
                 max_store_ms=int(times[chosen].max()),
                 crc_bits=crc_bits,
-                columns_hash=None if columns is None else int(columns[chosen].sum(dtype=np.uint64)),
             )
         )
     return found

@@ -1,13 +1,15 @@
 """An archive against the log, and against its own manifests.
 
 The manifests say how many messages of each queue a file has, and a sum of hashes of their bodies
-(pipeline.jobs.body_hash) and one of their other columns (pipeline.jobs.column_hash).  The log is
-asked for the same sums over the same queue offsets, and the columns of the files are compared with
-it one by one; where it has expired, the files are still compared with what was noted of them.
+(pipeline.jobs.body_hash), and the SHA-256 of the file.  The log is asked for the same sums over the
+same queue offsets, and the other columns of the files are compared with it one by one
+(pipeline.jobs.column_hash); where it has expired, the files are still compared with what was noted
+of them.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -296,7 +298,7 @@ def check_archived_file(task: ArchiveFileTask) -> CheckedFile:
     location = task.location.rstrip("/")
     where = f"{location}/{file.path}"
     try:
-        found = _summaries(task)
+        found, sha256 = _read(task)
     except FileNotFoundError:
         reason = "the file is in a manifest, and not there"
         findings.add(Finding(Kind.ARCHIVE_FILE, reason, where, topic=file.topic, count=file.rows))
@@ -328,15 +330,25 @@ def check_archived_file(task: ArchiveFileTask) -> CheckedFile:
             findings.add(
                 Finding(Kind.ARCHIVE_FILE, reason, where, topic=queue[0], queue_id=queue[2])
             )
+    if file.sha256 not in (None, sha256) and not findings.counts:
+        reason = (
+            f"the file is not the one that was archived, and what was altered is no body: its "
+            f"SHA-256 is {sha256}, that in the manifest {file.sha256}"
+        )
+        findings.add(Finding(Kind.ARCHIVE_FILE, reason, where, topic=file.topic, count=file.rows))
     return checked
 
 
-def _summaries(task: ArchiveFileTask) -> dict[tuple[str, str, int], Sums]:
+def _read(task: ArchiveFileTask) -> tuple[dict[tuple[str, str, int], Sums], str]:
+    """What is in a file by queue, and its SHA-256."""
     import pyarrow.parquet as pq
 
     from pipeline.jobs.archiving.writing import summaries_of
 
-    with _opened(task.location, task.file.path) as source, pq.ParquetFile(source) as parquet:
+    with _opened(task.location, task.file.path) as source:
+        sha256 = hashlib.file_digest(source, "sha256").hexdigest()
+        source.seek(0)
+        parquet = pq.ParquetFile(source)
         crc_bits = min((queue.crc_bits for queue in task.file.queues), default=CRC_BITS)
         found: dict[tuple[str, str, int], Sums] = {}
         for batch in parquet.iter_batches(columns=["brokerName", "body", *HASHED_COLUMNS]):
@@ -347,7 +359,7 @@ def _summaries(task: ArchiveFileTask) -> dict[tuple[str, str, int], Sums]:
                     rows = np.flatnonzero(queue_ids == each.queue_id)
                     sums = Sums(each.rows, each.body_bytes, each.body_hash, sums_of(columns, rows))
                     found[each.queue] = found.get(each.queue, Sums()) + sums
-    return found
+    return found, sha256
 
 
 def _opened(location: str, path: str) -> Any:
@@ -377,7 +389,7 @@ def unknown_columns(files: Iterable[ArchivedFile], columns: FileColumns) -> str:
         (file.path, queue.queue): queue.rows
         for file in files
         for queue in file.queues
-        if queue.columns_hash is None
+        if queue.columns_hash is None and file.sha256 is None
     }
     count = sum(without[part] for part in without.keys() & columns.keys())
     if not count:

@@ -168,7 +168,7 @@ def test_damaged_files_of_the_archive_are_named(log: WrittenLog, tmp_path: Path)
     manifest = root / "_rockhopper" / "manifest-00000001.json"
     before = manifest.read_bytes()
 
-    manifest.write_bytes(before.replace(b'"format": 3', b'"format": 9'))
+    manifest.write_bytes(before.replace(b'"format": 4', b'"format": 9'))
     with pytest.raises(PipelineError, match=r"has the format 9, .* use a newer one"):
         job.archive(root, path=log.root)
     manifest.write_bytes(before[:-40])

@@ -1,5 +1,6 @@
 """What tasks write: row groups, many topics at a time, and sums over bodies."""
 
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,7 @@ def test_row_groups_have_a_size_worth_having(tmp_path: Path) -> None:
         10,
     ]
     assert file.rows == 100
+    assert file.sha256 == hashlib.sha256((tmp_path / staged).read_bytes()).hexdigest()
     assert metadata.row_group(0).column(5).compression == "ZSTD"
 
 

@@ -10,7 +10,6 @@ from pipeline.jobs.column_hash import (
     HASHED_COLUMNS,
     added,
     column_hashes,
-    row_hashes,
     sums_of,
     total_of,
 )
@@ -34,7 +33,7 @@ def test_parts_add_up_in_any_order(batch: pa.RecordBatch) -> None:
         total = added(total, each)
 
     assert total == whole == sums_of(column_hashes(shuffled))
-    assert total_of(whole) == int(row_hashes(batch).sum(dtype=np.uint64))
+    assert total_of(whole) == sum(whole) % (1 << 64)
     assert sums_of(column_hashes(batch.slice(5, 0))) == (0,) * len(HASHED_COLUMNS)
 
 

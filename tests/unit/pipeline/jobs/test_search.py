@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -15,6 +16,7 @@ from pipeline.errors import PipelineError
 from pipeline.jobs.archiving.writing import summaries_of
 from pipeline.jobs.auditing.result import AuditResult
 from pipeline.jobs.body_hash import body_crcs
+from pipeline.jobs.column_hash import column_hashes, sums_of, total_of
 from pipeline.jobs.results import UsageProblem
 from pipeline.jobs.searching.condition import _holding
 from pipeline.jobs.searching.job import search
@@ -41,26 +43,31 @@ def rewrite_as_format_1(archive: Path) -> None:
     document = json.loads(path.read_bytes())
     document["format"] = 1
     for file in document["files"]:
+        del file["sha256"]
         (rows,) = pq.ParquetFile(archive / file["path"]).iter_batches()
         crcs = body_crcs(rows.column("body"))
         found = {each.queue_id: each for each in summaries_of("", rows, crcs, crc_bits=32)}
         for queue in file["queues"]:
             assert queue.pop("crcBits") == 31
-            del queue["columnsHash"]
             was = queue["bodyHash"]
             queue["bodyHash"] = f"{found[queue['queueId']].body_hash:016x}"
             assert queue["bodyHash"] != was
     path.write_text(json.dumps(document))
 
 
-def rewrite_as_format_2(archive: Path) -> None:
-    """Let the manifest say what it said before it had hashes of columns."""
+def rewrite_as_format(number: int, archive: Path) -> None:
+    """Let the manifest say what it said before files had checksums; 3 had hashes of columns."""
     (path,) = archive.glob("_rockhopper/manifest-*.json")
     document = json.loads(path.read_bytes())
-    document["format"] = 2
+    document["format"] = number
     for file in document["files"]:
+        del file["sha256"]
+        (rows,) = pq.ParquetFile(archive / file["path"]).iter_batches()
         for queue in file["queues"]:
             del queue["columnsHash"]
+            if number == 3:
+                of_queue = rows.filter(pc.equal(rows.column("queueId"), queue["queueId"]))
+                queue["columnsHash"] = f"{total_of(sums_of(column_hashes(of_queue))):016x}"
     path.write_text(json.dumps(document))
 
 
@@ -319,7 +326,7 @@ class TestAuditOfAnArchive:
         changed = rewrite(archive, name)
 
         result = self.audited(log, archive)
-        rewrite_as_format_2(archive)
+        rewrite_as_format(2, archive)
         compared = self.audited(log, archive)
         for path in log.commit_log.iterdir():
             path.write_bytes(b"")
@@ -335,9 +342,12 @@ class TestAuditOfAnArchive:
         assert "90 archived messages" in alone.unchecked["columns"]
         assert list(alone.lines())[-1] == "Nothing is wrong in what was checked."
 
+    @pytest.mark.parametrize("number", [3, 4])
     def test_without_the_log_the_manifest_knows_the_columns(
-        self, log: WrittenLog, archive: Path
+        self, number: int, log: WrittenLog, archive: Path
     ) -> None:
+        if number == 3:
+            rewrite_as_format(3, archive)
         for path in log.commit_log.iterdir():
             path.write_bytes(b"")
         assert self.audited(log, archive).counts == {}
@@ -347,7 +357,8 @@ class TestAuditOfAnArchive:
 
         assert (result.counts, result.unchecked) == ({"archive file": 1}, {})
         assert result.findings[0]["path"] == str(changed)
-        assert "columns besides the bodies" in result.findings[0]["reason"]
+        assert ("columns besides the bodies" in result.findings[0]["reason"]) == (number == 3)
+        assert ("SHA-256" in result.findings[0]["reason"]) == (number == 4)
 
     def test_manifests_of_format_1_have_other_hashes(self, log: WrittenLog, archive: Path) -> None:
         rewrite_as_format_1(archive)
