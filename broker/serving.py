@@ -198,6 +198,7 @@ class ServingParts:
                 suffix=broker_properties(config),
             ),
             owners=self.tables.sink_owners,
+            homes=self.tables.sink_homes,
             staged_bytes_max=config.sink_staged_bytes_max,
             expire_ms=config.sink_staged_expire_ms,
             now_ms=steady_ms,

@@ -10,7 +10,7 @@ from broker.delayed import DelayOffsetTable
 from broker.json_table import JsonTable
 from broker.offset_journal import OffsetJournal
 from broker.remembered_subscriptions import RememberedSubscriptions
-from broker.sinks import SinkOwners
+from broker.sinks import SinkHomes, SinkOwners
 from broker.static_topics import StaticTopicTable
 from broker.store.deleted_topics import DeletedTopics
 from broker.store.errors import CorruptFileError
@@ -46,6 +46,7 @@ class Tables:
         self.topics.listeners.append(self._topic_changed)
         self.subscriptions = RememberedSubscriptions(layout.remembered_subscriptions, now_ms=now_ms)
         self.sink_owners = SinkOwners(layout.sink_owners, now_ms=now_ms)
+        self.sink_homes = SinkHomes(layout.sink_homes, now_ms=now_ms)
         self.topic_ids = TopicIds(layout.topic_ids, now_ms=now_ms)
         self.delay_offsets = DelayOffsetTable(directory / "delayOffset.json", now_ms=now_ms)
 
@@ -58,6 +59,7 @@ class Tables:
             self.static_topics,
             self.delay_offsets,
             self.sink_owners,
+            self.sink_homes,
             self.topic_ids,
         )
 

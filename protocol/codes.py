@@ -213,6 +213,7 @@ class RequestCode(IntEnum):
     SINK_ABORT = 70_005
     PURGE_TOPIC = 70_006
     TOPIC_IDS = 70_007
+    SINK_HOME = 70_008
     SHARE_TOPIC = 70_010
 
 

@@ -1,4 +1,4 @@
-"""The sink codes, 70002 to 70005: stage parts of a batch, publish it once, ask, give up.
+"""The sink codes, 70002 to 70005 and 70008: stage a batch, publish it once, ask, give up, note.
 
 What they promise is in broker/sinks/publisher.py; docs/request-codes.md tells it to those who write
 clients.
@@ -25,6 +25,7 @@ from protocol.properties import decode_properties
 from protocol.requests import encode_fields
 from protocol.requests.extensions import (
     SinkBatchRequest,
+    SinkHomeRequest,
     SinkPublishResponse,
     SinkStageRequest,
     SinkStageResponse,
@@ -168,6 +169,7 @@ class SinkProcessors:
                     last_batch_id=sinks.last_batch_id(fields.sink_id),
                     staged_bytes=sinks.staged_bytes,
                     owner=sinks.owner(fields.sink_id) or None,
+                    home=sinks.home(fields.sink_id) or None,
                 )
             )
         )
@@ -179,6 +181,18 @@ class SinkProcessors:
         self._broker.sinks.abort(
             fields.sink_id, fields.batch_id, decode_sink_part_names(request.body)
         )
+        return Response()
+
+    async def home(self, request: Request) -> Response:
+        """70008: remember which other broker publishes the batches of a sink."""
+        fields = request.fields(SinkHomeRequest)
+        _check_sink(fields.sink_id, 0)
+        if not 0 < len(fields.broker) <= SINK_ID_LENGTH_MAX:
+            raise _refused(f"a broker's name has 1 to {SINK_ID_LENGTH_MAX} characters")
+        try:
+            await self._broker.sinks.note_home(fields.sink_id, fields.broker)
+        except SinkError as error:
+            raise RequestError(ResponseCode.ILLEGAL_OPERATION, str(error)) from None
         return Response()
 
 

@@ -135,6 +135,7 @@ def build_table(broker: BrokerParts) -> dict[int, Entry]:
         Code.SINK_PUBLISH: Entry(sinks.publish),
         Code.SINK_STATUS: Entry(sinks.status),
         Code.SINK_ABORT: Entry(sinks.abort),
+        Code.SINK_HOME: Entry(sinks.home),
         # The broker
         Code.UPDATE_BROKER_CONFIG: _admin(admin.update_config),
         Code.GET_BROKER_CONFIG: _admin(admin.get_config),

@@ -3,6 +3,7 @@
 A job stages the parts of a batch, then publishes it under (sink id, batch id).  See publisher.py.
 """
 
-from broker.sinks.publisher import SinkOwners, SinkPublisher
+from broker.sinks.notes import SinkHomes, SinkOwners
+from broker.sinks.publisher import SinkPublisher
 
-__all__ = ["SinkOwners", "SinkPublisher"]
+__all__ = ["SinkHomes", "SinkOwners", "SinkPublisher"]

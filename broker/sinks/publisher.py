@@ -25,9 +25,9 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from broker.checked_table import CheckedTable
 from broker.sinks.appender import BatchAppender
 from broker.sinks.journal import Intent, SinkJournal
+from broker.sinks.notes import SinkHomes, SinkOwners
 from broker.sinks.staged_parts import (
     Part,
     PartKey,
@@ -52,12 +52,6 @@ class SinkError(Exception):
     """A request that contradicts what is staged; the message says what to do."""
 
 
-class SinkOwners(CheckedTable):
-    """Sink id -> whose batches those of the sink are, in words."""
-
-    lost = "two writers under one sink id are not noticed: the list of sinks' owners is damaged"
-
-
 class SinkPublisher:
     """All sinks of one broker.  Belongs to the event loop."""
 
@@ -68,6 +62,7 @@ class SinkPublisher:
         appender: BatchAppender,
         *,
         owners: SinkOwners,
+        homes: SinkHomes,
         staged_bytes_max: int,
         expire_ms: int,
         now_ms: Callable[[], int],
@@ -75,6 +70,7 @@ class SinkPublisher:
         self._store = store
         self._appender = appender
         self._owners = owners
+        self._homes = homes
         self._staged_bytes_max = staged_bytes_max
         self._expire_ms = expire_ms
         self._now_ms = now_ms
@@ -207,6 +203,19 @@ class SinkPublisher:
         """Whose batches those of a sink are, blank for unknown."""
         return str(self._owners.entries.get(sink_id, ""))
 
+    def home(self, sink_id: str) -> str:
+        """The other broker that publishes the batches of a sink, blank for none that is known."""
+        return str(self._homes.entries.get(sink_id, ""))
+
+    async def note_home(self, sink_id: str, broker: str) -> None:
+        """Remember the other broker, on disk.  Raises SinkError, OSError."""
+        last = self.last_batch_id(sink_id)
+        if last >= 0:
+            raise SinkError(f"sink {sink_id} has published batch {last} here, not on {broker}")
+        if self.home(sink_id) != broker:
+            self._homes.set(sink_id, broker)
+        await self._homes.saved()
+
     def _check_owner(self, sink_id: str, owner: str) -> None:
         known = self.owner(sink_id)
         if owner and known and owner != known:
@@ -248,9 +257,10 @@ class SinkPublisher:
         self._discard(self._parts.untouched_since(self._now_ms() + 1))
         if self._published:
             self._published.clear()
-            for sink_id in list(self._owners.entries):
-                self._owners.forget(sink_id)
             self._journal.save_published({})
+        for table in (self._owners, self._homes):
+            for sink_id in list(table.entries):
+                table.forget(sink_id)
 
     def expire(self) -> None:
         """Forget parts that nobody added to or published for long."""

@@ -131,6 +131,11 @@ class StoreLayout:
         return self.own / "sinks" / "owners.json"
 
     @property
+    def sink_homes(self) -> Path:
+        """Which other broker publishes the batches of a sink."""
+        return self.own / "sinks" / "homes.json"
+
+    @property
     def quarantine(self) -> Path:
         """Where recovery keeps the bytes that it cut off."""
         return self.own / "quarantine"

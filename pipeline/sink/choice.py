@@ -8,8 +8,8 @@ has its topic, or that the option broker names, and goes nowhere else:
 - A topic that does not exist is refused: it may be on a broker that is away, and made on another it
   would let a batch in that the first one has published.
 - A sink whose earlier batches went to another broker is refused, and so is one that has batches of
-  somebody else, another streaming query for example.  The broker remembers whose they are, and a
-  file in the checkpoint which broker it was, for when that one is away (home.py).
+  somebody else, another streaming query for example.  The broker remembers whose they are.  Which
+  broker it is the others remember for when it is away, and a file in the checkpoint (home.py).
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ class SinkState(NamedTuple):
     """The last batch that it published, −1 for none."""
     owner: str = ""
     """Whose batches these are; blank if the broker does not know."""
+    home: str = ""
+    """Which other broker publishes them; blank if this one was told of none."""
 
 
 def choose_broker(
@@ -70,6 +72,7 @@ def choose_broker(
             ) from RouteNotFoundError(chosen)
         if chosen not in able:
             raise PipelineError(_unable(chosen))
+        _check_home(sink_id, chosen, able)
         _check_batch(rules, sink_id, batch_id, able, chosen, owner)
         return chosen
 
@@ -182,6 +185,19 @@ def _elsewhere(sink_id: str, used: list[str], wanted: str) -> str:
     )
 
 
+def _check_home(sink_id: str, chosen: str, able: Mapping[str, SinkState]) -> None:
+    """See that no broker remembers another one that publishes these batches and is away."""
+    for name, state in able.items():
+        # One that is there speaks for itself.
+        if state.home not in ("", chosen, *able):
+            raise PipelineError(
+                f"batches of the sink {sink_id!r} are published on {state.home}, as {name} "
+                f"remembers, so it cannot go on with {chosen}, which would let a repeated batch in "
+                f"twice: start {state.home} again; if it is gone for good, set another sinkId, "
+                "under which the batch is written anew"
+            )
+
+
 def _check_batch(
     rules: SinkRules,
     sink_id: str,
@@ -191,7 +207,7 @@ def _check_batch(
     owner: str,
 ) -> None:
     """Only the last batch is ever repeated; whoever numbers one lower is somebody else."""
-    last, known_owner = able[chosen]
+    last, known_owner, _ = able[chosen]
     check_owner(sink_id, owner, known_owner)
     if last < 0 and batch_id and rules.is_streaming and not rules.broker:
         raise PipelineError(
@@ -228,15 +244,20 @@ def sink_state(remote: Remote, broker: str, sink_id: str) -> SinkState | None:
     try:
         answer = remote.request(broker, RequestCode.SINK_STATUS, fields)
     except PipelineError as error:
-        cause = error.__cause__
-        if (
-            isinstance(cause, RequestRefusedError)
-            and cause.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-        ):
+        if is_not_supported(error):
             return None
         raise
     status = decode_fields(SinkStatusResponse, answer.ext)
-    return SinkState(status.last_batch_id, status.owner or "")
+    return SinkState(status.last_batch_id, status.owner or "", status.home or "")
+
+
+def is_not_supported(error: PipelineError) -> bool:
+    """Whether a broker does not know the request, as Apache's do not."""
+    cause = error.__cause__
+    return (
+        isinstance(cause, RequestRefusedError)
+        and cause.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    )
 
 
 def _unable(brokers: str) -> str:

@@ -1,13 +1,12 @@
-"""The broker of a streaming sink, noted in the query's checkpoint.
+"""The broker of a sink, noted for when that one is away and cannot say what it has published.
 
-``<checkpointLocation>/rockhopper-sink.json``:
+Before a batch is published the other brokers of the cluster are told (SINK_HOME), and a stream's
+is noted in the query's checkpoint, ``<checkpointLocation>/rockhopper-sink.json``:
 
     {"sinkId": "…", "broker": "broker-a"}
 
-A broker that is away cannot say that it has published a batch, and the others do not know.  The
-note is written before the first batch is published, and says so.  It is there where the option
-checkpointLocation names a place that can be written to from here; nothing else tells a sink where
-the checkpoint is.
+That file is there where the option checkpointLocation names a place that can be written to from
+here; nothing else tells a sink where the checkpoint is.
 """
 
 from __future__ import annotations
@@ -17,6 +16,12 @@ import logging
 
 from pipeline.errors import PipelineError
 from pipeline.jobs.archiving.files import files_at
+from pipeline.remote import Remote, result
+from pipeline.retrying import is_passing
+from pipeline.sink.choice import is_not_supported, sink_state
+from protocol.codes import RequestCode
+from protocol.requests import encode_fields
+from protocol.requests.extensions import SinkHomeRequest
 
 HOME_FILE = "rockhopper-sink.json"
 _log = logging.getLogger(__name__)
@@ -48,6 +53,28 @@ def keep_home(checkpoint: str, sink_id: str, broker: str) -> None:
             f"repeated batch in twice: start {known.get('broker')} again; if it is gone for good, "
             "delete that file and name another with the option broker"
         )
+
+
+def tell_home(remote: Remote, sink_id: str, broker: str) -> None:
+    """Let the other brokers remember that *sink_id* publishes on *broker*.
+
+    One that is away may miss it once the sink has batches: others were told with the first one.
+
+    Raises:
+        PipelineError: one cannot be told of a sink's first batch, or has batches of it itself.
+    """
+    others = sorted({each.name for each in remote.brokers() if each.is_master} - {broker})
+    fields = encode_fields(SinkHomeRequest(sink_id=sink_id, broker=broker))
+    answers = [remote.begin_request(name, RequestCode.SINK_HOME, fields) for name in others]
+    for answer in answers:
+        try:
+            result(answer)
+        except PipelineError as error:
+            if is_not_supported(error):
+                continue
+            state = sink_state(remote, broker, sink_id) if is_passing(error) else None
+            if state is None or state.last_batch < 0:
+                raise
 
 
 def _read(data: bytes, name: str) -> dict[str, str]:

@@ -19,7 +19,7 @@ from pipeline.errors import PipelineError
 from pipeline.remote import Remote, connect, result
 from pipeline.sink.choice import choose_broker, choose_without_rows
 from pipeline.sink.encoding import Messages, encode_messages, pieces
-from pipeline.sink.home import keep_home
+from pipeline.sink.home import keep_home, tell_home
 from pipeline.sink.rules import SinkRules
 from protocol.bodies.sinks import SinkPart, encode_sink_body
 from protocol.codes import RequestCode, ResponseCode
@@ -315,13 +315,15 @@ def publish(rules: SinkRules, parts: list[StagedPart]) -> bool:
     body = encode_sink_body([SinkPart(part.name, part.message_count) for part in ordered])
     remote = connect(rules.nameserver, timeout_s=rules.timeout_s)
     what = f"batch {first.batch_id} of the sink {first.sink_id!r} could not be published"
-    try:
-        answer = rules.patience(
-            what,
-            lambda: remote.request(
-                first.broker, RequestCode.SINK_PUBLISH, fields, body, timeout_s=_PUBLISH_TIMEOUT_S
-            ),
+
+    def attempt() -> Command:
+        tell_home(remote, first.sink_id, first.broker)
+        return remote.request(
+            first.broker, RequestCode.SINK_PUBLISH, fields, body, timeout_s=_PUBLISH_TIMEOUT_S
         )
+
+    try:
+        answer = rules.patience(what, attempt)
     except PipelineError as error:
         check_refusal(what, error)
         raise

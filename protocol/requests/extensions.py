@@ -69,3 +69,13 @@ class SinkStatusResponse(msgspec.Struct, rename="camel", frozen=True, kw_only=Tr
     staged_bytes: Int64
     owner: str | None = None
     """Whose batches they are, if the broker knows."""
+    home: str | None = None
+    """Another broker that publishes them, if this one was told (SINK_HOME)."""
+
+
+class SinkHomeRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
+    """SINK_HOME (70008)."""
+
+    sink_id: str
+    broker: str
+    """That publishes the batches of the sink."""

@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 
 from broker.config import BrokerConfig, FlushDiskType
 from broker.message_ids import UniqueIds
-from broker.sinks import SinkOwners, SinkPublisher
+from broker.sinks import SinkHomes, SinkOwners, SinkPublisher
 from broker.sinks.appender import BatchAppender
 from broker.sinks.journal import Intent, SinkJournal
 from broker.sinks.publisher import SinkError
@@ -68,6 +68,7 @@ class Sinks:
             self.store,
             appender,
             owners=SinkOwners(root / "rockhopper" / "sinks" / "owners.json"),
+            homes=SinkHomes(root / "rockhopper" / "sinks" / "homes.json"),
             staged_bytes_max=1 << 30,
             expire_ms=3_600_000,
             now_ms=clock,

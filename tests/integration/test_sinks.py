@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -171,15 +172,22 @@ async def test_delayed_messages_of_a_batch_wait(broker: Broker) -> None:
         assert broker.store.queue_range("SCHEDULE_TOPIC_XXXX", 17) == (0, 1)
 
 
-async def test_a_sink_has_one_owner_also_after_kill_9(tmp_path: Path) -> None:
+async def test_owners_and_homes_of_sinks_outlive_kill_9(tmp_path: Path) -> None:
     body = encode_sink_body([SinkPart("p0", 1)])
     async with Daemon(tmp_path) as daemon, RawPeer(daemon.address) as peer:
         assert (await stage(peer, 0, "p0", ["a"], owner="query 1")).code == 0
         ours = {"batchId": 0, "owner": "query 1"}
         assert (await ask(peer, RequestCode.SINK_PUBLISH, body, **ours)).code == 0
+        away: dict[str, Any] = {"sinkId": "elsewhere", "broker": "broker-b"}
+        assert (await ask(peer, RequestCode.SINK_HOME, **away)).code == 0
         await daemon.kill()
     async with Daemon(tmp_path) as daemon, RawPeer(daemon.address) as peer:
         assert (await ask(peer, RequestCode.SINK_STATUS)).ext["owner"] == "query 1"  # type: ignore[index]
+        known = await ask(peer, RequestCode.SINK_STATUS, sinkId="elsewhere")
+        assert (known.ext or {})["home"] == "broker-b"
+        assert "1 to 255" in ((await ask(peer, RequestCode.SINK_HOME, broker="")).remark or "")
+        refused = await ask(peer, RequestCode.SINK_HOME, broker="broker-b")
+        assert refused.code == ResponseCode.ILLEGAL_OPERATION
         for answer in (
             await stage(peer, 0, "p0", ["b"], owner="query 2"),
             await ask(peer, RequestCode.SINK_PUBLISH, body, batchId=0, owner="query 2"),

@@ -14,7 +14,7 @@ from pipeline import remote as remote_module
 from pipeline.errors import PipelineError
 from pipeline.sink import choice, staging
 from pipeline.sink.choice import SinkState, choose_broker
-from pipeline.sink.home import HOME_FILE
+from pipeline.sink.home import HOME_FILE, tell_home
 from pipeline.sink.rules import SinkRules, read_rules
 from pipeline.sink.writer import Task, Written, _Writing, make_stream_writer, make_writer
 from protocol.codes import RequestCode
@@ -183,7 +183,7 @@ QUICK = {"retries": 1, "retryIntervalMs": 1}
 
 
 def test_a_topic_on_two_brokers_is_refused_from_the_first_batch_on(
-    broker: PipelineBroker, topic: str
+    broker: PipelineBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with beside(broker) as other:
         broker.create(topic, 2)
@@ -214,6 +214,10 @@ def test_a_topic_on_two_brokers_is_refused_from_the_first_batch_on(
     with pytest.raises(PipelineError, match="is no broker 'broker-b' to publish on: start") as told:
         write(gone.rules, ["y"], batch=8)
     assert "on another a repeated batch would be stored twice" in str(told.value)
+    with pytest.raises(PipelineError, match="on broker-b, as broker-a remembers"):
+        write(exact(broker, topic, **QUICK).rules, ["y"], batch=8)
+    # A sink that was begun before brokers told each other.
+    monkeypatch.setattr(broker.broker.sinks, "home", lambda _: "")
     with pytest.raises(PipelineError, match="start the broker that has its earlier batches"):
         write(exact(broker, topic, **QUICK).rules, ["y"], batch=8)
 
@@ -241,7 +245,7 @@ def test_a_topic_on_one_of_two_brokers_goes_nowhere_else(
 
 
 def test_the_checkpoint_knows_the_broker_that_is_away(
-    broker: PipelineBroker, topic: str, tmp_path: Path
+    broker: PipelineBroker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = f"{topic}-anywhere"
     given = {"sinkId": topic, "checkpointLocation": tmp_path.as_uri(), "topic": name}
@@ -252,9 +256,74 @@ def test_the_checkpoint_knows_the_broker_that_is_away(
         assert other.bodies(name) == ["a"]
     assert (tmp_path / HOME_FILE).exists()
     broker.create(name, 2)
+    monkeypatch.setattr(broker.broker.sinks, "home", lambda _: "")
     with pytest.raises(PipelineError, match=r"were published on broker-b, as .*: start broker-b"):
         writing.commit_parts([write(writing.rules, ["a"])])
     assert broker.bodies(name) == []
+
+
+def test_the_other_broker_knows_the_one_that_is_away(broker: PipelineBroker, topic: str) -> None:
+    given = {"nameServer": broker.nameserver, "topic": topic, "delivery": "exactly-once"}
+    given |= {"sinkId": f"{topic} ä/\n", "retries": "1", "retryIntervalMs": "1"}
+    at_a, at_b = (
+        read_rules(given | {"broker": name}, streaming=False) for name in ("broker-a", "broker-b")
+    )
+    with beside(broker):
+        broker.create(topic, 2)
+        _check_writer(at_b)
+        _Writing(at_b).commit_parts([write(at_b, ["a"])])
+    # The driver died before it knew, and another broker is named now.
+    with pytest.raises(PipelineError, match="published on broker-b, as broker-a remembers, so it"):
+        _check_writer(at_a)
+    with pytest.raises(PipelineError, match="set another sinkId"):
+        write(at_a, ["a"])
+    assert broker.bodies(topic) == []
+
+
+def test_a_broker_that_published_nothing_says_so_itself(
+    broker: PipelineBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with beside(broker) as other:
+        broker.create(topic, 2)
+        at_b = exact(broker, topic, broker="broker-b", **QUICK)
+        part = write(at_b.rules, ["a"])
+        at_b.abort_parts([part])
+        with pytest.raises(PipelineError, match="could not be published"):
+            at_b.commit_parts([part])
+        assert broker.broker.sinks.home(topic) == "broker-b"
+        at_a = exact(broker, topic, broker="broker-a", **QUICK)
+        at_a.commit_parts([write(at_a.rules, ["a"])])
+        assert (broker.bodies(topic), other.bodies(topic)) == (["a"], [])
+        with pytest.raises(PipelineError, match="were published on broker-a, so it cannot go on"):
+            write(at_b.rules, ["a"])
+        # Asked by two drivers at once, the broker itself refuses.
+        with pytest.raises(PipelineError, match="has published batch 0 here, not on broker-b"):
+            tell_home(remote_module.connect(broker.nameserver), topic, "broker-b")
+
+
+def test_a_first_batch_waits_until_the_other_broker_is_told(
+    broker: PipelineBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = remote_module.Remote._request
+
+    async def refuse(remote: Any, name: str, code: RequestCode, *rest: Any) -> Any:
+        if code == RequestCode.SINK_HOME:
+            raise BrokerUnreachableError(f"no connection to {name}")
+        return await real(remote, name, code, *rest)
+
+    with beside(broker):
+        broker.create(topic, 2)
+        writing = exact(broker, topic, broker="broker-a", **QUICK)
+        parts = [write(writing.rules, [str(batch)], batch=batch) for batch in range(2)]
+        with monkeypatch.context() as patched:
+            patched.setattr(remote_module.Remote, "_request", refuse)
+            with pytest.raises(PipelineError, match="no connection to broker-b"):
+                writing.commit_parts(parts[:1])
+        assert broker.bodies(topic) == []
+        writing.commit_parts(parts[:1])
+        monkeypatch.setattr(remote_module.Remote, "_request", refuse)
+        writing.commit_parts(parts[1:])
+    assert broker.bodies(topic) == ["0", "1"]
 
 
 def test_rows_for_topics_on_different_brokers(broker: PipelineBroker, topic: str) -> None:

@@ -206,6 +206,7 @@ STORE_NOTHING = {
     Code.SINK_STATUS,
     Code.TOPIC_IDS,
     Code.SINK_ABORT,
+    Code.SINK_HOME,
 }
 # Administrators' codes that put a message into the log.
 ADMINISTRATORS_STORE = {Code.RESUME_CHECK_HALF_MESSAGE}
