@@ -4,14 +4,16 @@ One 46-byte unit for each record (protocol/queue_layout.py); it carries the queu
 record's first message and their number, so a message is found by a binary search over the units.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from broker.store.errors import QueueConflictError, QueueGapError
 from broker.store.mappings import Mappings
 from broker.store.unit_files import points_into_log
-from broker.store.unit_queue import UnitQueue, ignore
+from broker.store.unit_queue import Noted, UnitQueue, ignore
+from protocol.message_codec import RecordCheck
+from protocol.properties import PROPERTY_INNER_BASE, PROPERTY_INNER_NUM
 from protocol.queue_layout import (
     BATCH_CONSUME_QUEUE_UNIT,
     BATCH_CONSUME_QUEUE_UNIT_SIZE_BYTES,
@@ -19,7 +21,17 @@ from protocol.queue_layout import (
 )
 
 _UNIT_SIZE = BATCH_CONSUME_QUEUE_UNIT_SIZE_BYTES
-_STORE_TIME, _BASE, _COUNT = 3, 4, 5
+_PLACE, _STORE_TIME, _BASE, _COUNT, _COMPACTED = 0, 3, 4, 5, 6
+_COUNT_MAX = 32_767
+
+
+def batch_range(queue_offset: int, properties: Mapping[str, str]) -> tuple[int, int]:
+    """The first message of a record, and how many it holds."""
+    count = properties.get(PROPERTY_INNER_NUM, "")
+    base = properties.get(PROPERTY_INNER_BASE, "")
+    if count.isdecimal() and base.isdecimal() and 0 < int(count) <= _COUNT_MAX:
+        return int(base), int(count)
+    return queue_offset, 1
 
 
 class BatchConsumeQueue(UnitQueue):
@@ -115,6 +127,80 @@ class BatchConsumeQueue(UnitQueue):
         return self.UNIT.unpack(unit) if unit else None
 
     noted = entry
+
+    def is_in_line(self, queue_offset: int, units: list[tuple[int, ...]], *, to_end: bool) -> bool:
+        """Whether *units*, read from a message on, each begin where the one in front ends.
+
+        With *to_end* the last one is that of the queue.
+        """
+        expected = queue_offset
+        for number, unit in enumerate(units):
+            base, end = unit[_BASE], unit[_BASE] + unit[_COUNT]
+            if not (base == expected or (number == 0 and base <= expected < end)):
+                return False
+            expected = end
+        return expected == self.max_offset if to_end else expected <= self.max_offset
+
+    def around(self, queue_offset: int, count: int) -> tuple[Noted, Noted]:
+        """Queue offset and unit of *count* records in front of one, nearest first; behind it.
+
+        The one that is looked for by *queue_offset* is among the latter if its unit is wrong.
+        """
+        at = self._files.first(
+            self._start, self._end, lambda unit: unit[_BASE] + unit[_COUNT] > queue_offset
+        )
+        behind = at
+        if at < self._end and self._files.unit_at(at)[_BASE] <= queue_offset:
+            behind += _UNIT_SIZE
+        first = max(at - count * _UNIT_SIZE, self._start)
+        return (
+            self._noted_of(range(at - _UNIT_SIZE, first - 1, -_UNIT_SIZE)),
+            self._noted_of(range(behind, min(behind + count * _UNIT_SIZE, self._end), _UNIT_SIZE)),
+        )
+
+    def _noted_of(self, positions: Iterable[int]) -> Noted:
+        for position in positions:
+            unit = self._files.unit_at(position)
+            yield unit[_BASE], unit
+
+    def unit_of(self, check: RecordCheck, tags_code: int) -> tuple[int, ...]:
+        """What the unit of a record has to say."""
+        first_offset, count = batch_range(check.queue_offset, check.properties)
+        return (
+            check.commit_log_offset,
+            check.size_bytes,
+            tags_code,
+            check.store_time_ms,
+            first_offset,
+            count,
+            COMPACTED_OFFSET_NONE,
+            0,
+        )
+
+    def held(self, queue_offset: int, commit_log_offset: int) -> tuple[int, ...] | None:
+        """The unit that is there for a record: that of its first message, or that of its place."""
+        position = self._position_of(queue_offset, commit_log_offset)
+        return None if position is None else self._files.unit_at(position)
+
+    def _position_of(self, queue_offset: int, commit_log_offset: int) -> int | None:
+        for field, wanted in ((_BASE, queue_offset), (_PLACE, commit_log_offset)):
+            position = self._first_from(field, wanted)
+            if position < self._end and self._files.unit_at(position)[field] == wanted:
+                return position
+        return None
+
+    def _first_from(self, field: int, wanted: int) -> int:
+        return self._files.first(self._start, self._end, lambda unit: unit[field] >= wanted)
+
+    def mend(self, queue_offset: int, unit: tuple[int, ...]) -> None:
+        """Write the unit of a record anew.  Raises OSError."""
+        position = self._position_of(queue_offset, unit[_PLACE])
+        if position is None:
+            return
+        self._write_at(position, unit[:_COMPACTED] + self._files.unit_at(position)[_COMPACTED:])
+        if position + _UNIT_SIZE == self._end:
+            self.commit_log_end = unit[_PLACE] + unit[1]
+            self.max_offset = unit[_BASE] + unit[_COUNT]
 
     def offset_by_time(
         self, time_ms: int, upper: bool, store_time_of: Callable[[int, int], int] | None = None

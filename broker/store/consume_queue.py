@@ -8,15 +8,16 @@ RocketMQ writes a unit behind the last one whatever its offset is, which shifts 
 after any mishap.  Here a unit is only ever written where its offset says, and a gap is an error.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from broker.store.errors import QueueConflictError, QueueGapError
 from broker.store.mappings import Mappings
 from broker.store.unit_files import points_into_log
-from broker.store.unit_queue import UnitQueue, ignore
+from broker.store.unit_queue import Noted, UnitQueue, ignore
 from protocol.light_queues import is_light
+from protocol.message_codec import RecordCheck
 from protocol.queue_layout import (
     BLANK_CONSUME_QUEUE_UNIT,
     BLANK_UNIT_SIZE_FIELD,
@@ -176,7 +177,7 @@ class ConsumeQueue(UnitQueue):
             raise QueueConflictError(
                 self.topic, self.queue_id, queue_offset, held_offset, given_offset
             )
-        self.mend(queue_offset, *_unpack_from(unit))
+        self.mend(queue_offset, _unpack_from(unit))
 
     # Reading.
 
@@ -199,33 +200,42 @@ class ConsumeQueue(UnitQueue):
         return _unpack_from(unit) if unit else None
 
     def noted(self, queue_offset: int) -> tuple[int, int, int] | None:
-        """As ``entry``, of messages too that nobody is shown: expired, purged or held ones."""
+        """As ``entry``, of messages too that nobody is shown."""
         start = queue_offset * _UNIT_SIZE
         if not 0 <= queue_offset < self.next_offset:
             return None
         unit = self._files.read(start, start + _UNIT_SIZE)
         return _unpack_from(unit) if len(unit) == _UNIT_SIZE else None
 
-    def mend(
-        self, queue_offset: int, commit_log_offset: int, size_bytes: int, tags_code: int
-    ) -> None:
-        """Write the unit of a message anew, as the commit log has it.
+    def held(self, queue_offset: int, commit_log_offset: int) -> tuple[int, ...] | None:
+        """The unit that is there for a record: that of its message."""
+        return self.noted(queue_offset)
 
-        Raises:
-            OSError: its file cannot be mapped.
-        """
-        position = queue_offset * _UNIT_SIZE
-        file = self._files.file_at(position)
-        if file is None or not 0 <= queue_offset < self.next_offset:
-            return
-        self._reserve(file, position)
-        _pack_into(
-            file.mapping, position - file.base_offset, commit_log_offset, size_bytes, tags_code
+    def around(self, queue_offset: int, count: int) -> tuple[Noted, Noted]:
+        """Queue offset and unit of *count* messages in front of one, nearest first; behind it."""
+        first = max(queue_offset - count, self.min_offset)
+        return (
+            self._noted_of(range(queue_offset - 1, first - 1, -1)),
+            self._noted_of(range(queue_offset + 1, min(queue_offset + count, self.max_offset))),
         )
+
+    def _noted_of(self, numbers: Iterable[int]) -> Noted:
+        for number in numbers:
+            unit = self.noted(number)
+            if unit is not None:
+                yield number, unit
+
+    def unit_of(self, check: RecordCheck, tags_code: int) -> tuple[int, ...]:
+        """What the unit of a record has to say."""
+        return check.commit_log_offset, check.size_bytes, tags_code
+
+    def mend(self, queue_offset: int, unit: tuple[int, ...]) -> None:
+        """Write the unit of a message anew.  Raises OSError."""
+        if not 0 <= queue_offset < self.next_offset:
+            return
+        self._write_at(queue_offset * _UNIT_SIZE, unit)
         if queue_offset == self.next_offset - 1:
-            self.commit_log_end = commit_log_offset + size_bytes
-        self._flushed = min(self._flushed, position)
-        self._note_change()
+            self.commit_log_end = unit[0] + unit[1]
 
     def next_file_offset(self, queue_offset: int) -> int:
         """The first queue offset of the file after that of *queue_offset*."""

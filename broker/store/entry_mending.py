@@ -17,9 +17,7 @@ from collections.abc import Callable, Mapping
 
 import structlog
 
-from broker.store.batch_consume_queue import BatchConsumeQueue
 from broker.store.commit_log import CommitLog
-from broker.store.consume_queue import ConsumeQueue
 from broker.store.consume_queue_ext import is_address
 from broker.store.queue_table import Queue
 from broker.store.record_places import RecordPlaces
@@ -30,6 +28,9 @@ from protocol.names import SCHEDULE_TOPIC
 log = structlog.get_logger("broker.store")
 
 STEPS_PER_SLICE = 2000
+# Of what has to be read whole.
+BYTES_PER_STEP = 4096
+ENTRIES_NEAR = 40
 NEIGHBOURS_MAX = 512
 _OFFSET_BITS = 48
 # Size, magic, queue id, queue offset, commit log offset.
@@ -45,7 +46,7 @@ class _Search:
 
     __slots__ = ("at", "offset", "queue", "stop")
 
-    def __init__(self, queue: ConsumeQueue, offset: int, at: int, stop: int) -> None:
+    def __init__(self, queue: Queue, offset: int, at: int, stop: int) -> None:
         self.queue = queue
         self.offset = offset
         self.at = at
@@ -83,7 +84,7 @@ class EntryMender:
         """
         found = self._places.claimed(position)
         if found is not None and found[1].size_bytes == size:
-            if queue.is_light or _is_of(found[1], queue, offset):
+            if is_of(found[1], queue, offset):
                 return position, size
             if not self._places.is_noted(found[1]):
                 return (
@@ -92,8 +93,6 @@ class EntryMender:
                 )
         elif found is None and self._is_range_of_a_record(position, size):
             return "its head is damaged"
-        if queue.is_light or isinstance(queue, BatchConsumeQueue):
-            return "its queue entry, or its head, is damaged"
         if found is not None and self._is_proven(found[1], queue, offset):
             return self._mend(queue, offset, found[1])
         return self._search(queue, offset, position)
@@ -113,7 +112,7 @@ class EntryMender:
 
     # Searching.
 
-    def _search(self, queue: ConsumeQueue, offset: int, position: int) -> Place | str | None:
+    def _search(self, queue: Queue, offset: int, position: int) -> Place | str | None:
         key = (queue.topic, queue.queue_id, offset)
         if key in self._lost:
             return _LOST
@@ -148,27 +147,25 @@ class EntryMender:
         self._lost.add(key)
         return _LOST
 
-    def _bounds(self, queue: ConsumeQueue, offset: int) -> tuple[int, int]:
+    def _bounds(self, queue: Queue, offset: int) -> tuple[int, int]:
         """The range of the log that a message is in, by its neighbours with good entries."""
         low, high = self._log.min_offset, self._log.written_offset
-        for number in range(offset - 1, max(offset - NEIGHBOURS_MAX, queue.min_offset) - 1, -1):
-            place = self._sound_place(queue, number)
-            if place is not None:
-                low = sum(place)
+        before, behind = queue.around(offset, NEIGHBOURS_MAX)
+        for number, unit in before:
+            if self._is_sound(queue, number, unit):
+                low = unit[0] + unit[1]
                 break
-        for number in range(offset + 1, min(offset + NEIGHBOURS_MAX, queue.max_offset)):
-            place = self._sound_place(queue, number)
-            if place is not None:
-                high = place[0]
+        for number, unit in behind:
+            if self._is_sound(queue, number, unit):
+                high = unit[0]
                 break
         return low, high
 
-    def _sound_place(self, queue: ConsumeQueue, number: int) -> Place | None:
-        unit = queue.noted(number)
-        found = None if unit is None else self._places.claimed(unit[0])
-        if unit is None or found is None or found[1].size_bytes != unit[1]:
-            return None
-        return (unit[0], unit[1]) if _is_of(found[1], queue, number) else None
+    def _is_sound(self, queue: Queue, number: int, unit: tuple[int, ...]) -> bool:
+        found = self._places.claimed(unit[0])
+        return (
+            found is not None and found[1].size_bytes == unit[1] and is_of(found[1], queue, number)
+        )
 
     def _near(self, search: _Search, position: int) -> RecordCheck | None:
         """The record at an offset that differs from *position* in one bit."""
@@ -181,24 +178,31 @@ class EntryMender:
 
     def _is_proven(self, check: RecordCheck, queue: Queue, offset: int) -> bool:
         """Whether a record is the message that was looked for, and no image of it in a body."""
-        return _is_of(check, queue, offset) and self._places.is_reached(check.commit_log_offset)
+        return is_of(check, queue, offset) and self._places.is_reached(check.commit_log_offset)
 
     def _walk(self, search: _Search) -> RecordCheck | None:
         """Go from record to record for a slice; the record that was looked for, if it is there."""
         read = self._log.read
-        wanted = search.queue.queue_id, search.offset
-        at = search.at
-        for _ in range(STEPS_PER_SLICE):
-            if at >= search.stop:
-                break
+        queue, at = search.queue, search.at
+        wanted = queue.queue_id, search.offset
+        name = queue.topic.encode("utf-8", "surrogateescape")
+        steps = STEPS_PER_SLICE
+        while steps > 0 and at < search.stop:
+            steps -= 1
             head = read(at, at + _HEAD_SIZE_BYTES)
             end = self._places.end_of(at) if len(head) == _HEAD_SIZE_BYTES else None
             if end is None:
                 at = self._beyond(at)
                 continue
-            if _HEAD.unpack(head)[2:4] == wanted:
+            if queue.is_light:
+                # The number in a light queue is behind the body, somewhere.
+                may_be_it = name in read(at, end)
+                steps -= (end - at) // BYTES_PER_STEP
+            else:
+                may_be_it = _HEAD.unpack(head)[2:4] == wanted
+            if may_be_it:
                 found = self._places.claimed(at)
-                if found is not None and _is_of(found[1], search.queue, search.offset):
+                if found is not None and is_of(found[1], queue, search.offset):
                     return found[1]
             at = end
         search.at = at
@@ -209,13 +213,12 @@ class EntryMender:
         behind = None if self._is_file_end(at) else self._places.proven_behind(at)
         return self._log.next_file_offset(at) if behind is None else behind
 
-    def _mend(self, queue: ConsumeQueue, offset: int, check: RecordCheck) -> Place:
-        place = check.commit_log_offset, check.size_bytes
-        was = queue.noted(offset) or (0, 0, 0)
+    def _mend(self, queue: Queue, offset: int, check: RecordCheck) -> Place:
+        was = queue.held(offset, check.commit_log_offset) or (0, 0, 0)
         code = was[2]
         if not is_address(code):
             code = self._tags_code(check.topic, check.properties, check.store_time_ms)
-        queue.mend(offset, *place, code)
+        queue.mend(offset, queue.unit_of(check, code))
         self.mended_count += 1
         log.warning(
             "a queue entry was wrong and is mended from the commit log",
@@ -223,53 +226,48 @@ class EntryMender:
             queue=queue.queue_id,
             offset=offset,
             entry=was,
-            commit_log_offset=place[0],
-            size_bytes=place[1],
+            commit_log_offset=check.commit_log_offset,
+            size_bytes=check.size_bytes,
         )
-        return place
+        return check.commit_log_offset, check.size_bytes
 
-    def compare_light(self, queue: ConsumeQueue, offset: int, check: RecordCheck) -> None:
-        """As ``compare``, for the entry of a proven record in one of its light queues."""
-        unit = queue.noted(offset)
+    def compare(self, queue: Queue, offset: int, check: RecordCheck) -> None:
+        """Mend the entry of a proven record, message *offset* of *queue*, if it is wrong."""
+        unit = queue.held(offset, check.commit_log_offset)
         if unit is None or offset < queue.min_offset:
-            return
-        code = self._tags_code(check.topic, check.properties, check.store_time_ms)
-        if unit == (check.commit_log_offset, check.size_bytes, code):
-            return
-        other = self._places.claimed(unit[0])
-        if other is not None and unit[0] != check.commit_log_offset:
-            places = light_places(other[1].topic, other[1].properties)
-            if (queue.topic, offset) in places:
-                return
-        self._mend(queue, offset, check)
-
-    def compare(self, queue: ConsumeQueue, check: RecordCheck) -> None:
-        """Mend the entry of a proven record if it is not what the record says it is."""
-        unit = queue.noted(check.queue_offset)
-        if unit is None or check.queue_offset < queue.min_offset:
             return
         code = unit[2]
         # A delay level's entries say when their messages were due by the levels of their time.
         if not is_address(code) and queue.topic != SCHEDULE_TOPIC:
-            code = self._tags_code(queue.topic, check.properties, check.store_time_ms)
-        if unit == (check.commit_log_offset, check.size_bytes, code):
+            code = self._tags_code(check.topic, check.properties, check.store_time_ms)
+        # What follows the first six fields of a unit is nothing that its record says.
+        if unit[:6] == queue.unit_of(check, code)[:6]:
             return
         other = self._places.claimed(unit[0])
         is_elsewhere = unit[0] != check.commit_log_offset
-        if is_elsewhere and other is not None and _is_of(other[1], queue, check.queue_offset):
+        if is_elsewhere and other is not None and is_of(other[1], queue, offset):
             return  # A leftover: the message with this offset is another one now.
-        self._mend(queue, check.queue_offset, check)
+        self._mend(queue, offset, check)
+
+    def compare_near(self, queue: Queue, offset: int) -> None:
+        """The same of the entries at and next to message *offset*, which do not fit each other."""
+        before, behind = queue.around(offset, ENTRIES_NEAR)
+        units = [unit for entries in (before, behind) for _, unit in entries]
+        for unit in [*units, queue.noted(offset) or (-1,)]:
+            found = self._places.record(unit[0])
+            if found is not None and is_of(found[1], queue, found[1].queue_offset):
+                self.compare(queue, found[1].queue_offset, found[1])
 
 
 _LOST = "its queue entry is damaged, and the log has no sound record of it"
 
 
-def _is_of(check: RecordCheck, queue: Queue, offset: int) -> bool:
-    return (check.queue_offset, check.queue_id, check.topic) == (
-        offset,
-        queue.queue_id,
-        queue.topic,
-    )
+def is_of(check: RecordCheck, queue: Queue, offset: int) -> bool:
+    """Whether a record is message *offset* of *queue*."""
+    place = check.queue_offset, check.queue_id, check.topic
+    if place == (offset, queue.queue_id, queue.topic):
+        return True
+    return queue.is_light and (queue.topic, offset) in light_places(check.topic, check.properties)
 
 
 def _do_nothing() -> None:

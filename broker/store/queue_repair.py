@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import structlog
 
-from broker.store.batch_consume_queue import BatchConsumeQueue
+from broker.store.batch_consume_queue import BatchConsumeQueue, batch_range
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.inventory import QueueKey
 from broker.store.log_scan import Record
@@ -37,9 +37,7 @@ from protocol.message_codec import (
 )
 from protocol.names import LMQ_PREFIX, SCHEDULE_TOPIC
 from protocol.properties import (
-    PROPERTY_INNER_BASE,
     PROPERTY_INNER_MULTI_DISPATCH,
-    PROPERTY_INNER_NUM,
     PROPERTY_TAGS,
     decode_properties,
 )
@@ -173,7 +171,7 @@ class QueueRepair:
                 return True
         place = Place(topic.decode(), queue_id, first_offset, 1)
         if progress.is_batch:
-            place = _batch_place(place, decode_properties(properties))
+            place = Place(*place[:2], *batch_range(first_offset, decode_properties(properties)))
         if progress.may_be_deleted and self._rules.is_deleted(place.topic, offset):
             return self._place_in_light_queues(record, is_damaged=is_damaged)
         if not self._settle(progress, place, record, is_damaged=is_damaged):
@@ -436,14 +434,6 @@ def _claims(record: Record, place: Place) -> bool:
         and record.queue_id == place.queue_id
         and record.queue_offset == place.first_offset
     )
-
-
-def _batch_place(place: Place, properties: dict[str, str]) -> Place:
-    count = properties.get(PROPERTY_INNER_NUM, "")
-    base = properties.get(PROPERTY_INNER_BASE, "")
-    if not (count.isdecimal() and base.isdecimal() and 0 < int(count) <= _BATCH_COUNT_MAX):
-        return place
-    return place._replace(first_offset=int(base), message_count=int(count))
 
 
 def _is_nameable(topic: str) -> bool:

@@ -24,14 +24,14 @@ from broker.store.checking import ANY_MESSAGE
 from broker.store.commit_log import CommitLog
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.consume_queue_ext import is_address
-from broker.store.entry_mending import EntryMender
+from broker.store.entry_mending import EntryMender, is_of
 from broker.store.fast_encoding import count_sound, side_by_side
 from broker.store.get_result import GetResult, GetStatus
 from broker.store.property_stage import MessageFilter, PropertyStage
 from broker.store.queue_table import Queue
 from broker.store.record_places import RecordPlaces
 from protocol.errors import ProtocolError
-from protocol.message_codec import RecordCheck, decode_message
+from protocol.message_codec import RecordCheck, check_record, decode_message
 from protocol.queue_layout import (
     BATCH_CONSUME_QUEUE_UNIT,
     CONSUME_QUEUE_UNIT,
@@ -235,7 +235,11 @@ class MessageReader:
         number = ANY_MESSAGE if queue.is_light else offset
         unit = _pack_unit(position, len(record), 0)
         field, queue_id = queue.topic_field, queue.queue_id
-        return count_sound(field, queue_id, number, unit, 1, record, self.tail_start) == 1
+        if count_sound(field, queue_id, number, unit, 1, record, self.tail_start) != 1:
+            return False
+        return not queue.is_light or is_of(
+            check_record(record, 0, len(record), position, False), queue, offset
+        )
 
     def _is_out_of_line(self, queue: Queue, offset: int) -> bool:
         """Whether an entry in front of the log stands behind one that is not."""
@@ -288,8 +292,9 @@ class MessageReader:
         next_offset, count = offset, 0
         status = GetStatus.MESSAGE_WAS_REMOVING
         test = None if subscription is None else subscription.matches_properties
-        for position, size, _, _, base, batch_count, _, _ in _iter_batch_units(
-            queue.read_units(offset, min(max(count_max, 1), limits.count_in_memory))
+        unit_count = min(max(count_max, 1), limits.count_in_memory)
+        for position, size, _, _, base, batch_count, _, _ in self._batch_units(
+            queue, offset, unit_count
         ):
             too_many = count + batch_count > count_max
             if parts and (too_many or size_all + size > limits.size_bytes_in_memory):
@@ -303,13 +308,29 @@ class MessageReader:
                 status = GetStatus.NO_MATCHED_MESSAGE
                 continue
             record = self._record(queue, base, position, size)
+            if record is None:
+                next_offset = max(base, offset)
+                break
             if record:
                 parts.append(record)
-                size_all += size
+                size_all += len(record)
                 count += batch_count
         if parts:
             status = GetStatus.FOUND
         return GetResult(status, next_offset, low, high, b"".join(parts), len(parts))
+
+    def _batch_units(
+        self, queue: BatchConsumeQueue, offset: int, count: int
+    ) -> list[tuple[int, ...]]:
+        """The units from a message on, mended if they do not follow each other.
+
+        One more is read than is asked for: it says where the last one ends.
+        """
+        units = list(_iter_batch_units(queue.read_units(offset, count + 1)))
+        if not queue.is_in_line(offset, units, to_end=len(units) <= count):
+            self._mender.compare_near(queue, offset)
+            units = list(_iter_batch_units(queue.read_units(offset, count + 1)))
+        return units[:count]
 
     def get_bulk(
         self, queue: ConsumeQueue, offset: int, count_max: int, size_max: int

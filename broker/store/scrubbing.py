@@ -22,7 +22,6 @@ from typing import NamedTuple, Self
 import structlog
 
 from broker.store.commit_log import CommitLog
-from broker.store.consume_queue import ConsumeQueue
 from broker.store.entry_mending import EntryMender
 from broker.store.errors import StoreError
 from broker.store.index_scrubbing import IndexScrub
@@ -156,8 +155,8 @@ class Scrub:
             is_gone = self._is_gone(check.topic, position)
             self.index.expect(check, is_needed=is_sound and not is_gone)
         queue = self._queues.get(check.topic, check.queue_id)
-        if isinstance(queue, ConsumeQueue) and self._is_in_a_queue(check):
-            self._mender.compare(queue, check)
+        if queue is not None and self._is_in_a_queue(check):
+            self._mender.compare(queue, check.queue_offset, check)
         if _LIGHT_QUEUES in check.properties_bytes:
             self._compare_in_light_queues(check)
 
@@ -165,8 +164,8 @@ class Scrub:
         for name, offset in light_places(check.topic, check.properties):
             queue = self._queues.get(name, LIGHT_QUEUE_ID)
             is_gone = self._is_gone(name, check.commit_log_offset)
-            if isinstance(queue, ConsumeQueue) and not is_gone:
-                self._mender.compare_light(queue, offset, check)
+            if queue is not None and not is_gone:
+                self._mender.compare(queue, offset, check)
 
     def _is_in_a_queue(self, check: RecordCheck) -> bool:
         return not (

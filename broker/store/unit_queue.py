@@ -20,7 +20,7 @@ import mmap
 import struct
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -31,11 +31,13 @@ from broker.store.errors import DiskFullError, StoreFailedError, TooManyOpenFile
 from broker.store.mapped_file import MappedFile
 from broker.store.mappings import Mappings
 from broker.store.unit_files import UnitFiles, find_end
+from protocol.message_codec import RecordCheck
 from protocol.names import LMQ_PREFIX
 from protocol.queue_layout import BLANK_UNIT_SIZE_FIELD
 
 log = structlog.get_logger("broker.store")
 
+Noted = Iterable[tuple[int, tuple[int, ...]]]
 # Stands for "no mapping held", so that the hot path need not ask.
 UNMAPPED = mmap.mmap(-1, 1)
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -197,6 +199,39 @@ class UnitQueue(ABC):
     @abstractmethod
     def count_valid(units: bytes, previous: tuple[int, ...] | None, commit_log_max: int) -> int:
         """How many of *units*, which follow the unit *previous*, make sense one by one."""
+
+    @abstractmethod
+    def noted(self, queue_offset: int) -> tuple[int, ...] | None:
+        """The unit of a message, of those too that nobody is shown: expired or held ones."""
+
+    @abstractmethod
+    def held(self, queue_offset: int, commit_log_offset: int) -> tuple[int, ...] | None:
+        """The unit that is there for a record, which may be wrong."""
+
+    @abstractmethod
+    def around(self, queue_offset: int, count: int) -> tuple[Noted, Noted]:
+        """Queue offset and unit of *count* records in front of a message, nearest first; behind."""
+
+    @abstractmethod
+    def unit_of(self, check: RecordCheck, tags_code: int) -> tuple[int, ...]:
+        """What the unit of a record of this queue has to say."""
+
+    @abstractmethod
+    def mend(self, queue_offset: int, unit: tuple[int, ...]) -> None:
+        """Write the unit of a message anew, as ``unit_of`` its record says.
+
+        Raises:
+            OSError: its file cannot be mapped.
+        """
+
+    def _write_at(self, position: int, unit: tuple[int, ...]) -> None:
+        file = self._files.file_at(position)
+        if file is None:
+            return
+        self._reserve(file, position)
+        self.UNIT.pack_into(file.mapping, position - file.base_offset, *unit)
+        self._flushed = min(self._flushed, position)
+        self._note_change()
 
     def last_units(self, count: int) -> list[tuple[int, ...]]:
         """Up to *count* units from the end, oldest first, for recovery to compare with the log."""

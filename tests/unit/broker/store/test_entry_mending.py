@@ -1,5 +1,6 @@
 """Queue entries that are wrong: no message is skipped for one, and each is mended from the log."""
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -160,6 +161,126 @@ def test_an_entry_is_not_mended_to_an_image_in_a_body(store: MessageStore, store
     found = messages(store, offset=10)
     assert [message.body for message in found] == [bytes(40) + image, b"behind"]
     assert entries(stores).read_bytes() == held
+
+
+def batches(stores: Stores) -> MessageStore:
+    """Ten records of three messages each, and others between them."""
+    store = stores.open(commit_log_file_size_bytes=1 << 16, batch_topics=["Batches"])
+    for number in range(10):
+        store.begin()
+        tail = store.tail("Batches", 0)
+        inner = {"INNER_NUM": "3", "INNER_BASE": str(tail.next_offset), "TAGS": "a"}
+        store.stage(tail, b"batch %d" % number, inner, 0, 0, 0, BORN_HOST, batch_count=3)
+        store.commit()
+        put(store, b"between")
+    return store
+
+
+def batch_bodies(store: MessageStore, offset: int = 0) -> list[bytes]:
+    found: list[bytes] = []
+    while offset < 30:
+        result = store.get_message("Batches", 0, offset, 32)
+        assert result.next_offset > offset
+        found += [message.body for message in decode_messages(result.body)]
+        offset = result.next_offset
+    return found
+
+
+def batch_entries(stores: Stores) -> Path:
+    return stores.root / "batchconsumequeue" / "Batches" / "0" / f"{0:020d}"
+
+
+ALL_BATCHES = [b"batch %d" % number for number in range(10)]
+
+
+def test_an_entry_of_a_batch_with_a_turned_bit_is_mended(stores: Stores) -> None:
+    store = batches(stores)
+    turns = 0
+    for number in (0, 4, 9):
+        # Each byte of place, size, first offset and number of messages.
+        for byte in (*range(12), *range(28, 38)):
+            for bit in (0, 6):
+                held = flip_bit(batch_entries(stores), number * 46 + byte, bit)
+                assert batch_bodies(store) == ALL_BATCHES, (number, byte, bit)
+                assert batch_entries(stores).read_bytes() == held
+                turns += 1
+    assert (store.mended_count, store.damaged_count) == (turns, 0)
+
+
+def test_a_wrong_entry_of_a_batch_misleads_no_look_up(stores: Stores) -> None:
+    store = batches(stores)
+    for offset in range(30):
+        for byte in (6, 31, 35, 37):
+            held = flip_bit(batch_entries(stores), 4 * 46 + byte, 3)
+            assert batch_bodies(store, offset) == ALL_BATCHES[offset // 3 :], (offset, byte)
+            overwrite(batch_entries(stores), 0, held)
+
+
+def test_the_scrub_mends_entries_of_batches(stores: Stores) -> None:
+    store = batches(stores)
+    store._reader.tail_start = store.max_commit_log_offset
+    # Place, size, tags code, store time, first offset, number of messages.
+    for turns, byte in enumerate((6, 10, 19, 27, 35, 37), start=1):
+        held = flip_bit(batch_entries(stores), 5 * 46 + byte, 2)
+        for _ in range(2):
+            while store._scrub._scrub.step():
+                pass
+            store._scrub._scrub.begin()
+        assert batch_entries(stores).read_bytes() == held, byte
+        assert (store.mended_count, store.damaged_count) == (turns, 0)
+
+
+def light(stores: Stores) -> MessageStore:
+    store = stores.open(
+        commit_log_file_size_bytes=1 << 16, light_queues_enabled=True, multi_dispatch_enabled=True
+    )
+    for number in range(10):
+        names = "%LMQ%a" if number % 2 else "%LMQ%a,%LMQ%b"
+        put(store, b"%d" % number, properties=f"INNER_MULTI_DISPATCH\x01{names}\x02")
+        put(store, b"between")
+    return store
+
+
+def test_an_entry_of_a_light_queue_is_mended_where_it_is_read(stores: Stores) -> None:
+    store = light(stores)
+    for turns, (byte, bit) in enumerate(itertools.product(range(12), (0, 7)), start=1):
+        held = flip_bit(entries(stores, "%LMQ%a"), 4 * 20 + byte, bit)
+        found = messages(store, "%LMQ%a")
+        assert [message.body for message in found] == [b"%d" % number for number in range(10)]
+        assert entries(stores, "%LMQ%a").read_bytes() == held, (byte, bit)
+        assert (store.mended_count, store.damaged_count) == (turns, 0)
+
+
+@pytest.mark.parametrize("other", [3, 5])
+def test_an_entry_of_a_light_queue_that_points_to_another_message_is_mended(
+    stores: Stores, other: int
+) -> None:
+    store = light(stores)
+    path = entries(stores, "%LMQ%a")
+    unit = path.read_bytes()[other * 20 : other * 20 + 20]
+    held = overwrite(path, 4 * 20, unit)
+    assert [message.body for message in messages(store, "%LMQ%a")][4] == b"4"
+    assert path.read_bytes() == held
+
+
+def test_a_long_search_for_a_light_message_takes_a_slice_at_a_time(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = stores.open(
+        commit_log_file_size_bytes=1 << 20, light_queues_enabled=True, multi_dispatch_enabled=True
+    )
+    for _ in range(20):
+        put(store, bytes(20_000))
+    put(store, b"last", properties="INNER_MULTI_DISPATCH\x01%LMQ%a\x02")
+    monkeypatch.setattr(entry_mending, "STEPS_PER_SLICE", 30)
+    held = overwrite(entries(stores, "%LMQ%a"), 0, b"\x01" * 12)
+    pulls = 0
+    while (result := store.get_message("%LMQ%a", 0, 0, 32)).status is not GetStatus.FOUND:
+        assert (result.count, result.next_offset) == (0, 0)
+        pulls += 1
+        assert pulls < 20
+    assert pulls > 2
+    assert entries(stores, "%LMQ%a").read_bytes() == held
 
 
 def test_entries_of_messages_that_expired_are_left_alone(stores: Stores) -> None:
