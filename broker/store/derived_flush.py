@@ -34,7 +34,7 @@ class DerivedFlush:
             return
         self._queues_time_ms = dispatched_time_ms
         if self._opened.index is not None:
-            self._opened.index.flush()
+            yield from self._opened.index.flush_steps()
             self._index_time_ms = dispatched_time_ms
 
     def save_checkpoint(self) -> None:

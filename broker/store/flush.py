@@ -4,8 +4,9 @@ ASYNC_FLUSH  the commit log is flushed every ``flush_interval_ms``, at any rate 
 SYNC_FLUSH   besides, at once when somebody waits; whatever is written while one fsync runs is
              covered by the next one (group commit).
 
-Consume queues and index follow at their own pace, one file at a time, so that a producer that
-waits is served in between.  The checkpoint is saved after the fsyncs whose times it states.
+Consume queues and index follow at their own pace, one file at a time; in between the log is flushed
+whenever it is due or a producer waits.  The checkpoint is saved after the fsyncs whose times it
+states.
 
 Without a free file descriptor nothing can be flushed: what was to be stays as it is, the checkpoint
 does not move past it, and it is tried again a moment later.
@@ -142,21 +143,23 @@ class FlushService:
 
     def _flush_what_is_due(self) -> None:
         now_s = time.monotonic()
-        if self._requested or now_s >= self._log_due_s:
-            self._flush_commit_log()
-            self._log_due_s = now_s + self._interval_s
+        self._flush_commit_log_if_due(now_s)
         if now_s < self._queues_due_s or self._stopping:
             return
         thorough = now_s >= self._thorough_due_s
         for _ in self._work.derived_files(thorough):
-            if self._requested:
-                self._flush_commit_log()
+            self._flush_commit_log_if_due(time.monotonic())
             if self._stopping:
                 return
         self._work.checkpoint()
         self._queues_due_s = time.monotonic() + self._queue_interval_s
         if thorough:
             self._thorough_due_s = now_s + self._thorough_interval_s
+
+    def _flush_commit_log_if_due(self, now_s: float) -> None:
+        if self._requested or now_s >= self._log_due_s:
+            self._flush_commit_log()
+            self._log_due_s = now_s + self._interval_s
 
     def _flush_commit_log(self) -> None:
         # Cleared before the flush looks at the end of the log: what is requested later than that

@@ -129,6 +129,12 @@ class MessageIndex:
         results = [file.flush() for file in tuple(self._files)]
         return any(results)
 
+    def flush_steps(self) -> Iterator[None]:
+        """As ``flush``, one file between each step."""
+        for file in tuple(self._files):
+            file.flush()
+            yield
+
     def close(self) -> None:
         """Let go of the files.  Flushes nothing."""
         for file in self._files:

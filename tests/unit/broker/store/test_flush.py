@@ -2,8 +2,9 @@
 
 import asyncio
 import errno
+import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from broker.config import FlushDiskType
 from broker.store import disk
 from broker.store.checkpoint import load
 from broker.store.errors import GeometryError, StoreBusyError, StoreError, StoreFailedError
-from broker.store.flush import EXPIRY_INTERVAL_S, ParkedAnswers
+from broker.store.flush import EXPIRY_INTERVAL_S, FlushService, FlushWork, ParkedAnswers
 from broker.store.get_result import GetStatus
 from broker.store.message_store import MessageStore
 from tests.support.hang import HANG_S
@@ -385,3 +386,36 @@ def test_rocketmq_is_told_of_queues_and_index_only_by_a_clean_stop(stores: Store
     assert (running.commit_log_ms, running.consume_queue_ms, running.index_ms) == (stopped_ms, 0, 0)
     stores.reopen_after_stop()._opened.close(clean=True)
     assert load(stores.root / "checkpoint")[:3] == (stopped_ms,) * 3
+
+
+async def test_the_log_is_flushed_at_its_time_while_many_queues_are() -> None:
+    flushed = threading.Semaphore(0)
+    ended = threading.Event()
+    was_flushed = False
+
+    def flush_log() -> int:
+        flushed.release()
+        return 0
+
+    def flush_ten_thousand_queues(_thorough: bool) -> Iterator[None]:
+        while flushed.acquire(blocking=False):
+            pass
+        # They take longer than the interval on any machine.
+        yield from itertools.repeat(None, 100_000)
+        nonlocal was_flushed
+        was_flushed = flushed.acquire(blocking=False)
+        ended.set()
+
+    service = FlushService(
+        FlushWork(flush_log, flush_ten_thousand_queues, lambda: None),
+        flush_interval_ms=1,
+        queue_flush_interval_ms=1,
+        queue_flush_thorough_interval_ms=1,
+        on_flushed=lambda _: None,
+        on_failure=lambda _: None,
+        on_shortage=lambda _: None,
+    )
+    service.start()
+    assert await asyncio.to_thread(ended.wait, HANG_S)
+    service.stop()
+    assert was_flushed
