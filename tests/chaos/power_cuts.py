@@ -56,9 +56,9 @@ async def rounds(workshop: Workshop, seed: int) -> AsyncGenerator[Outcome]:
     dice = random.Random(seed)
     flush = "SYNC_FLUSH" if seed % 2 else "ASYNC_FLUSH"
     with workshop.scratch("power") as directory, ReflinkDisk.made(directory) as reflink:
-        with reflink.ext4() as point, Pace(reflink.root) as pace:
+        with reflink.ext4() as disk, Pace(disk.point) as pace:
             ledger = Ledger(dice)
-            cuts = await _session(point, ledger, dice, pace, flush)
+            cuts = await _session(disk, ledger, dice, pace, flush)
         slots = asyncio.Semaphore(VERIFIED_AT_ONCE)
         tasks = [asyncio.create_task(_verify(cut, ledger, slots, flush, seed)) for cut in cuts]
         try:
