@@ -15,7 +15,6 @@ from pathlib import Path
 import structlog
 
 from broker.store import disk
-from broker.store.encoding import INDEX_KEY
 from broker.store.errors import CorruptFileError
 from broker.store.index_file import IndexFile
 from broker.store.index_repair import repair
@@ -148,11 +147,12 @@ class MessageIndex:
         Raises:
             OSError: the disk is full; some of the first entries may be put.
         """
+        rest: bytes | bytearray | None = packed_keys
         if self._files:
-            self._files[-1].put_many(packed_keys, store_time_ms)
-        else:
-            for key_hash, commit_log_offset in INDEX_KEY.iter_unpack(packed_keys):
-                self.put(key_hash, commit_log_offset, store_time_ms)
+            rest = self._files[-1].put_many(packed_keys, store_time_ms)
+        while rest:
+            self._add_file()
+            rest = self._files[-1].put_many(rest, store_time_ms)
 
     def _put_with_room(self, key_hash: int, commit_log_offset: int, store_time_ms: int) -> None:
         """Put for when there is no file yet or the current one is full."""

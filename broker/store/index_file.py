@@ -225,8 +225,12 @@ class IndexFile:
         # Last: the flush thread reads it to know how many entries are complete.
         self.next_number = number + 1
 
-    def put_many(self, packed_keys: bytes | bytearray, store_time_ms: int) -> None:
+    def put_many(
+        self, packed_keys: bytes | bytearray, store_time_ms: int
+    ) -> bytes | bytearray | None:
         """``put`` for packed index keys (encoding.INDEX_KEY) of messages with one store time.
+
+        Returns those that there is no room for, None when all are put.
 
         Raises:
             OSError: the disk is full; the entries in front of the one that failed are put.
@@ -234,9 +238,7 @@ class IndexFile:
         number = self.next_number
         count = len(packed_keys) // INDEX_KEY.size
         if number == 1 or number + count > self._reserved_number:
-            for key_hash, commit_log_offset in INDEX_KEY.iter_unpack(packed_keys):
-                self._full(key_hash, commit_log_offset, store_time_ms)
-            return
+            return self._put_in_steps(packed_keys, store_time_ms)
         seconds = (store_time_ms - self.begin_ms) // 1000
         if not 0 <= seconds <= SECONDS_MAX:
             seconds = 0 if seconds < 0 else SECONDS_MAX
@@ -248,6 +250,19 @@ class IndexFile:
             self.end_offset = INDEX_KEY.unpack_from(packed_keys, -INDEX_KEY.size)[1]
             # Last: the flush thread reads it to know how many entries are complete.
             self.next_number = number + count
+        return None
+
+    def _put_in_steps(
+        self, packed_keys: bytes | bytearray, store_time_ms: int
+    ) -> bytes | bytearray | None:
+        """The same across what is reserved: a put for each step, which reserves, and the rest."""
+        while packed_keys and not self.is_full:
+            key_hash, commit_log_offset = INDEX_KEY.unpack_from(packed_keys)
+            self.put(key_hash, commit_log_offset, store_time_ms)
+            end = 1 + self._reserved_number - self.next_number
+            self.put_many(packed_keys[INDEX_KEY.size : end * INDEX_KEY.size], store_time_ms)
+            packed_keys = packed_keys[end * INDEX_KEY.size :]
+        return packed_keys or None
 
     def _begin(self, commit_log_offset: int, store_time_ms: int) -> None:
         """Note what the entries are relative to, in the file as well: it never changes again.

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from broker.store import disk, index_file
+from broker.store.encoding import INDEX_KEY
 from broker.store.errors import CorruptFileError
 from broker.store.index_file import IndexFile, file_size_bytes
 from tests.support.rot import overwrite
@@ -255,3 +256,29 @@ def test_the_newest_message_s_hashes_are_known_in_order(path: Path) -> None:
     for key_hash in (9, 8, 9):
         file.put(key_hash, 20, T0)
     assert file.hashes_at_end() == [9, 8, 9]
+
+
+def test_many_keys_are_put_one_by_one_only_where_room_is_reserved(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_file, "STEP_ENTRY_COUNT", 8)
+    keys = [(K0_HASH + number % 5, 100 + number) for number in range(ENTRIES + 3)]
+    packed = b"".join(INDEX_KEY.pack(*key) for key in keys)
+    one_by_one = create(tmp_path / "20261120091843716")
+    for key_hash, offset in keys[: ENTRIES - 1]:
+        one_by_one.put(key_hash, offset, T0)
+    put, puts = IndexFile.put, list[int]()
+
+    def counted(file: IndexFile, key_hash: int, offset: int, time_ms: int) -> None:
+        puts.append(offset)
+        put(file, key_hash, offset, time_ms)
+
+    file = create(path)
+    with monkeypatch.context() as counting:
+        counting.setattr(IndexFile, "put", counted)
+        rest = file.put_many(packed, T0)
+    assert rest == packed[(ENTRIES - 1) * INDEX_KEY.size :]
+    assert len(puts) <= ENTRIES // 8 + 1
+    one_by_one.flush()
+    file.flush()
+    assert path.read_bytes() == one_by_one.path.read_bytes()
