@@ -27,6 +27,7 @@ from broker.store import fast_encoding
 
 log = structlog.get_logger("broker.main")
 
+THREAD_TURN_S = 0.0005
 FREEZE_AFTER_S = 1.0
 
 
@@ -141,6 +142,8 @@ def _say(line: str) -> None:
 
 
 def _run(main: Coroutine[Any, Any, int]) -> int:
+    # For so long a thread that computes may keep the event loop waiting, once for each event.
+    sys.setswitchinterval(THREAD_TURN_S)
     try:
         import uvloop
     except ImportError:

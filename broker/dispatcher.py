@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import structlog
 
+from broker.slices import next_slice
 from broker.store.descriptors import shortage_of
 from broker.store.disk import DISK_FULL_ERRNOS
 from broker.store.errors import (
@@ -263,6 +264,7 @@ class Dispatcher:
         return None
 
     async def _finish(self, request: Request, result: Awaitable[Response | None]) -> None:
+        await next_slice()
         try:
             response = await result
         except Exception as error:

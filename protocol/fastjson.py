@@ -276,6 +276,21 @@ def written(value: object, depth: int) -> Written:
     return Written("".join(out))
 
 
+def queue_text(queue: MessageQueueKey, value: object) -> str:
+    """An item of a map by queues; ``map_of`` makes the map."""
+    return f"{dumps(queue)}:{dumps(value)}"
+
+
+def map_of(items: Iterable[str]) -> Written:
+    """The map of *items* that are written already, and in order."""
+    return Written("{" + ",".join(items) + "}")
+
+
+def array_of(items: Iterable[str]) -> Written:
+    """The array of *items* that are written already."""
+    return Written("[" + ",".join(items) + "]")
+
+
 class _Writer:
     """Appends the text of values to a list."""
 

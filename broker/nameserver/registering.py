@@ -5,7 +5,6 @@ time and in the order in which they came.  A compressed one may become as large 
 and no larger.
 """
 
-import asyncio
 import zlib
 from collections.abc import Awaitable, Callable
 
@@ -13,6 +12,7 @@ from broker.dispatcher import Request, RequestError, Response
 from broker.json_table import DataVersion
 from broker.nameserver.route_table import Registration
 from broker.processors.json_bodies import SHORT_BODY_SIZE_BYTES_MAX
+from broker.slices import in_thread
 from broker.topics import TopicConfig
 from protocol.bodies.topics import RegisterBrokerBody
 from protocol.codes import ResponseCode
@@ -27,7 +27,6 @@ class RegistrationReader:
     """Decodes the registrations that one name service gets."""
 
     def __init__(self) -> None:
-        self._lock = asyncio.Lock()
         self._waiting_bytes = 0
 
     def read(
@@ -59,10 +58,9 @@ class RegistrationReader:
             )
         self._waiting_bytes += len(request.body)
         try:
-            async with self._lock:
-                registration = await asyncio.to_thread(_decode, request, fields)
-                # Who has gone meanwhile would be remembered for good.
-                return None if request.connection.closed else take(registration)
+            registration = await in_thread("registrations", lambda: _decode(request, fields))
+            # Who has gone meanwhile would be remembered for good.
+            return None if request.connection.closed else take(registration)
         finally:
             self._waiting_bytes -= len(request.body)
 

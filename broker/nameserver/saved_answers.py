@@ -8,6 +8,7 @@ import asyncio
 
 from broker.dispatcher import Request, RequestError, Response, error_response
 from broker.json_table import JsonTable
+from broker.slices import next_slice
 from protocol.codes import ResponseCode
 
 WAITING_MAX = 10_000
@@ -46,7 +47,7 @@ class SavedAnswers:
             for number, request in enumerate(waiting, 1):
                 request.answer(response)
                 if number % ANSWERS_PER_TURN == 0:
-                    await asyncio.sleep(0)
+                    await next_slice()
         self._task = None
 
     async def _saved(self) -> Response:

@@ -4,7 +4,6 @@ Codes beyond 16 bits arrive truncated in RocketMQ's binary header (200050 as 344
 both.
 """
 
-import asyncio
 import base64
 import binascii
 from collections.abc import Awaitable, Iterable
@@ -17,6 +16,7 @@ from broker.pop.polling import Waiter
 from broker.pop.reading import PopAnswer, Wanted
 from broker.processors.json_bodies import SHORT_BODY_SIZE_BYTES_MAX, with_body
 from broker.processors.parts import BrokerParts
+from broker.slices import next_slice
 from broker.subscription_groups import SubscriptionGroup
 from broker.topics import TopicConfig
 from protocol.bodies.popping import BatchAck, BatchAckMessageRequestBody
@@ -231,7 +231,7 @@ class PopProcessors:
             cost += ACK_COST + len(ack.bits)
             if cost > ACK_COST_PER_TURN:
                 cost = 0
-                await asyncio.sleep(0)
+                await next_slice()
             self._ack_named(ack)
         return Response()
 

@@ -4,16 +4,15 @@ CLEAN_UNUSED_TOPIC (316) and CLEAN_EXPIRED_CONSUMEQUEUE (306) are answered with 
 removes expired queue files by itself, and a queue without a topic becomes one again at the start.
 """
 
-import asyncio
-from typing import Any
-
 from broker.dispatcher import Request, RequestError, Response
 from broker.processors.groups_admin import QUEUES_PER_TURN
 from broker.processors.json_bodies import json_response, long_json_response
 from broker.processors.parts import BrokerParts
-from protocol.bodies import ConsumeStats, MessageQueueKey, OffsetWrapper
+from broker.slices import in_thread, next_slice
+from protocol.bodies import MessageQueueKey, OffsetWrapper
 from protocol.bodies.heartbeat import ProducerInfo, ProducerTableInfo
 from protocol.codes import LanguageCode, ResponseCode
+from protocol.fastjson import array_of, dumps, map_of, queue_text
 from protocol.requests.groups import (
     GetBrokerConsumeStatsRequest,
     GroupForbiddenRequest,
@@ -37,10 +36,10 @@ class ConsumptionAdminProcessors:
                 ResponseCode.TOPIC_NOT_EXIST, f"topic[{fields.topic[:200]}] not exist"
             )
         now_ms = broker.steady_ms()
-        spans: list[dict[str, Any]] = []
+        spans: list[str] = []
         for queue_id in range(topic.read_queue_nums):
             if queue_id % QUEUES_PER_TURN == QUEUES_PER_TURN - 1:
-                await asyncio.sleep(0)
+                await next_slice()
             low, high = store.queue_range(topic.name, queue_id)
             earliest_ms = store.earliest_store_time(topic.name, queue_id)
             offset = broker.offsets.get(topic.name, fields.group, queue_id) or 0
@@ -50,18 +49,15 @@ class ConsumptionAdminProcessors:
                 next_ms = store.store_time(topic.name, queue_id, max(offset, low))
                 delay_ms = max(now_ms - next_ms, 0)
             latest_ms = store.store_time(topic.name, queue_id, high - 1) if high > low else -1
-            spans.append(
-                {
-                    "consumeTimeStamp": consumed_ms,
-                    "delayTime": delay_ms,
-                    "maxTimeStamp": latest_ms,
-                    "messageQueue": MessageQueueKey(
-                        topic.name, broker.config.broker_name, queue_id
-                    ),
-                    "minTimeStamp": earliest_ms,
-                }
-            )
-        return await long_json_response(lambda: {"consumeTimeSpanSet": spans})
+            span = {
+                "consumeTimeStamp": consumed_ms,
+                "delayTime": delay_ms,
+                "maxTimeStamp": latest_ms,
+                "messageQueue": MessageQueueKey(topic.name, broker.config.broker_name, queue_id),
+                "minTimeStamp": earliest_ms,
+            }
+            spans.append(dumps(span))
+        return await long_json_response(lambda: {"consumeTimeSpanSet": array_of(spans)})
 
     def _consumed_ms(self, topic: str, queue_id: int, offset: int) -> int:
         """When the message before *offset* was stored; 0 if it is not there."""
@@ -78,31 +74,32 @@ class ConsumptionAdminProcessors:
         """
         fields = request.fields(GetBrokerConsumeStatsRequest)
         broker = self._broker
-        by_group: dict[str, list[ConsumeStats]] = {}
+        by_group: dict[str, list[dict[str, object]]] = {}
         total = in_flight = 0
-        entries = await asyncio.to_thread(lambda: list(broker.offsets.entries()))
+        entries = await in_thread("answers", lambda: list(broker.offsets.entries()))
         looked_at = 0
         for topic_name, group, _ in entries:
             looked_at += 1
             if looked_at % QUEUES_PER_TURN == 0:
-                await asyncio.sleep(0)
+                await next_slice()
             topic = broker.topics.get(topic_name)
             if topic is None or group not in broker.groups or (fields.is_order and not topic.order):
                 continue
-            stats = ConsumeStats()
-            stats.consume_tps = broker.stats.group_get_tps(topic_name, group)
+            queues: list[str] = []
+            consume_tps = broker.stats.group_get_tps(topic_name, group)
             for queue_id in range(topic.write_queue_nums):
                 looked_at += 1
                 if looked_at % QUEUES_PER_TURN == 0:
-                    await asyncio.sleep(0)
+                    await next_slice()
                 _, high = broker.store.queue_range(topic_name, queue_id)
                 offset = max(broker.offsets.get(topic_name, group, queue_id) or 0, 0)
                 key = MessageQueueKey(topic_name, broker.config.broker_name, queue_id)
                 consumed_ms = self._consumed_ms(topic_name, queue_id, offset)
                 pulled = max(offset, broker.stats.pulled_offset(topic_name, group, queue_id))
-                stats.offset_table[key] = OffsetWrapper(high, offset, pulled, consumed_ms)
+                queues.append(queue_text(key, OffsetWrapper(high, offset, pulled, consumed_ms)))
                 total += max(high - offset, 0)
                 in_flight += pulled - offset
+            stats = {"consumeTps": consume_tps, "offsetTable": map_of(queues)}
             by_group.setdefault(group, []).append(stats)
         connection = request.connection
         return await long_json_response(

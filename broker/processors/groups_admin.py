@@ -1,6 +1,5 @@
 """Groups: settings (200, 201, 207, 225, 352), who is online (203, 204, 345), lag (208, 343)."""
 
-import asyncio
 from typing import Any
 
 import structlog
@@ -10,19 +9,19 @@ from broker.dispatcher import Request, RequestError, Response
 from broker.processors.json_bodies import json_response, long_json_response, read_object, refusal
 from broker.processors.pages import is_version, page
 from broker.processors.parts import BrokerParts
+from broker.slices import in_thread, next_slice
 from broker.subscription_groups import SubscriptionGroup
 from broker.topic_attributes import GROUP_RULES, AttributeChangeError, change_attributes
 from protocol.bodies import (
     Connection,
     ConsumerConnection,
-    ConsumeStats,
     OffsetWrapper,
     ProducerConnection,
     SubscriptionData,
     TopicList,
 )
 from protocol.codes import LanguageCode, ResponseCode
-from protocol.fastjson import MessageQueueKey
+from protocol.fastjson import MessageQueueKey, map_of, queue_text
 from protocol.names import group_error
 from protocol.requests import (
     ConsumerGroupRequest,
@@ -130,8 +129,7 @@ class GroupAdminProcessors:
     async def get_all_groups(self, request: Request) -> Response:
         """201: the settings of all groups, in pages if the asker wants pages."""
         fields = request.fields(GetAllSubscriptionGroupRequest)
-        groups = self._broker.groups
-        document = groups.to_json()
+        document = await in_thread("answers", self._broker.groups.to_json)
         table: dict[str, Any] = document["subscriptionGroupTable"]
         names = page(
             sorted(table),
@@ -198,11 +196,15 @@ class GroupAdminProcessors:
         """
         fields = request.fields(GetConsumeStatsRequest)
         group = fields.consumer_group
-        stats = ConsumeStats()
+        queues: dict[str, list[str]] = {}
+        consume_tps = 0.0
         for topic in self._topics_to_report(group, fields.topic, fields.topic_list):
-            await self._report(stats.offset_table, topic, group)
-            stats.consume_tps += self._broker.stats.group_get_tps(topic, group)
-        return await long_json_response(lambda: stats)
+            queues[topic] = await self._report(topic, group)
+            consume_tps += self._broker.stats.group_get_tps(topic, group)
+        texts = (text for _, texts in sorted(queues.items()) for text in texts)
+        return await long_json_response(
+            lambda: {"consumeTps": consume_tps, "offsetTable": map_of(texts)}
+        )
 
     def _topics_to_report(self, group: str, topic: str | None, listed: str | None) -> list[str]:
         named = [name for name in (listed or "").split(";") if name]
@@ -215,16 +217,16 @@ class GroupAdminProcessors:
         subscribed = online.subscriptions()
         return [name for name in topics if name in subscribed]
 
-    async def _report(
-        self, table: dict[MessageQueueKey, OffsetWrapper], topic: str, group: str
-    ) -> None:
+    async def _report(self, topic: str, group: str) -> list[str]:
+        """The queues of *topic* as text, which a garbage collection does not walk through."""
         broker = self._broker
         settings = broker.topics.get(topic)
+        texts: list[str] = []
         if settings is None:
-            return
+            return texts
         for queue_id in range(settings.read_queue_nums):
             if queue_id % QUEUES_PER_TURN == QUEUES_PER_TURN - 1:
-                await asyncio.sleep(0)
+                await next_slice()
             offset = max(broker.offsets.get(topic, group, queue_id) or 0, 0)
             low, high = broker.store.queue_range(topic, queue_id)
             consumed_ms = 0
@@ -232,7 +234,8 @@ class GroupAdminProcessors:
                 consumed_ms = broker.store.store_time(topic, queue_id, offset - 1)
             key = MessageQueueKey(topic, broker.config.broker_name, queue_id)
             pulled = max(offset, broker.stats.pulled_offset(topic, group, queue_id))
-            table[key] = OffsetWrapper(high, offset, pulled, max(consumed_ms, 0))
+            texts.append(queue_text(key, OffsetWrapper(high, offset, pulled, max(consumed_ms, 0))))
+        return texts
 
 
 def _group_of(value: Any) -> SubscriptionGroup:

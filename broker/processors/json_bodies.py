@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from broker.dispatcher import Request, RequestError, Response
+from broker.slices import in_thread
 from protocol import fastjson
 from protocol.bodies import Body
 from protocol.codes import ResponseCode
@@ -48,7 +49,7 @@ def with_body(
 
     async def decode_and_serve() -> Response:
         async with _turn_of(request):
-            served = serve(request, await asyncio.to_thread(kind.decode, request.body))
+            served = serve(request, await in_thread("bodies", lambda: kind.decode(request.body)))
         return served if isinstance(served, Response) else await served
 
     return decode_and_serve()
@@ -74,7 +75,7 @@ async def read_object(body: bytes) -> dict[str, Any]:
         MalformedBodyError: it is not JSON.
     """
     check_size(body, ADMIN_BODY_SIZE_BYTES_MAX)
-    document = await asyncio.to_thread(fastjson.loads, body)
+    document = await in_thread("bodies", lambda: fastjson.loads(body))
     if not isinstance(document, dict):
         raise RequestError(ResponseCode.SYSTEM_ERROR, "the body is no JSON object")
     return document
@@ -94,7 +95,7 @@ async def long_json_response(
     make_value: Callable[[], object], ext: dict[str, str] | None = None
 ) -> Response:
     """The same for a value that takes long to make and write: both happen in a thread."""
-    return Response(ext=ext, body=await asyncio.to_thread(lambda: _encode(make_value())))
+    return Response(ext=ext, body=await in_thread("answers", lambda: _encode(make_value())))
 
 
 def _encode(value: object) -> bytes:

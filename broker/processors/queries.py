@@ -1,10 +1,10 @@
 """Looking messages up: by key or tag (12) and by their place in the log (33)."""
 
-import asyncio
 from collections.abc import Awaitable, Iterator
 
 from broker.dispatcher import Request, RequestError, Response
 from broker.processors.parts import BrokerParts
+from broker.slices import next_slice
 from broker.store.find_by_tag import TagSearch
 from protocol.codes import ResponseCode
 from protocol.requests import (
@@ -49,7 +49,7 @@ class QueryProcessors:
 
     async def _found_by(self, search: TagSearch, steps: Iterator[None]) -> Response:
         for _ in steps:
-            await asyncio.sleep(0)
+            await next_slice()
         return self._found(search.records())
 
     def _found(self, records: list[bytes]) -> Response:

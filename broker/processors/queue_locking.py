@@ -3,12 +3,13 @@
 from collections.abc import Awaitable
 
 from broker.dispatcher import Request, RequestError, Response
-from broker.processors.json_bodies import json_response, with_body
+from broker.processors.json_bodies import json_response, long_json_response, with_body
 from broker.processors.parts import BrokerParts
 from broker.queue_locks import QueueKey
 from protocol.bodies import LockBatchRequestBody, LockBatchResponseBody, MessageQueueKey
 from protocol.codes import ResponseCode
 
+QUEUES_AT_ONCE = 256
 LOCKING_GROUP_LENGTH_MAX = 4096
 """Locks are taken for any name, as in RocketMQ: they are in memory, and go with their client."""
 
@@ -27,13 +28,16 @@ class QueueLockProcessors:
         """42: give queues up.  Those of other clients stay locked."""
         return with_body(request, LockBatchRequestBody, self._unlock)
 
-    def _lock(self, request: Request, body: LockBatchRequestBody) -> Response:
+    def _lock(self, request: Request, body: LockBatchRequestBody) -> Response | Awaitable[Response]:
         _check(body)
         granted = self._broker.locks.lock(
             body.consumer_group, body.client_id, request.connection, _keys(body)
         )
         queues = [MessageQueueKey(topic, name, queue_id) for topic, name, queue_id in granted]
-        return json_response(LockBatchResponseBody(lock_ok_mq_set=queues))
+        granted_body = LockBatchResponseBody(lock_ok_mq_set=queues)
+        if len(queues) > QUEUES_AT_ONCE:
+            return long_json_response(lambda: granted_body)
+        return json_response(granted_body)
 
     def _unlock(self, _request: Request, body: LockBatchRequestBody) -> Response:
         _check(body)

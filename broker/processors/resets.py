@@ -12,13 +12,15 @@ import structlog
 
 from broker.consumer_groups import Client
 from broker.dispatcher import Request, RequestError, Response
-from broker.processors.json_bodies import json_response, long_json_response
+from broker.processors.json_bodies import long_json_response
 from broker.processors.offsets import check_queue
 from broker.processors.parts import BrokerParts
+from broker.slices import in_thread, next_slice
 from broker.topics import TopicConfig
 from protocol import fastjson
-from protocol.bodies import MessageQueueKey, ResetOffsetBody
+from protocol.bodies import MessageQueueKey
 from protocol.codes import LanguageCode, RequestCode, ResponseCode
+from protocol.fastjson import Written, map_of, queue_text
 from protocol.requests import ResetOffsetRequest
 from protocol.requests.administration import QueryCorrectionOffsetRequest
 from protocol.requests.groups import CloneGroupOffsetRequest
@@ -39,7 +41,7 @@ class ResetProcessors:
     def __init__(self, broker: BrokerParts) -> None:
         self._broker = broker
 
-    def correction_offsets(self, request: Request) -> Response:
+    async def correction_offsets(self, request: Request) -> Response:
         """308: of each queue the smallest offset of any group, leaving out filterGroups.
 
         RocketMQ deletes the offsets of filterGroups as it answers; here a question changes nothing.
@@ -47,13 +49,16 @@ class ResetProcessors:
         fields = request.fields(QueryCorrectionOffsetRequest)
         left_out = set((fields.filter_groups or "").split(","))
         store, found = self._broker.store, dict[int, int]()
-        for topic, group, queues in self._broker.offsets.entries():
+        entries = await in_thread("answers", lambda: list(self._broker.offsets.entries()))
+        for topic, group, queues in entries:
             if topic != fields.topic or group in left_out:
                 continue
-            for queue_id, offset in queues.items():
+            for number, (queue_id, offset) in enumerate(list(queues.items())):
+                if number % QUEUES_PER_TURN == QUEUES_PER_TURN - 1:
+                    await next_slice()
                 if offset >= store.queue_range(topic, queue_id)[0]:
                     found[queue_id] = min(offset, found.get(queue_id, offset))
-        return json_response({"correctionOffsets": found})
+        return await long_json_response(lambda: {"correctionOffsets": found})
 
     async def reset_offsets(self, request: Request) -> Response:
         """222: set a group's offsets, to a time or to a number.  A negative time means the end."""
@@ -70,20 +75,22 @@ class ResetProcessors:
                 f"Group {fields.group[:200]} does not exist",
             )
         targets = await self._targets(topic, fields)
-        body = ResetOffsetBody()
-        if broker.config.server_side_reset:
-            for queue_id, offset in targets.items():
-                if queue_id % QUEUES_PER_TURN == QUEUES_PER_TURN - 1:
-                    await asyncio.sleep(0)
+        is_ours = broker.config.server_side_reset
+        if not is_ours:
+            targets = self._only_moving(topic.name, fields, targets)
+        queues: list[str] = []
+        for queue_id, offset in targets.items():
+            if queue_id % QUEUES_PER_TURN == QUEUES_PER_TURN - 1:
+                await next_slice()
+            if is_ours:
                 broker.offsets.reset(topic.name, fields.group, queue_id, offset)
                 broker.pull_path.look_at_resets(topic.name, queue_id)
+            key = MessageQueueKey(topic.name, broker.config.broker_name, queue_id)
+            queues.append(queue_text(key, offset))
+        body = {"offsetTable": map_of(queues)}
+        if is_ours:
             broker.pop.group_reset(fields.group, topic.name)
         else:
-            targets = self._only_moving(topic.name, fields, targets)
-        for queue_id, offset in targets.items():
-            key = MessageQueueKey(topic.name, broker.config.broker_name, queue_id)
-            body.offset_table[key] = offset
-        if not broker.config.server_side_reset:
             self._push(fields, targets, body)
         log.info("offsets reset by an administrator", topic=topic.name, group=fields.group)
         return await long_json_response(lambda: body)
@@ -97,7 +104,7 @@ class ResetProcessors:
         targets = {}
         for queue_id in range(topic.read_queue_nums):
             if queue_id % QUEUES_PER_TURN == QUEUES_PER_TURN - 1:
-                await asyncio.sleep(0)
+                await next_slice()
             targets[queue_id] = self._target(topic.name, fields, queue_id, None)
         return targets
 
@@ -132,7 +139,7 @@ class ResetProcessors:
         return moved
 
     def _push(
-        self, fields: ResetOffsetRequest, targets: dict[int, int], body: ResetOffsetBody
+        self, fields: ResetOffsetRequest, targets: dict[int, int], body: dict[str, Written]
     ) -> None:
         broker = self._broker
         online = broker.consumers.get(fields.group)
@@ -159,7 +166,7 @@ class ResetProcessors:
             "isForce": "true" if fields.is_force else "false",
         }
         plain = fastjson.dumps(body).encode()
-        for_cpp = _body_for_cpp(body)
+        for_cpp = _body_for_cpp(fields.topic, broker.config.broker_name, targets)
         for member in members:
             data = for_cpp if member.language == LanguageCode.CPP else plain
             member.connection.send_request(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, ext, data)
@@ -196,15 +203,10 @@ class ResetProcessors:
         return Response()
 
 
-def _body_for_cpp(body: ResetOffsetBody) -> bytes:
+def _body_for_cpp(topic: str, broker_name: str, targets: dict[int, int]) -> bytes:
     """The same as a list, which is what C++ clients read."""
     rows = [
-        {
-            "brokerName": key.broker_name,
-            "offset": offset,
-            "queueId": key.queue_id,
-            "topic": key.topic,
-        }
-        for key, offset in body.offset_table.items()
+        {"brokerName": broker_name, "offset": offset, "queueId": queue_id, "topic": topic}
+        for queue_id, offset in targets.items()
     ]
     return fastjson.dumps({"offsetTable": rows}).encode()

@@ -4,13 +4,12 @@ What they promise is in broker/sinks/publisher.py; docs/request-codes.md tells i
 clients.
 """
 
-import asyncio
-
 from broker.dispatcher import Request, RequestError, Response
 from broker.processors.parts import BrokerParts
 from broker.sinks.appender import REFUSED_PROPERTIES
 from broker.sinks.publisher import SinkError
 from broker.sinks.staged_parts import is_part_name
+from broker.slices import next_slice
 from broker.topics import TopicConfig
 from protocol.bodies.sinks import (
     SinkMessage,
@@ -62,7 +61,7 @@ class SinkProcessors:
         topics: dict[str, TopicConfig] = {}
         for number, part in enumerate(parts):
             if number % SLICE_COUNT == SLICE_COUNT - 1:
-                await asyncio.sleep(0)
+                await next_slice()
             message = decode_sink_message(part)
             topic = topics.get(message.topic)
             if topic is None:

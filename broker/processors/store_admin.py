@@ -4,7 +4,6 @@ What RocketMQ's own engines would answer for themselves (RocksDB, cold data flow
 is answered as a RocketMQ broker does that does not use them.
 """
 
-import asyncio
 from typing import Any
 
 import structlog
@@ -12,6 +11,7 @@ import structlog
 from broker.dispatcher import Request, RequestError, Response
 from broker.processors.json_bodies import json_response, long_json_response
 from broker.processors.parts import BrokerParts
+from broker.slices import next_slice
 from broker.timers.java_files import TimerCheck, encode_fields
 from protocol.bodies import SubscriptionData
 from protocol.bodies.properties_text import decode_properties_text
@@ -61,7 +61,7 @@ class StoreAdminProcessors:
         counts: dict[str, int] = {}
         for number, entry in enumerate(self._broker.timers.index.pending()):
             if number % MESSAGES_PER_TURN == MESSAGES_PER_TURN - 1:
-                await asyncio.sleep(0)
+                await next_slice()
             record = self._broker.store.message_at(entry.position)
             if record:
                 topic = decode_message(record).properties.get(PROPERTY_REAL_TOPIC, "")

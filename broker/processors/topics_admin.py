@@ -13,6 +13,7 @@ from broker.dispatcher import Request, RequestError, Response
 from broker.processors.json_bodies import json_response, long_json_response, read_object, refusal
 from broker.processors.pages import is_version, page
 from broker.processors.parts import BrokerParts
+from broker.slices import next_slice
 from broker.topic_attributes import (
     ATTRIBUTE_MESSAGE_TYPE,
     MESSAGE_TYPE_MIXED,
@@ -21,9 +22,9 @@ from broker.topic_attributes import (
     parse_attribute_changes,
 )
 from broker.topics import QUEUE_COUNT_MAX, TopicConfig
-from protocol.bodies import GroupList, TopicList, TopicOffset, TopicStatsTable
+from protocol.bodies import GroupList, TopicList, TopicOffset
 from protocol.codes import ResponseCode
-from protocol.fastjson import MessageQueueKey
+from protocol.fastjson import MessageQueueKey, map_of, queue_text
 from protocol.light_queues import is_light, light_queue_error
 from protocol.names import retry_topic, topic_error
 from protocol.requests import (
@@ -221,7 +222,7 @@ class TopicAdminProcessors:
     async def get_all_topics(self, request: Request) -> Response:
         """21: the settings of all topics, in pages if the asker wants pages."""
         fields = request.fields(GetAllTopicConfigRequest)
-        topics = dict(self._broker.topics.configs)
+        topics = self._broker.topics.configs.copy()
         version = self._broker.topics.version.to_json()
         static_topics = self._broker.static_topics
         mappings = dict(static_topics.mappings)
@@ -251,15 +252,18 @@ class TopicAdminProcessors:
         """202: the ends of each queue, and when its newest message came."""
         topic = self._known(request.fields(TopicRequest).topic)
         store = self._broker.store
-        table = TopicStatsTable(topic_put_tps=self._broker.stats.topic_put_tps(topic.name))
+        put_tps = self._broker.stats.topic_put_tps(topic.name)
+        queues: list[str] = []
         for queue_id in range(max(topic.read_queue_nums, topic.write_queue_nums)):
             if queue_id % QUEUES_PER_TURN == QUEUES_PER_TURN - 1:
-                await asyncio.sleep(0)
+                await next_slice()
             low, high = store.queue_range(topic.name, queue_id)
             newest_ms = store.store_time(topic.name, queue_id, high - 1) if high > low else 0
             key = MessageQueueKey(topic.name, self._broker.config.broker_name, queue_id)
-            table.offset_table[key] = TopicOffset(low, high, max(newest_ms, 0))
-        return await long_json_response(lambda: table)
+            queues.append(queue_text(key, TopicOffset(low, high, max(newest_ms, 0))))
+        return await long_json_response(
+            lambda: {"offsetTable": map_of(queues), "topicPutTps": put_tps}
+        )
 
     def who_consumes(self, request: Request) -> Response:
         """300: the groups that consume a topic now, or have offsets in it."""

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from protocol.errors import MalformedBodyError
-from protocol.fastjson import MessageQueueKey, dumps, loads
+from protocol.fastjson import MessageQueueKey, array_of, dumps, loads, map_of, queue_text
 
 Y = {"y": 1}
 QUEUE = '{"brokerName":"broker-a","queueId":0,"topic":"T"}'
@@ -222,6 +222,16 @@ def test_pretty_form_of_nested_maps_and_lists() -> None:
         "\t}\n"
         "}"
     )
+
+
+def test_what_is_written_item_by_item_is_the_same() -> None:
+    queues = {
+        MessageQueueKey('T\n"é', "b", number): {"b": None, "a": [number]} for number in (2, 10)
+    }
+    items = [queue_text(queue, value) for queue, value in queues.items()]
+    assert dumps({"t": map_of(items)}) == dumps({"t": queues})
+    assert dumps([array_of([]), map_of([])]) == dumps([[], {}])
+    assert dumps(array_of(map(dumps, queues))) == dumps(list(queues))
 
 
 def test_queue_key_is_a_value() -> None:

@@ -1,0 +1,64 @@
+"""Slices: what long requests do, they do in slices, one of all of them in each turn of the loop.
+
+However many long requests are under way, everybody else waits for one slice at most.  What they do
+in a thread, they do one after the other: threads that compute take the interpreter from the loop,
+each of them for as long as the others.
+"""
+
+import asyncio
+from collections import defaultdict, deque
+from collections.abc import Callable
+from typing import TypeVar
+from weakref import WeakKeyDictionary
+
+_Result = TypeVar("_Result")
+
+
+class _Slices:
+    """Who waits for a slice of one loop, and for a thread, by the kind of its work."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self.threads: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    def wait(self) -> asyncio.Future[None]:
+        if not self._waiting:
+            self._loop.call_soon(self._next)
+        future = self._loop.create_future()
+        self._waiting.append(future)
+        return future
+
+    def _next(self) -> None:
+        while self._waiting:
+            future = self._waiting.popleft()
+            if not future.done():
+                future.set_result(None)
+                break
+        if self._waiting:
+            self._loop.call_soon(self._next)
+
+
+_of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _Slices] = WeakKeyDictionary()
+
+
+def _slices() -> _Slices:
+    loop = asyncio.get_running_loop()
+    found = _of_loop.get(loop)
+    if found is None:
+        found = _of_loop[loop] = _Slices(loop)
+    return found
+
+
+async def next_slice() -> None:
+    """Return in a turn of the loop in which no other long request goes on."""
+    await _slices().wait()
+
+
+async def in_thread(kind: str, function: Callable[[], _Result]) -> _Result:
+    """What *function* returns, run in a thread: behind the others of its *kind*."""
+    slices = _slices()
+    async with slices.threads[kind]:
+        result = await asyncio.to_thread(function)
+    await slices.wait()
+    return result
