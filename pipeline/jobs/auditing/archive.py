@@ -345,7 +345,7 @@ def _read(task: ArchiveFileTask) -> tuple[dict[tuple[str, str, int], Sums], str]
 
     from pipeline.jobs.archiving.writing import summaries_of
 
-    with _opened(task.location, task.file.path) as source:
+    with open_archived(task.location, task.file.path) as source:
         sha256 = hashlib.file_digest(source, "sha256").hexdigest()
         source.seek(0)
         parquet = pq.ParquetFile(source)
@@ -362,7 +362,8 @@ def _read(task: ArchiveFileTask) -> tuple[dict[tuple[str, str, int], Sums], str]
     return found, sha256
 
 
-def _opened(location: str, path: str) -> Any:
+def open_archived(location: str, path: str) -> Any:
+    """A file of the archive, to read from.  Raises OSError."""
     if "://" in location:
         from pyarrow import fs
 

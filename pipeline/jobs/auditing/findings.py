@@ -80,6 +80,21 @@ class Finding:
         """What to do."""
         return REMEDIES[self.kind]
 
+    def document(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "kind": str(self.kind),
+            "reason": self.reason,
+            "remedy": self.remedy,
+            "path": self.path,
+            "fileOffset": self.file_offset,
+            "commitLogOffset": self.commit_log_offset,
+            "topic": self.topic,
+            "queueId": self.queue_id,
+            "queueOffset": self.queue_offset,
+            "count": self.count,
+        }
+
     def text(self) -> str:
         """Place and reason in one line."""
         place = []

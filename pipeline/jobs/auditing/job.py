@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pipeline.derived.delay_levels import DEFAULT_DELAY_LEVELS
 from pipeline.derived.dispatch_rules import read_dispatch_rules
@@ -86,7 +86,14 @@ def audit(
     progress = progress or Progress()
     root, _ = find_commit_log(path)
     chosen = _chosen_checks(checks, root, archive)
+    files = archived = None
+    if archive is not None and "archive" in chosen:
+        files, archived = _archived(archive, broker_name)
     store = open_store(path)
+    if archive is not None and files is not None and not dry_run:
+        from pipeline.jobs.auditing.flushed import open_with_archived
+
+        store = open_with_archived(path, archive, files, broker_name)
     geometry = _geometry(root, index_slots, index_entries, chosen)
     unchecked = {}
     if geometry.index_problem:
@@ -115,9 +122,6 @@ def audit(
         unchecked=unchecked,
     )
     findings = Findings()
-    files = archived = None
-    if archive is not None and "archive" in chosen:
-        files, archived = _archived(archive, broker_name)
     if dry_run:
         return result
     _check_directory(store, findings)
@@ -395,7 +399,7 @@ def _finish(
     kept = _joined(kept, findings)
     kept.sort(key=lambda one: (list(Kind).index(one.kind), one.commit_log_offset or 0))
     result._findings = kept
-    result.findings = [_document(one) for one in kept]
+    result.findings = [one.document() for one in kept]
     result.counts = {str(kind): count for kind, count in findings.counts.items() if count > 0}
     if store.is_live:
         result.notes.append("a broker runs on the store: it was looked at up to what is on disk")
@@ -427,18 +431,3 @@ def _joined(kept: list[Finding], findings: Findings) -> list[Finding]:
 
 def _counts_from(finding: Finding, start: int) -> bool:
     return finding.commit_log_offset is None or finding.commit_log_offset >= start
-
-
-def _document(finding: Finding) -> dict[str, Any]:
-    return {
-        "kind": str(finding.kind),
-        "reason": finding.reason,
-        "remedy": finding.remedy,
-        "path": finding.path,
-        "fileOffset": finding.file_offset,
-        "commitLogOffset": finding.commit_log_offset,
-        "topic": finding.topic,
-        "queueId": finding.queue_id,
-        "queueOffset": finding.queue_offset,
-        "count": finding.count,
-    }

@@ -1,0 +1,82 @@
+"""The store of a running broker, once what is archived of it is on disk.
+
+Archiving over the network copies what the broker has in memory; its files are known to hold that
+when it has flushed them, half a second to a second later.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+import pyarrow.parquet as pq
+
+from pipeline.jobs.archiving.manifest import ArchivedFile
+from pipeline.jobs.auditing.archive import open_archived
+from pipeline.store_source.directory import Flushed, StoreDirectory, open_store
+
+WAIT_S = 10.0
+POLL_S = 0.1
+
+
+def open_with_archived(
+    path: str,
+    location: str,
+    files: Iterable[ArchivedFile],
+    broker: str | None,
+    *,
+    now_s: Callable[[], float] = time.monotonic,
+    wait: Callable[[float], None] = time.sleep,
+) -> StoreDirectory:
+    """The store at *path* as soon as its log has on disk what *files* hold of *broker*, or of any.
+
+    A log that does not get so far is taken as it is: what it lacks is for the audit to find.
+    """
+    store = open_store(path)
+    newest = _Newest(location, files, broker)
+    end_s = now_s() + WAIT_S
+    while store.is_live and not newest.is_on_disk(store.flushed) and now_s() < end_s:
+        wait(POLL_S)
+        store = open_store(path)
+    return store
+
+
+class _Newest:
+    """The newest archived message of a broker."""
+
+    def __init__(self, location: str, files: Iterable[ArchivedFile], broker: str | None) -> None:
+        self._location = location
+        of_broker = [
+            (queue.max_store_ms, file.path)
+            for file in files
+            for queue in file.queues
+            if broker in (None, queue.broker)
+        ]
+        self._time_ms = max((at_ms for at_ms, _ in of_broker), default=0)
+        self._paths = {path for at_ms, path in of_broker if at_ms == self._time_ms}
+        self._offset: int | None = None
+
+    def is_on_disk(self, flushed: Flushed) -> bool:
+        """Whether the log is flushed beyond it, as far as that is known."""
+        if flushed.offset is None:
+            return flushed.time_ms is None or flushed.time_ms >= self._time_ms
+        if self._offset is None:
+            ends = (_last_offset(self._location, path) for path in self._paths)
+            self._offset = max(ends, default=-1)
+        return flushed.offset > self._offset
+
+
+def _last_offset(location: str, path: str) -> int:
+    """The largest ``physOffset`` in a file, −1 where it does not say."""
+    try:
+        with open_archived(location, path) as source:
+            metadata = pq.ParquetFile(source).metadata
+    except (OSError, ValueError):
+        return -1  # The audit reports it.
+    column = metadata.schema.names.index("physOffset") if metadata.num_row_groups else -1
+    found = [-1]
+    for number in range(metadata.num_row_groups):
+        statistics = metadata.row_group(number).column(column).statistics
+        if statistics is not None and statistics.has_min_max:
+            found.append(int(statistics.max))
+    return max(found)
