@@ -245,12 +245,14 @@ class MappedFileQueue:
 
         Stale bytes behind the end would be taken for records or units by a later recovery, hence
         the zeros, which are durable on return.  The first file stays even when nothing of it is
-        left: its name says where the address space starts.
+        left, and so does the first behind a gap: their names say where to go on.
 
         Raises:
             OSError: the disk is failing; the files may still hold what they held.
         """
-        kept = [file for file in self.files if file.base_offset < offset] or self.files[:1]
+        kept = [file for file in self.files if file.base_offset < offset]
+        if not kept or kept[-1].end_offset < offset:
+            kept = self.files[: len(kept) + 1]
         later = self.files[len(kept) :]
         self.files = kept
         for file in reversed(later):

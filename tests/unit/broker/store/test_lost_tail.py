@@ -13,6 +13,7 @@ from broker.store.message_store import MessageStore
 from protocol.message_codec import decode_message
 from tests.support.killed_store import copy_killed
 from tests.support.open_stores import (
+    FILE_SIZE_BYTES,
     Stores,
     bodies,
     flush,
@@ -183,3 +184,25 @@ def test_first_files_are_missed_beside_a_purged_topic_and_not_of_it(stores: Stor
     assert again.queue_range("Purged", 0) == (COUNT, COUNT)
     (named,) = [line for line in logs if "first files of a queue" in line["event"]]
     assert named["directory"].endswith("TopicA/0")
+
+
+def test_the_log_goes_on_behind_a_missing_file_that_only_an_empty_one_follows(
+    stores: Stores, tmp_path: Path
+) -> None:
+    """The next file is made before it is needed, so this is what losing the newest one leaves."""
+    store = stores.open()
+    while put(store).commit_log_offset < FILE_SIZE_BYTES:
+        pass
+    flush(store)
+    count = put(store).queue_offset + 1
+    flush(store)
+    killed = copy_killed(stores.root, tmp_path / "killed")
+    (killed / "commitlog" / f"{FILE_SIZE_BYTES:020d}").unlink()
+    (killed / "commitlog" / f"{2 * FILE_SIZE_BYTES:020d}").write_bytes(bytes(FILE_SIZE_BYTES))
+    again = stores.open(killed)
+    stored = put(again, b"new")
+    assert (stored.queue_offset, stored.commit_log_offset) == (count, 2 * FILE_SIZE_BYTES)
+    flush(again)
+    third = stores.open(copy_killed(killed, tmp_path / "killed again"))
+    assert bodies(third, offset=count) == [b"new"]
+    assert put(third).queue_offset == count + 1
