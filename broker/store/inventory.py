@@ -20,15 +20,13 @@ nor the sizes of the files.
 Without it, as in a store that comes from RocketMQ, recovery reads more of the log.
 """
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
-from zlib import crc32
 
 import structlog
 
-from broker.store import disk
+from broker.store import checked_line, disk
 from broker.store.index import MessageIndex
 from broker.store.layout import StoreLayout
 from broker.store.queue_table import ConsumeQueueTable, Queue
@@ -100,19 +98,15 @@ def save(layout: StoreLayout, inventory: Inventory) -> None:
         "queues": _by_topic(inventory.queue_ends),
         "queueStarts": _by_topic(inventory.queue_starts),
     }
-    line = json.dumps(document, separators=(",", ":")).encode()
     disk.make_directories_durably(layout.own)
-    disk.write_atomically(layout.own / FILE_NAME, line + f"\n{crc32(line):08x}\n".encode())
+    disk.write_atomically(layout.own / FILE_NAME, checked_line.encode(document))
 
 
 def load(layout: StoreLayout) -> Inventory | None:
     """The inventory on disk; None when there is none or it is damaged."""
     path = layout.own / FILE_NAME
     try:
-        line, crc, _ = path.read_bytes().split(b"\n")
-        if int(crc, 16) != crc32(line):
-            raise ValueError("its CRC does not fit it")
-        document = json.loads(line)
+        document = checked_line.decode(path.read_bytes())
         log_bytes, queue_bytes, batch_bytes = document.get("fileSizes", (0, 0, 0))
         return Inventory(
             document["logEnd"],

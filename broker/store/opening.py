@@ -23,6 +23,7 @@ from broker.store import (
     geometry,
     index_rebuilding,
     inventory,
+    log_identity,
     log_presence,
     resizing,
 )
@@ -93,6 +94,7 @@ class OpenedStore:
             if not self._files.files:
                 # Units without any file of the log tell the next start that the log is gone.
                 self._files.append_file().sync(0)
+            log_identity.note(self.layout, self._files)
             self.commit_log = CommitLog(
                 self._files, self.report.log_end, store_host, self._executor
             )
@@ -121,6 +123,7 @@ class OpenedStore:
         remove_left_over(layout.deleted_queues)
         self.queues = self._load_queues(config, noted.file_sizes)
         log_presence.check_is_there(layout, self._files, self.queues, self._noted, self.checkpoint)
+        log_identity.check(layout, self._files)
         disk.make_directories_durably(layout.commit_log)
         self._lock.lock_commit_log(layout.commit_log)
         log_presence.note_place(layout)
@@ -297,6 +300,8 @@ class OpenedStore:
     def close(self, *, clean: bool) -> None:
         """Let go of everything; *clean* says that all of it is dispatched and on disk."""
         end = self.commit_log.written_offset
+        if clean:
+            log_identity.note(self.layout, self._files)
         self.commit_log.close()
         self._executor.shutdown()
         if clean:

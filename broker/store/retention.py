@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import structlog
 
-from broker.store import disk
+from broker.store import disk, log_identity
 from broker.store.index import MessageIndex
 from broker.store.layout import StoreLayout
 from broker.store.log_scan import last_store_time_ms
@@ -270,8 +270,16 @@ class RetentionService:
     async def _delete_detached(self) -> None:
         """Take files off the disk that are out of the log: a gigabyte can take a while."""
         while self._to_delete:
-            await asyncio.shield(asyncio.to_thread(_delete, self._to_delete[0]))
+            await asyncio.shield(asyncio.to_thread(self._delete, self._to_delete[0]))
             self._to_delete.pop(0)
+
+    def _delete(self, file: MappedFile) -> None:
+        start = self._files.min_offset
+        with contextlib.suppress(OSError):  # On a full disk there is no room for it before.
+            log_identity.note_start(self._layout, start)
+        file.delete()
+        disk.sync_directory(file.path.parent)
+        log_identity.note_start(self._layout, start)
 
     def _last_time_ms(self, file: MappedFile) -> int:
         """The store time of a full file's last message, or when it was written if it has none."""
@@ -293,8 +301,3 @@ class RetentionService:
             deleted += self._index.delete_expired(commit_log_min)
         self._followed_min_offset = commit_log_min
         log.info("queues and index follow the commit log", min_offset=commit_log_min, files=deleted)
-
-
-def _delete(file: MappedFile) -> None:
-    file.delete()
-    disk.sync_directory(file.path.parent)

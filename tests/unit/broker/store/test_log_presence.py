@@ -32,7 +32,7 @@ def files_below(root: Path) -> dict[Path, bytes]:
 
 @pytest.mark.parametrize("spelling", ["absolute", "relative", "symlink"])
 def test_the_log_is_where_the_setting_says(
-    stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spelling: str
+    monkeypatch: pytest.MonkeyPatch, stores: Stores, tmp_path: Path, spelling: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     elsewhere = tmp_path / "fast" / "log"

@@ -1,0 +1,136 @@
+"""Whose log it is, and where it began: so that a wrong directory and lost files are told.
+
+A log of another store fits none of the queues, and would have them all built again from it.  The
+oldest files of a log may be gone because they have expired, or because somebody lost them.  So it
+is noted where the log begins, and how the first records of its oldest and newest file begin:
+at each start, at each clean stop, and the beginning whenever files are about to be deleted.
+
+``<root>/rockhopper/commit-log.json``: one line of JSON and one with its CRC-32, as the inventory.
+
+    {"start": <commit log offset>, "heads": {"<offset>": "<first bytes of the record, in hex>"}}
+
+A store without it, as of 0.1.0 or RocketMQ, is taken as it is.
+"""
+
+import struct
+from typing import NamedTuple
+
+import structlog
+
+from broker.store import checked_line, disk
+from broker.store.errors import CorruptFileError
+from broker.store.layout import StoreLayout
+from broker.store.lookups import record_at
+from broker.store.mapped_file_queue import MappedFileQueue
+
+log = structlog.get_logger("broker.store")
+
+FILE_NAME = "commit-log.json"
+# What differs between any two records of two stores: CRC of the body, born time, store time.
+_HEAD = struct.Struct(">8xI28xq8xq")
+_ROTTEN_FIELDS_MAX = 1
+
+
+class LogIdentity(NamedTuple):
+    """Where a log begins, and the heads of records by the offsets at which they start."""
+
+    start: int
+    heads: dict[int, bytes]
+
+
+def check(layout: StoreLayout, files: MappedFileQueue) -> None:
+    """Compare the loaded log with the one that was noted; name oldest files that are missing.
+
+    Raises:
+        CorruptFileError: it is another store's; nothing was changed.
+    """
+    noted = _load(layout)
+    if noted is None or not files.files:
+        return
+    present = {offset: _head_at(files, offset) for offset in noted.heads}
+    alike = [
+        _differing_fields(noted.heads[offset], head) <= _ROTTEN_FIELDS_MAX
+        for offset, head in present.items()
+        if head is not None
+    ]
+    if alike and not any(alike):
+        raise CorruptFileError(
+            layout.commit_log,
+            f"the commit log there is not the one of the store in {layout.root}: its records are "
+            "others. Check storePathCommitLog and what is mounted there. To serve that log "
+            f"alone, move what else is in {layout.root} away",
+        )
+    if files.min_offset > noted.start:
+        log.error(
+            "the oldest files of the commit log are gone, and this broker did not delete them; "
+            "restore them if RocketMQ did not either",
+            directory=str(layout.commit_log),
+            from_offset=noted.start,
+            to_offset=files.min_offset,
+        )
+
+
+def note(layout: StoreLayout, files: MappedFileQueue) -> None:
+    """Note what the log is.  Blocks.
+
+    Raises:
+        OSError: the former note is still in place.
+    """
+    heads = {
+        file.base_offset: head
+        for file in (*files.files[:1], *files.files[-1:])
+        if (head := _head_at(files, file.base_offset)) is not None
+    }
+    _save(layout, LogIdentity(files.min_offset, heads))
+
+
+def note_start(layout: StoreLayout, start: int) -> None:
+    """Note that the files in front of *start* are about to be deleted.  Any thread; blocks.
+
+    Raises:
+        OSError: the former note is still in place.
+    """
+    noted = _load(layout)
+    if noted is not None:
+        _save(layout, noted._replace(start=start))
+
+
+def _head_at(files: MappedFileQueue, offset: int) -> bytes | None:
+    file = files.file_at(offset)
+    try:
+        if file is None or record_at(files, offset) is None:
+            return None
+    except FileNotFoundError:  # Somebody has deleted it; the next start says so.
+        return None
+    position = offset - file.base_offset
+    return bytes(file.mapping[position : position + _HEAD.size])
+
+
+def _differing_fields(one: bytes, other: bytes) -> int:
+    return sum(a != b for a, b in zip(_HEAD.unpack(one), _HEAD.unpack(other), strict=True))
+
+
+def _save(layout: StoreLayout, identity: LogIdentity) -> None:
+    heads = {str(offset): head.hex() for offset, head in identity.heads.items()}
+    data = checked_line.encode({"start": identity.start, "heads": heads})
+    path = layout.own / FILE_NAME
+    if not path.is_file() or path.read_bytes() != data:
+        disk.make_directories_durably(layout.own)
+        disk.write_atomically(path, data)
+
+
+def _load(layout: StoreLayout) -> LogIdentity | None:
+    path = layout.own / FILE_NAME
+    try:
+        document = checked_line.decode(path.read_bytes())
+        heads = {int(offset): bytes.fromhex(head) for offset, head in document["heads"].items()}
+        return LogIdentity(document["start"], heads)
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError) as error:
+        log.warning(
+            "the note of whose the commit log is, is damaged, and is made anew",
+            path=str(path),
+            reason=str(error),
+        )
+        return None
