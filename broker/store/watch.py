@@ -39,7 +39,7 @@ class StoreWatch:
             )
         if not self._is_log_in_place():
             return (
-                f"the commit log in {self._layout.commit_log} was deleted, moved or replaced: "
+                f"the commit log in {self._layout.commit_log} was deleted, moved, replaced or cut: "
                 "bring it back (is its disk still mounted?), then restart"
             )
         return None
@@ -48,15 +48,22 @@ class StoreWatch:
         if _identity(self._layout.commit_log) != self._directory:
             return False
         newest = self._files.files[-1].path
-        identity = _identity(newest)
+        status = _status(newest)
+        if status is None or status.st_size < self._files.file_size_bytes:
+            return False
+        identity = status.st_dev, status.st_ino
         if newest != self._newest[0]:
             self._newest = newest, identity
-        return identity is not None and identity == self._newest[1]
+        return identity == self._newest[1]
 
 
 def _identity(path: Path) -> Identity | None:
+    status = _status(path)
+    return None if status is None else (status.st_dev, status.st_ino)
+
+
+def _status(path: Path) -> os.stat_result | None:
     try:
-        status = os.stat(path)
+        return os.stat(path)
     except OSError:
         return None
-    return status.st_dev, status.st_ino

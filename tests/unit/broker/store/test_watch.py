@@ -1,5 +1,6 @@
 """A store that is taken away under a running broker stops taking messages."""
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -38,6 +39,10 @@ def delete_newest_file(root: Path) -> None:
     sorted((root / "commitlog").iterdir())[-1].unlink()
 
 
+def cut_newest_file(root: Path) -> None:
+    os.truncate(sorted((root / "commitlog").iterdir())[-1], FILE_SIZE_BYTES - 1)
+
+
 def move_root(root: Path) -> None:
     root.rename(root.with_name("moved"))
 
@@ -49,8 +54,9 @@ def move_root(root: Path) -> None:
         (replace_lock, "lock was deleted or replaced"),
         (delete_log, "commitlog was deleted"),
         (move_log, "commitlog was deleted, moved"),
-        (replace_log, "moved or replaced"),
+        (replace_log, "moved, replaced"),
         (delete_newest_file, "commit log in"),
+        (cut_newest_file, "replaced or cut"),
         (move_root, "lock was deleted"),
     ],
 )
