@@ -88,6 +88,7 @@ class ServingParts:
         self.store = MessageStore.open(
             self.config.store,
             now_ms=self.steady_ms,
+            wall_ms=self.now_ms,
             batch_topic=self.topics.is_batch,
             delay_ms=levels.delay_ms,
             store_host=store_host,

@@ -63,6 +63,7 @@ class MessageStore(StoreReading):
         opened: OpenedStore,
         *,
         now_ms: Callable[[], int],
+        wall_ms: Callable[[], int],
         batch_topic: Callable[[str], bool],
     ) -> None:
         self._config = config
@@ -127,7 +128,9 @@ class MessageStore(StoreReading):
             dispatched=lambda: self.dispatched_offset,
             is_gone=opened.is_gone,
         )
-        self._scrub = ScrubService(scrub, self._mender, self._log, ScrubSettings.of(config), now_ms)
+        self._scrub = ScrubService(
+            scrub, self._mender, self._log, ScrubSettings.of(config), wall_ms
+        )
         self._release_idle_at_s = 0.0
         # What is as old as one to two times TAIL_S is no longer in the log's tail.
         self._next_tail = self._reader.tail_start
@@ -139,6 +142,7 @@ class MessageStore(StoreReading):
         config: StoreConfig,
         *,
         now_ms: Callable[[], int],
+        wall_ms: Callable[[], int] | None = None,
         batch_topic: Callable[[str], bool] = lambda topic: False,
         delay_ms: Callable[[int], int] = lambda level: 1000,
         store_host: bytes = b"\x7f\0\0\1\0\0\x2a\x9f",
@@ -147,21 +151,24 @@ class MessageStore(StoreReading):
         """Lock, load and recover a store directory; blocks until every record is dispatched.
 
         At most *mapped_files_max* files of log and queues are mapped, with a descriptor each.
+        *now_ms* never goes back; the hours that settings name are those of *wall_ms*.
 
         Raises:
             StoreLockedError: another process has it open.
             StoreError: it cannot be opened as it is; the message says what to do.
             OSError: a directory or file cannot be made or read.
         """
+        wall_ms = wall_ms or now_ms
         opened = OpenedStore(
             config,
             now_ms=now_ms,
+            wall_ms=wall_ms,
             store_host=store_host,
             tags_codes=TagsCodes(delay_ms),
             batch_topic=batch_topic,
             mapped_files_max=mapped_files_max,
         )
-        return cls(config, opened, now_ms=now_ms, batch_topic=batch_topic)
+        return cls(config, opened, now_ms=now_ms, wall_ms=wall_ms, batch_topic=batch_topic)
 
     # -- life ----------------------------------------------------------------------------------
 

@@ -65,6 +65,7 @@ class OpenedStore:
         config: StoreConfig,
         *,
         now_ms: Callable[[], int],
+        wall_ms: Callable[[], int],
         store_host: bytes,
         tags_codes: TagsCodes,
         batch_topic: Callable[[str], bool],
@@ -74,6 +75,7 @@ class OpenedStore:
         self.layout = StoreLayout.of(config)
         self.tags_codes = tags_codes
         self._now_ms = now_ms
+        self._wall_ms = wall_ms
         self.mappings = Mappings(mapped_files_max)
         self._exts: dict[tuple[str, int], ConsumeQueueExt] = {}
         self._is_read_ahead_off = False
@@ -255,6 +257,7 @@ class OpenedStore:
             self.index,
             settings,
             now_ms=self._now_ms,
+            wall_ms=self._wall_ms,
             on_disk_full=on_disk_full,
         )
 

@@ -132,10 +132,13 @@ class RetentionService:
         settings: RetentionSettings,
         *,
         now_ms: Callable[[], int],
+        wall_ms: Callable[[], int],
         on_disk_full: Callable[[str | None], None],
         disk_usage: Callable[[Path], tuple[int, int]] = _disk_usage,
     ) -> None:
         """*on_disk_full* gets a sentence when the disk becomes full, and None when it no longer is.
+
+        *now_ms* tells how old a message is, *wall_ms* which hour of the day it is.
 
         *disk_usage* gives the used and usable bytes of the disk that holds a path.
         """
@@ -145,6 +148,7 @@ class RetentionService:
         self._index = index
         self._settings = settings.clamped()
         self._now_ms = now_ms
+        self._wall_ms = wall_ms
         self._on_disk_full = on_disk_full
         self._disk_usage = disk_usage
         self._is_full = False
@@ -199,7 +203,7 @@ class RetentionService:
         verdict = self._look_at_disks()
         deleted = 0
         is_time = self._asked.is_set() or is_cleaning_hour(
-            self._settings.delete_when, self._now_ms()
+            self._settings.delete_when, self._wall_ms()
         )
         self._asked.clear()
         if verdict.is_pressed or is_time:

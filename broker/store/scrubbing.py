@@ -195,13 +195,13 @@ class ScrubService:
         mender: EntryMender,
         commit_log: CommitLog,
         settings: ScrubSettings,
-        now_ms: Callable[[], int],
+        wall_ms: Callable[[], int],
     ) -> None:
         self._scrub = scrub
         self._mender = mender
         self._log = commit_log
         self._settings = settings
-        self._now_ms = now_ms
+        self._wall_ms = wall_ms
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         mender.on_search = self._wake.set
@@ -232,7 +232,7 @@ class ScrubService:
 
     async def _do_a_chunk(self) -> float:
         """Scrub a chunk; how long to wait before the next one."""
-        rate = self._settings.rate_at(self._now_ms())
+        rate = self._settings.rate_at(self._wall_ms())
         if rate <= 0:
             return RETRY_S
         scrub = self._scrub

@@ -118,6 +118,7 @@ class Unharmed:
         opened = OpenedStore(
             config,
             now_ms=broker.now_ms,
+            wall_ms=broker.now_ms,
             store_host=host_bytes("127.0.0.1", 10_911),
             tags_codes=TagsCodes(lambda level: 1000),
             batch_topic=broker.topics.is_batch,
