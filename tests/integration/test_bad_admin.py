@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from broker import server
 from protocol.codes import FLAG_ONEWAY, RequestCode, ResponseCode
@@ -13,14 +13,24 @@ from tests.support.direct import send_fields, topic_fields
 from tests.support.raw_peer import RawPeer, request
 from tests.support.unharmed import Unharmed
 
-
-@pytest.fixture
-async def unharmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Unharmed]:
-    async with Unharmed(tmp_path, monkeypatch, {"brokerIP1": "127.0.0.1"}) as made:
-        yield made
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Unharmed]:
+    with pytest.MonkeyPatch.context() as patch:
+        async with Unharmed(
+            tmp_path_factory.mktemp("shared"), patch, {"brokerIP1": "127.0.0.1"}
+        ) as made:
+            yield made
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def unharmed(shared: Unharmed) -> Unharmed:
+    return await shared.afresh()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
 async def from_afar(unharmed: Unharmed, monkeypatch: pytest.MonkeyPatch) -> Unharmed:
     """Whoever connects from now on comes from another host, as the broker sees it."""
     monkeypatch.setattr(server, "socket_address", lambda name: ("192.0.2.7", name[1]))

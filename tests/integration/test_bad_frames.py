@@ -4,15 +4,17 @@ import asyncio
 import json
 import struct
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, RequestCode, ResponseCode
 from protocol.frame import FRAME_SIZE_BYTES_MAX
 from tests.support.direct import pull_fields, send_fields
 from tests.support.raw_peer import RawPeer, frame, request
 from tests.support.unharmed import Unharmed
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 HEADER = b'{"code":105,"extFields":{"topic":"T"},"flag":0,"opaque":5}'
 SEND_V2 = {
@@ -95,10 +97,16 @@ CLOSING = {
 }
 
 
-@pytest.fixture
-async def unharmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Unharmed]:
-    async with Unharmed(tmp_path, monkeypatch) as made:
-        yield made
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Unharmed]:
+    with pytest.MonkeyPatch.context() as patch:
+        async with Unharmed(tmp_path_factory.mktemp("shared"), patch) as made:
+            yield made
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def unharmed(shared: Unharmed) -> Unharmed:
+    return await shared.afresh()
 
 
 @pytest.mark.parametrize("data", CLOSING.values(), ids=CLOSING.keys())

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Command
@@ -13,6 +14,8 @@ from protocol.properties import decode_properties
 from tests.support.direct import pull_fields, send_fields
 from tests.support.raw_peer import RawPeer, frame, request
 from tests.support.unharmed import Unharmed
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SEND = RequestCode.SEND_MESSAGE
 SEND_V2 = RequestCode.SEND_MESSAGE_V2
@@ -48,13 +51,19 @@ NAMES = [
 MESSAGE = struct.Struct(">iiiii")
 
 
-@pytest.fixture
-async def unharmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Unharmed]:
-    async with Unharmed(tmp_path, monkeypatch) as made:
-        yield made
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Unharmed]:
+    with pytest.MonkeyPatch.context() as patch:
+        async with Unharmed(tmp_path_factory.mktemp("shared"), patch) as made:
+            yield made
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
+async def unharmed(shared: Unharmed) -> Unharmed:
+    return await shared.afresh()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
 async def roomy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Unharmed]:
     """A broker whose files hold bodies of 4 MiB; checking it takes longer."""
     settings = {"mappedFileSizeCommitLog": str(12 << 20)}

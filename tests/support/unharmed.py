@@ -2,8 +2,10 @@
 
 ``Unharmed`` runs a broker on a store of its own.  ``check`` asks for what has to hold after any
 input: a neighbour still gets its answers, the log names each peer at most once and blames nothing
-on us, no exception reached the event loop, and a copy of the store, opened as after a crash, has
-no holes, no torn end and nothing that recovery would refuse.
+on us, and no exception reached the event loop.  At the end a copy of the store, opened as after a
+crash, has no holes, no torn end and nothing that recovery would refuse.
+
+Tests may share one: ``afresh`` takes away what the last one left.
 """
 
 from __future__ import annotations
@@ -60,9 +62,11 @@ class Unharmed:
         self._neighbour = RawPeer(self.broker.address)
         await self._neighbour.__aenter__()
         await self.check_neighbour()
+        self._topics = set(self.broker.topics.configs)
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self._check_store()
         await self._neighbour.__aexit__()
         await self.broker.stop()
 
@@ -72,10 +76,18 @@ class Unharmed:
         return self._capture.entries
 
     async def check(self) -> None:
-        """Everything that has to hold after any input."""
+        """What has to hold after any input; the store is checked at the end."""
         await self.check_neighbour()
         self.check_log()
-        self.check_store()
+
+    async def afresh(self) -> Self:
+        """Delete the topics of others and forget the log, for the next test."""
+        for topic in self.broker.topics.configs.keys() - self._topics:
+            ask = self._neighbour.ask
+            answer = await ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic})
+            assert answer.code == ResponseCode.SUCCESS, answer.remark
+        self._capture.entries.clear()
+        return self
 
     async def check_neighbour(self) -> None:
         """A client that was there all along sends a message and reads it."""
@@ -97,7 +109,7 @@ class Unharmed:
         peers = Counter(line["peer"] for line in self.lines if "peer" in line)
         assert all(count == 1 for count in peers.values()), peers
 
-    def check_store(self) -> None:
+    def _check_store(self) -> None:
         """A copy of the store opens as if the machine had stopped now, and holds the same."""
         copy = self._root / "copy"
         # Tables are saved by threads, and recovery does not look at them.
