@@ -1,4 +1,4 @@
-"""`rockhopper` as a shell runs it: a process of its own, against our broker."""
+"""`rockhopper` against our broker: in a process of its own where streams and signals matter."""
 
 from __future__ import annotations
 
@@ -99,30 +99,34 @@ async def test_a_message_goes_in_and_comes_out_with_everything_on_it(shell: Shel
         assert message[name] == receipt[name]
 
 
-async def test_people_get_a_sentence_and_a_table(shell: Shell) -> None:
-    sent = await shell.run("send", "orders", "hello")
+async def test_people_get_a_sentence_and_a_table(commands: CommandLine) -> None:
+    sent = await commands.run("send", "orders", "hello")
     assert sent.out.startswith("stored in orders: broker-a queue ")
-    pulled = await shell.run("pull", "orders")
+    pulled = await commands.run("pull", "orders")
     header, row = pulled.out.splitlines()
     assert header.split() == ["QUEUE", "OFFSET", "STORED", "TAG", "KEYS", "BODY"]
     assert row.endswith("hello")
 
 
-async def test_every_line_of_standard_input_is_a_message(shell: Shell) -> None:
+async def test_every_line_of_standard_input_is_a_message(
+    shell: Shell, commands: CommandLine
+) -> None:
     lines = b"".join(b"line %d\n" % number for number in range(1000)) + b"\n\nlast"
     sent = await shell.run("send", "orders", "-", stdin=lines)
     assert sent.out.startswith("stored 1,001 messages in orders")
-    pulled = await shell.run("pull", "orders", "--json")
+    pulled = await commands.run("pull", "orders", "--json")
     found = {each["body"] for each in pulled.objects}
     assert found == {f"line {number}" for number in range(1000)} | {"last"}
 
 
-async def test_lines_in_batches_to_one_queue_stay_in_order(shell: Shell) -> None:
-    await shell.run("topic", "create", "orders", "--queues", "2")
+async def test_lines_in_batches_to_one_queue_stay_in_order(
+    shell: Shell, commands: CommandLine
+) -> None:
+    await commands.run("topic", "create", "orders", "--queues", "2")
     lines = b"".join(b"%d\n" % number for number in range(500))
     sent = await shell.run("send", "orders", "-", "-b", "32", "-q", "1", "--json", stdin=lines)
     assert [each["offset"] for each in sent.objects] == list(range(500))
-    pulled = await shell.run("pull", "orders", "--json")
+    pulled = await commands.run("pull", "orders", "--json")
     assert [each["body"] for each in pulled.objects] == [str(number) for number in range(500)]
     assert {each["queue"] for each in pulled.objects} == {1}
 
@@ -140,24 +144,28 @@ async def test_a_line_is_sent_as_soon_as_it_is_written(shell: Shell) -> None:
     assert await process.wait() == 0
 
 
-async def test_a_file_is_sent_byte_for_byte(shell: Shell, tmp_path: Path) -> None:
+async def test_a_file_is_sent_byte_for_byte(
+    shell: Shell, commands: CommandLine, tmp_path: Path
+) -> None:
     content = os.urandom(5000) + b"\n\xff"
     (tmp_path / "body").write_bytes(content)
-    sent = await shell.run("send", "orders", "--file", str(tmp_path / "body"), "--json")
-    (message,) = (await shell.run("pull", "orders", "--json")).objects
+    sent = await commands.run("send", "orders", "--file", str(tmp_path / "body"), "--json")
+    (message,) = (await commands.run("pull", "orders", "--json")).objects
     assert base64.b64decode(message["bodyBase64"]) == content
-    shown = await shell.run("pull", "orders")
+    shown = await commands.run("pull", "orders")
     assert "<5,002 bytes: " in shown.out
     process = await shell.start("message", sent.objects[0]["messageId"], "--raw")
     out, _ = await process.communicate()
     assert out == content
 
 
-async def test_a_count_and_oneway(shell: Shell) -> None:
-    assert (await shell.run("send", "orders", "x", "--count", "300")).out.startswith("stored 300 ")
-    oneway = await shell.run("send", "orders", "x", "--count", "50", "--oneway")
+async def test_a_count_and_oneway(commands: CommandLine) -> None:
+    assert (await commands.run("send", "orders", "x", "--count", "300")).out.startswith(
+        "stored 300 "
+    )
+    oneway = await commands.run("send", "orders", "x", "--count", "50", "--oneway")
     assert oneway.out == "sent 50 messages to orders, unconfirmed (--oneway)\n"
-    assert len((await shell.run("pull", "orders", "--json")).objects) == 350
+    assert len((await commands.run("pull", "orders", "--json")).objects) == 350
 
 
 async def test_a_pull_begins_where_it_is_told_to(broker: Broker, commands: CommandLine) -> None:
@@ -176,22 +184,24 @@ async def test_a_pull_begins_where_it_is_told_to(broker: Broker, commands: Comma
 
 
 async def test_messages_of_all_queues_come_in_the_order_of_their_storing(
-    broker: Broker, shell: Shell
+    broker: Broker, commands: CommandLine
 ) -> None:
     async with Producer(broker.nameserver) as producer:
         for number in range(100):
             await producer.send("orders", b"%d" % number)
-    found = (await shell.run("pull", "orders", "--json")).objects
+    found = (await commands.run("pull", "orders", "--json")).objects
     times = [each["storeTime"] for each in found]
     assert times == sorted(times)
     assert len({each["queue"] for each in found}) > 1
 
 
-async def test_a_group_continues_where_its_last_pull_ended(broker: Broker, shell: Shell) -> None:
+async def test_a_group_continues_where_its_last_pull_ended(
+    broker: Broker, commands: CommandLine
+) -> None:
     await send(broker, *(b"%d" % number for number in range(5)))
-    first = await shell.run("pull", "orders", "--group", "g", "--max", "2", "--json")
-    second = await shell.run("pull", "orders", "--group", "g", "--json")
-    third = await shell.run("pull", "orders", "--group", "g")
+    first = await commands.run("pull", "orders", "--group", "g", "--max", "2", "--json")
+    second = await commands.run("pull", "orders", "--group", "g", "--json")
+    third = await commands.run("pull", "orders", "--group", "g")
     assert [each["body"] for each in first.objects + second.objects] == list("01234")
     assert (third.code, third.out) == (0, "")
     assert third.err == "no messages in orders from there on\n"
@@ -240,8 +250,8 @@ async def test_a_reader_that_goes_away_ends_a_pull_quietly(broker: Broker, shell
         assert await process.wait() == 0
 
 
-async def test_output_that_nobody_reads_is_no_error(shell: Shell) -> None:
-    await shell.run("topic", "create", "orders")
+async def test_output_that_nobody_reads_is_no_error(shell: Shell, commands: CommandLine) -> None:
+    await commands.run("topic", "create", "orders")
     reader, writer = os.pipe()
     os.close(reader)
     process = await shell.start("topic", "list", stdout=writer)
@@ -251,8 +261,10 @@ async def test_output_that_nobody_reads_is_no_error(shell: Shell) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
-async def test_output_that_cannot_be_written_is_one_sentence(shell: Shell) -> None:
-    await shell.run("topic", "create", "orders")
+async def test_output_that_cannot_be_written_is_one_sentence(
+    shell: Shell, commands: CommandLine
+) -> None:
+    await commands.run("topic", "create", "orders")
     with open("/dev/full", "wb") as full:
         process = await shell.start("topic", "list", stdout=full)
     _, error = await process.communicate()
@@ -260,10 +272,10 @@ async def test_output_that_cannot_be_written_is_one_sentence(shell: Shell) -> No
     assert error == b"rockhopper: reading or writing failed: No space left on device\n"
 
 
-async def test_messages_are_found_by_key_and_id(shell: Shell, commands: CommandLine) -> None:
+async def test_messages_are_found_by_key_and_id(commands: CommandLine) -> None:
     await commands.run("send", "orders", "first", "--key", "k")
     sent = await commands.run("send", "orders", "second\nline", "--key", "k", "--json")
-    found = await shell.run("query", "orders", "--key", "k", "--json")
+    found = await commands.run("query", "orders", "--key", "k", "--json")
     assert [each["body"] for each in found.objects] == ["second\nline", "first"]
     assert len((await commands.run("query", "orders", "--key", "k")).out.splitlines()) == 3
     nothing = await commands.run("query", "orders", "--key", "none")
@@ -271,12 +283,10 @@ async def test_messages_are_found_by_key_and_id(shell: Shell, commands: CommandL
     for name in ("messageId", "offsetMessageId"):
         shown = await commands.run("message", sent.objects[0][name])
         assert shown.out.endswith("\nsecond\nline\n")
-    assert (await shell.run("message", "0" * 32)).code == 1
+    assert (await commands.run("message", "0" * 32)).code == 1
 
 
-async def test_topics_are_made_shown_and_deleted(
-    broker: Broker, shell: Shell, commands: CommandLine
-) -> None:
+async def test_topics_are_made_shown_and_deleted(broker: Broker, commands: CommandLine) -> None:
     created = await commands.run("topic", "create", "orders", "--queues", "3")
     assert created.out == f"orders has 3 queues on broker-a ({broker.address})\n"
     await send(broker, b"x", queue=2)
@@ -284,16 +294,14 @@ async def test_topics_are_made_shown_and_deleted(
     assert "TBW102" in (await commands.run("topic", "list", "--all")).out
     shown = (await commands.run("topic", "show", "orders", "--json")).objects
     assert [(each["queue"], each["maxOffset"]) for each in shown] == [(0, 0), (1, 0), (2, 1)]
-    assert "1 message in 3 queues" in (await shell.run("topic", "show", "orders")).out
+    assert "1 message in 3 queues" in (await commands.run("topic", "show", "orders")).out
     assert (await commands.run("topic", "delete", "orders")).code == 0
     again = await commands.run("topic", "delete", "orders")
     assert (again.code, again.err) == (1, "rockhopper: there is no topic 'orders' to delete\n")
 
 
-async def test_a_broker_tells_its_state_and_settings(
-    broker: Broker, shell: Shell, commands: CommandLine
-) -> None:
-    (status,) = (await shell.run("broker", "status", "--json")).objects
+async def test_a_broker_tells_its_state_and_settings(broker: Broker, commands: CommandLine) -> None:
+    (status,) = (await commands.run("broker", "status", "--json")).objects
     assert (status["broker"], status["brokerVersionDesc"]) == ("broker-a", "V5_3_3")
     assert "V5_3_3" in (await commands.run("broker", "status")).out
     changed = await commands.run("broker", "config", "defaultTopicQueueNums=3")
@@ -302,19 +310,19 @@ async def test_a_broker_tells_its_state_and_settings(
     assert (unknown.code, unknown.err) == (1, "rockhopper: broker-a has no setting noSuchSetting\n")
     (listed,) = (await commands.run("cluster", "--json")).objects
     assert (listed["address"], listed["error"]) == (broker.address, None)
-    assert broker.address in (await shell.run("cluster")).out
+    assert broker.address in (await commands.run("cluster")).out
 
 
-async def test_a_benchmark_measures_and_leaves_nothing_behind(shell: Shell) -> None:
-    measured = (await shell.run("bench", "--count", "500", "--json")).objects
+async def test_a_benchmark_measures_and_leaves_nothing_behind(commands: CommandLine) -> None:
+    measured = (await commands.run("bench", "--count", "500", "--json")).objects
     assert [each["messages"] for each in measured] == [500, 512, 1012]
     assert all(each["messagesPerSecond"] > 0 for each in measured)
-    assert (await shell.run("topic", "list")).out == ""
+    assert (await commands.run("topic", "list")).out == ""
 
 
-async def test_an_unknown_topic_is_one_sentence_and_exit_code_1(shell: Shell) -> None:
+async def test_an_unknown_topic_is_one_sentence_and_exit_code_1(commands: CommandLine) -> None:
     for arguments in (["pull", "missing"], ["topic", "show", "missing"]):
-        ended = await shell.run(*arguments)
+        ended = await commands.run(*arguments)
         assert (ended.code, ended.out) == (1, "")
         (line,) = ended.err.splitlines()
         assert "rockhopper topic create missing" in line
