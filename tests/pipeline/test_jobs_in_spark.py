@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.slow
 def test_tasks_archive_what_spark_reads_back(spark: "SparkSession", tmp_path: Path) -> None:
     log = WrittenLog(tmp_path / "store", file_size_bytes=16_384).add(400)
     log.add(5, topic="0815", store_time_ms=T0_MS + 86_400_000)
@@ -42,6 +43,7 @@ def test_tasks_archive_what_spark_reads_back(spark: "SparkSession", tmp_path: Pa
     assert [row.topic for row in archived.where("topic = '0815'").collect()] == ["0815"] * 5
 
 
+@pytest.mark.slow
 def test_a_tasks_sentence_reaches_the_caller(spark: "SparkSession", tmp_path: Path) -> None:
     log = WrittenLog(tmp_path / "store").add(30)
     log.write(log.offsets[3], bytes(20))
@@ -50,6 +52,7 @@ def test_a_tasks_sentence_reaches_the_caller(spark: "SparkSession", tmp_path: Pa
         jobs.archive(tmp_path / "history", path=log.root, spark=spark)
 
 
+@pytest.mark.slow
 def test_no_archive_to_read(spark: "SparkSession", tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match="there is no archive in"):
         read_archive(spark, tmp_path)

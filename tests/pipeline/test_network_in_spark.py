@@ -14,7 +14,7 @@ from tests.support.pipeline_broker import PipelineBroker
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,6 @@ def run(frame: "DataFrame", broker: PipelineBroker, **options: str) -> list[dict
     return run_to_end(writer.options(**options).trigger(availableNow=True).start)
 
 
-@pytest.mark.slow
 def test_a_batch_read_over_several_tasks(spark: "SparkSession", broker: PipelineBroker) -> None:
     broker.create("read", 2)
     broker.send("read", numbered(0, 60), 0, tags="red", keys="k")
@@ -118,7 +117,6 @@ def test_a_frame_is_written_once_however_often(
     assert broker.bodies("written") == sorted(numbered(0, 500) * 2)
 
 
-@pytest.mark.slow
 def test_two_checkpoints_that_write_under_one_id_in_foreach_batch(
     spark: "SparkSession", broker: PipelineBroker, tmp_path: Path
 ) -> None:

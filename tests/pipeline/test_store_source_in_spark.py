@@ -36,6 +36,7 @@ def test_every_column_arrives(spark: "SparkSession", tmp_path: Path) -> None:
     assert {row.crcOk for row in rows} == {True}
 
 
+@pytest.mark.slow
 def test_a_store_of_apache(spark: "SparkSession", tmp_path: Path) -> None:
     store = apache_golden.unpack("batch", tmp_path)
 
@@ -44,6 +45,7 @@ def test_a_store_of_apache(spark: "SparkSession", tmp_path: Path) -> None:
     assert counts["Batches"] == 75
 
 
+@pytest.mark.slow
 def test_filters_are_pushed_and_hold(spark: "SparkSession", tmp_path: Path) -> None:
     WrittenLog(tmp_path).add(300)
     frame = load(spark, tmp_path)
@@ -54,6 +56,7 @@ def test_filters_are_pushed_and_hold(spark: "SparkSession", tmp_path: Path) -> N
     assert frame.where(late).count() == 10
 
 
+@pytest.mark.slow
 def test_a_session_that_does_not_push_filters_works_too(
     spark: "SparkSession", tmp_path: Path
 ) -> None:
@@ -70,6 +73,7 @@ def test_a_session_that_does_not_push_filters_works_too(
         pipeline.register(spark)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "says"),
     [
