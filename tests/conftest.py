@@ -3,6 +3,7 @@
 ``--hypothesis-profile=thorough`` runs more of the same, as CI does; ``explore`` looks for new ones.
 """
 
+import gc
 import os
 from collections.abc import Iterator
 from unittest import mock
@@ -14,7 +15,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 # These machines are shared: how long an example takes says nothing.
 _untimed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("repeatable", _untimed, derandomize=True, max_examples=20)
+settings.register_profile("repeatable", _untimed, derandomize=True, max_examples=10)
 settings.register_profile("thorough", _untimed, derandomize=True, max_examples=100)
 settings.register_profile("explore", _untimed, max_examples=1000)
 settings.load_profile("repeatable")
@@ -32,6 +33,17 @@ class _Modules(LoadScopeScheduling):  # type: ignore[misc]
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling:
     """Say who runs what, where there are several workers."""
     return _Modules(config, log)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Thousands of tests outlive every collection of garbage, which need not look at them."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)
