@@ -154,7 +154,14 @@ async def test_a_kill_at_any_step_leaves_a_batch_that_comes_once(
         assert bodies(sinks.store) == [*WHOLE, b"between", *WHOLE]
     assert len(taken) > 10
     partial = 0
+    last: dict[Path, bytes] = {}
     for copy in taken:
+        files = {
+            path.relative_to(copy): path.read_bytes() for path in copy.rglob("*") if path.is_file()
+        }
+        if files == last:  # behind a step and in front of the next
+            continue
+        last = files
         async with Sinks(copy) as again:
             seen = bodies(again.store)
             assert seen in ([*WHOLE, b"between"], [*WHOLE, b"between", *WHOLE])

@@ -114,7 +114,7 @@ def test_a_damaged_slot_file_loses_nothing(rig: TimerRig, damage: bytes | None) 
 
 @pytest.mark.parametrize(
     ("count", "kills", "step_ms"),
-    [(3_000, 6, 30_000), pytest.param(100_000, 12, 1000, marks=pytest.mark.slow)],
+    [(1_000, 4, 30_000), pytest.param(100_000, 12, 1000, marks=pytest.mark.slow)],
 )
 def test_timers_over_an_hour_with_kills_at_random_points(
     tmp_path: Path, count: int, kills: int, step_ms: int
