@@ -142,8 +142,7 @@ class StoreAdminProcessors:
 
     async def export_config(self, request: Request) -> Response:
         """355: tables are JSON files here, so that to save them is to export them."""
-        wanted = request.fields(ExportConfigRequest).config_type.split(";")
-        for kind in wanted:
+        for kind in request.fields(ExportConfigRequest).config_type.rstrip(";").split(";"):
             if kind.strip().lower() not in EXPORTABLE:
                 raise RequestError(
                     ResponseCode.SYSTEM_ERROR,

@@ -132,11 +132,11 @@ class TopicAdminProcessors:
             attributes=attributes,
         )
 
-    def check_name(self, name: str, code: int = ResponseCode.SYSTEM_ERROR) -> None:
+    def check_name(self, name: str) -> None:
         """Refuse what is no name for a user's topic.  Raises RequestError."""
         problem = light_queue_error(name) if is_light(name) else topic_error(name)
         if problem is not None:
-            raise RequestError(code, problem)
+            raise RequestError(ResponseCode.INVALID_PARAMETER, problem)
         if self._broker.config.validate_system_topic and self._broker.topics.is_system(name):
             raise RequestError(
                 ResponseCode.INVALID_PARAMETER,
@@ -160,7 +160,7 @@ class TopicAdminProcessors:
         tools delete on all brokers of a cluster.
         """
         name = request.fields(TopicRequest).topic
-        self.check_name(name, ResponseCode.INVALID_PARAMETER)
+        self.check_name(name)
         broker = self._broker
         # The retry topics that pop consumption makes for each group and topic.
         names = [name]
@@ -188,7 +188,7 @@ class TopicAdminProcessors:
         comes behind that, and stays.
         """
         name = request.fields(TopicRequest).topic
-        self.check_name(name, ResponseCode.INVALID_PARAMETER)
+        self.check_name(name)
         self._known(name)
         broker = self._broker
         groups = broker.offsets.groups_of(name)

@@ -106,6 +106,9 @@ async def test_what_is_rocksdbs_is_answered(broker: ServedBroker) -> None:
     kinds = {"configType": "topics;subscriptionGroups;consumerOffsets"}
     answer = await broker.ask(Code.EXPORT_ROCKSDB_CONFIG_TO_JSON, kinds)
     assert (answer.code, answer.remark) == (0, "export done.")
+    # As `mqadmin rocksDBConfigToJson -t topics` of 5.5.0 writes it.
+    answer = await broker.ask(Code.EXPORT_ROCKSDB_CONFIG_TO_JSON, {"configType": "topics;"})
+    assert (answer.code, answer.remark) == (0, "export done.")
     answer = await broker.ask(Code.EXPORT_ROCKSDB_CONFIG_TO_JSON, {"configType": "nonsense"})
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert "Unknown config type: nonsense" in (answer.remark or "")
