@@ -96,10 +96,10 @@ class StoreConfig:
     check_crc_on_recover: bool = setting("checkCRCOnRecover", True)
     """Compare body checksums when the log is scanned after a crash; about 1 s per 3 GB."""
 
-    query_max_count: int = setting("maxMsgsNumBatch", 64, least=1, most=10_000)
+    query_max_count: int = setting("maxMsgsNumBatch", 64, least=1, most=10_000, live=True)
     """Most messages that a query by key returns."""
 
-    query_default_count: int = setting("defaultQueryMaxNum", 32, least=1, most=10_000)
+    query_default_count: int = setting("defaultQueryMaxNum", 32, least=1, most=10_000, live=True)
     """Messages that a query by key returns when the client names no number."""
 
     transfer_bytes_in_memory_max: int = setting(
@@ -128,33 +128,40 @@ class StoreConfig:
     filter_message_size_max: int = setting("maxFilterMessageSize", 16_000, least=1, most=1 << 24)
     """Consume queue entries, in multiples of 20 bytes, that one filtered pull looks at."""
 
-    delete_when: str = setting("deleteWhen", "04")
+    delete_when: str = setting("deleteWhen", "04", live=True)
     """Hours of the day, ``;`` between, at which expired commit log files go."""
 
     file_reserved_hours: int = setting("fileReservedTime", 72, least=0, most=1_000_000)
-    """Age at which a commit log file may be deleted, by the time of its last message."""
+    """Age at which a commit log file may be deleted, by the time of its last message.  Not to be
+    changed live: timers append in time again what would get too old."""
 
-    clean_interval_ms: int = setting("cleanResourceInterval", 10_000, least=100, most=3_600_000)
+    clean_interval_ms: int = setting(
+        "cleanResourceInterval", 10_000, least=100, most=3_600_000, live=True
+    )
     """How often retention looks at times and at the disk."""
 
     delete_files_interval_ms: int = setting(
-        "deleteCommitLogFilesInterval", 100, least=0, most=3_600_000
+        "deleteCommitLogFilesInterval", 100, least=0, most=3_600_000, live=True
     )
     """Pause between two file deletions, so that the disk can breathe."""
 
-    delete_files_batch_max: int = setting("deleteFileBatchMax", 10, least=1, most=10_000)
+    delete_files_batch_max: int = setting("deleteFileBatchMax", 10, least=1, most=10_000, live=True)
     """Commit log files deleted in one round."""
 
-    disk_used_percent_max: int = setting("diskMaxUsedSpaceRatio", 75, least=10, most=95)
+    disk_used_percent_max: int = setting("diskMaxUsedSpaceRatio", 75, least=10, most=95, live=True)
     """Above this, expired files go at any hour."""
 
-    disk_clean_forcibly_percent: int = setting("diskSpaceCleanForciblyRatio", 85, least=30, most=95)
+    disk_clean_forcibly_percent: int = setting(
+        "diskSpaceCleanForciblyRatio", 85, least=30, most=95, live=True
+    )
     """Above this, the oldest files go even before they expire (cleanFileForciblyEnable)."""
 
-    disk_warning_percent: int = setting("diskSpaceWarningLevelRatio", 90, least=35, most=99)
+    disk_warning_percent: int = setting(
+        "diskSpaceWarningLevelRatio", 90, least=35, most=99, live=True
+    )
     """Above this, sends are refused with SERVICE_NOT_AVAILABLE."""
 
-    clean_file_forcibly: bool = setting("cleanFileForciblyEnable", True)
+    clean_file_forcibly: bool = setting("cleanFileForciblyEnable", True, live=True)
     """Whether a filling disk may cost messages that have not expired."""
 
     scrub_bytes_per_second: int = setting("scrubBytesPerSecond", 2 << 20, least=0, most=1 << 40)

@@ -239,23 +239,12 @@ class OpenedStore:
         self, config: StoreConfig, on_disk_full: Callable[[str | None], None]
     ) -> RetentionService:
         """The service that deletes expired files of this store."""
-        settings = RetentionSettings(
-            reserved_ms=config.file_reserved_hours * 3_600_000,
-            delete_when=config.delete_when,
-            interval_ms=config.clean_interval_ms,
-            delete_interval_ms=config.delete_files_interval_ms,
-            batch_max=config.delete_files_batch_max,
-            used_percent_max=config.disk_used_percent_max,
-            clean_forcibly_percent=config.disk_clean_forcibly_percent,
-            warning_percent=config.disk_warning_percent,
-            clean_forcibly=config.clean_file_forcibly,
-        )
         return RetentionService(
             self.layout,
             self._files,
             self.queues,
             self.index,
-            settings,
+            lambda: _retention_settings(config),
             now_ms=self._now_ms,
             wall_ms=self._wall_ms,
             on_disk_full=on_disk_full,
@@ -320,3 +309,17 @@ class OpenedStore:
             checkpoints.save_at_stop(self.layout, self.checkpoint)
             abort_file.remove(self.layout.abort)
         self._lock.release()
+
+
+def _retention_settings(config: StoreConfig) -> RetentionSettings:
+    return RetentionSettings(
+        reserved_ms=config.file_reserved_hours * 3_600_000,
+        delete_when=config.delete_when,
+        interval_ms=config.clean_interval_ms,
+        delete_interval_ms=config.delete_files_interval_ms,
+        batch_max=config.delete_files_batch_max,
+        used_percent_max=config.disk_used_percent_max,
+        clean_forcibly_percent=config.disk_clean_forcibly_percent,
+        warning_percent=config.disk_warning_percent,
+        clean_forcibly=config.clean_file_forcibly,
+    )

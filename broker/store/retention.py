@@ -129,14 +129,16 @@ class RetentionService:
         commit_log_files: MappedFileQueue,
         queues: ConsumeQueueTable,
         index: MessageIndex | None,
-        settings: RetentionSettings,
+        settings: Callable[[], RetentionSettings],
         *,
         now_ms: Callable[[], int],
         wall_ms: Callable[[], int],
         on_disk_full: Callable[[str | None], None],
         disk_usage: Callable[[Path], tuple[int, int]] = _disk_usage,
     ) -> None:
-        """*on_disk_full* gets a sentence when the disk becomes full, and None when it no longer is.
+        """*settings* may answer otherwise from one round to the next.
+
+        *on_disk_full* gets a sentence when the disk becomes full, and None when it no longer is.
 
         *now_ms* tells how old a message is, *wall_ms* which hour of the day it is.
 
@@ -146,7 +148,7 @@ class RetentionService:
         self._files = commit_log_files
         self._queues = queues
         self._index = index
-        self._settings = settings.clamped()
+        self._settings_now = settings
         self._now_ms = now_ms
         self._wall_ms = wall_ms
         self._on_disk_full = on_disk_full
@@ -161,6 +163,10 @@ class RetentionService:
     def ask(self) -> None:
         """Delete what has expired now, whatever deleteWhen says."""
         self._asked.set()
+
+    @property
+    def _settings(self) -> RetentionSettings:
+        return self._settings_now().clamped()
 
     @property
     def is_disk_full(self) -> bool:
@@ -181,9 +187,8 @@ class RetentionService:
             self._task = None
 
     async def _run(self) -> None:
-        settings = self._settings
         while True:
-            pause_ms = settings.interval_ms
+            pause_ms = self._settings.interval_ms
             if self._is_full:
                 pause_ms = min(pause_ms, FULL_DISK_INTERVAL_MS)
             with contextlib.suppress(TimeoutError):

@@ -68,9 +68,32 @@ async def test_settings_that_name_paths_are_refused(broker: ServedBroker, text: 
 
 
 @pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("deleteWhen", "03;05"),
+        ("cleanResourceInterval", "5000"),
+        ("deleteCommitLogFilesInterval", "10"),
+        ("deleteFileBatchMax", "20"),
+        ("diskMaxUsedSpaceRatio", "60"),
+        ("diskSpaceCleanForciblyRatio", "80"),
+        ("diskSpaceWarningLevelRatio", "85"),
+        ("cleanFileForciblyEnable", "false"),
+        ("maxMsgsNumBatch", "128"),
+        ("defaultQueryMaxNum", "16"),
+    ],
+)
+async def test_settings_of_retention_and_queries_change_while_it_runs(
+    broker: ServedBroker, key: str, text: str
+) -> None:
+    assert (await update(broker, f"{key}={text}")).code == ResponseCode.SUCCESS
+    assert (await settings(broker))[key] == text
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "listenPort=1234",
+        "fileReservedTime=1",
         "remoteAdmin=true",
         "bindAddress=0.0.0.0",
         "brokerPermission=nonsense",

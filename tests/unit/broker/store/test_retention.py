@@ -139,6 +139,7 @@ class Retained:
     disk: Disk
     now_ms: int
     wall_ms: int
+    settings: RetentionSettings
     service: RetentionService
 
     @property
@@ -160,13 +161,13 @@ def retain(tmp_path: Path) -> Callable[..., Retained]:
             store.files,
             store.queues,
             store.index,
-            settings,
+            lambda: retained.settings,
             now_ms=lambda: retained.now_ms,
             wall_ms=lambda: retained.wall_ms,
             on_disk_full=disk.told.append,
             disk_usage=disk.usage,
         )
-        retained = Retained(log, store, disk, log.time_ms, log.time_ms, service)
+        retained = Retained(log, store, disk, log.time_ms, log.time_ms, settings, service)
         return retained
 
     return make
@@ -190,6 +191,17 @@ async def test_files_go_by_the_time_of_their_last_message(
     retained.now_ms += 1
     assert await retained.service.run_once() == 1
     assert retained.files == [f"{n * 4096:020d}" for n in (1, 2, 3)]
+
+
+async def test_what_is_changed_meanwhile_counts_from_the_next_round(
+    retain: Callable[..., Retained],
+) -> None:
+    retained = retain(AT_ONCE._replace(reserved_ms=1000 * HOUR_MS, delete_when="23"))
+    retained.now_ms = last_hour_of(retained, 0) + HOUR_MS
+    assert await retained.service.run_once() == 0
+    retained.settings = AT_ONCE._replace(used_percent_max=10)
+    retained.disk.used["commitlog"] = 11
+    assert await retained.service.run_once() == 1
 
 
 async def test_a_file_without_messages_goes_by_its_own_time(
