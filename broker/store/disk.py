@@ -24,6 +24,7 @@ _NOT_SUPPORTED = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.
 _LINK_REFUSED = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
 _NOT_EMPTY_OR_GONE = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT})
 _SLICE_BYTES = 1 << 20
+_SOON_READ_BYTES = 64 << 10
 
 
 def write_atomically(path: Path, data: bytes, keep_backup: bool = False) -> None:
@@ -371,10 +372,18 @@ def data_ranges(descriptor: int, start: int, end: int) -> list[tuple[int, int]]:
     """The ranges within [start, end) that may hold anything but zeros, as the file system tells.
 
     Pages that were only read ahead count as data while they are cached, and reading a range brings
-    in more of them.  So they are dropped first, and all ranges are found before any is read.
+    in more of them.  So where there is much to read they are dropped first, which takes a word with
+    every core, and all ranges are found before any is read.
     """
-    if hasattr(os, "posix_fadvise") and start < end:
+    ranges = _told_ranges(descriptor, start, end)
+    size_bytes = sum(range_end - range_start for range_start, range_end in ranges)
+    if size_bytes > _SOON_READ_BYTES and hasattr(os, "posix_fadvise"):
         os.posix_fadvise(descriptor, start, end - start, os.POSIX_FADV_DONTNEED)
+        ranges = _told_ranges(descriptor, start, end)
+    return ranges
+
+
+def _told_ranges(descriptor: int, start: int, end: int) -> list[tuple[int, int]]:
     ranges: list[tuple[int, int]] = []
     while start < end:
         try:

@@ -156,6 +156,19 @@ def test_a_stale_byte_in_the_tail_is_zeroed(position: int, tmp_path: Path) -> No
     assert (tmp_path / "f").read_bytes() == b"data" + bytes((1 << 21) - 4)
 
 
+@pytest.mark.parametrize(("size_bytes", "drops"), [(16 << 10, 0), (1 << 20, 1)])
+def test_pages_are_dropped_only_where_there_is_much_to_read(
+    size_bytes: int, drops: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    descriptor = open_new(tmp_path / "f")
+    os.pwrite(descriptor, bytes(size_bytes), 0)
+    dropped: list[int] = []
+    monkeypatch.setattr(os, "posix_fadvise", lambda *_: dropped.append(1))
+    assert not disk.zero_tail(descriptor, 4, size_bytes)
+    os.close(descriptor)
+    assert len(dropped) == drops
+
+
 def test_tail_is_zeroed_where_holes_cannot_be_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
