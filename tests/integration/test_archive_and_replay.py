@@ -111,9 +111,8 @@ def test_a_topic_that_is_gone_on_one_of_two_brokers_is_named(
 ) -> None:
     said: list[str] = []
     monkeypatch.setattr(Progress, "say", lambda _, text: said.append(text))
-    settings = {"role": "broker", "namesrvAddr": broker.nameserver, "brokerName": "broker-b"}
     arguments: dict[str, Any] = {"nameserver": broker.nameserver, "topics": ["split"]}
-    with PipelineBroker(**settings) as other:
+    with broker.beside() as other:
         broker.create("split", 1)
         for at in ("broker-a", "broker-b"):
             broker.send("split", [at], MessageQueue("split", at, 0))

@@ -17,8 +17,7 @@ from tests.support.pipeline_broker import PipelineBroker
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PipelineBroker]:
     """Broker-a, whose name service knew broker-b, which has half of the topic ``split``."""
     with PipelineBroker() as started:
-        settings = {"role": "broker", "namesrvAddr": started.nameserver, "brokerName": "broker-b"}
-        with PipelineBroker(**settings) as other:
+        with started.beside() as other:
             started.create("split", 1)
             started.create("again", 1)
             for served, name in ((started, "broker-a"), (other, "broker-b")):

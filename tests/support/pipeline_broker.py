@@ -55,6 +55,12 @@ class PipelineBroker:
         await self.admin.close()
         await self.broker.stop()
 
+    def beside(self, name: str = "broker-b") -> PipelineBroker:
+        """Another broker, behind the same name service; started by ``with``."""
+        return PipelineBroker(
+            role="broker", namesrvAddr=self.nameserver, brokerName=name, remoteAdmin="true"
+        )
+
     def run(self, coroutine: Coroutine[Any, Any, _Value]) -> _Value:
         """Let *coroutine* run in the broker's thread, and wait for it."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(HANG_S)

@@ -2,7 +2,6 @@
 
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,35 +17,19 @@ from tests.support.network_queries import Query, numbered, read
 from tests.support.pipeline_broker import PipelineBroker
 from tests.support.remade_topics import remake, without_ids
 
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[PipelineBroker]:
-    with PipelineBroker() as broker:
-        yield broker
+QUEUES = 2
 
 
-@pytest.fixture
-def topic(shared: PipelineBroker, request: pytest.FixtureRequest) -> str:
-    name: str = "T" + str(abs(hash(request.node.nodeid)))
-    shared.create(name, 2)
-    return name
-
-
-@pytest.fixture(autouse=True)
-def _routes_are_asked_for_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(discovery, "ROUTES_KEPT_S", 0.0)
-
-
-def test_latest_under_a_live_producer_loses_nothing(shared: PipelineBroker, topic: str) -> None:
-    shared.send(topic, ["before"], 0)
-    query = Query(shared, topic)
+def test_latest_under_a_live_producer_loses_nothing(broker: PipelineBroker, topic: str) -> None:
+    broker.send(topic, ["before"], 0)
+    query = Query(broker, topic)
     query.reader.initialOffset()
-    shared.send(topic, numbered(0, 5), 0)
+    broker.send(topic, numbered(0, 5), 0)
     assert query.plan()
-    shared.send(topic, numbered(5, 9), 1)
+    broker.send(topic, numbered(5, 9), 1)
     query.restart()  # the first batch was planned and not finished
     assert query.bodies == numbered(0, 5)
-    shared.send(topic, numbered(9, 12), 0)
+    broker.send(topic, numbered(9, 12), 0)
     assert sorted(query.batch()) == numbered(5, 12)
     query.restart()
     assert query.batch() == []
@@ -54,7 +37,7 @@ def test_latest_under_a_live_producer_loses_nothing(shared: PipelineBroker, topi
 
 
 def test_restarts_at_every_step_under_a_producer_that_never_stops(
-    shared: PipelineBroker, topic: str
+    broker: PipelineBroker, topic: str
 ) -> None:
     sent: list[str] = []
     ends = threading.Event()
@@ -62,10 +45,10 @@ def test_restarts_at_every_step_under_a_producer_that_never_stops(
     def produce() -> None:
         while not ends.is_set():
             bodies = numbered(len(sent), len(sent) + 3)
-            shared.send(topic, bodies, len(sent) % 2)
+            broker.send(topic, bodies, len(sent) % 2)
             sent.extend(bodies)
 
-    query = Query(shared, topic, maxOffsetsPerTrigger=40, startingOffsets="earliest")
+    query = Query(broker, topic, maxOffsetsPerTrigger=40, startingOffsets="earliest")
     producer = threading.Thread(target=produce)
     producer.start()
     try:
@@ -84,43 +67,43 @@ def test_restarts_at_every_step_under_a_producer_that_never_stops(
     assert len(sent) > 50
 
 
-def test_new_queues_and_new_topics_are_picked_up(shared: PipelineBroker, topic: str) -> None:
-    query = Query(shared, topic, subscribePattern=topic + ".*", startingOffsets="latest")
+def test_new_queues_and_new_topics_are_picked_up(broker: PipelineBroker, topic: str) -> None:
+    query = Query(broker, topic, subscribePattern=topic + ".*", startingOffsets="latest")
     assert query.batch() == []
-    shared.create(topic, 5)
-    shared.send(topic, ["new queue"], 4)
-    shared.create(topic + "-new", 1)
-    shared.send(topic + "-new", ["new topic"], 0)
+    broker.create(topic, 5)
+    broker.send(topic, ["new queue"], 4)
+    broker.create(topic + "-new", 1)
+    broker.send(topic + "-new", ["new topic"], 0)
     assert query.plan()
     query.restart()
     assert sorted(query.bodies) == ["new queue", "new topic"]
     assert query.batch() == []
 
 
-def test_limits_are_kept(shared: PipelineBroker, topic: str) -> None:
-    shared.send(topic, numbered(0, 90), 0)
-    shared.send(topic, numbered(90, 100), 1)
-    query = Query(shared, topic, startingOffsets="earliest", maxOffsetsPerTrigger=20)
+def test_limits_are_kept(broker: PipelineBroker, topic: str) -> None:
+    broker.send(topic, numbered(0, 90), 0)
+    broker.send(topic, numbered(90, 100), 1)
+    query = Query(broker, topic, startingOffsets="earliest", maxOffsetsPerTrigger=20)
     sizes = []
     while found := query.batch():
         sizes.append(len(found))
     assert max(sizes) <= 21
     assert sorted(query.bodies) == numbered(0, 100)
-    record_bytes = shared.stored(topic)[0].size_bytes
-    query = Query(shared, topic, startingOffsets="earliest", maxBytesPerTrigger=10 * record_bytes)
+    record_bytes = broker.stored(topic)[0].size_bytes
+    query = Query(broker, topic, startingOffsets="earliest", maxBytesPerTrigger=10 * record_bytes)
     assert 8 <= len(query.batch()) <= 11
 
 
 def test_available_now_ends_where_the_queues_end_at_its_start(
-    shared: PipelineBroker, topic: str
+    broker: PipelineBroker, topic: str
 ) -> None:
-    shared.send(topic, numbered(0, 10), 0)
-    query = Query(shared, topic, startingOffsets="earliest", maxOffsetsPerTrigger=4)
+    broker.send(topic, numbered(0, 10), 0)
+    query = Query(broker, topic, startingOffsets="earliest", maxOffsetsPerTrigger=4)
     query.reader.prepareForTriggerAvailableNow()
     found = query.batch()
-    shared.send(topic, ["late"], 0)
-    shared.create(topic, 3)
-    shared.send(topic, ["late too"], 2)
+    broker.send(topic, ["late"], 0)
+    broker.create(topic, 3)
+    broker.send(topic, ["late too"], 2)
     while more := query.batch():
         found += more
     assert found == numbered(0, 10)
@@ -129,10 +112,10 @@ def test_available_now_ends_where_the_queues_end_at_its_start(
 
 
 def test_lag_is_what_is_between_the_batch_and_the_queues_ends(
-    shared: PipelineBroker, topic: str
+    broker: PipelineBroker, topic: str
 ) -> None:
-    shared.send(topic, numbered(0, 10), 0)
-    query = Query(shared, topic, startingOffsets="earliest", maxOffsetsPerTrigger=4)
+    broker.send(topic, numbered(0, 10), 0)
+    query = Query(broker, topic, startingOffsets="earliest", maxOffsetsPerTrigger=4)
     query.batch()
     newest = query.reader.reportLatestOffset()
     assert newest is not None
@@ -141,14 +124,14 @@ def test_lag_is_what_is_between_the_batch_and_the_queues_ends(
     assert query.done["offsets"][topic]["broker-a"]["0"] == 4
 
 
-def test_a_group_sees_what_is_done(shared: PipelineBroker, topic: str) -> None:
-    shared.send(topic, numbered(0, 10), 0)
+def test_a_group_sees_what_is_done(broker: PipelineBroker, topic: str) -> None:
+    broker.send(topic, numbered(0, 10), 0)
     given = {"groupId": f"g-{topic}", "commitOffsets": "onBatch"}
-    query = Query(shared, topic, startingOffsets="earliest", maxOffsetsPerTrigger=4, **given)
+    query = Query(broker, topic, startingOffsets="earliest", maxOffsetsPerTrigger=4, **given)
     queue = MessageQueue(topic, "broker-a", 0)
 
     def committed() -> int | None:
-        return shared.run(shared.admin.offsets.committed(given["groupId"], queue))
+        return broker.run(broker.admin.offsets.committed(given["groupId"], queue))
 
     query.batch()
     assert committed() is None
@@ -160,27 +143,27 @@ def test_a_group_sees_what_is_done(shared: PipelineBroker, topic: str) -> None:
     while query.batch():
         pass
     assert committed() == 10
-    again = Query(shared, topic, startingOffsets="committed", **given)
-    shared.send(topic, ["next"], 0)
+    again = Query(broker, topic, startingOffsets="committed", **given)
+    broker.send(topic, ["next"], 0)
     assert again.batch() == ["next"]
 
 
-def test_a_topic_that_vanishes(shared: PipelineBroker, topic: str) -> None:
+def test_a_topic_that_vanishes(broker: PipelineBroker, topic: str) -> None:
     quick = {"fetchOffset.numRetries": 1, "fetchOffset.retryIntervalMs": 1}
-    shared.create(topic + "-stays", 1)
+    broker.create(topic + "-stays", 1)
     both = {"subscribe": f"{topic},{topic}-stays", "startingOffsets": "earliest"} | quick
-    strict = Query(shared, topic, **both)
-    lenient = Query(shared, topic, failOnDataLoss="false", **both)
-    shared.send(topic, numbered(0, 5), 0)
+    strict = Query(broker, topic, **both)
+    lenient = Query(broker, topic, failOnDataLoss="false", **both)
+    broker.send(topic, numbered(0, 5), 0)
     assert strict.batch() == lenient.batch() == numbered(0, 5)
-    shared.delete(topic)
-    shared.send(topic + "-stays", ["a"], 0)
+    broker.delete(topic)
+    broker.send(topic + "-stays", ["a"], 0)
     with pytest.raises(PipelineError, match="any more: see that its broker runs"):
         strict.batch()
     assert lenient.batch() == ["a"]
     lenient.restart()
-    shared.create(topic, 2)
-    shared.send(topic, ["anew"], 0)
+    broker.create(topic, 2)
+    broker.send(topic, ["anew"], 0)
     with pytest.raises(PipelineError, match="was deleted and made anew, and this query"):
         strict.batch()
     assert lenient.batch() == ["anew"]
@@ -188,7 +171,7 @@ def test_a_topic_that_vanishes(shared: PipelineBroker, topic: str) -> None:
 
 @pytest.mark.parametrize("has_ids", [True, False])
 def test_a_topic_made_anew_with_more_messages_than_were_read(
-    shared: PipelineBroker,
+    broker: PipelineBroker,
     topic: str,
     has_ids: bool,
     monkeypatch: pytest.MonkeyPatch,
@@ -196,12 +179,12 @@ def test_a_topic_made_anew_with_more_messages_than_were_read(
 ) -> None:
     if not has_ids:
         without_ids(monkeypatch)
-    strict = Query(shared, topic, startingOffsets="earliest")
-    lenient = Query(shared, topic, startingOffsets="earliest", failOnDataLoss="false")
-    shared.send(topic, numbered(0, 5), 0)
+    strict = Query(broker, topic, startingOffsets="earliest")
+    lenient = Query(broker, topic, startingOffsets="earliest", failOnDataLoss="false")
+    broker.send(topic, numbered(0, 5), 0)
     assert strict.batch() == lenient.batch() == numbered(0, 5)
     for step in (1, 2):
-        remake(shared, topic, numbered(10 * step, 10 * step + 9))
+        remake(broker, topic, numbered(10 * step, 10 * step + 9))
         for _ in range(2):
             with pytest.raises(PipelineError, match=r"deleted and made anew, .* set failOnDataLo"):
                 strict.batch()
@@ -214,67 +197,66 @@ def test_a_topic_made_anew_with_more_messages_than_were_read(
         assert lenient.bodies == numbered(10 * step, 10 * step + 9)
         assert lenient.batch() == []
     assert "read it from its beginning on, as failOnDataLoss=false says" in caplog.messages[0]
-    shared.send(topic, ["next"], 0)
+    broker.send(topic, ["next"], 0)
     assert lenient.batch() == ["next"]
 
 
-def test_a_topic_made_anew_before_the_first_batch(shared: PipelineBroker, topic: str) -> None:
-    shared.send(topic, numbered(0, 5), 0)
-    query = Query(shared, topic, failOnDataLoss="false")
+def test_a_topic_made_anew_before_the_first_batch(broker: PipelineBroker, topic: str) -> None:
+    broker.send(topic, numbered(0, 5), 0)
+    query = Query(broker, topic, failOnDataLoss="false")
     query.reader.initialOffset()
-    remake(shared, topic, numbered(0, 9))
+    remake(broker, topic, numbered(0, 9))
     assert query.batch() == numbered(0, 9)
 
 
-def test_a_topic_made_anew_between_planning_and_reading(shared: PipelineBroker, topic: str) -> None:
-    shared.send(topic, numbered(0, 5), 0)
-    strict = Query(shared, topic, startingOffsets="earliest")
-    lenient = Query(shared, topic, startingOffsets="earliest", failOnDataLoss="false")
+def test_a_topic_made_anew_between_planning_and_reading(broker: PipelineBroker, topic: str) -> None:
+    broker.send(topic, numbered(0, 5), 0)
+    strict = Query(broker, topic, startingOffsets="earliest")
+    lenient = Query(broker, topic, startingOffsets="earliest", failOnDataLoss="false")
     assert strict.plan()
     assert lenient.plan()
-    remake(shared, topic, numbered(10, 19))
+    remake(broker, topic, numbered(10, 19))
     with pytest.raises(PipelineError, match=r"the topic was deleted since, and perhaps made anew"):
         strict._run()
     assert lenient._run() == []
     assert lenient.batch() == numbered(10, 19)
 
 
-def test_a_topic_that_is_deleted_on_one_of_two_brokers(shared: PipelineBroker, topic: str) -> None:
-    settings = {"role": "broker", "namesrvAddr": shared.nameserver, "brokerName": "broker-b"}
-    with PipelineBroker(**settings) as other:
-        shared.create(topic, 2)
-        strict = Query(shared, topic, startingOffsets="earliest")
-        lenient = Query(shared, topic, startingOffsets="earliest", failOnDataLoss="false")
-        shared.send(topic, ["b"], MessageQueue(topic, "broker-b", 0))
+def test_a_topic_that_is_deleted_on_one_of_two_brokers(broker: PipelineBroker, topic: str) -> None:
+    with broker.beside() as other:
+        broker.create(topic, 2)
+        strict = Query(broker, topic, startingOffsets="earliest")
+        lenient = Query(broker, topic, startingOffsets="earliest", failOnDataLoss="false")
+        broker.send(topic, ["b"], MessageQueue(topic, "broker-b", 0))
         assert strict.batch() == lenient.batch() == ["b"]
-        shared.run(
-            shared.admin.request(
+        broker.run(
+            broker.admin.request(
                 other.broker.address, RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic}
             )
         )
-        shared.send(topic, ["a"], MessageQueue(topic, "broker-a", 0))
+        broker.send(topic, ["a"], MessageQueue(topic, "broker-a", 0))
         with pytest.raises(PipelineError, match=r"on broker-b is not there any more, and this que"):
             strict.batch()
         assert lenient.batch() == ["a"]
-        assert read(shared, topic) == ["a"]
-        shared.create(topic, 2)
-        shared.send(topic, ["b2"], MessageQueue(topic, "broker-b", 0))
+        assert read(broker, topic) == ["a"]
+        broker.create(topic, 2)
+        broker.send(topic, ["b2"], MessageQueue(topic, "broker-b", 0))
         assert lenient.batch() == ["b2"]
 
 
 def test_latest_while_a_broker_is_away_leaves_its_history_out(
-    shared: PipelineBroker, topic: str, tmp_path: Path
+    broker: PipelineBroker, topic: str, tmp_path: Path
 ) -> None:
-    settings = {"role": "broker", "namesrvAddr": shared.nameserver, "brokerName": "broker-b"}
+    settings = {"role": "broker", "namesrvAddr": broker.nameserver, "brokerName": "broker-b"}
     settings["storePathRootDir"] = str(tmp_path)
     place = MessageQueue(topic, "broker-b", 0)
     with KeptBroker(**settings) as other:
-        shared.create(topic, 2)
-        shared.send(topic, numbered(0, 50), place)
+        broker.create(topic, 2)
+        broker.send(topic, numbered(0, 50), place)
         newest_ms = other.stored(topic)[-1].store_time_ms
     while time.time_ns() // 1_000_000 <= newest_ms:
         pass
-    query = Query(shared, topic, startingOffsets="latest")
+    query = Query(broker, topic, startingOffsets="latest")
     assert query.batch() == []
     with KeptBroker(**settings) as other:
         assert other.bodies(topic) == numbered(0, 50)
@@ -293,18 +275,18 @@ class KeptBroker(PipelineBroker):
 
 
 def test_a_topic_that_vanishes_between_two_looks_at_the_routes(
-    shared: PipelineBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+    broker: PipelineBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(discovery, "ROUTES_KEPT_S", 3600.0)
-    shared.create(topic + "-stays", 1)
+    broker.create(topic + "-stays", 1)
     quick = {"fetchOffset.numRetries": 1, "fetchOffset.retryIntervalMs": 1}
     both = {"subscribe": f"{topic},{topic}-stays", "startingOffsets": "earliest"} | quick
-    strict = Query(shared, topic, **both)
-    lenient = Query(shared, topic, failOnDataLoss="false", **both)
-    shared.send(topic, numbered(0, 5), 0)
+    strict = Query(broker, topic, **both)
+    lenient = Query(broker, topic, failOnDataLoss="false", **both)
+    broker.send(topic, numbered(0, 5), 0)
     assert strict.batch() == lenient.batch() == numbered(0, 5)
-    shared.delete(topic)
-    shared.send(topic + "-stays", ["a"], 0)
+    broker.delete(topic)
+    broker.send(topic + "-stays", ["a"], 0)
 
     assert lenient.batch() == ["a"]
     with pytest.raises(PipelineError, match="if the topic was deleted, set failOnDataLoss=false"):

@@ -21,18 +21,7 @@ from protocol.codes import RequestCode
 from tests.support.pipeline_broker import PipelineBroker
 from tests.support.sink_batches import batches, exact, numbered, rules, send, write
 
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[PipelineBroker]:
-    with PipelineBroker() as broker:
-        yield broker
-
-
-@pytest.fixture
-def topic(broker: PipelineBroker, request: pytest.FixtureRequest) -> str:
-    name: str = "S" + str(abs(hash(request.node.nodeid)))
-    broker.create(name, 4)
-    return name
+QUEUES = 4
 
 
 def test_a_batch_appears_when_it_is_committed_and_once(broker: PipelineBroker, topic: str) -> None:
@@ -154,7 +143,7 @@ def test_another_broker_that_is_away_matters_where_it_may_have_the_sink(
             return real(remote, name, sink_id)
         raise PipelineError("it is away") from BrokerUnreachableError("away")
 
-    with beside(broker):
+    with broker.beside():
         monkeypatch.setattr(choice, "sink_state", sink_state)
         assert choose_broker(quick, topic, 1, topics=[topic]) == "broker-a"
         with pytest.raises(PipelineError, match="found no broker to publish on, after 2 tries"):
@@ -172,20 +161,13 @@ def test_ids_of_a_repeated_batch_are_the_same(broker: PipelineBroker, topic: str
     assert not first & second
 
 
-def beside(broker: PipelineBroker) -> PipelineBroker:
-    """A second broker, behind the same name service."""
-    return PipelineBroker(
-        role="broker", namesrvAddr=broker.nameserver, brokerName="broker-b", remoteAdmin="true"
-    )
-
-
 QUICK = {"retries": 1, "retryIntervalMs": 1}
 
 
 def test_a_topic_on_two_brokers_is_refused_from_the_first_batch_on(
     broker: PipelineBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with beside(broker) as other:
+    with broker.beside() as other:
         broker.create(topic, 2)
         for streaming in (True, False):
             given = {"topic": topic, "delivery": "exactly-once", "sinkId": topic}
@@ -230,7 +212,7 @@ def test_a_topic_on_one_of_two_brokers_goes_nowhere_else(
     given = {"topic": name, "delivery": "exactly-once", "sinkId": name, "retries": "1"}
     given |= {"nameServer": broker.nameserver, "retryIntervalMs": "1"}
     asked = read_rules(given, streaming=streaming)
-    with beside(broker) as other:
+    with broker.beside() as other:
         with pytest.raises(PipelineError, match="exactly-once does not do by itself"):
             write(asked, ["early"])
         other.run(other.admin.create_topic(name, queues=2, broker="broker-b"))
@@ -250,7 +232,7 @@ def test_the_checkpoint_knows_the_broker_that_is_away(
     name = f"{topic}-anywhere"
     given = {"sinkId": topic, "checkpointLocation": tmp_path.as_uri(), "topic": name}
     writing = exact(broker, topic, **given, **QUICK)
-    with beside(broker) as other:
+    with broker.beside() as other:
         other.run(other.admin.create_topic(name, queues=2, broker="broker-b"))
         writing.commit_parts([write(writing.rules, ["a"])])
         assert other.bodies(name) == ["a"]
@@ -268,7 +250,7 @@ def test_the_other_broker_knows_the_one_that_is_away(broker: PipelineBroker, top
     at_a, at_b = (
         read_rules(given | {"broker": name}, streaming=False) for name in ("broker-a", "broker-b")
     )
-    with beside(broker):
+    with broker.beside():
         broker.create(topic, 2)
         _check_writer(at_b)
         _Writing(at_b).commit_parts([write(at_b, ["a"])])
@@ -283,7 +265,7 @@ def test_the_other_broker_knows_the_one_that_is_away(broker: PipelineBroker, top
 def test_a_broker_that_published_nothing_says_so_itself(
     broker: PipelineBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with beside(broker) as other:
+    with broker.beside() as other:
         broker.create(topic, 2)
         at_b = exact(broker, topic, broker="broker-b", **QUICK)
         part = write(at_b.rules, ["a"])
@@ -311,7 +293,7 @@ def test_a_first_batch_waits_until_the_other_broker_is_told(
             raise BrokerUnreachableError(f"no connection to {name}")
         return await real(remote, name, code, *rest)
 
-    with beside(broker):
+    with broker.beside():
         broker.create(topic, 2)
         writing = exact(broker, topic, broker="broker-a", **QUICK)
         parts = [write(writing.rules, [str(batch)], batch=batch) for batch in range(2)]
@@ -333,7 +315,7 @@ def test_rows_for_topics_on_different_brokers(broker: PipelineBroker, topic: str
             streaming=True,
         )
     )
-    with beside(broker) as other:
+    with broker.beside() as other:
         other.run(other.admin.create_topic(f"{topic}-b", queues=1, broker="broker-b"))
         one = by_row.write_task(batches(["a"], topic=[topic]), Task(0, 0, "q", 0), 0)
         other_one = by_row.write_task(batches(["b"], topic=[f"{topic}-b"]), Task(1, 0, "q", 0), 0)

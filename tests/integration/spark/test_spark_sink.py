@@ -1,6 +1,5 @@
 """The sink without Spark: what both ways of delivery do alike, and at least once."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -17,18 +16,7 @@ from protocol.properties import PROPERTY_SHARDING_KEY
 from tests.support.pipeline_broker import PipelineBroker
 from tests.support.sink_batches import batches, exact, numbered, rules, send, write
 
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[PipelineBroker]:
-    with PipelineBroker() as broker:
-        yield broker
-
-
-@pytest.fixture
-def topic(broker: PipelineBroker, request: pytest.FixtureRequest) -> str:
-    name: str = "S" + str(abs(hash(request.node.nodeid)))
-    broker.create(name, 4)
-    return name
+QUEUES = 4
 
 
 def test_everything_is_sent(broker: PipelineBroker, topic: str) -> None:

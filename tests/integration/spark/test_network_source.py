@@ -1,0 +1,274 @@
+"""The network source without Spark: batches, and brokers that go away."""
+
+import json
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from client.queues import MessageQueue
+from pipeline import remote as remote_module
+from pipeline.errors import PipelineError
+from pipeline.network.rules import read_rules
+from pipeline.network.source import NetworkReader
+from pipeline.remote import connect
+from tests.support.network_queries import Query, numbered, options, read, rows_of
+from tests.support.pipeline_broker import PipelineBroker
+
+QUEUES = 2
+
+
+def test_everything_that_is_there(broker: PipelineBroker, topic: str) -> None:
+    broker.send(topic, numbered(0, 50), 0)
+    broker.send(topic, numbered(50, 60), 1)
+    assert read(broker, topic) == numbered(0, 60)
+    assert read(broker, topic, minPartitions=7) == numbered(0, 60)
+    assert read(broker, topic, pullBatchSize=7, groupIdPrefix="spark") == numbered(0, 60)
+    assert read(broker, topic, maxRecordsPerPartition=3, pullMaxBytes=300) == numbered(0, 60)
+
+
+def test_an_empty_topic(broker: PipelineBroker, topic: str) -> None:
+    reader = NetworkReader(read_rules(options(broker, topic), streaming=False))
+    partitions = reader.partitions()
+    assert len(partitions) == 1
+    assert rows_of(reader, partitions) == []
+    assert next(iter(reader.read(None))).num_rows == 0  # type: ignore[arg-type]
+
+
+def test_positions_by_queue(broker: PipelineBroker, topic: str) -> None:
+    broker.send(topic, numbered(0, 20), 0)
+    broker.send(topic, numbered(20, 40), 1)
+    starting = json.dumps({topic: {"broker-a": {"0": 5, "1": -2}}})
+    ending = json.dumps({topic: {"0": 7, "1": 1}})
+    found = read(broker, topic, startingOffsets=starting, endingOffsets=ending)
+    assert found == ["00005", "00006", "00020"]
+
+
+def test_positions_by_time(broker: PipelineBroker, topic: str) -> None:
+    broker.send(topic, ["early"], 0)
+    stored_ms = broker.stored(topic)[0].store_time_ms
+    while not read(broker, topic, startingTimestamp=stored_ms + 1):
+        broker.send(topic, ["late"], 0)
+    assert "early" not in read(broker, topic, startingTimestamp=stored_ms + 1)
+    assert read(broker, topic, endingTimestamp=stored_ms) == []
+    by_queue = json.dumps({topic: {"0": stored_ms + 1}})
+    assert "early" not in read(broker, topic, startingOffsetsByTimestamp=by_queue)
+    far = stored_ms + 10**9
+    assert read(broker, topic, startingTimestamp=far) == []
+    with pytest.raises(PipelineError, match="holds no message from"):
+        read(broker, topic, startingTimestamp=far, startingOffsetsByTimestampStrategy="error")
+
+
+def test_times_by_topic_where_brokers_and_queue_counts_differ(
+    broker: PipelineBroker, topic: str
+) -> None:
+    with broker.beside():
+        broker.create(topic, 2)
+        broker.create(topic + "-wide", 5)
+        broker.send(topic, ["a"], MessageQueue(topic, "broker-a", 1))
+        broker.send(topic, ["b"], MessageQueue(topic, "broker-b", 0))
+        broker.send(topic + "-wide", ["c"], MessageQueue(topic + "-wide", "broker-b", 4))
+        both = {"subscribe": f"{topic},{topic}-wide"}
+        far = broker.stored(topic)[0].store_time_ms + 10**9
+
+        def starting(**times: Any) -> list[str]:
+            named = {topic + name.replace("_", "-"): at for name, at in times.items()}
+            return read(broker, topic, startingOffsetsByTimestamp=json.dumps(named), **both)
+
+        assert starting(**{"": 1}) == ["a", "b", "c"]
+        assert starting(**{"": far, "_wide": 1}) == ["c"]
+        assert starting(**{"": {"broker-a": far, "broker-b": 1}, "_wide": far}) == ["b"]
+        assert starting(**{"": {"broker-b": {"0": far}}}) == ["a", "c"]
+        ending = json.dumps({topic: far, topic + "-wide": 0})
+        assert read(broker, topic, endingOffsetsByTimestamp=ending, **both) == ["a", "b"]
+        with pytest.raises(PipelineError, match="names no broker"):
+            starting(**{"": {"0": 1}})
+
+
+def test_patterns_and_assigned_queues(broker: PipelineBroker, topic: str) -> None:
+    broker.create(topic + "-two", 1)
+    broker.send(topic, ["a"], 0)
+    broker.send(topic, ["b"], 1)
+    broker.send(topic + "-two", ["c"], 0)
+    assert read(broker, topic, subscribePattern=topic + ".*") == ["a", "b", "c"]
+    assert read(broker, topic, subscribe=f"{topic},{topic}-two") == ["a", "b", "c"]
+    assert read(broker, topic, assign=json.dumps({topic: {"broker-a": [1]}})) == ["b"]
+    assert read(broker, topic, assign=json.dumps({topic: [0], topic + "-two": [0]})) == ["a", "c"]
+    for wrong, says in (
+        ({topic: [9]}, "names queue 9"),
+        ({topic: {"broker-z": [0]}}, "'broker-z'"),
+        ({topic: 3}, "set an object"),
+    ):
+        with pytest.raises(PipelineError, match=says):
+            read(broker, topic, assign=json.dumps(wrong))
+
+
+def test_filters_are_the_brokers(broker: PipelineBroker, topic: str) -> None:
+    for number in range(40):
+        broker.send(
+            topic, [f"{number:02d}"], 0, tags=f"t{number % 4}", properties={"n": str(number)}
+        )
+    assert read(broker, topic, subExpression="t1") == [f"{n:02d}" for n in range(1, 40, 4)]
+    assert read(
+        broker, topic, subExpression="t1||t2", endingOffsets=json.dumps({topic: {"0": 4}})
+    ) == [
+        "01",
+        "02",
+    ]
+    assert read(broker, topic, subExpression="n > 36", filterType="sql92") == ["37", "38", "39"]
+
+
+def test_messages_of_inner_batches(broker: PipelineBroker, topic: str) -> None:
+    name = topic + "-batches"
+    broker.create(name, 1, attributes={"queue.type": "BatchCQ"})
+    for start in range(0, 60, 20):
+        broker.send(name, numbered(start, start + 20), 0)
+    assert read(broker, name) == numbered(0, 60)
+    starting, ending = json.dumps({name: {"0": 25}}), json.dumps({name: {"0": 52}})
+    assert read(broker, name, startingOffsets=starting, endingOffsets=ending) == numbered(25, 52)
+
+
+def test_a_broker_without_bulk_pulls(
+    broker: PipelineBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.send(topic, numbered(0, 200), 0)
+    remote = connect(broker.nameserver, timeout_s=30.0)
+    monkeypatch.setattr(remote, "_without_bulk", {broker.broker.address})
+    assert read(broker, topic) == numbered(0, 200)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"subscribe": "nowhere"}, "knows no topic 'nowhere'"),
+        ({"startingOffsets": '{"TOPIC": {"0": 99}}'}, "goes from offset 0 to 3"),
+        ({"endingOffsets": '{"TOPIC": {"0": 4}}'}, "goes from offset 0 to 3"),
+        (
+            {"startingOffsets": '{"TOPIC": {"0": 3}}', "endingOffsets": '{"TOPIC": {"0": 2}}'},
+            "which is before it",
+        ),
+        ({"endingOffsets": '{"TOPIC": {"7": 4}}'}, "names queue 7"),
+    ],
+)
+def test_positions_that_cannot_be(
+    given: dict[str, str], says: str, broker: PipelineBroker, topic: str
+) -> None:
+    broker.send(topic, numbered(0, 3), 0)
+    given = {name: value.replace("TOPIC", topic) for name, value in given.items()}
+    with pytest.raises(PipelineError, match=says):
+        read(broker, topic, **given)
+
+
+def test_a_topic_of_nearly_that_name_is_told(broker: PipelineBroker, topic: str) -> None:
+    with pytest.raises(PipelineError, match=rf"'{topic}x' \(did you mean .*'{topic}'"):
+        read(broker, topic, subscribe=topic + "x")
+
+
+def test_a_pattern_that_matches_nothing(
+    broker: PipelineBroker, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(
+        PipelineError, match=rf"subscribePattern='{topic}z\+' matches none .*: corr"
+    ):
+        read(broker, topic, subscribePattern=topic + "z+")
+
+    query = Query(broker, topic, subscribePattern=topic + "z+", startingOffsets="earliest")
+    assert query.batch() == []
+    (warning,) = caplog.messages
+    assert "matches none of the topics" in warning
+    assert warning.endswith("; until then the query waits for topics")
+    broker.create(topic + "z", 1)
+    broker.send(topic + "z", ["late"], 0)
+    assert query.batch() == ["late"]
+    assert len(caplog.messages) == 1
+
+
+def test_offsets_out_of_range_where_loss_is_expected(broker: PipelineBroker, topic: str) -> None:
+    broker.send(topic, numbered(0, 3), 0)
+    ending = json.dumps({topic: {"0": 50}})
+    assert read(broker, topic, endingOffsets=ending, failOnDataLoss="false") == numbered(0, 3)
+
+
+def test_messages_that_go_while_they_are_read(broker: PipelineBroker, topic: str) -> None:
+    broker.send(topic, numbered(0, 3), 0)
+    for fails in ("true", "false"):
+        given = options(broker, topic, failOnDataLoss=fails)
+        reader = NetworkReader(read_rules(given, streaming=False))
+        partitions = reader.partitions()
+        broker.delete(topic)
+        broker.create(topic, 2)
+        if fails == "true":
+            with pytest.raises(PipelineError, match="the topic was deleted since, and perhaps m"):
+                rows_of(reader, partitions)
+        else:
+            assert rows_of(reader, partitions) == []
+        broker.send(topic, numbered(0, 3), 0)
+
+
+# -- several brokers, and brokers that go away -----------------------------------------------------
+
+
+def test_topics_on_several_brokers(broker: PipelineBroker, topic: str) -> None:
+    with ExitStack() as stack:
+        stack.enter_context(broker.beside())
+        broker.create(topic, 2)
+        for number, name in enumerate(("broker-a", "broker-b", "broker-b")):
+            broker.send(topic, [f"m{number}"], MessageQueue(topic, name, number % 2))
+        assert read(broker, topic) == ["m0", "m1", "m2"]
+        starting = json.dumps({topic: {"broker-a": {"0": -1}, "broker-b": {"1": 1}}})
+        assert read(broker, topic, startingOffsets=starting) == ["m2"]
+        with pytest.raises(PipelineError, match="names no broker"):
+            read(broker, topic, startingOffsets=json.dumps({topic: {"0": 1}}))
+        query = Query(broker, topic, startingOffsets="earliest")
+        assert sorted(query.batch()) == ["m0", "m1", "m2"]
+    # A broker that is away takes its queues out of the route; what it had stays where it was.
+    broker.send(topic, ["m3"], MessageQueue(topic, "broker-a", 1))
+    assert query.batch() == ["m3"]
+
+
+class Unreliable:
+    """Lets the first reads of a remote fail as if its broker were away."""
+
+    def __init__(self, failures: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.left = failures
+        real = remote_module.Remote._read
+
+        async def read_or_fail(remote: Any, *arguments: Any) -> Any:
+            if self.left:
+                self.left -= 1
+                from client.errors import BrokerUnreachableError
+
+                raise BrokerUnreachableError("the connection to 10.0.0.1:10911 is closed")
+            return await real(remote, *arguments)
+
+        monkeypatch.setattr(remote_module.Remote, "_read", read_or_fail)
+
+
+def test_a_broker_that_comes_back(
+    broker: PipelineBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.send(topic, numbered(0, 100), 0)
+    away = Unreliable(3, monkeypatch)
+    given = {"fetchOffset.numRetries": 3, "fetchOffset.retryIntervalMs": 1, "pullMaxBytes": 2000}
+    assert read(broker, topic, **given) == numbered(0, 100)
+    assert away.left == 0
+
+
+def test_a_broker_that_stays_away(
+    broker: PipelineBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.send(topic, numbered(0, 3), 0)
+    Unreliable(99, monkeypatch)
+    with pytest.raises(PipelineError) as caught:
+        read(broker, topic, **{"fetchOffset.numRetries": 2, "fetchOffset.retryIntervalMs": 1})
+    said = str(caught.value)
+    assert f"{topic}/broker-a/0 could not be read from offset 0 on, after 3 tries" in said
+    assert "see that the broker runs" in said
+
+
+def test_a_name_service_that_is_not_there() -> None:
+    given = {"nameServer": "127.0.0.1:1", "subscribe": "T"}
+    quick = {"fetchOffset.numRetries": "0"}
+    reader = NetworkReader(read_rules(given | quick, streaming=False))
+    with pytest.raises(PipelineError, match=r"could not be asked for at 127\.0\.0\.1:1, after 1"):
+        reader.partitions()
