@@ -90,6 +90,7 @@ class ServingParts:
             now_ms=self.steady_ms,
             wall_ms=self.now_ms,
             batch_topic=self.topics.is_batch,
+            known_offsets=self.tables.known_offsets,
             delay_ms=levels.delay_ms,
             store_host=store_host,
             mapped_files_max=mapped_files_share(),

@@ -19,6 +19,7 @@ from broker.store.message_store import MessageStore
 from broker.subscription_groups import SubscriptionGroupTable
 from broker.topic_ids import TopicIds
 from broker.topics import TopicConfig, TopicTable, queue_directories
+from protocol.names import SCHEDULE_TOPIC
 from protocol.store_paths import DELETED_TOPICS_FILE
 
 log = structlog.get_logger("broker.tables")
@@ -84,6 +85,19 @@ class Tables:
             # Nothing is lost that the next heartbeats do not bring.
             log.warning("what groups subscribed to is forgotten", reason=str(error))
         self.topics.restore_from_queue_directories(queue_directories(self._layout))
+
+    def known_offsets(self) -> dict[tuple[str, int], int]:
+        """The queues of all topics, and up to where consumers were given what is in them."""
+        known: dict[tuple[str, int], int] = {}
+        for name, topic in self.topics.configs.items():
+            count = max(topic.read_queue_nums, topic.write_queue_nums)
+            known |= {(name, queue_id): 0 for queue_id in range(count)}
+        for name, _, offsets in self.offsets.entries():
+            for queue_id, offset in offsets.items():
+                known[name, queue_id] = max(offset, known.get((name, queue_id), 0))
+        for level, offset in self.delay_offsets.offsets.items():
+            known[SCHEDULE_TOPIC, level - 1] = offset
+        return known
 
     def agree_with(self, store: MessageStore) -> None:
         """Correct what the recovered store contradicts, and add what every broker has."""

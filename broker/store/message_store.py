@@ -16,7 +16,7 @@ Everything here belongs to the event loop's thread.  Three things run elsewhere:
 
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Set
+from collections.abc import Callable, Collection, Mapping, Set
 
 import structlog
 
@@ -31,6 +31,7 @@ from broker.store.errors import (
     TooManyOpenFilesError,
 )
 from broker.store.flush import FlushService, FlushWork, ParkedAnswers, Release
+from broker.store.inventory import QueueKey
 from broker.store.light_queues import LightQueues
 from broker.store.mappings import MAPPED_FILES_MAX
 from broker.store.opening import OpenedStore
@@ -144,14 +145,17 @@ class MessageStore(StoreReading):
         now_ms: Callable[[], int],
         wall_ms: Callable[[], int] | None = None,
         batch_topic: Callable[[str], bool] = lambda topic: False,
+        known_offsets: Callable[[], Mapping[QueueKey, int]] = dict,
         delay_ms: Callable[[int], int] = lambda level: 1000,
         store_host: bytes = b"\x7f\0\0\1\0\0\x2a\x9f",
         mapped_files_max: int = MAPPED_FILES_MAX,
     ) -> "MessageStore":
         """Lock, load and recover a store directory; blocks until every record is dispatched.
 
-        At most *mapped_files_max* files of log and queues are mapped, with a descriptor each.
-        *now_ms* never goes back; the hours that settings name are those of *wall_ms*.
+        *known_offsets* tells the queues that there are, and up to where consumers were given what
+        is in them; it is asked where the log has lost its end.  At most *mapped_files_max* files of
+        log and queues are mapped, with a descriptor each.  *now_ms* never goes back; the hours that
+        settings name are those of *wall_ms*.
 
         Raises:
             StoreLockedError: another process has it open.
@@ -166,6 +170,7 @@ class MessageStore(StoreReading):
             store_host=store_host,
             tags_codes=TagsCodes(delay_ms),
             batch_topic=batch_topic,
+            known_offsets=known_offsets,
             mapped_files_max=mapped_files_max,
         )
         return cls(config, opened, now_ms=now_ms, wall_ms=wall_ms, batch_topic=batch_topic)

@@ -12,7 +12,7 @@ Closing goes the other way; ``abort`` goes last, and only after a stop that lost
 import contextlib
 import mmap
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 import structlog
@@ -38,6 +38,7 @@ from broker.store.deleted_topics import DeletedTopics
 from broker.store.errors import CorruptFileError
 from broker.store.geometry import Geometry
 from broker.store.index import MessageIndex
+from broker.store.inventory import QueueKey
 from broker.store.layout import StoreLayout
 from broker.store.lock_file import StoreLock
 from broker.store.log_walk import LogWalk
@@ -69,6 +70,7 @@ class OpenedStore:
         store_host: bytes,
         tags_codes: TagsCodes,
         batch_topic: Callable[[str], bool],
+        known_offsets: Callable[[], Mapping[QueueKey, int]] = dict,
         mapped_files_max: int = MAPPED_FILES_MAX,
     ) -> None:
         """Open it.  Raises StoreError, OSError; nothing is left open then."""
@@ -76,6 +78,9 @@ class OpenedStore:
         self.tags_codes = tags_codes
         self._now_ms = now_ms
         self._wall_ms = wall_ms
+        self._known_offsets = known_offsets
+        # Before it is made: RocketMQ has no such directory.
+        self._is_ours = self.layout.own.is_dir()
         self.mappings = Mappings(mapped_files_max)
         self._exts: dict[tuple[str, int], ConsumeQueueExt] = {}
         self._is_read_ahead_off = False
@@ -192,7 +197,14 @@ class OpenedStore:
             self.checkpoint,
             self._noted,
             last_exit_clean,
-            QueueRules(batch_topic, self.deleted_topics.hides, self.tags_codes.of, self.has_gone),
+            QueueRules(
+                batch_topic,
+                self.deleted_topics.hides,
+                self.tags_codes.of,
+                self.has_gone,
+                self._known_offsets,
+            ),
+            is_ours=self._is_ours,
             is_sync=config.flush_disk_type is FlushDiskType.SYNC,
             check_crc=config.check_crc_on_recover,
         )

@@ -73,6 +73,8 @@ class QueueRules(NamedTuple):
     """The tags code of a stored message, by topic, properties and store time (``TagsCodes.of``)."""
     has_gone: Callable[[str], bool]
     """Whether messages of a topic were deleted, or purged, that the log may still have."""
+    handed_out: Callable[[], Mapping[QueueKey, int]] = dict
+    """Queues that there are, and up to where consumers were given what is in them."""
 
 
 class _Progress:

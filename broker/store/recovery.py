@@ -33,20 +33,25 @@ from broker.store.inventory import Inventory, QueueKey
 from broker.store.layout import StoreLayout
 from broker.store.log_scan import Record
 from broker.store.log_walk import Hole, LogWalk
-from broker.store.lookups import find_unit, record_start
+from broker.store.lookups import record_start
+from broker.store.lost_offsets import (
+    drop_unclaimed,
+    ends_behind,
+    least_bytes_lost,
+    missing_bytes,
+)
 from broker.store.mapped_file_queue import MappedFileQueue
+from broker.store.proven_end import ProvenEnd
 from broker.store.queue_repair import QueueRepair, QueueRules
 from broker.store.queue_table import ConsumeQueueTable
 from broker.store.record_properties import KeysAndTagsReader
 from broker.store.recovery_report import RecoveryReport
 from broker.store.recovery_start import (
     QueueState,
-    end_by_units,
     look_at_queue,
     may_lack_first_files,
     proven_file,
     proven_offset,
-    units_from,
 )
 
 log = structlog.get_logger("broker.store")
@@ -67,6 +72,7 @@ def recover(
     last_exit_clean: bool,
     rules: QueueRules,
     *,
+    is_ours: bool = False,
     is_sync: bool = False,
     check_crc: bool = True,
     verify_bytes: int = VERIFY_BYTES,
@@ -74,23 +80,29 @@ def recover(
 ) -> RecoveryReport:
     """Recover a store that has been loaded; blocks until it is whole and on disk.
 
-    *noted* is its inventory; the new one says *is_sync* of the run that begins.
+    *noted* is its inventory; the new one says *is_sync* of the run that begins.  *is_ours* is as
+    for ``ProvenEnd``.
 
     Raises:
         StoreError, OSError: a file cannot be read, written or made (disk full).
     """
+    proof = ProvenEnd(
+        commit_log_files, checkpoint, noted, is_clean=last_exit_clean, is_ours=is_ours
+    )
     recovery = _Recovery(
-        layout, commit_log_files, queues, index, checkpoint, noted, last_exit_clean, rules
+        layout, commit_log_files, queues, index, checkpoint, noted, last_exit_clean, rules, proof
     )
     recovery.check_crc = check_crc
     recovery.is_sync = is_sync
-    recovery.reach_noted_end()
+    proof.reach()
     recovery.look_at_queues()
     start = recovery.choose_start(verify_bytes, adopt_bytes)
     walk = recovery.walk(start)
     if recovery.is_checkpoint_refuted(walk):
         log.warning("the checkpoint is newer than the log; all of the log is read instead")
         walk = recovery.walk(commit_log_files.min_offset)
+    if recovery.ended_later(walk):
+        walk = recovery.walk(walk.start)
     recovery.walk_again(walk)
     return recovery.finish(walk)
 
@@ -108,6 +120,7 @@ class _Recovery:
         noted: Inventory | None,
         last_exit_clean: bool,
         rules: QueueRules,
+        proof: ProvenEnd,
     ) -> None:
         self._layout = layout
         self._log_files = log_files
@@ -116,14 +129,13 @@ class _Recovery:
         self._checkpoint = checkpoint
         self._is_clean = last_exit_clean
         self._rules = rules
+        self._proof = proof
         self.check_crc = True
         self.is_sync = False
         self._log_min = log_files.min_offset
         self._noted = noted
         self._states: dict[QueueKey, QueueState] = {}
         self._proven_from = self._log_min
-        self._noted_end = max(checkpoint.flushed_offset, noted.log_end if noted is not None else 0)
-        self._units_behind: list[tuple[int, int]] = []
         self._start = self._log_min
         self._last_store_time_ms = 0
         self._changed: dict[QueueKey, int] = {}
@@ -134,20 +146,6 @@ class _Recovery:
 
     # 1. Queues.
 
-    def reach_noted_end(self) -> None:
-        """Have a file where the log is known to have ended, if the newest ones are gone."""
-        files, end = self._log_files, self._noted_end
-        if files.files and end > files.next_base_offset:
-            log.error(
-                "the newest files of the commit log are missing",
-                directory=str(files.directory),
-                from_offset=files.next_base_offset,
-                to_offset=end,
-            )
-            file = files.append_file(end - end % files.file_size_bytes)
-            file.write_position = file.size_bytes
-            file.sync(0)
-
     def look_at_queues(self) -> None:
         """Let each queue find its end, and compare the last units of each with the log."""
         log_max = self._log_files.next_base_offset
@@ -156,8 +154,6 @@ class _Recovery:
         if not self._is_clean:
             proven = proven_file(self._log_files, self._checkpoint)
             trusted_below = proven.base_offset if proven is not None else 0
-        # Under SYNC_FLUSH no message is in a queue before it is on disk.
-        proves_by_units = not self._is_clean and self._noted is not None and self._noted.is_sync
         for queue in self._queues:
             if may_lack_first_files(queue, self._log_min, self._noted, self._rules.has_gone):
                 self._may_lack_first_files.add((queue.topic, queue.queue_id))
@@ -166,11 +162,10 @@ class _Recovery:
             state = look_at_queue(queue, self._log_files, self._noted)
             if queue.was_resized:
                 state = state._replace(is_suspect=True)
-            if proves_by_units and queue.commit_log_end > self._noted_end:
-                self._units_behind += units_from(queue, self._noted_end)
             queue.close()
             self._states[queue.topic, queue.queue_id] = state
             self._last_store_time_ms = max(self._last_store_time_ms, state.store_time_ms)
+        self._proof.ask(self._queues, self._states.values(), self._index)
         if proven is not None:
             self._proven_from = proven_offset(
                 proven, self._log_files, list(self._queues), self._checkpoint
@@ -215,13 +210,6 @@ class _Recovery:
 
     # 3. The walk.
 
-    def _proven_end(self) -> int:
-        """Up to where the log is known to have been on disk."""
-        if self._is_clean:
-            return max([self._noted_end, *(state.proven_end for state in self._states.values())])
-        start = max(self._noted_end, self._log_min)
-        return end_by_units(self._units_behind, start, self._log_files)
-
     def walk(self, start: int) -> LogWalk:
         """Walk the log from *start* on, for all queues and the index."""
         self._start = start
@@ -231,7 +219,7 @@ class _Recovery:
         walk = LogWalk(
             self._log_files.files,
             start,
-            proven_end=self._proven_end(),
+            proven_end=self._proof.offset,
             quiet_from=quiet_from,
             check_crc=self.check_crc,
             is_stale=lambda record: self._is_stale(record, walk),
@@ -293,6 +281,20 @@ class _Recovery:
             and claimed_ms > self._last_store_time_ms
         )
 
+    def ended_later(self, walk: LogWalk) -> bool:
+        """Whether consumers were handed more than the log has, and nothing else says so."""
+        if not self._proof.is_without_notes:
+            return False
+        tail = self._lost_tail(walk)
+        end = walk.end if tail is None else tail.start
+        room_bytes = self._log_files.next_base_offset - end
+        handed_out = self._rules.handed_out()
+        end += least_bytes_lost(self._queues, self._states.keys(), handed_out, room_bytes)
+        if end <= walk.end:
+            return False
+        self._proof.offset = end
+        return True
+
     def walk_again(self, walk: LogWalk) -> None:
         """Walk the log for the queues that were found to lack something in front of the start."""
         while self._postponed:
@@ -329,25 +331,9 @@ class _Recovery:
             self._filled[key] = self._filled.get(key, 0) + count
 
     def _drop_unclaimed(self, start: int, repair: QueueRepair, walk: LogWalk) -> None:
-        """Cut units at the ends of queues that no record in the log has asked for."""
-        for queue in self._queues:
-            if queue.commit_log_end <= start or (queue.topic, queue.queue_id) in repair.postponed:
-                continue
-            first = repair.claimed_until(queue)
-            if first is None:
-                found = find_unit(queue, start)
-                first = queue.max_offset if found is None else found[0]
-            lost_count = 0
-            while first < queue.max_offset:
-                unit = queue.entry(first)
-                if unit is None or not any(h.start <= unit[0] < h.end for h in walk.holes):
-                    queue.truncate_to(first)
-                    break
-                lost_count += not self._is_known_hole(unit[0])
-                first += 1
-            if lost_count:
-                key = (queue.topic, queue.queue_id)
-                self._filled[key] = self._filled.get(key, 0) + lost_count
+        lost = drop_unclaimed(self._queues, start, repair, walk.holes, self._is_known_hole)
+        for key, count in lost.items():
+            self._filled[key] = self._filled.get(key, 0) + count
 
     # 4. and 5. The end.
 
@@ -359,7 +345,7 @@ class _Recovery:
             queue.truncate_to_commit_log(end)
         if self._index is not None:
             self._index.discard_from(end)
-        next_offsets = self._keep_noted_ends(end, walk.holes)
+        next_offsets = self._keep_ends(walk)
         self._sync(end)
         holes = sorted([*walk.holes, *self._known_holes(walk)])
         self._note_inventory(end, holes, next_offsets)
@@ -386,21 +372,28 @@ class _Recovery:
             return None
         return last
 
-    def _keep_noted_ends(self, end: int, holes: list[Hole]) -> dict[QueueKey, int]:
+    def _keep_ends(self, walk: LogWalk) -> dict[QueueKey, int]:
         """See to it that no queue offset is used twice because its message is gone."""
         next_offsets = {}
+        ends, holes, end = dict(self._noted_ends()), walk.holes, walk.end
+        tail = None if self._is_clean else self._lost_tail(walk)
+        noted_end = 0 if self._noted is None else self._noted.log_end
+        if tail is not None and (missing := missing_bytes(tail, self._queues, noted_end)):
+            handed_out = self._rules.handed_out()
+            ends |= ends_behind(missing, self._queues, self._states.keys(), ends, handed_out)
+            holes = [tail]
         repair = QueueRepair(self._queues, self._log_files, self._rules, end, holes)
-        for (topic, queue_id), noted_end in self._noted_ends():
+        for (topic, queue_id), queue_end in ends.items():
             queue = self._queues.get(topic, queue_id)
             if queue is None or not queue.has_files:
-                next_offsets[topic, queue_id] = noted_end
-            elif queue.max_offset < noted_end and not repair.fill(queue, noted_end, end):
+                next_offsets[topic, queue_id] = queue_end
+            elif queue.max_offset < queue_end and not repair.fill(queue, queue_end, end):
                 log.error(
                     "a queue has lost its newest messages and will use their offsets again",
                     topic=topic,
                     queue=queue_id,
                     offset=queue.max_offset,
-                    noted_offset=noted_end,
+                    noted_offset=queue_end,
                 )
         self._note(repair)
         return next_offsets

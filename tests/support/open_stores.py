@@ -1,7 +1,7 @@
 """Message stores with small files and a clock of the test's, opened, closed and killed."""
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ def open_store(
     batch_topics: Collection[str] = (),
     store_host: bytes = STORE_HOST,
     mapped_files_max: int = MAPPED_FILES_MAX,
+    known_offsets: Callable[[], Mapping[tuple[str, int], int]] = dict,
     **fields: Any,
 ) -> MessageStore:
     """Open the store in *root*; *fields* are those of StoreConfig."""
@@ -42,6 +43,7 @@ def open_store(
         now_ms=clock or Clock(),
         batch_topic=lambda topic: topic in batch_topics,
         store_host=store_host,
+        known_offsets=known_offsets,
         mapped_files_max=mapped_files_max,
     )
 

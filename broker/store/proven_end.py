@@ -1,0 +1,86 @@
+"""Up to where the log is known to have been on disk, so that what is missing there is named.
+
+- Inventory and checkpoint say so, whoever was killed.
+- After a clean stop, and under SYNC_FLUSH, so does the unit of a record: no message is in a queue
+  before it is on disk.  And so does the index.
+- Where a run of ours was killed and neither inventory nor checkpoint are left, units and index are
+  believed as well, though the records of some may never have been on disk: a tail that is named in
+  vain costs queue offsets, and one that is not costs messages.
+"""
+
+from collections.abc import Collection
+
+import structlog
+
+from broker.store.checkpoint import StoreCheckpoint
+from broker.store.index import MessageIndex
+from broker.store.inventory import Inventory
+from broker.store.mapped_file_queue import MappedFileQueue
+from broker.store.queue_table import ConsumeQueueTable
+from broker.store.recovery_start import QueueState, end_by_units, units_from
+
+log = structlog.get_logger("broker.store")
+
+# The index says where a message begins; more than this is seldom missing of one.
+_INDEXED_SIZE_BYTES = 512
+
+
+class ProvenEnd:
+    """What is known of the end of one log."""
+
+    def __init__(
+        self,
+        log_files: MappedFileQueue,
+        checkpoint: StoreCheckpoint,
+        noted: Inventory | None,
+        *,
+        is_clean: bool,
+        is_ours: bool,
+    ) -> None:
+        """*is_ours*: the last to write to the store was not RocketMQ, as far as anybody knows."""
+        self._log_files = log_files
+        self._is_clean = is_clean
+        self.offset = max(checkpoint.flushed_offset, noted.log_end if noted is not None else 0)
+        claimed = checkpoint.flushed_offset or checkpoint.consume_queue_ms
+        self.is_without_notes = is_ours and not is_clean and noted is None and not claimed
+        """Whether neither inventory nor checkpoint of a run that was killed are there any more."""
+        self._is_sync = not is_clean and noted is not None and noted.is_sync
+
+    def reach(self) -> None:
+        """Have a file where the log is known to have ended, if the newest ones are gone."""
+        files, end = self._log_files, self.offset
+        if files.files and end > files.next_base_offset:
+            log.error(
+                "the newest files of the commit log are missing",
+                directory=str(files.directory),
+                from_offset=files.next_base_offset,
+                to_offset=end,
+            )
+            file = files.append_file(end - end % files.file_size_bytes)
+            file.write_position = file.size_bytes
+            file.sync(0)
+
+    def ask(
+        self,
+        queues: ConsumeQueueTable,
+        states: Collection[QueueState],
+        index: MessageIndex | None,
+    ) -> None:
+        """Take what queues, which have found their ends, and the index say."""
+        if self._is_clean:
+            self.offset = max([self.offset, *(state.proven_end for state in states)])
+        if not (self._is_sync or self.is_without_notes):
+            return
+        if self.is_without_notes:
+            self.offset = max([self.offset, *(state.good_end for state in states)])
+        start = max(self.offset, self._log_files.min_offset)
+        units: list[tuple[int, int]] = []
+        for queue in queues:
+            if queue.commit_log_end > start:
+                units += units_from(queue, start)
+                queue.close()
+        self.offset = end_by_units(units, start, self._log_files)
+        if index is not None and index.end_commit_log_offset >= self.offset:
+            end = index.end_commit_log_offset + _INDEXED_SIZE_BYTES
+            if end < self._log_files.next_base_offset:
+                self.offset = end

@@ -1,0 +1,24 @@
+"""What the tables of a broker tell the store about queues."""
+
+from pathlib import Path
+
+from broker.config_file import build_config
+from broker.tables import Tables
+from broker.topics import TopicConfig
+from protocol.names import SCHEDULE_TOPIC
+from tests.support.peers import Clock
+
+
+def test_queues_are_known_by_topics_groups_and_delay_levels(tmp_path: Path) -> None:
+    tables = Tables(build_config({"storePathRootDir": str(tmp_path)}), now_ms=Clock())
+    tables.topics.put(TopicConfig("A", read_queue_nums=1, write_queue_nums=2))
+    tables.offsets.commit("A", "one", 1, 7)
+    tables.offsets.commit("A", "two", 1, 5)
+    tables.offsets.commit("Gone from the list", "one", 0, 3)
+    tables.delay_offsets.put(3, 11)
+    assert tables.known_offsets() == {
+        ("A", 0): 0,
+        ("A", 1): 7,
+        ("Gone from the list", 0): 3,
+        (SCHEDULE_TOPIC, 2): 11,
+    }
