@@ -69,7 +69,7 @@ class FlushService:
         queue_flush_thorough_interval_ms: int,
         on_flushed: Callable[[int], None],
         on_failure: Callable[[StoreFailedError], None],
-        on_shortage: Callable[[TooManyOpenFilesError], None],
+        on_shortage: Callable[[TooManyOpenFilesError], object],
     ) -> None:
         self._work = work
         self._interval_s = flush_interval_ms / 1000
@@ -173,7 +173,7 @@ class FlushService:
             raise
         self._call(self._on_flushed, offset)
 
-    def _call(self, function: Callable[..., None], argument: object) -> None:
+    def _call(self, function: Callable[..., object], argument: object) -> None:
         loop = self._loop
         assert loop is not None
         try:

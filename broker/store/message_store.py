@@ -16,11 +16,10 @@ Everything here belongs to the event loop's thread.  Three things run elsewhere:
 
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Set
+from collections.abc import Callable, Mapping, Set
 
 import structlog
 
-from broker.store.deleted_queues import DeletedQueues
 from broker.store.derived_flush import DerivedFlush
 from broker.store.dispatch import Dispatch
 from broker.store.errors import (
@@ -28,7 +27,6 @@ from broker.store.errors import (
     StoreBusyError,
     StoreError,
     StoreFailedError,
-    TooManyOpenFilesError,
 )
 from broker.store.flush import FlushService, FlushWork, ParkedAnswers, Release
 from broker.store.inventory import QueueKey
@@ -45,6 +43,7 @@ from broker.store.scrubbing import Scrub, ScrubService, ScrubSettings
 from broker.store.staging import Staging
 from broker.store.store_reading import StoreReading
 from broker.store.tags_codes import TagsCodes
+from broker.store.visibility import Visibility
 from broker.store_config import FlushDiskType, StoreConfig
 from protocol.properties import decode_properties
 
@@ -94,8 +93,11 @@ class MessageStore(StoreReading):
             opened.deleted_topics.hides,
             self._reput.wake,
         )
-        # Where the log ended when the first of the queues was held that are.
-        self._held_from_offset: int | None = None
+        visibility = Visibility(opened, self._dispatch, self._staging)
+        self.hold = visibility.hold
+        self.release = visibility.release
+        self.delete_topics = visibility.delete_topics
+        self.purge_topics = visibility.purge_topics
         self.derived_flush = DerivedFlush(opened, self._dispatch)
         # Recovery has dispatched and synced everything up to here.
         self._log.flushed_time_ms = self._dispatch.store_time_ms
@@ -115,7 +117,7 @@ class MessageStore(StoreReading):
             queue_flush_thorough_interval_ms=config.consume_queue_flush_thorough_interval_ms,
             on_flushed=self._flushed,
             on_failure=self._failed,
-            on_shortage=self._make_room,
+            on_shortage=lambda _shortage: opened.mappings.make_room(),
         )
         self._retention: RetentionService | None = None
         self._mender.on_mended = self._wake_readers
@@ -300,21 +302,6 @@ class MessageStore(StoreReading):
         elif self._dispatch.behind is None:
             self._dispatch.dispatch(group, self._log.store_time_ms)
 
-    def hold(self, tail: QueueTail) -> None:
-        """Show nobody what comes into a queue from now on, until ``release``.
-
-        Messages are taken and answered as before, and their entries are written, so that it does
-        not matter to ``release`` how many there are.  For queues of type SimpleCQ.
-        """
-        if self._held_from_offset is None:
-            self._held_from_offset = self._log.written_offset
-        self._dispatch.hold(tail)
-
-    def release(self) -> None:
-        """Show everybody what came into the queues on hold and is dispatched, all at once."""
-        self._held_from_offset = None
-        self._dispatch.release()
-
     def put(self, message: MessageToStore) -> PutResult:
         """Store one message outside of a pass: for everything but the producers' hot path.
 
@@ -427,9 +414,6 @@ class MessageStore(StoreReading):
         if tail.waiters:
             self._dispatch.on_arrival(tail, queue.max_offset, {tags_code})
 
-    def _make_room(self, _shortage: TooManyOpenFilesError) -> None:
-        self._opened.mappings.make_room()
-
     def _failed(self, error: StoreFailedError) -> None:
         if self.failure is not None:
             return
@@ -454,32 +438,6 @@ class MessageStore(StoreReading):
             self._retention.ask()
 
     # -- the whole -----------------------------------------------------------------------------
-
-    def delete_topics(self, topics: Collection[str]) -> DeletedQueues:
-        """Forget the queues of topics; their records stay in the log until they expire.
-
-        The files are the caller's to remove, who may do so in a thread.
-
-        Raises:
-            OSError: the queues are forgotten; their files may be left to the next start.
-        """
-        for topic in topics:
-            self._staging.forget_topic(topic)
-        return self._opened.delete_topics(topics, self._log.written_offset)
-
-    def purge_topics(self, topics: Collection[str]) -> int:
-        """Empty the queues of topics, which keep their offsets; return how many messages went.
-
-        What no consumer could have seen yet stays: it was sent later, as far as anybody knows.
-        """
-        end = self.dispatched_offset
-        held_from = self._held_from_offset
-        if held_from is None:
-            return self._opened.purge_topics(topics, end)
-        held = {topic for topic in topics if self._dispatch.is_held(topic)}
-        return self._opened.purge_topics(held, min(held_from, end)) + self._opened.purge_topics(
-            set(topics) - held, end
-        )
 
     def topics(self) -> list[str]:
         """The topics that have queues with messages, or had."""

@@ -1,0 +1,62 @@
+"""What of the log is shown: not yet what comes into queues on hold, nor any more deleted topics."""
+
+from collections.abc import Collection
+
+from broker.store.deleted_queues import DeletedQueues
+from broker.store.dispatch import Dispatch
+from broker.store.opening import OpenedStore
+from broker.store.queue_tail import QueueTail
+from broker.store.staging import Staging
+
+
+class Visibility:
+    """Holds, deletes and purges the queues of one store.  Belongs to the event loop's thread."""
+
+    def __init__(self, opened: OpenedStore, dispatch: Dispatch, staging: Staging) -> None:
+        self._opened = opened
+        self._log = opened.commit_log
+        self._dispatch = dispatch
+        self._staging = staging
+        # Where the log ended when the first of the queues was held that are.
+        self._held_from_offset: int | None = None
+
+    def hold(self, tail: QueueTail) -> None:
+        """Show nobody what comes into a queue from now on, until ``release``.
+
+        Messages are taken and answered as before, and their entries are written, so that it does
+        not matter to ``release`` how many there are.  For queues of type SimpleCQ.
+        """
+        if self._held_from_offset is None:
+            self._held_from_offset = self._log.written_offset
+        self._dispatch.hold(tail)
+
+    def release(self) -> None:
+        """Show everybody what came into the queues on hold and is dispatched, all at once."""
+        self._held_from_offset = None
+        self._dispatch.release()
+
+    def delete_topics(self, topics: Collection[str]) -> DeletedQueues:
+        """Forget the queues of topics; their records stay in the log until they expire.
+
+        The files are the caller's to remove, who may do so in a thread.
+
+        Raises:
+            OSError: the queues are forgotten; their files may be left to the next start.
+        """
+        for topic in topics:
+            self._staging.forget_topic(topic)
+        return self._opened.delete_topics(topics, self._log.written_offset)
+
+    def purge_topics(self, topics: Collection[str]) -> int:
+        """Empty the queues of topics, which keep their offsets; return how many messages went.
+
+        What no consumer could have seen yet stays: it was sent later, as far as anybody knows.
+        """
+        end = self._dispatch.offset
+        held_from = self._held_from_offset
+        if held_from is None:
+            return self._opened.purge_topics(topics, end)
+        held = {topic for topic in topics if self._dispatch.is_held(topic)}
+        return self._opened.purge_topics(held, min(held_from, end)) + self._opened.purge_topics(
+            set(topics) - held, end
+        )
