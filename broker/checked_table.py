@@ -17,7 +17,6 @@ import structlog
 
 from broker.clock import wall_clock_ms
 from broker.json_table import JsonObject, JsonTable
-from broker.store.disk import backup_path, write_atomically
 from broker.store.errors import CorruptFileError
 
 log = structlog.get_logger("broker.tables")
@@ -34,7 +33,6 @@ class CheckedTable(JsonTable):
     def __init__(self, path: Path, *, now_ms: Callable[[], int] = wall_clock_ms) -> None:
         super().__init__(path, now_ms=now_ms)
         self.entries: dict[str, Any] = {}
-        self._copy = b""
 
     def load(self) -> bool:
         """Read the file or its copy; without either the table is empty.  Raises OSError."""
@@ -80,12 +78,6 @@ class CheckedTable(JsonTable):
         self.version.advance(self._now_ms())
         self.mark_changed()
         self.save_soon()
-
-    def _about_to_write(self, data: bytes) -> None:
-        self._copy = data
-
-    def _written(self) -> None:
-        write_atomically(backup_path(self.path), self._copy)
 
 
 def _checksum(entries: JsonObject) -> int:

@@ -1,33 +1,41 @@
 """A table that lives in memory and is kept in one JSON file under ``config/`` of the store.
 
 The file is RocketMQ's: fastjson's dialect, pretty printed, with a ``dataVersion``.  It is replaced
-atomically and the previous one kept as ``<name>.bak``, so that a crash at any moment leaves one
-that can be read.  Writing happens in a thread, and changes that come while a write is running
-share the next one.
+atomically, and ``<name>.bak`` holds the same with a seal (table_seal.py), by which rot in either is
+noticed, at the next start or by the scrub.  Writing happens in a thread, and changes that come
+while a write is running share the next one.
 
 At load, a file that is missing or empty gives way to its backup; so does a damaged one, which is
 kept aside as ``<name>.damaged`` before the first save.  When neither can be read, load refuses:
 starting with an empty table would lose what the operator can still repair.
+
+A file that can be read and is not as it was saved counts: somebody may have edited it.  What
+differs is named in the log, and what had been saved is kept aside as ``<name>.saved``.
 """
 
 import asyncio
+import contextlib
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import structlog
 
 from broker.clock import wall_clock_ms
 from broker.store.disk import backup_path, write_atomically
 from broker.store.errors import CorruptFileError
+from broker.table_seal import Saved, differences, is_damaged, seal, unseal
 from protocol import fastjson
 from protocol.errors import ProtocolError
 
 log = structlog.get_logger("broker.tables")
 
 SAVE_RETRY_S = 5.0
+DIFFERENCES_NAMED_MAX = 50
 
 JsonObject = dict[str, Any]
 
@@ -91,8 +99,13 @@ class JsonTable(ABC):
         self._saved_changes = 0
         self._saving: asyncio.Task[None] | None = None
         self._write_lock = threading.Lock()
-        self._damaged: bytes | None = None
+        self._aside: dict[str, bytes] = {}
+        # Of the file, and of what both files hold as long as that is known.
+        self._file_checksum = 0
+        self._checksums: tuple[int, int] | None = None
         self._is_saving_on = False
+        self.altered_count = 0
+        """How many files were found other than they had been saved since the start."""
 
     @abstractmethod
     def to_json(self) -> JsonObject:
@@ -111,26 +124,69 @@ class JsonTable(ABC):
         """
         damage: str | None = None
         backup = backup_path(self.path)
-        for path in (self.path, backup):
-            if not path.exists():
-                continue
-            data = path.read_bytes()
-            if not data.strip():
-                log.warning("a table's file is empty", file=str(path))
+        file, copy = _content_of(self.path), _content_of(backup)
+        saved = None if copy is None else unseal(copy)
+        if file is not None:
+            self._file_checksum = crc32(file)
+        for path, data in ((self.path, file), (backup, copy if saved is None else saved.content)):
+            if data is None:
                 continue
             try:
                 self._take(data)
+                if path is self.path and saved is not None:
+                    self._compare(data, saved)
             except ValueError as error:
                 damage = damage or f"{path.name}: {error}"
-                self._damaged = self._damaged or data
+                self._aside.setdefault(".damaged", data)
                 continue
-            if path is backup:
-                log.warning("table read from its backup", file=str(self.path), reason=damage)
-                self._changes += 1
+            self._note_loaded(path, data, copy, saved, damage)
             return True
         if damage is not None:
             raise CorruptFileError(self.path, self._advice(damage, has_backup=backup.exists()))
         return False
+
+    def _note_loaded(
+        self, path: Path, data: bytes, copy: bytes | None, saved: Saved | None, damage: str | None
+    ) -> None:
+        if path is not self.path:
+            log.warning("table read from its backup", file=str(self.path), reason=damage)
+            self.altered_count += damage is not None
+        elif copy is not None and saved is None and is_damaged(copy):
+            backup = backup_path(self.path)
+            log.warning("the backup of a table is damaged: it is written anew", file=str(backup))
+            self.altered_count += 1
+        if copy is not None and saved is not None and path is self.path and data == saved.content:
+            self._checksums = self._file_checksum, crc32(copy)
+        else:
+            self._changes += 1
+
+    def _compare(self, file: bytes, saved: Saved) -> None:
+        """Name what differs in *file* from what was saved.  Raises ValueError: that counts."""
+        if file == saved.content or self._file_checksum == saved.before:
+            return
+        different = self._differences(saved.content, file)
+        if self._refuses_altered(saved.content):
+            raise ValueError(f"it is not as it was saved: {'; '.join(different)}")
+        self.altered_count += 1
+        self._aside[".saved"] = saved.content
+        log.warning(
+            "a table was edited by hand, or has rotted: it counts as it is; if nobody edited it, "
+            "set right what differs, and look at the disk",
+            file=str(self.path),
+            different=different,
+        )
+
+    def _refuses_altered(self, saved: bytes) -> bool:
+        """Whether a file that is not as it was *saved* gives way to its backup."""
+        return False
+
+    def _differences(self, saved: bytes, found: bytes) -> list[str]:
+        """What differs, for people.  Raises ValueError: *found* cannot be read."""
+        every = differences(_decode(saved), _decode(found))
+        named = list(islice(every, DIFFERENCES_NAMED_MAX))
+        if more := sum(1 for _ in every):
+            named.append(f"and {more} more")
+        return named or ["nothing but its form"]
 
     def _advice(self, damage: str, *, has_backup: bool) -> str:
         unreadable = "neither the file nor its backup can be read"
@@ -142,10 +198,8 @@ class JsonTable(ABC):
 
     def _take(self, data: bytes) -> None:
         """Decode *data*.  Raises ValueError for whatever is wrong with it."""
+        document = _decode(data)
         try:
-            document = fastjson.loads(data)
-            if not isinstance(document, dict):
-                raise ValueError("it holds no JSON object")
             self.from_json(document)
         except (ProtocolError, RecursionError, TypeError, AttributeError) as error:
             raise ValueError(str(error)) from None
@@ -195,6 +249,38 @@ class JsonTable(ABC):
         self._write()
         self._saved_changes = changes
 
+    async def scrub(self) -> None:
+        """Look at file and backup: what is not as it was saved is named, and written anew."""
+        if self._is_saving_on and await asyncio.to_thread(self._find_altered):
+            self.mark_changed()
+            self.save_soon()
+
+    def _find_altered(self) -> bool:
+        """Name the files that are not as they were saved; whether there is one.  Any thread."""
+        with self._write_lock:
+            if self._checksums is None:
+                return False
+            paths = self.path, backup_path(self.path)
+            file, backup = (_bytes_of(path) for path in paths)
+            saved = unseal(backup)
+            altered = [
+                path
+                for path, data, checksum in zip(paths, (file, backup), self._checksums, strict=True)
+                if crc32(data) != checksum
+            ]
+        for path in altered:
+            different = ["unknown"]
+            if path is self.path and saved is not None:
+                with contextlib.suppress(ValueError):
+                    different = self._differences(saved.content, file)
+            log.warning(
+                "a table's file was altered under the running broker, and is written anew",
+                file=str(path),
+                different=different,
+            )
+        self.altered_count += len(altered)
+        return bool(altered)
+
     async def _save_in_thread(self) -> None:
         loop = asyncio.get_running_loop()
         try:
@@ -223,12 +309,45 @@ class JsonTable(ABC):
     def _write(self) -> None:
         with self._write_lock:
             self._begin_write()
-            text = fastjson.dumps(self.to_json(), pretty=True).encode()
-            self._about_to_write(text)
+            data = fastjson.dumps(self.to_json(), pretty=True).encode()
+            self._about_to_write(data)
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            if self._damaged is not None:
-                aside = self.path.with_name(self.path.name + ".damaged")
-                write_atomically(aside, self._damaged)
-            write_atomically(self.path, text, keep_backup=self._damaged is None)
-            self._damaged = None
+            for suffix, kept in self._aside.items():
+                write_atomically(self.path.with_name(self.path.name + suffix), kept)
+            backup = seal(data, self._file_checksum)
+            self._checksums = None
+            write_atomically(self.path, data, backup)
+            self._file_checksum = crc32(data)
+            self._checksums = self._file_checksum, crc32(backup)
+            self._aside.clear()
             self._written()
+
+
+def _content_of(path: Path) -> bytes | None:
+    """What a file holds; None when it is missing or blank.  Raises OSError."""
+    if not path.exists():
+        return None
+    data = path.read_bytes()
+    if not data.strip():
+        log.warning("a table's file is empty", file=str(path))
+        return None
+    return data
+
+
+def _bytes_of(path: Path) -> bytes:
+    """What a file holds; nothing where it cannot be read."""
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def _decode(data: bytes) -> JsonObject:
+    """The document in *data*.  Raises ValueError."""
+    try:
+        document = fastjson.loads(data)
+    except (ProtocolError, RecursionError) as error:
+        raise ValueError(str(error)) from None
+    if not isinstance(document, dict):
+        raise ValueError("it holds no JSON object")
+    return document

@@ -196,6 +196,9 @@ def _storage(broker: "Broker") -> Iterator[Family]:
     yield _counter("rockhopper_mended_entries_total", "Entries set right from the log").add(
         store.mended_count
     )
+    yield _counter("rockhopper_altered_tables_total", "Files of tables found not as saved").add(
+        broker.tables.altered_count
+    )
     yield _counter("rockhopper_index_faults_total", "Index entries and keys that do not fit").add(
         store.index_fault_count
     )

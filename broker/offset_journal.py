@@ -10,13 +10,12 @@
 Lines are gathered for 25 ms and go out as one record with one write(2), without fsync: kill -9
 costs at most the commits of 25 ms, and a power cut what RocketMQ's file does not hold yet.  What
 cannot be written, as on a full disk, stays gathered and is tried again.  A save begins a new
-journal file, and those in front of the one that the save before began go when it has ended: what
-they tell is in consumerOffset.json.bak too.
+journal file, and those in front of it go when it has ended: what they tell is in
+consumerOffset.json and in its .bak.
 
 The journal counts from the file on that names the consumerOffset.json that is there, or its .bak
 where that had to be read.  When RocketMQ has run on the store since, its file has another sha1, and
-counts alone.  A damaged file has another as well, but its .bak is one that we replaced: then the
-.bak counts, and nothing is forgotten.
+counts alone.  Where our own file is damaged its .bak counts, and nothing is forgotten.
 
 0.1.0 wrote the lines bare, into files ``<number>``; such are read, and gone after the first save.
 """
@@ -104,20 +103,13 @@ class OffsetJournal:
             changes += since or []
         return changes
 
-    def refutes(self, file: bytes, backup: bytes | None) -> bool:
-        """Whether *file* is none that was saved, while *backup* is one that another replaced.
-
-        Raises:
-            OSError: a journal file cannot be read.
-        """
+    def knows(self, file: bytes) -> bool:
+        """Whether the journal goes on from *file*.  Raises OSError."""
         known: list[str] = []
         for lines in self._recorded_parts():
             for line in lines:
                 _take(line, known, [])
-        saved = list(dict.fromkeys(known))
-        if fingerprint(file) in saved or fingerprint(backup) not in saved:
-            return False
-        return fingerprint(backup) != saved[-1]
+        return fingerprint(file) in known
 
     def _recorded_parts(self) -> list[list[str]]:
         """The lines of each file, oldest first; read once."""

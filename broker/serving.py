@@ -206,6 +206,10 @@ class ServingParts:
             now_ms=steady_ms,
         )
         topics.listeners.append(self.sinks.topic_changed)
+        self.tables.others = self.pop.request_modes, self.transactions.counts
+        if name_service is not None:
+            self.tables.others += (name_service.values,)
+        store.scrub_with(self.tables.scrub)
 
     async def open_parts(self) -> None:
         """Read what the parts keep on disk, and finish what was cut off; nobody is served yet.

@@ -50,6 +50,8 @@ class Tables:
         self.sink_homes = SinkHomes(layout.sink_homes, now_ms=now_ms)
         self.topic_ids = TopicIds(layout.topic_ids, now_ms=now_ms)
         self.delay_offsets = DelayOffsetTable(directory / "delayOffset.json", now_ms=now_ms)
+        self.others: tuple[JsonTable, ...] = ()
+        """Those that other parts read and save, to be scrubbed with ours."""
 
     @property
     def _all(self) -> tuple[JsonTable, ...]:
@@ -63,6 +65,21 @@ class Tables:
             self.sink_homes,
             self.topic_ids,
         )
+
+    @property
+    def every(self) -> tuple[JsonTable, ...]:
+        """All that are kept in files, those of other parts included."""
+        return (*self._all, self.subscriptions, *self.others)
+
+    async def scrub(self) -> None:
+        """Look at the files on disk: what is not as it was saved is named, and written anew."""
+        for table in self.every:
+            await table.scrub()
+
+    @property
+    def altered_count(self) -> int:
+        """How many files were found other than they had been saved since the start."""
+        return sum(table.altered_count for table in self.every)
 
     def _topic_changed(self, name: str, topic: TopicConfig | None) -> None:
         if topic is None and name:
@@ -132,5 +149,6 @@ class Tables:
             raise failure
 
     def close(self) -> None:
-        """Note no more commits; call it when everything was saved, or could not be."""
+        """Write nothing more; call it when everything was saved, or could not be."""
+        self.stop_saving()
         self.offsets.close_journal()

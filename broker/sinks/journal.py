@@ -19,15 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import structlog
 
 from broker.checked_table import CheckedTable
 from broker.json_table import JsonObject
 from broker.store import disk
 from broker.store.disk import backup_path
 from broker.store.errors import CorruptFileError
-
-log = structlog.get_logger("broker.sinks")
 
 
 class Intent(msgspec.Struct, rename="camel", frozen=True):
@@ -47,21 +44,17 @@ class _SinkTable(CheckedTable):
     kind: Any = None
 
     def load(self) -> bool:
-        """Read the file or its copy, and make them alike; False when there is neither.
+        """Read the file or its copy, and mend the other; False when there is neither.
 
         Raises:
             CorruptFileError: both are damaged.
             OSError: they cannot be read or written.
         """
-        copies = [path for path in (self.path, backup_path(self.path)) if path.exists()]
         if not self.load_or_refuse():
-            if copies:
+            if self.path.exists() or backup_path(self.path).exists():
                 raise CorruptFileError(self.path, _advice("it is empty"))
             return False
-        contents = {path.read_bytes() for path in copies}
-        if len(contents) > 1:
-            log.warning("the two copies of a file differ and are made alike", file=str(self.path))
-        if len(contents) > 1 or len(copies) < 2:
+        if not self.is_saved:
             self.save()
         return True
 

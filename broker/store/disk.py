@@ -21,34 +21,35 @@ log = structlog.get_logger("broker.store")
 # There is no room: not a fault of the disk, and over as soon as somebody frees space.
 DISK_FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _NOT_SUPPORTED = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.ENODEV})
-_LINK_REFUSED = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
 _NOT_EMPTY_OR_GONE = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT})
 _SLICE_BYTES = 1 << 20
 _SOON_READ_BYTES = 64 << 10
 
 
-def write_atomically(path: Path, data: bytes, keep_backup: bool = False) -> None:
+def write_atomically(path: Path, data: bytes, backup: bytes | None = None) -> None:
     """Make *path* hold exactly *data*, durably, before returning.
 
-    A crash leaves the old content or the new, never a mix.  With *keep_backup* the content that is
-    replaced stays as ``<name>.bak``, where RocketMQ looks when the file itself does not parse.
+    A crash leaves the old content or the new, never a mix.  *backup* goes to ``<name>.bak``, where
+    RocketMQ looks when the file itself does not parse, a moment before.
 
     Raises:
         TooManyOpenFilesError: *path* keeps its old content.
         OSError: the disk is full or failing; *path* keeps its old content.
     """
-    temporary = path.with_name(path.name + ".tmp")
+    contents = {path: data} if backup is None else {backup_path(path): backup, path: data}
+    temporaries = {path: path.with_name(path.name + ".tmp") for path in contents}
     # Without it the new name could not be made durable: had before anything changes.
     directory = _open_directory(path.parent)
     try:
-        _write_durably(temporary, data)
-        if keep_backup:
-            _back_up(path)
-        temporary.replace(path)
+        for target, content in contents.items():
+            _write_durably(temporaries[target], content)
+        for target, temporary in temporaries.items():
+            temporary.replace(target)
         os.fsync(directory)
     except OSError:
         with contextlib.suppress(OSError):
-            temporary.unlink()
+            for temporary in temporaries.values():
+                temporary.unlink(missing_ok=True)
         raise
     finally:
         os.close(directory)
@@ -68,23 +69,8 @@ def _write_durably(path: Path, data: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def _back_up(path: Path) -> None:
-    """Give the present content of *path* a second name, without a moment in which it has none."""
-    if not path.exists():
-        return
-    spare = path.with_name(path.name + ".bak.tmp")
-    spare.unlink(missing_ok=True)
-    try:
-        os.link(path, spare)
-    except OSError as error:
-        if error.errno not in _LINK_REFUSED:
-            raise
-        _write_durably(spare, path.read_bytes())
-    spare.replace(backup_path(path))
-
-
 def backup_path(path: Path) -> Path:
-    """Where ``write_atomically`` and RocketMQ keep the previous content of *path*."""
+    """Where ``write_atomically`` keeps a copy of *path*, and RocketMQ its previous content."""
     return path.with_name(path.name + ".bak")
 
 

@@ -16,7 +16,7 @@ Everything here belongs to the event loop's thread.  Three things run elsewhere:
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Awaitable, Callable, Mapping, Set
 
 import structlog
 
@@ -178,6 +178,10 @@ class MessageStore(StoreReading):
         return cls(config, opened, now_ms=now_ms, wall_ms=wall_ms, batch_topic=batch_topic)
 
     # -- life ----------------------------------------------------------------------------------
+
+    def scrub_with(self, others: Callable[[], Awaitable[None]]) -> None:
+        """Have *others* look at files that are not the store's, after each pass of the scrub."""
+        self._scrub.others = others
 
     async def start(self) -> None:
         """Start flushing, catching up and deleting expired files; needs a running event loop."""

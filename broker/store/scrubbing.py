@@ -16,7 +16,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple, Self
 
 import structlog
@@ -204,6 +204,8 @@ class ScrubService:
         self._wall_ms = wall_ms
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self.others: Callable[[], Awaitable[None]] | None = None
+        """Called at the end of each pass, for files that are not the store's."""
         mender.on_search = self._wake.set
 
     def start(self) -> None:
@@ -243,6 +245,8 @@ class ScrubService:
             more = scrub.step()
             if not more:
                 if not cost:
+                    if self.others is not None:
+                        await self.others()
                     scrub.begin()
                     return self._settings.interval_ms / 1000
                 break

@@ -10,7 +10,7 @@ import pytest
 
 from broker.store import abort_file, checkpoint
 from broker.store.checkpoint import StoreCheckpoint
-from broker.store.disk import backup_path, read_with_backup, write_atomically
+from broker.store.disk import backup_path, write_atomically
 from tests.support.crashing_disk import CrashingDisk, PowerCutError
 
 OLD = StoreCheckpoint(commit_log_ms=1, consume_queue_ms=2, index_ms=3)
@@ -53,30 +53,29 @@ def test_power_cut_at_any_sync_of_a_save_leaves_the_old_checkpoint(
         assert checkpoint.load(path) == OLD
 
 
-def test_backup_is_the_content_before_the_last_write_after_a_power_cut(
-    disk: CrashingDisk, tmp_path: Path
-) -> None:
+def test_a_file_and_its_backup_survive_a_power_cut(disk: CrashingDisk, tmp_path: Path) -> None:
     path = tmp_path / "topics.json"
-    for content in (b"one", b"two", b"three"):
-        write_atomically(path, content, keep_backup=True)
+    for content in (b"one", b"two"):
+        write_atomically(path, content, b"backup of " + content)
     disk.crash()
-    assert path.read_bytes() == b"three"
-    assert backup_path(path).read_bytes() == b"two"
+    assert path.read_bytes() == b"two"
+    assert backup_path(path).read_bytes() == b"backup of two"
 
 
-def test_power_cut_while_a_file_with_backup_is_replaced_leaves_a_whole_one(
+def test_power_cut_while_a_file_with_backup_is_replaced_leaves_both_whole(
     disk: CrashingDisk, tmp_path: Path
 ) -> None:
     path = tmp_path / "topics.json"
-    write_atomically(path, b"one", keep_backup=True)
+    write_atomically(path, b"one", b"1")
     disk.sync_count = 0
-    write_atomically(path, b"two", keep_backup=True)
+    write_atomically(path, b"two", b"2")
     for syncs in range(disk.sync_count):
         disk.cut_after(syncs)
         with pytest.raises(PowerCutError):
-            write_atomically(path, b"three", keep_backup=True)
+            write_atomically(path, b"three", b"3")
         disk.crash()
-        assert read_with_backup(path) == b"two"
+        assert path.read_bytes() == b"two"
+        assert backup_path(path).read_bytes() == b"2"
 
 
 def test_abort_file_survives_a_power_cut_as_soon_as_it_is_made(

@@ -249,8 +249,8 @@ async def test_offsets_reach_the_disk_while_the_broker_runs(
     loop, written = asyncio.get_running_loop(), asyncio.Event()
     real = disk.write_atomically
 
-    def write(path: Path, data: bytes, keep_backup: bool = False) -> None:
-        real(path, data, keep_backup)
+    def write(path: Path, data: bytes, backup: bytes | None = None) -> None:
+        real(path, data, backup)
         if b"orders@billing" in data:
             loop.call_soon_threadsafe(written.set)
 

@@ -6,6 +6,7 @@ import pytest
 import structlog
 
 from broker.checked_table import CheckedTable
+from broker.table_seal import unseal
 from tests.support.rot import flipped
 
 
@@ -27,7 +28,9 @@ def loaded(path: Path) -> CheckedTable:
 
 def test_both_copies_hold_the_last_change(path: Path) -> None:
     backup = path.with_name("table.json.bak")
-    assert backup.read_bytes() == path.read_bytes()
+    saved = unseal(backup.read_bytes())
+    assert saved is not None
+    assert saved.content == path.read_bytes()
     assert loaded(path).entries == {"first": "a", "second": ["b", 7]}
 
 

@@ -2,8 +2,11 @@
 
 import asyncio
 import errno
+import json
 import os
+from collections.abc import MutableMapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
@@ -12,6 +15,7 @@ from broker import json_table
 from broker.json_table import DataVersion, JsonObject, JsonTable
 from broker.store import disk
 from broker.store.errors import CorruptFileError
+from tests.support.rot import flipped
 
 GOOD = '{"dataVersion":{"counter":3,"stateVersion":0,"timestamp":5},"values":{0:"a"}}'
 OLDER = '{"values":{"0":"older"}}'
@@ -113,19 +117,143 @@ def test_a_damaged_file_is_kept_aside_and_the_good_backup_survives_the_next_save
     assert not table.is_saved
     table.save()
     assert path.with_name("values.json.damaged").read_text() == "{damaged"
-    assert path.with_name("values.json.bak").read_text() == OLDER
+    assert '"older"' in path.with_name("values.json.bak").read_text()
     again = Values(path)
     again.load()
     assert again.values == {"0": "older"}
 
 
-def test_saving_keeps_the_previous_file_as_the_backup(path: Path) -> None:
+@pytest.fixture
+def saved(path: Path) -> Path:
+    """Saved twice by us, the last time with the value "b"."""
     table = Values(path)
-    for value in ("first", "second"):
+    for value in ("a", "b"):
         table.values = {"0": value}
         table.save()
-    assert '"second"' in path.read_text()
-    assert '"first"' in path.with_name("values.json.bak").read_text()
+    return path
+
+
+def loaded(path: Path) -> tuple[Values, list[MutableMapping[str, Any]]]:
+    with structlog.testing.capture_logs() as lines:
+        table = Values(path)
+        table.load()
+    return table, lines
+
+
+def test_a_file_as_it_was_saved_is_taken_in_silence_and_not_saved_again(saved: Path) -> None:
+    table, lines = loaded(saved)
+    assert (table.values, lines, table.is_saved) == ({"0": "b"}, [], True)
+
+
+def test_no_flipped_bit_of_file_or_backup_is_silent(saved: Path) -> None:
+    for damaged in (saved, saved.with_name("values.json.bak")):
+        good = damaged.read_bytes()
+        for bit in range(0, len(good) * 8, 7):
+            damaged.write_bytes(flipped(good, bit))
+            table, lines = loaded(saved)
+            assert {line["log_level"] for line in lines} == {"warning"}, bit
+            assert str(saved) in lines[0]["file"]
+            assert table.altered_count == 1, bit
+            assert not table.is_saved
+        damaged.write_bytes(good)
+
+
+def test_an_edited_file_counts_and_what_differs_is_named_and_kept(saved: Path) -> None:
+    saved.write_bytes(saved.read_bytes().replace(b'"b"', b'"edited"'))
+    table, (line,) = loaded(saved)
+    assert table.values == {"0": "edited"}
+    assert "edited by hand, or has rotted" in line["event"]
+    assert line["file"] == str(saved)
+    assert line["different"] == ['values.0: "edited", saved as "b"']
+    table.save()
+    assert b'"b"' in saved.with_name("values.json.saved").read_bytes()
+    assert loaded(saved)[1] == []
+
+
+def test_a_bound_holds_for_what_is_named(saved: Path) -> None:
+    many = {str(number): "x" for number in range(1000)}
+    saved.write_text(json.dumps({"values": many}))
+    _, (line,) = loaded(saved)
+    assert len(line["different"]) == json_table.DIFFERENCES_NAMED_MAX + 1
+    assert line["different"][-1].startswith("and 9")
+
+
+def test_a_crash_between_backup_and_file_is_no_rot(saved: Path) -> None:
+    before = saved.read_bytes()
+    table, _ = loaded(saved)
+    table.values = {"0": "c"}
+    table.save()
+    saved.write_bytes(before)
+    table, lines = loaded(saved)
+    assert (table.values, lines) == ({"0": "b"}, [])
+    assert not table.is_saved
+
+
+def test_what_rocketmq_saved_since_counts_in_silence(saved: Path) -> None:
+    backup = saved.with_name("values.json.bak")
+    saved.replace(backup)
+    saved.write_text(GOOD)
+    table, lines = loaded(saved)
+    assert (table.values, lines) == ({"0": "a"}, [])
+    assert not table.is_saved
+
+
+def test_a_damaged_file_gives_way_to_exactly_what_was_saved(saved: Path) -> None:
+    saved.write_bytes(saved.read_bytes()[:-3])
+    table, _ = loaded(saved)
+    assert table.values == {"0": "b"}
+
+
+@pytest.mark.parametrize("name", ["values.json", "values.json.bak"])
+@pytest.mark.parametrize("damage", [b"", b"{}", None])
+async def test_the_scrub_names_and_rewrites_what_was_altered(
+    saved: Path, name: str, damage: bytes | None
+) -> None:
+    table, _ = loaded(saved)
+    table.start_saving()
+    good = saved.read_bytes()
+    damaged = saved.with_name(name)
+    if damage is None:
+        damaged.unlink()
+    else:
+        damaged.write_bytes(damage)
+    with structlog.testing.capture_logs() as lines:
+        await table.scrub()
+        await table.saved()
+    assert [line["file"] for line in lines] == [str(damaged)]
+    assert table.altered_count == 1
+    assert saved.read_bytes() == good
+    assert loaded(saved)[1] == []
+
+
+async def test_the_scrub_names_what_differs(saved: Path) -> None:
+    table, _ = loaded(saved)
+    table.start_saving()
+    saved.write_bytes(saved.read_bytes().replace(b'"b"', b'"c"'))
+    with structlog.testing.capture_logs() as lines:
+        await table.scrub()
+    assert lines[0]["different"] == ['values.0: "c", saved as "b"']
+    await table.saved()
+
+
+async def test_the_scrub_is_content_with_what_is_as_saved(saved: Path) -> None:
+    table, _ = loaded(saved)
+    table.start_saving()
+    table.put("c")
+    await table.saved()
+    with structlog.testing.capture_logs() as lines:
+        await table.scrub()
+    assert (lines, table.is_saved) == ([], True)
+
+
+async def test_the_scrub_writes_nothing_into_a_store_that_was_taken_away(saved: Path) -> None:
+    table, _ = loaded(saved)
+    table.start_saving()
+    table.stop_saving()
+    saved.write_bytes(b"another's")
+    await table.scrub()
+    await table.saved()
+    assert saved.read_bytes() == b"another's"
 
 
 async def test_nothing_is_written_before_saving_starts(path: Path) -> None:
@@ -144,9 +272,9 @@ async def test_changes_during_a_write_share_the_next_one(
     writes: list[bytes] = []
     real = disk.write_atomically
 
-    def counting(path: Path, data: bytes, keep_backup: bool = False) -> None:
+    def counting(path: Path, data: bytes, backup: bytes | None = None) -> None:
         writes.append(data)
-        real(path, data, keep_backup)
+        real(path, data, backup)
 
     monkeypatch.setattr(json_table, "write_atomically", counting)
     table = Values(path)
@@ -171,7 +299,7 @@ async def test_saved_waits_for_a_change_made_while_a_write_runs(path: Path) -> N
 async def test_a_write_that_fails_is_raised_kept_and_made_good(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(path: Path, data: bytes, keep_backup: bool = False) -> None:
+    def full(path: Path, data: bytes, backup: bytes | None = None) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     table = Values(path)

@@ -63,7 +63,7 @@ async def test_a_save_takes_the_journal_with_it_and_later_commits_begin_another(
     await saved_again(crashed)
     await saved_again(crashed)
     names = sorted(path.name for path in (tmp_path / "offsets").iterdir())
-    assert names == [f"{number:020d}.records" for number in (3, 4)]
+    assert names == [f"{number:020d}.records" for number in (4,)]
     crashed.commit("T", "G", 0, 8)
     flush(crashed)
     found = table(tmp_path)
@@ -98,6 +98,34 @@ async def test_a_damaged_file_gives_way_to_its_backup_and_no_commit_is_forgotten
     assert {line["log_level"] for line in lines} == {"warning", "info"}
     await found.saved()
     assert begun(tmp_path).queues("T", "G") == {0: 5, 1: 7, 2: 8}
+
+
+async def test_what_differs_after_a_crash_is_named(tmp_path: Path) -> None:
+    crashed = begun(tmp_path)
+    crashed.commit("T", "G", 0, 500)
+    await crashed.saved()
+    crashed.path.write_bytes(crashed.path.read_bytes().replace(b"0:500", b"0:580"))
+    with capture_logs() as lines:
+        found = table(tmp_path)
+        found.load()
+    assert found.get("T", "G", 0) == 500
+    assert "offsetTable.T@G.0: 580, saved as 500" in lines[0]["reason"]
+
+
+async def test_an_edit_after_a_clean_stop_counts_and_is_named(tmp_path: Path) -> None:
+    offsets = begun(tmp_path)
+    offsets.commit("T", "G", 0, 500)
+    offsets.commit("T", "G", 1, 7)
+    await offsets.saved()
+    offsets.close_journal()
+    offsets.path.write_bytes(offsets.path.read_bytes().replace(b"0:500", b"0:400"))
+    with capture_logs() as lines:
+        found = begun(tmp_path)
+    assert found.queues("T", "G") == {0: 400, 1: 7}
+    (line,) = lines
+    assert line["different"] == ["offsetTable.T@G.0: 400, saved as 500"]
+    await found.saved()
+    assert begun(tmp_path).queues("T", "G") == {0: 400, 1: 7}
 
 
 async def test_a_file_that_rocketmq_saved_once_counts_alone(tmp_path: Path) -> None:
@@ -153,7 +181,7 @@ async def test_a_torn_line_of_0_1_0_ends_the_reading_and_is_named(
     assert [entry["line"] for entry in logs if entry["log_level"] == "error"] == [2]
     found.start_saving()
     await found.saved()
-    assert sorted(path.name for path in (tmp_path / "offsets").iterdir()) == [FIRST, SECOND]
+    assert sorted(path.name for path in (tmp_path / "offsets").iterdir()) == [SECOND]
 
 
 async def test_any_flipped_bit_is_mended_and_any_cut_is_named(tmp_path: Path) -> None:

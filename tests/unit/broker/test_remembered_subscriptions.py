@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from broker.remembered_subscriptions import GROUPS_MAX, REMEMBERED_MS, RememberedSubscriptions
+from broker.store.disk import backup_path
 from broker.store.errors import CorruptFileError
 from protocol.subscription import Subscription
 from tests.support.peers import Clock
@@ -77,6 +78,7 @@ def test_the_oldest_of_too_many_goes(tmp_path: Path) -> None:
 
 
 def test_a_damaged_file_is_an_error_that_the_broker_lives_with(path: Path) -> None:
-    path.write_text("[")
+    for copy in (path, backup_path(path)):
+        copy.write_text("[")
     with pytest.raises(CorruptFileError):
         restarted(path)

@@ -46,26 +46,17 @@ def test_without_a_descriptor_for_the_directory_the_old_content_stays(
     # Only directories are opened through it.
     monkeypatch.setattr(os, "open", failing(errno.EMFILE))
     with pytest.raises(TooManyOpenFilesError, match="ulimit -n"):
-        disk.write_atomically(tmp_path / "f", b"two", keep_backup=True)
+        disk.write_atomically(tmp_path / "f", b"two", b"copy")
     assert (tmp_path / "f").read_bytes() == b"one"
     assert os.listdir(tmp_path) == ["f"]
 
 
-def test_backup_holds_what_was_replaced(tmp_path: Path) -> None:
-    for content in (b"one", b"two", b"three"):
-        disk.write_atomically(tmp_path / "f", content, keep_backup=True)
-    assert (tmp_path / "f.bak").read_bytes() == b"two"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["f", "f.bak"]
-
-
-def test_backup_is_copied_where_files_cannot_be_linked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "link", failing(errno.EPERM))
-    disk.write_atomically(tmp_path / "f", b"one", keep_backup=True)
-    disk.write_atomically(tmp_path / "f", b"two", keep_backup=True)
-    assert (tmp_path / "f.bak").read_bytes() == b"one"
+def test_file_and_backup_are_replaced_together(tmp_path: Path) -> None:
+    for content in (b"one", b"two"):
+        disk.write_atomically(tmp_path / "f", content, b"backup of " + content)
     assert (tmp_path / "f").read_bytes() == b"two"
+    assert (tmp_path / "f.bak").read_bytes() == b"backup of two"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["f", "f.bak"]
 
 
 @pytest.mark.parametrize("main", [None, b""])

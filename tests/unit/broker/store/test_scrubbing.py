@@ -122,6 +122,20 @@ def test_the_rate_bounds_what_is_read(store: MessageStore) -> None:
     assert asyncio.run(chunk()) == 60.0
 
 
+async def test_other_files_are_looked_at_after_each_pass(store: MessageStore) -> None:
+    looks = 0
+
+    async def look() -> None:
+        nonlocal looks
+        looks += 1
+
+    store.scrub_with(look)
+    store._scrub._settings = ScrubSettings(CHUNK_BYTES, CHUNK_BYTES, "", 60_000)
+    while await store._scrub._do_a_chunk() < 60:
+        assert looks == 0
+    assert looks == 1
+
+
 async def test_a_running_store_scrubs_itself(stores: Stores) -> None:
     store = await stores.start(scrub_bytes_per_second=1 << 30, scrub_interval_ms=10)
     put(store, b"x" * 50)
