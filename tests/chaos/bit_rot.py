@@ -2,7 +2,8 @@
 
 A broker opens the damaged copy in a process of its own and everything is read.  What is handed out
 must be what was sent; what is missing must be named in the log; a store that cannot be opened is
-refused in a sentence.  Nothing may end in a traceback, nor take the process with it.
+refused in a sentence.  Nothing may end in a traceback, nor take the process with it.  Of the tables
+under config/ and their like every damage must be named, or written over by a later save.
 """
 
 import asyncio
@@ -29,8 +30,9 @@ LOAD_S = 2.0
 SETTLE_S = 3.0
 """What is delayed has come when the store is put away."""
 LEFT_ALONE = frozenset({"lock"})
-UNCHECKED = ("consumerOffset.json", "consumerOffset.json.bak")
-"""RocketMQ's files of plain numbers: a digit that is another digit cannot be told."""
+EDITABLE = "consumerOffset.json"
+"""What stands there after a clean stop counts, as an edit by hand would: it is named, no more."""
+TABLES = (".json", ".json.bak")
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ def choose_damage(content: bytes, dice: random.Random) -> Damage:
     if kind == "flip":
         old = content[start] if content else 0
         return Damage(kind, start, bytes([old ^ 1 << dice.randrange(8)]))
-    size = min(dice.choice([1, 16, 512, 4096]), max(len(content) - start, 1))
+    size = min(dice.choice([2, 16, 512, 4096]), max(len(content) - start, 1))
     return Damage(kind, start, bytes(size) if kind == "zeros" else dice.randbytes(size))
 
 
@@ -164,7 +166,7 @@ def _outcome(
             outcome.complaints.append(f"{where}: {opened.refusal}")
         outcome.note = f"{where}: refused: {opened.refusal}"
         return outcome
-    if name.name in UNCHECKED:
+    if name.name == EDITABLE:
         opened.found.offsets.clear()
     verdict = judge(ledger, opened.found, pops_settle=False, whole_batches=frozenset())
     outcome = outcome_of("bit-rot", seed, verdict, variant="bit rot", may_lose=True)
@@ -183,5 +185,9 @@ def _outcome(
         outcome.complaints.append(
             f"{where}: {len(verdict.lost)} messages are gone, though the commit log has them"
         )
+    # What is under rockhopper/ is looked at by the next start.
+    is_looked_at = name.name.endswith(TABLES) and (not is_live or name.parts[0] == "config")
+    if is_looked_at and not opened.named and not opened.is_written_over:
+        outcome.complaints.append(f"{where}: the log does not say so")
     outcome.note = f"{where}; named: {', '.join(opened.named) or 'nothing'}"
     return outcome

@@ -41,6 +41,8 @@ class Opened:
     named: dict[str, str] = field(default_factory=dict)
     """Warnings and errors of the log: the event, and an example of its line."""
     tracebacks: list[str] = field(default_factory=list)
+    is_written_over: bool = False
+    """Whether the broker replaced the file after it was damaged under it."""
     start_s: float = 0.0
 
 
@@ -80,11 +82,18 @@ async def _open(store: Path, damage: Damaging | None, name: Path) -> Opened:
         opened.refusal, opened.is_crash = traceback.format_exc(), True
     else:
         opened.start_s = time.monotonic() - began_s
-        if damage is not None:
+        inode = _inode(store / name)
+        if damage is not None and inode is not None:
             damage.do(store / name)
         await _read(broker, opened)
+        await broker.tables.scrub()
+        opened.is_written_over = damage is not None and _inode(store / name) != inode
     await _stop(broker, opened)
     return opened
+
+
+def _inode(path: Path) -> int | None:
+    return path.stat().st_ino if path.exists() else None
 
 
 async def _read(broker: Broker, opened: Opened) -> None:
