@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.store.message_store import MessageStore
 from tests.support.open_stores import Stores
 
 
@@ -13,3 +14,8 @@ def stores(tmp_path: Path) -> Iterator[Stores]:
     opened = Stores(tmp_path)
     yield opened
     opened.close_all()
+
+
+@pytest.fixture
+def store(stores: Stores) -> MessageStore:
+    return stores.open()

@@ -1,14 +1,12 @@
-"""Writing messages: records, places in log and queue, passes that fail, store times."""
+"""Writing messages: records, places in log and queue, store times."""
 
-import errno
 import struct
 from pathlib import Path
 
 import pytest
 
-from broker.store import disk, encoding
-from broker.store.errors import DiskFullError, RecordTooLargeError, StoreError
-from broker.store.mapped_file import MappedFile
+from broker.store import encoding
+from broker.store.errors import RecordTooLargeError
 from broker.store.message_store import MessageStore
 from protocol.message_codec import decode_messages, encode_batch
 from protocol.queue_layout import CONSUME_QUEUE_UNIT
@@ -28,11 +26,6 @@ from tests.support.open_stores import (
 V6_BORN = bytes.fromhex("20010db8000000000000000000000001") + bytes.fromhex("0000162e")
 V6_STORE = bytes.fromhex("fe80000000000000000000000000000a") + bytes.fromhex("00002a9f")
 BORN_V6, STORE_V6 = 0x10, 0x20
-
-
-@pytest.fixture
-def store(stores: Stores) -> MessageStore:
-    return stores.open()
 
 
 def log_bytes(stores: Stores, start: int = 0, end: int = FILE_SIZE_BYTES) -> bytes:
@@ -232,9 +225,6 @@ def test_the_brokers_properties_stand_behind_the_senders(store: MessageStore) ->
     )
 
 
-# -- rolling ---------------------------------------------------------------------------------
-
-
 def test_a_pass_that_rolls_keeps_places_and_order(store: MessageStore) -> None:
     store.begin()
     for number in range(40):
@@ -265,90 +255,6 @@ def test_a_message_that_leaves_seven_bytes_starts_the_next_file(store: MessageSt
     store.commit()
     store.begin()
     assert stage(store, body_filling(store, 7)) == FILE_SIZE_BYTES
-
-
-# -- failures --------------------------------------------------------------------------------
-
-
-def fail_pwrite(monkeypatch: pytest.MonkeyPatch, number: int = errno.EIO) -> None:
-    def pwrite(*_arguments: object) -> None:
-        raise OSError(number, "no")
-
-    monkeypatch.setattr(MappedFile, "pwrite", pwrite)
-
-
-def test_a_pass_that_cannot_be_written_frees_its_queue_offsets(
-    store: MessageStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    put(store, b"before")
-    store.begin()
-    for queue_id in (0, 1, 0):
-        stage(store, b"lost", queue_id=queue_id)
-    with monkeypatch.context() as broken:
-        fail_pwrite(broken)
-        with pytest.raises(StoreError):
-            store.commit()
-    assert put(store, b"after").queue_offset == 1
-    assert put(store, b"after", queue_id=1).queue_offset == 0
-    assert bodies(store) == [b"before", b"after"]
-    assert store.dispatched_offset == store.max_commit_log_offset
-
-
-def test_what_a_full_file_took_stays_when_the_rest_of_the_pass_fails(
-    store: MessageStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store.begin()
-    stage(store, b"kept" + bytes(2000))
-    stage(store, b"kept too" + bytes(1000), queue_id=1)
-    stage(store, b"lost" + bytes(2000))
-    with monkeypatch.context() as broken:
-        fail_pwrite(broken)
-        with pytest.raises(StoreError):
-            store.commit()
-    assert [body.rstrip(b"\0") for body in bodies(store)] == [b"kept"]
-    assert len(bodies(store, queue_id=1)) == 1
-    assert put(store, b"next").queue_offset == 1
-    assert len(bodies(store)) == 2
-
-
-def test_nothing_of_a_pass_is_visible_whose_write_failed_when_a_file_was_full(
-    stores: Stores, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = stores.open()
-    put(store, b"before")
-    store.begin()
-    stage(store, b"lost" + bytes(3000))
-    with monkeypatch.context() as broken:
-        fail_pwrite(broken)
-        with pytest.raises(StoreError):
-            stage(store, b"refused" + bytes(3000))
-    # The disk is well again when the pass ends; it has failed all the same.
-    with pytest.raises(StoreError):
-        store.commit()
-    assert put(store, b"after").queue_offset == 1
-    assert bodies(store) == [b"before", b"after"]
-    assert bodies(stores.reopen_after_kill()) == [b"before", b"after"]
-
-
-def test_a_full_disk_refuses_one_message_and_keeps_the_pass(
-    store: MessageStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store.begin()
-    stage(store, b"kept" + bytes(3000))
-
-    def no_room(*_arguments: object) -> None:
-        raise OSError(errno.ENOSPC, "no room")
-
-    with monkeypatch.context() as full:
-        full.setattr(disk, "preallocate", no_room)
-        with pytest.raises(DiskFullError):
-            stage(store, bytes(3000))
-    store.commit()
-    assert len(bodies(store)) == 1
-    assert put(store, bytes(3000)).queue_offset == 1
-
-
-# -- time ------------------------------------------------------------------------------------
 
 
 def store_times(store: MessageStore) -> list[int]:
@@ -383,9 +289,6 @@ def test_the_messages_of_a_pass_share_one_look_at_the_clock(stores: Stores) -> N
     stage(store)
     store.commit()
     assert len(set(store_times(store))) == 1
-
-
-# -- batches as one record ---------------------------------------------------------------------
 
 
 def test_a_batch_topic_keeps_queue_units_as_the_reference_does(stores: Stores) -> None:
