@@ -47,7 +47,7 @@ run: $(VENV)/.installed  ## start a broker with embedded name service, store und
 test: $(VENV)/.installed-test  ## run the tests (under 3 minutes)
 	$(PYTEST) -q $(PARALLEL)
 
-test-thorough: $(VENV)/.installed-test  ## run the generated tests with five times the examples
+test-thorough: $(VENV)/.installed-test  ## run the generated tests with ten times the examples
 	$(PYTEST) -q $(PARALLEL) --hypothesis-profile=thorough tests/property
 
 test-slow: $(VENV)/.installed-test  ## run the suites that take minutes (crash loops, fault injection)
