@@ -21,11 +21,17 @@ settings.register_profile("explore", _untimed, max_examples=1000)
 settings.load_profile("repeatable")
 
 
+# Their tests take a minute each and share no broker.
+_OF_THEIR_OWN = ("tests/interop/test_stores.py", "tests/interop/test_timers.py")
+
+
 class _Modules(LoadScopeScheduling):  # type: ignore[misc]
     """A worker takes whole modules, which share what they start; one has the session of Spark."""
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.partition("::")[0]
+        if path in _OF_THEIR_OWN:
+            return nodeid
         return "the session of Spark" if path.endswith("_in_spark.py") else path
 
 
