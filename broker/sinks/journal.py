@@ -77,6 +77,14 @@ class _SinkTable(CheckedTable):
 class _PublishedTable(_SinkTable):
     kind = dict[str, tuple[int, int]]
 
+    def _refuses_altered(self, saved: bytes) -> bool:
+        # An older copy, out of somebody's backup, would have batches published again.
+        copy = _PublishedTable(self.path)
+        copy._take(saved)
+        return any(
+            last > self.entries.get(sink_id, (-1,))[0] for sink_id, (last, _) in copy.entries.items()
+        )
+
 
 class _IntentTable(_SinkTable):
     kind = Intent

@@ -72,6 +72,19 @@ def test_the_copies_are_alike_after_a_start(tmp_path: Path, journal: SinkJournal
     assert journal.load_published() == PUBLISHED
 
 
+@pytest.mark.parametrize("name", ["published.json", "published.json.bak"])
+@pytest.mark.parametrize("older", [None, b"{}"])
+def test_an_older_copy_forgets_no_batch(
+    tmp_path: Path, journal: SinkJournal, name: str, older: bytes | None
+) -> None:
+    before = (tmp_path / name).read_bytes() if older is None else older
+    journal.save_published(PUBLISHED | {"x": (1, 4), "y": (0, 1)})
+    (tmp_path / name).write_bytes(before)
+    assert journal.load_published() == PUBLISHED | {"x": (1, 4), "y": (0, 1)}
+    assert (tmp_path / name).read_bytes() != before
+    assert journal.load_published() == PUBLISHED | {"x": (1, 4), "y": (0, 1)}
+
+
 def test_files_of_0_1_0_are_read_and_get_a_checksum(tmp_path: Path) -> None:
     journal = SinkJournal(tmp_path)
     (tmp_path / "published.json").write_bytes(b'{"orders-by-day":[41,1000],"x":[0,3]}')
