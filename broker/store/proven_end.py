@@ -17,7 +17,12 @@ from broker.store.index import MessageIndex
 from broker.store.inventory import Inventory
 from broker.store.mapped_file_queue import MappedFileQueue
 from broker.store.queue_table import ConsumeQueueTable
-from broker.store.recovery_start import QueueState, end_by_units, units_from
+from broker.store.recovery_start import (
+    QueueState,
+    end_behind_files,
+    end_by_units,
+    units_from,
+)
 
 log = structlog.get_logger("broker.store")
 
@@ -46,9 +51,15 @@ class ProvenEnd:
         """Whether neither inventory nor checkpoint of a run that was killed are there any more."""
         self._is_sync = not is_clean and noted is not None and noted.is_sync
 
-    def reach(self) -> None:
-        """Have a file where the log is known to have ended, if the newest ones are gone."""
-        files, end = self._log_files, self.offset
+    def reach(self, queues: ConsumeQueueTable) -> None:
+        """Have a file where the log is known to have ended, if the newest ones are gone.
+
+        *queues* are not recovered yet: that drops the units behind the files.
+        """
+        files = self._log_files
+        if files.files and (self._is_sync or self.is_without_notes):
+            self.offset = max(self.offset, end_behind_files(queues, files))
+        end = self.offset
         if files.files and end > files.next_base_offset:
             log.error(
                 "the newest files of the commit log are missing",

@@ -94,7 +94,7 @@ def recover(
     )
     recovery.check_crc = check_crc
     recovery.is_sync = is_sync
-    proof.reach()
+    proof.reach(queues)
     recovery.look_at_queues()
     start = recovery.choose_start(verify_bytes, adopt_bytes)
     walk = recovery.walk(start)

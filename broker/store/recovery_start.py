@@ -10,6 +10,7 @@ Reading it all would always do; the point is to read little when little can be w
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import takewhile
 from typing import NamedTuple
 
 from broker.store.batch_consume_queue import BatchConsumeQueue
@@ -138,6 +139,19 @@ def end_by_units(units: Iterable[tuple[int, int]], start: int, log_files: Mapped
         if offset == end:
             end += size_bytes
     return end
+
+
+def end_behind_files(queues: Iterable[Queue], log_files: MappedFileQueue) -> int:
+    """Up to where units of queues, not recovered yet, say that the log went behind its files.
+
+    0 where they say nothing of that.
+    """
+    end = log_files.next_base_offset
+    units: set[tuple[int, int]] = set()
+    for queue in queues:
+        units.update(takewhile(lambda unit: unit[0] >= end, queue.newest_units()))
+    reached = end_by_units(units, end, log_files)
+    return reached if reached > end else 0
 
 
 def proven_file(log_files: MappedFileQueue, checkpoint: StoreCheckpoint) -> MappedFile | None:

@@ -10,7 +10,7 @@ a queue.  ``find_end`` therefore reads, one by one, the units that may have been
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -84,6 +84,21 @@ class UnitFiles(MappedFileQueue):
             else:
                 low = middle + 1
         return start + low * unit_size
+
+    def newest_first(self) -> Iterator[tuple[int, int]]:
+        """Commit log offset and size of the units there are, whatever recovery will say of them."""
+        unit_size = self.unit.size
+        for file in reversed(self.files):
+            start = file.base_offset
+            end = self.first(start, file.end_offset, lambda unit: unit[1] <= 0)
+            try:
+                for position in range(end - unit_size, start - 1, -unit_size):
+                    offset, size_bytes = self.unit_at(position)[:2]
+                    if not 0 < size_bytes < BLANK_UNIT_SIZE_FIELD:
+                        break
+                    yield offset, size_bytes
+            finally:
+                file.unmap()
 
 
 def points_into_log(unit: Unit, commit_log_max: int) -> bool:

@@ -20,7 +20,8 @@ import mmap
 import struct
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -160,17 +161,13 @@ class UnitQueue(ABC):
         offset, size_bytes = self._files.unit_at(self.first_position)[:2]
         return size_bytes != BLANK_UNIT_SIZE_FIELD and not 0 <= offset < commit_log_offset
 
+    def newest_units(self) -> Iterator[tuple[int, int]]:
+        """Commit log offset and size of the units in files that are not recovered yet."""
+        return self._files.newest_first()
+
     def reaches_beyond(self, commit_log_offset: int) -> bool:
-        """Whether the loaded files, not recovered yet, have a unit of a record behind an offset."""
-        unit_size = self.UNIT_SIZE_BYTES
-        for file in reversed(self._files.files):
-            start = file.base_offset
-            end = self._files.first(start, file.end_offset, lambda unit: unit[1] <= 0)
-            unit = self._files.unit_at(end - unit_size) if end > start else (0, 0)
-            file.unmap()
-            if 0 < unit[1] < BLANK_UNIT_SIZE_FIELD:
-                return unit[0] + unit[1] > commit_log_offset
-        return False
+        """Whether the newest of these is of a record that ends behind an offset."""
+        return any(sum(unit) > commit_log_offset for unit in islice(self.newest_units(), 1))
 
     # What differs between the kinds of queue.
 

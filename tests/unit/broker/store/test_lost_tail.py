@@ -206,3 +206,40 @@ def test_the_log_goes_on_behind_a_missing_file_that_only_an_empty_one_follows(
     third = stores.open(copy_killed(killed, tmp_path / "killed again"))
     assert bodies(third, offset=count) == [b"new"]
     assert put(third).queue_offset == count + 1
+
+
+@pytest.mark.parametrize("kept", [1, 2])
+def test_missing_newest_files_are_told_by_the_queues_alone(
+    stores: Stores, tmp_path: Path, kept: int
+) -> None:
+    """No note of the end was taken since they were begun; SYNC_FLUSH had everything on disk."""
+    store = stores.open(flush_disk_type=SYNC)
+    while put(store).commit_log_offset < 2 * FILE_SIZE_BYTES:
+        pass
+    count = put(store, queue_id=0).queue_offset + 1
+    flush(store)
+    killed = copy_killed(stores.root, tmp_path / "killed")
+    for path in sorted((killed / "commitlog").iterdir())[kept:]:
+        path.unlink()
+    with capture_logs() as lines:
+        again = stores.open(killed, flush_disk_type=SYNC)
+    assert [line for line in lines if "had been flushed and is gone" in line["event"]]
+    assert put(again, b"new").queue_offset == count
+    flush(again)
+    third = stores.open(copy_killed(killed, tmp_path / "again"), flush_disk_type=SYNC)
+    assert bodies(third, offset=count) == [b"new"]
+
+
+def test_a_rotten_unit_makes_no_file_of_the_log(stores: Stores, tmp_path: Path) -> None:
+    store = stores.open(flush_disk_type=SYNC)
+    put(store)
+    last = put(store)
+    flush(store)
+    killed = copy_killed(stores.root, tmp_path / "killed")
+    queue = killed / "consumequeue" / "TopicA" / "0" / f"{0:020d}"
+    data = bytearray(queue.read_bytes())
+    data[20 * last.queue_offset] ^= 0x10
+    queue.write_bytes(data)
+    again = stores.open(killed, flush_disk_type=SYNC)
+    assert len(list((killed / "commitlog").iterdir())) == 1
+    assert put(again).queue_offset == last.queue_offset + 1
