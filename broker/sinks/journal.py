@@ -82,7 +82,8 @@ class _PublishedTable(_SinkTable):
         copy = _PublishedTable(self.path)
         copy._take(saved)
         return any(
-            last > self.entries.get(sink_id, (-1,))[0] for sink_id, (last, _) in copy.entries.items()
+            last > self.entries.get(sink_id, (-1,))[0]
+            for sink_id, (last, _) in copy.entries.items()
         )
 
 
