@@ -6,10 +6,14 @@ each of them for as long as the others.
 """
 
 import asyncio
+import heapq
 from collections import defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable
+from itertools import islice
 from typing import TypeVar
 from weakref import WeakKeyDictionary
+
+NAMES_PER_PIECE = 4096
 
 _Result = TypeVar("_Result")
 
@@ -55,6 +59,27 @@ async def next_slice() -> None:
     await _slices().wait()
 
 
+def at_once(steps: Generator[None, None, _Result]) -> _Result:
+    """What *steps* return, for where they are few."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: _Result = end.value
+            return result
+
+
+async def in_slices(steps: Generator[None, None, _Result]) -> _Result:
+    """What *steps* return, each of them in a slice of its own."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: _Result = end.value
+            return result
+        await next_slice()
+
+
 async def in_thread(kind: str, function: Callable[[], _Result]) -> _Result:
     """What *function* returns, run in a thread: behind the others of its *kind*."""
     slices = _slices()
@@ -62,3 +87,10 @@ async def in_thread(kind: str, function: Callable[[], _Result]) -> _Result:
         result = await asyncio.to_thread(function)
     await slices.wait()
     return result
+
+
+def sorted_in_pieces(names: Iterable[str]) -> list[str]:
+    """*names* in order, for a thread: one sort of them all would hold up the loop."""
+    left = iter(names)
+    pieces = iter(lambda: sorted(islice(left, NAMES_PER_PIECE)), [])
+    return list(heapq.merge(*pieces))

@@ -4,7 +4,7 @@ RocketMQ: ClientRequestProcessor (105) and DefaultRequestProcessor.  Route bodie
 compactly and without true, false and null: some clients read them with parsers of their own.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from typing import TYPE_CHECKING
 
 from broker.config import BrokerConfig, NameServiceConfig
@@ -17,6 +17,7 @@ from broker.nameserver.registering import RegistrationReader
 from broker.nameserver.registration import INSTANCE_FIELD
 from broker.nameserver.route_table import (
     MASTER_ID,
+    TOPICS_PER_STEP,
     Member,
     Registration,
     Route,
@@ -24,7 +25,12 @@ from broker.nameserver.route_table import (
 )
 from broker.nameserver.saved_answers import SavedAnswers
 from broker.nameserver.sharing import CREATES_FIELD, TopicSharing
-from broker.processors.json_bodies import SHORT_BODY_SIZE_BYTES_MAX, check_size
+from broker.processors.json_bodies import (
+    SHORT_BODY_SIZE_BYTES_MAX,
+    check_size,
+    long_json_response,
+)
+from broker.slices import at_once, in_slices, sorted_in_pieces
 from broker.topics import TopicConfig
 from protocol import fastjson
 from protocol.bodies import topics as bodies
@@ -200,12 +206,15 @@ class NameServiceProcessors:
             request, fields, lambda registration: self._register(request, registration)
         )
 
-    def _register(self, request: Request, registration: Registration) -> Response:
+    def _register(
+        self, request: Request, registration: Registration
+    ) -> Generator[None, None, Response]:
         connection = request.connection
-        accepted = self._routes.register(registration, self._now_ms(), connection)
+        self._watch(connection)
+        steps = self._routes.register_in_steps(registration, self._now_ms(), connection)
+        accepted = yield from steps
         if accepted is None:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "register broker failed")
-        self._watch(connection)
         is_master = registration.broker_id == MASTER_ID
         creates = request.ext.get(CREATES_FIELD) if is_master else None
         self.sharing.registered(connection, registration.cluster, registration.name, creates)
@@ -282,34 +291,41 @@ class NameServiceProcessors:
 
     # -- topics --------------------------------------------------------------------------------
 
-    def all_topics(self, request: Request) -> Response:
+    def all_topics(self, request: Request) -> Response | Awaitable[Response]:
         """206: every topic."""
         if not self._settings.all_topic_list_enable:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "disable")
-        return _topic_list(self._routes.topic_names())
+        return self._topic_list(self._routes.topic_names())
 
-    def topics_of_cluster(self, request: Request) -> Response:
+    def topics_of_cluster(self, request: Request) -> Response | Awaitable[Response]:
         """224: the topics of one cluster."""
         self._check_lists_enabled()
-        return _topic_list(self._routes.topic_names(_field(request, "cluster")))
+        return self._topic_list(self._routes.topic_names(_field(request, "cluster")))
 
-    def unit_topics(self, request: Request) -> Response:
+    def unit_topics(self, request: Request) -> Response | Awaitable[Response]:
         """311: topics with the unit flag."""
         return self._topics_by_flag(lambda flag: bool(flag & UNIT_FLAG))
 
-    def unit_sub_topics(self, request: Request) -> Response:
+    def unit_sub_topics(self, request: Request) -> Response | Awaitable[Response]:
         """312: topics with the unit subscription flag."""
         return self._topics_by_flag(lambda flag: bool(flag & UNIT_SUB_FLAG))
 
-    def unit_sub_ununit_topics(self, request: Request) -> Response:
+    def unit_sub_ununit_topics(self, request: Request) -> Response | Awaitable[Response]:
         """313: topics with the unit subscription flag and without the unit flag."""
         return self._topics_by_flag(
             lambda flag: bool(flag & UNIT_SUB_FLAG) and not flag & UNIT_FLAG
         )
 
-    def _topics_by_flag(self, is_wanted: Callable[[int], bool]) -> Response:
+    def _topics_by_flag(self, is_wanted: Callable[[int], bool]) -> Response | Awaitable[Response]:
         self._check_lists_enabled()
-        return _topic_list(self._routes.topic_names(wanted=lambda data: is_wanted(data.sys_flag)))
+        return self._topic_list(
+            self._routes.topic_names(wanted=lambda data: is_wanted(data.sys_flag))
+        )
+
+    def _topic_list(self, steps: Generator[None, None, set[str]]) -> Response | Awaitable[Response]:
+        if self._routes.topic_count > TOPICS_PER_STEP:
+            return _long_topic_list(steps)
+        return Response(body=TopicList(sorted(at_once(steps))).encode())
 
     def _check_lists_enabled(self) -> None:
         if not self._settings.topic_list_enable:
@@ -404,8 +420,9 @@ def _field(request: Request, name: str) -> str:
     return value
 
 
-def _topic_list(names: list[str]) -> Response:
-    return Response(body=TopicList(names).encode())
+async def _long_topic_list(steps: Generator[None, None, set[str]]) -> Response:
+    names = await in_slices(steps)
+    return await long_json_response(lambda: TopicList(sorted_in_pieces(names)))
 
 
 def _broker_data(member: Member) -> BrokerData:

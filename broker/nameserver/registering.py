@@ -5,14 +5,15 @@ time and in the order in which they came.  A compressed one may become as large 
 and no larger.
 """
 
+import asyncio
 import zlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 
 from broker.dispatcher import Request, RequestError, Response
 from broker.json_table import DataVersion
 from broker.nameserver.route_table import Registration
 from broker.processors.json_bodies import SHORT_BODY_SIZE_BYTES_MAX
-from broker.slices import in_thread
+from broker.slices import at_once, in_slices, in_thread
 from broker.topics import TopicConfig
 from protocol.bodies.topics import RegisterBrokerBody
 from protocol.codes import ResponseCode
@@ -27,13 +28,14 @@ class RegistrationReader:
     """Decodes the registrations that one name service gets."""
 
     def __init__(self) -> None:
+        self._lock = asyncio.Lock()
         self._waiting_bytes = 0
 
     def read(
         self,
         request: Request,
         fields: RegisterBrokerRequest,
-        take: Callable[[Registration], Response],
+        take: Callable[[Registration], Generator[None, None, Response]],
     ) -> Response | Awaitable[Response | None]:
         """What *take* makes of the registration; later, if it is long or compressed.
 
@@ -41,14 +43,14 @@ class RegistrationReader:
             RequestError, MalformedBodyError: it cannot be taken.
         """
         if not fields.compressed and len(request.body) <= SHORT_BODY_SIZE_BYTES_MAX:
-            return take(_decode(request, fields))
+            return at_once(take(_decode(request, fields)))
         return self._read_later(request, fields, take)
 
     async def _read_later(
         self,
         request: Request,
         fields: RegisterBrokerRequest,
-        take: Callable[[Registration], Response],
+        take: Callable[[Registration], Generator[None, None, Response]],
     ) -> Response | None:
         if self._waiting_bytes + len(request.body) > WAITING_BYTES_MAX:
             raise RequestError(
@@ -58,9 +60,12 @@ class RegistrationReader:
             )
         self._waiting_bytes += len(request.body)
         try:
-            registration = await in_thread("registrations", lambda: _decode(request, fields))
-            # Who has gone meanwhile would be remembered for good.
-            return None if request.connection.closed else take(registration)
+            async with self._lock:
+                registration = await in_thread("registrations", lambda: _decode(request, fields))
+                # Who has gone meanwhile would be remembered for good.
+                if request.connection.closed:
+                    return None
+                return await in_slices(take(registration))
         finally:
             self._waiting_bytes -= len(request.body)
 

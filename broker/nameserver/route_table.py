@@ -7,7 +7,7 @@ the table reads its topics where they are, so that a topic is routable the momen
 A broker name stands for a master (id 0) and its slaves; topics belong to the name.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -15,11 +15,13 @@ import structlog
 
 from broker.json_table import DataVersion, JsonObject
 from broker.nameserver.embedded import EmbeddedBroker
+from broker.slices import at_once
 from broker.topics import PERM_WRITE, TopicConfig
 
 log = structlog.get_logger("broker.nameserver")
 
 MASTER_ID = 0
+TOPICS_PER_STEP = 512
 DEPARTED_MAX = 1000
 
 
@@ -121,6 +123,12 @@ class RouteTable:
     def register(
         self, registration: Registration, now_ms: int, connection: object = None
     ) -> Accepted | None:
+        """``register_in_steps`` at once."""
+        return at_once(self.register_in_steps(registration, now_ms, connection))
+
+    def register_in_steps(
+        self, registration: Registration, now_ms: int, connection: object
+    ) -> Generator[None, None, Accepted | None]:
         """Take or refresh a broker; None when its first registration names exactly one topic.
 
         That is a broker announcing a single new topic to a name service that has just been
@@ -143,14 +151,7 @@ class RouteTable:
         self._take_address(member, registration)
         key = (registration.cluster, registration.address)
         before = self._live.get(key)
-        self._take_topics(
-            member,
-            registration,
-            is_changed=known_address is None
-            or before is None
-            or before.version != registration.version,
-        )
-        self._live[key] = _Live(
+        live = self._live[key] = _Live(
             member,
             registration.address,
             registration.ha_address,
@@ -159,6 +160,14 @@ class RouteTable:
             registration.timeout_ms or self._expiry_ms,
             connection,
         )
+        is_changed = (
+            known_address is None or before is None or before.version != registration.version
+        )
+        for _ in self._take_topics(member, registration, is_changed=is_changed):
+            yield
+            if self._live.get(key) is not live:
+                # It left meanwhile, or registers anew.
+                return Accepted()
         if before is None:
             log.info(
                 "broker registered",
@@ -192,7 +201,9 @@ class RouteTable:
         member.zone = registration.zone
         member.acting_master = bool(registration.acting_master)
 
-    def _take_topics(self, member: Member, registration: Registration, *, is_changed: bool) -> None:
+    def _take_topics(
+        self, member: Member, registration: Registration, *, is_changed: bool
+    ) -> Iterator[None]:
         is_master = registration.broker_id == MASTER_ID
         is_prime_slave = (
             not is_master
@@ -203,7 +214,9 @@ class RouteTable:
             return
         for name, mapping in registration.mappings.items():
             self._mappings.setdefault(name, {})[member.name] = mapping
-        for name, topic in registration.topics.items():
+        for number, (name, topic) in enumerate(registration.topics.items(), 1):
+            if number % TOPICS_PER_STEP == 0:
+                yield
             brokers = self._topics.setdefault(name, {})
             if is_changed or member.name not in brokers:
                 writable = not (is_prime_slave and registration.acting_master)
@@ -314,24 +327,36 @@ class RouteTable:
         local = [self._local_member(local_address)] if self._local is not None else []
         return local + list(self._members.values())
 
+    @property
+    def topic_count(self) -> int:
+        """How many topics there are at most: one may be here and elsewhere."""
+        local = self._local
+        return len(self._topics) + (len(local.table.configs) if local is not None else 0)
+
     def topic_names(
         self,
         cluster: str | None = None,
         *,
         wanted: Callable[[QueueData], bool] = lambda queues: True,
-    ) -> list[str]:
-        """Topics, of all clusters or one, of which some broker's queues are wanted."""
+    ) -> Generator[None, None, set[str]]:
+        """Topics, of all clusters or one, of which some broker's queues are wanted; in steps."""
         names: set[str] = set()
         local = self._local
         if local is not None and cluster in (None, local.cluster):
-            names.update(t.name for t in local.topics() if wanted(self._local_queues(t)))
-        for topic, brokers in self._topics.items():
-            for name, config in brokers.items():
+            for number, config in enumerate(local.topics(), 1):
+                if wanted(self._local_queues(config)):
+                    names.add(config.name)
+                if number % TOPICS_PER_STEP == 0:
+                    yield
+        for number, topic in enumerate(list(self._topics), 1):
+            for name, config in self._topics.get(topic, {}).items():
                 member = self._members.get(name)
                 is_in_cluster = member is not None and cluster in (None, member.cluster)
                 if is_in_cluster and wanted(_queue_data(name, config, config.perm)):
                     names.add(topic)
-        return sorted(names)
+            if number % TOPICS_PER_STEP == 0:
+                yield
+        return names
 
     def delete_topic(self, topic: str, cluster: str | None = None) -> None:
         """Forget where *topic* is, until a broker that still has it registers a change."""

@@ -51,11 +51,16 @@ class TopicConfigTable(Body, rename="camel"):
     @classmethod
     def from_json(cls, value: Any) -> "TopicConfigTable":
         """As for any body; topics may leave their name to the key.  Raises MalformedBodyError."""
-        if isinstance(value, dict) and isinstance(value.get("topicConfigTable"), dict):
-            for name, topic in value["topicConfigTable"].items():
-                if isinstance(topic, dict):
-                    topic.setdefault("topicName", name)
-        return convert(value, cls)
+        if not isinstance(value, dict) or not isinstance(value.get("topicConfigTable"), dict):
+            return convert(value, cls)
+        table = convert({**value, "topicConfigTable": {}}, cls)
+        # One by one: a hundred thousand in one call would hold up all other threads.
+        for name, topic in value["topicConfigTable"].items():
+            if isinstance(topic, dict):
+                topic.setdefault("topicName", name)
+            if topic is not None:
+                table.topic_config_table[name] = convert(topic, TopicConfig)
+        return table
 
 
 class RegisterBrokerBody(Body, rename="camel"):

@@ -2,13 +2,15 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
+from typing import Any
 
 import pytest
 
 from broker import Broker
 from broker.config_file import build_config
 from broker.nameserver.alone import NameServer
+from broker.nameserver.route_table import Accepted
 from broker.topics import TopicConfig
 from protocol.codes import ResponseCode
 from tests.support.direct import pull, route, send
@@ -90,14 +92,14 @@ async def test_a_broker_comes_back_after_the_name_service_did() -> None:
         await first.stop()
         second = name_server(port)
         registered = asyncio.Event()
-        real = second.routes.register
+        real = second.routes.register_in_steps
 
-        def register(*arguments: object) -> object:
-            accepted = real(*arguments)  # type: ignore[arg-type]
+        def register(*arguments: Any) -> Generator[None, None, Accepted | None]:
+            accepted = yield from real(*arguments)
             registered.set()
             return accepted
 
-        second.routes.register = register  # type: ignore[assignment,method-assign]
+        second.routes.register_in_steps = register  # type: ignore[assignment,method-assign]
         await second.start()
         async with asyncio.timeout(HANG_S):
             await registered.wait()
