@@ -18,6 +18,7 @@ from client.errors import (
 from protocol.codes import FLAG_ONEWAY, SerializeType
 from protocol.command import Command, encode_command
 from tests.support.fake_server import FakeServer
+from tests.support.held_clock import HeldClock
 
 
 @pytest.fixture
@@ -32,6 +33,17 @@ async def pool() -> AsyncIterator[ConnectionPool]:
     pool = ConnectionPool()
     yield pool
     await pool.close()
+
+
+@pytest.fixture
+async def clock(monkeypatch: pytest.MonkeyPatch) -> HeldClock:
+    return HeldClock(monkeypatch)
+
+
+async def raised(future: asyncio.Future[Command]) -> BaseException | None:
+    """What a request ends with."""
+    await asyncio.wait([future])
+    return future.exception()
 
 
 async def test_answers_find_their_requests_in_whatever_order_they_come(
@@ -108,32 +120,32 @@ async def test_the_shortest_timeout_fires_first_whatever_was_asked_before_it(
 
 
 async def test_a_peer_that_has_gone_silent_is_given_up_and_dialled_again(
-    server: FakeServer, pool: ConnectionPool, monkeypatch: pytest.MonkeyPatch
+    server: FakeServer, pool: ConnectionPool, clock: HeldClock
 ) -> None:
-    monkeypatch.setattr("client.connection._SILENCE_MAX_S", 0.05)
     server.on(30, lambda request: None)
     await pool.request(server.address, Command(28), 5)
     silent = pool.existing(server.address)
     assert silent is not None
-    with pytest.raises(RequestTimeoutError):
-        await pool.request(server.address, Command(30), 0.01)
+    slow, hopeless = (silent.request(Command(30), timeout_s) for timeout_s in (5, 11))
+    clock.advance(6)
+    assert isinstance(await raised(slow), RequestTimeoutError)
     assert silent.is_open  # one request may be slow
-    with pytest.raises(RequestTimeoutError):
-        await pool.request(server.address, Command(30), 0.1)
+    clock.advance(6)
+    assert isinstance(await raised(hopeless), RequestTimeoutError)
     await silent.closed
     assert (await pool.request(server.address, Command(28, body=b"x"), 5)).body == b"x"
 
 
 async def test_a_slow_request_among_others_that_are_answered_is_no_silence(
-    server: FakeServer, pool: ConnectionPool, monkeypatch: pytest.MonkeyPatch
+    server: FakeServer, pool: ConnectionPool, clock: HeldClock
 ) -> None:
-    monkeypatch.setattr("client.connection._SILENCE_MAX_S", 0.05)
     server.on(30, lambda request: None)
     connection = await pool.connect(server.address)
-    slow = connection.request(Command(30), 0.2)
+    slow = connection.request(Command(30), 20)
     while not slow.done():
         await pool.request(server.address, Command(28), 5)
-    assert isinstance(slow.exception(), RequestTimeoutError)
+        clock.advance(4)
+    assert isinstance(await raised(slow), RequestTimeoutError)
     assert connection.is_open
 
 
