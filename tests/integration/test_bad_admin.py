@@ -100,8 +100,8 @@ async def test_a1_a2_where_things_are_is_not_changed_while_running(
 
 
 REFUSED: dict[str, tuple[int, dict[str, str], bytes, set[int]]] = {
-    "A5 createTopic ../x": (17, topic_fields("../x"), b"", {1}),
-    "createTopic of 300": (17, topic_fields("t" * 300), b"", {1}),
+    "A5 createTopic ../x": (17, topic_fields("../x"), b"", {29}),
+    "createTopic of 300": (17, topic_fields("t" * 300), b"", {29}),
     "A6 createTopic 10^9 queues": (17, topic_fields("many", readQueueNums=str(10**9)), b"", {1}),
     "createTopic -1 queues": (17, topic_fields("few", writeQueueNums="-1"), b"", {1}),
     "createTopic perm 99": (17, topic_fields("odd", perm="99"), b"", {29}),
@@ -112,7 +112,7 @@ REFUSED: dict[str, tuple[int, dict[str, str], bytes, set[int]]] = {
         {1},
     ),
     "createTopics that is no list": (18, {}, b'{"topicConfigList":{}}', {1}),
-    "createTopics with a bad one": (18, {}, b'{"topicConfigList":[{"topicName":"../x"}]}', {1}),
+    "createTopics with a bad one": (18, {}, b'{"topicConfigList":[{"topicName":"../x"}]}', {29}),
     "createTopics of garbage": (18, {}, b"\xff\xfe", {1}),
     "deleteTopic ../x": (215, {"topic": "../x"}, b"", {29}),
     "deleteTopic of the system": (215, {"topic": "SCHEDULE_TOPIC_XXXX"}, b"", {29}),

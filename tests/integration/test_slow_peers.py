@@ -273,10 +273,9 @@ async def test_routes_that_nobody_reads_stay_bounded_too(unharmed: Unharmed) -> 
         connection = await connection_of(at, peer)
         peer.send(request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER) * 2000)  # 250 MB
         await until_paused(connection)
-        held = connection.unread_bytes
-        assert held < 4 * MIB
         await unharmed.check_neighbour()
-        assert connection.unread_bytes == held
+        # Behind what it stopped at comes the answer that was being made.
+        assert connection.unread_bytes < 4 * MIB
     unharmed.lines.clear()  # the topics that were made
     await unharmed.check()
 
