@@ -75,7 +75,10 @@ def _processes_compile_little() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _logs_can_be_captured() -> None:
+def _logs_can_be_captured() -> Iterator[None]:
     """A broker that finds logging set up leaves it alone; loggers that are cached stay so."""
     if not structlog.is_configured():
         structlog.configure(cache_logger_on_first_use=False)
+    yield
+    is_theirs = structlog.get_config()["cache_logger_on_first_use"]
+    assert not is_theirs, "the test has set up logging for all that follow it"

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from broker import log
 from broker.__main__ import main
 from protocol.codes import RequestCode, ResponseCode
 from protocol.message_codec import decode_messages
@@ -91,8 +92,11 @@ SENSELESS = {
 
 
 @pytest.mark.parametrize(("setting", "word"), SENSELESS.values(), ids=SENSELESS.keys())
-def test_settings_that_make_no_sense_are_refused(tmp_path: Path, setting: str, word: str) -> None:
-    # They are refused before a process would differ from this one.
+def test_settings_that_make_no_sense_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str, word: str
+) -> None:
+    # They are refused before a process would differ from this one, but for its logging.
+    monkeypatch.setattr(log, "configure", lambda _level: None)
     result = CliRunner().invoke(main, ["--store", str(tmp_path / "store"), "--set", setting])
     assert result.exit_code == 2
     assert isinstance(result.exception, SystemExit)
