@@ -74,11 +74,14 @@ def _processes_compile_little() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(autouse=True)
-def _logs_can_be_captured() -> Iterator[None]:
+@pytest.fixture(scope="session", autouse=True)
+def _logs_can_be_captured() -> None:
     """A broker that finds logging set up leaves it alone; loggers that are cached stay so."""
-    if not structlog.is_configured():
-        structlog.configure(cache_logger_on_first_use=False)
+    structlog.configure(cache_logger_on_first_use=False)
+
+
+@pytest.fixture(autouse=True)
+def _logs_can_still_be_captured() -> Iterator[None]:
     yield
     is_theirs = structlog.get_config()["cache_logger_on_first_use"]
     assert not is_theirs, "the test has set up logging for all that follow it"
