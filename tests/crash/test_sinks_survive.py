@@ -8,6 +8,7 @@ import asyncio
 import errno
 import os
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -114,8 +115,12 @@ class Sinks:
 
 
 def snapshots(root: Path, to: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Copy the tree around every step from now on; the list grows."""
+    """Copy the tree around every step from now on; the list grows.
+
+    Steps of the flush thread and of the loop take turns, or a copy would hold half of either.
+    """
     taken: list[Path] = []
+    turn = threading.RLock()
 
     def shoot() -> None:
         taken.append(to / f"{len(taken):03d}")
@@ -123,9 +128,10 @@ def snapshots(root: Path, to: Path, monkeypatch: pytest.MonkeyPatch) -> list[Pat
 
     def around(step: Callable[..., Any]) -> Callable[..., Any]:
         def run(*arguments: Any, **named: Any) -> Any:
-            shoot()
-            result = step(*arguments, **named)
-            shoot()
+            with turn:
+                shoot()
+                result = step(*arguments, **named)
+                shoot()
             return result
 
         return run
