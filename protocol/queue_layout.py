@@ -46,6 +46,7 @@ rockhopper/checkpoint, goes on with the commit log offset up to which the log is
 """
 
 import struct
+from zlib import crc32
 
 CONSUME_QUEUE_UNIT = struct.Struct(">qiq")
 CONSUME_QUEUE_UNIT_SIZE_BYTES = 20
@@ -66,5 +67,26 @@ INDEX_ENTRY = struct.Struct(">iqii")
 INDEX_ENTRY_SIZE_BYTES = 20
 
 CHECKPOINT = struct.Struct(">qqqqq")
-OWN_CHECKPOINT = struct.Struct(">qqqqqq")
 CHECKPOINT_SIZE_BYTES = 4096
+_OWN_CHECKPOINT = struct.Struct(">qqqqqq")
+_CHECKPOINT_CRC = struct.Struct(">I")
+
+
+def encode_own_checkpoint(*fields: int) -> bytes:
+    """A checkpoint with up to where the log is on disk, the last of six *fields*, and a CRC-32."""
+    packed = _OWN_CHECKPOINT.pack(*fields)
+    return packed + _CHECKPOINT_CRC.pack(crc32(packed))
+
+
+def decode_checkpoint(data: bytes) -> tuple[int, ...]:
+    """The six fields of a checkpoint, be it RocketMQ's; zeros where they make no sense.
+
+    The last one is 0 without a CRC: a single bit of it would move the end of the log.
+    """
+    size = _OWN_CHECKPOINT.size
+    data = data.ljust(size + _CHECKPOINT_CRC.size, b"\0")
+    fields = _OWN_CHECKPOINT.unpack_from(data)
+    (crc,) = _CHECKPOINT_CRC.unpack_from(data, size)
+    if min(fields) < 0 or crc not in (0, crc32(data[:size])):
+        return (0,) * len(fields)
+    return fields if crc else (*fields[:-1], 0)

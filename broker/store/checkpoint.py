@@ -19,7 +19,8 @@ The file is one page, big-endian; RocketMQ (StoreCheckpoint) reads and writes th
         32     8  confirm_offset         confirmPhyOffset
         40     8  flushed_offset         zeros: only our own file says up to where the log is on
                                          disk, for readers of the files of a running broker
-        48  4048  zeros
+        48     4  CRC-32 of all these   zeros: in our own file alone
+        52  4044  zeros
 """
 
 from pathlib import Path
@@ -29,7 +30,7 @@ import structlog
 
 from broker.store.disk import make_directories_durably, write_atomically
 from broker.store.layout import StoreLayout
-from protocol.queue_layout import OWN_CHECKPOINT
+from protocol.queue_layout import CHECKPOINT, decode_checkpoint, encode_own_checkpoint
 
 log = structlog.get_logger("broker.store")
 
@@ -65,11 +66,10 @@ def load(path: Path) -> StoreCheckpoint:
         data = path.read_bytes()
     except FileNotFoundError:
         return StoreCheckpoint()
-    fields = OWN_CHECKPOINT.unpack_from(data.ljust(OWN_CHECKPOINT.size, b"\0"))
-    if min(fields) < 0:
+    checkpoint = StoreCheckpoint(*decode_checkpoint(data))
+    if checkpoint == StoreCheckpoint() and data.strip(b"\0"):
         log.warning("the checkpoint is damaged; the whole commit log is replayed", path=str(path))
-        return StoreCheckpoint()
-    return StoreCheckpoint(*fields)
+    return checkpoint
 
 
 def save(path: Path, checkpoint: StoreCheckpoint) -> None:
@@ -78,7 +78,9 @@ def save(path: Path, checkpoint: StoreCheckpoint) -> None:
     Raises:
         OSError: the old one is still in place.
     """
-    write_atomically(path, OWN_CHECKPOINT.pack(*checkpoint).ljust(FILE_SIZE_BYTES, b"\0"))
+    is_own = checkpoint.flushed_offset > 0
+    page = encode_own_checkpoint(*checkpoint) if is_own else CHECKPOINT.pack(*checkpoint[:-1])
+    write_atomically(path, page.ljust(FILE_SIZE_BYTES, b"\0"))
 
 
 def load_newest(layout: StoreLayout) -> StoreCheckpoint:

@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 from pipeline.decoder import is_record
 from pipeline.errors import PipelineError
-from protocol.queue_layout import OWN_CHECKPOINT
+from protocol.queue_layout import decode_checkpoint
 from protocol.store_paths import (
     ABORT_FILE,
     CHECKPOINT_FILE,
@@ -269,11 +269,9 @@ def _flushed(root: Path) -> Flushed:
 
 def _checkpoint(path: Path) -> tuple[int, ...]:
     try:
-        data = path.read_bytes()
+        return decode_checkpoint(path.read_bytes())
     except OSError:
-        data = b""
-    fields = OWN_CHECKPOINT.unpack_from(data.ljust(OWN_CHECKPOINT.size, b"\0"))
-    return fields if min(fields) >= 0 else (0,) * 6
+        return decode_checkpoint(b"")
 
 
 def _topic_ends(root: Path, name: str) -> dict[str, int]:

@@ -243,3 +243,21 @@ def test_a_rotten_unit_makes_no_file_of_the_log(stores: Stores, tmp_path: Path) 
     again = stores.open(killed, flush_disk_type=SYNC)
     assert len(list((killed / "commitlog").iterdir())) == 1
     assert put(again).queue_offset == last.queue_offset + 1
+
+
+@pytest.mark.parametrize("bit", [10, 24, 40, 62])
+@pytest.mark.parametrize("name", ["checkpoint", "rockhopper/checkpoint"])
+def test_a_bit_of_a_checkpoint_says_nothing_of_the_end(
+    stores: Stores, tmp_path: Path, name: str, bit: int
+) -> None:
+    store, _ = fill(stores, ASYNC)
+    store.derived_flush.save_checkpoint()
+    end = store.max_commit_log_offset
+    killed = copy_killed(stores.root, tmp_path / "killed")
+    page = bytearray((killed / name).read_bytes())
+    page[47 - bit // 8] ^= 1 << bit % 8
+    (killed / name).write_bytes(page)
+    again = stores.open(killed, flush_disk_type=ASYNC)
+    assert again._opened.report.lost_tail is None
+    assert again.max_commit_log_offset == end
+    assert put(again, b"new").commit_log_offset < end + FILE_SIZE_BYTES

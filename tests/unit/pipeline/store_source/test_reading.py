@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.errors import PipelineError
 from pipeline.store_source.splits import split_size_bytes
-from protocol.queue_layout import CHECKPOINT, OWN_CHECKPOINT
+from protocol.queue_layout import CHECKPOINT, encode_own_checkpoint
 from protocol.topic_ends import encode_ends
 from tests.support import apache_golden, golden_stores
 from tests.support.written_logs import T0_MS, WrittenLog, read_rows, store_reader
@@ -164,7 +164,7 @@ def live(log: WrittenLog, *, own: bytes = b"", theirs: bytes = b"") -> None:
 
 def test_the_log_of_a_running_broker_ends_where_it_was_flushed(tmp_path: Path) -> None:
     log = WrittenLog(tmp_path).add(30)
-    own = OWN_CHECKPOINT.pack(T0_MS + 29, 0, 0, 0, 0, log.offsets[20])
+    own = encode_own_checkpoint(T0_MS + 29, 0, 0, 0, 0, log.offsets[20])
     live(log, own=own, theirs=CHECKPOINT.pack(T0_MS + 29, 0, 0, 0, 0))
 
     assert len(read_rows(tmp_path)) == 20

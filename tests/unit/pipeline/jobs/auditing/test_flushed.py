@@ -8,7 +8,7 @@ import pytest
 from pipeline.jobs.auditing import flushed
 from pipeline.jobs.auditing.archive import read_archive
 from pipeline.jobs.auditing.flushed import WAIT_S, open_with_archived
-from protocol.queue_layout import CHECKPOINT, OWN_CHECKPOINT
+from protocol.queue_layout import CHECKPOINT, encode_own_checkpoint
 from tests.support.derived_stores import audited
 from tests.support.written_archives import archive_of
 from tests.support.written_logs import T0_MS, WrittenLog
@@ -27,7 +27,7 @@ def log(tmp_path: Path) -> WrittenLog:
 def flush(log: WrittenLog, number: int) -> None:
     """Let Rockhopper's checkpoint say that so many messages are on disk."""
     end = (*log.offsets, log.end)[number]
-    data = OWN_CHECKPOINT.pack(T0_MS + number - 1, 0, 0, 0, 0, end)
+    data = encode_own_checkpoint(T0_MS + number - 1, 0, 0, 0, 0, end)
     (log.root / "rockhopper" / "checkpoint").write_bytes(data)
 
 
