@@ -22,16 +22,12 @@ Without it, as in a store that comes from RocketMQ, recovery reads more of the l
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
-
-import structlog
+from typing import Any, NamedTuple
 
 from broker.store import checked_line, disk
 from broker.store.index import MessageIndex
 from broker.store.layout import StoreLayout
 from broker.store.queue_table import ConsumeQueueTable, Queue
-
-log = structlog.get_logger("broker.store")
 
 FILE_NAME = "inventory.json"
 QueueKey = tuple[str, int]
@@ -104,28 +100,24 @@ def save(layout: StoreLayout, inventory: Inventory) -> None:
 
 def load(layout: StoreLayout) -> Inventory | None:
     """The inventory on disk; None when there is none or it is damaged."""
-    path = layout.own / FILE_NAME
-    try:
-        document = checked_line.decode(path.read_bytes())
-        log_bytes, queue_bytes, batch_bytes = document.get("fileSizes", (0, 0, 0))
-        return Inventory(
-            document["logEnd"],
-            document["indexEnd"],
-            _by_queue(document["queues"]),
-            tuple((start, end) for start, end in document["holes"]),
-            document.get("sync", False),
-            (log_bytes, queue_bytes, batch_bytes),
-            _by_queue(document.get("queueStarts", {})),
-        )
-    except FileNotFoundError:
-        return None
-    except (ValueError, KeyError) as error:
-        log.warning(
-            "the inventory of the store is damaged; more of the log is read to do without",
-            path=str(path),
-            reason=str(error),
-        )
-        return None
+    return checked_line.load(
+        layout.own / FILE_NAME,
+        _inventory_of,
+        "the inventory of the store is damaged; more of the log is read to do without",
+    )
+
+
+def _inventory_of(document: Any) -> Inventory:
+    log_bytes, queue_bytes, batch_bytes = document.get("fileSizes", (0, 0, 0))
+    return Inventory(
+        document["logEnd"],
+        document["indexEnd"],
+        _by_queue(document["queues"]),
+        tuple((start, end) for start, end in document["holes"]),
+        document.get("sync", False),
+        (log_bytes, queue_bytes, batch_bytes),
+        _by_queue(document.get("queueStarts", {})),
+    )
 
 
 def _by_topic(numbers: Mapping[QueueKey, int]) -> dict[str, dict[str, int]]:

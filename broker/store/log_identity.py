@@ -13,7 +13,7 @@ A store without it, as of 0.1.0 or RocketMQ, is taken as it is.
 """
 
 import struct
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import structlog
 
@@ -120,17 +120,13 @@ def _save(layout: StoreLayout, identity: LogIdentity) -> None:
 
 
 def _load(layout: StoreLayout) -> LogIdentity | None:
-    path = layout.own / FILE_NAME
-    try:
-        document = checked_line.decode(path.read_bytes())
-        heads = {int(offset): bytes.fromhex(head) for offset, head in document["heads"].items()}
-        return LogIdentity(document["start"], heads)
-    except FileNotFoundError:
-        return None
-    except (ValueError, KeyError) as error:
-        log.warning(
-            "the note of whose the commit log is, is damaged, and is made anew",
-            path=str(path),
-            reason=str(error),
-        )
-        return None
+    return checked_line.load(
+        layout.own / FILE_NAME,
+        _identity_of,
+        "the note of whose the commit log is, is damaged, and is made anew",
+    )
+
+
+def _identity_of(document: Any) -> LogIdentity:
+    heads = {int(offset): bytes.fromhex(head) for offset, head in document["heads"].items()}
+    return LogIdentity(document["start"], heads)
