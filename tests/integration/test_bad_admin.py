@@ -1,7 +1,6 @@
 """Requests for administrators, look-ups and heartbeats that make no sense, or come from afar."""
 
 import json
-from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
@@ -14,20 +13,6 @@ from tests.support.raw_peer import RawPeer, request
 from tests.support.unharmed import Unharmed
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Unharmed]:
-    with pytest.MonkeyPatch.context() as patch:
-        async with Unharmed(
-            tmp_path_factory.mktemp("shared"), patch, {"brokerIP1": "127.0.0.1"}
-        ) as made:
-            yield made
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def unharmed(shared: Unharmed) -> Unharmed:
-    return await shared.afresh()
 
 
 @pytest_asyncio.fixture(loop_scope="module")

@@ -3,10 +3,8 @@
 import asyncio
 import json
 import struct
-from collections.abc import AsyncIterator
 
 import pytest
-import pytest_asyncio
 
 from protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, RequestCode, ResponseCode
 from protocol.frame import FRAME_SIZE_BYTES_MAX
@@ -95,18 +93,6 @@ CLOSING = {
     "msgpack of a billion entries": frame(b"\xdf\x3b\x9a\xca\x00", serialize_type=2),
     "random bytes": bytes((n * 2654435761 >> 7) & 0xFF | 1 for n in range(4096)),
 }
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Unharmed]:
-    with pytest.MonkeyPatch.context() as patch:
-        async with Unharmed(tmp_path_factory.mktemp("shared"), patch) as made:
-            yield made
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def unharmed(shared: Unharmed) -> Unharmed:
-    return await shared.afresh()
 
 
 @pytest.mark.parametrize("data", CLOSING.values(), ids=CLOSING.keys())

@@ -51,18 +51,6 @@ NAMES = [
 MESSAGE = struct.Struct(">iiiii")
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Unharmed]:
-    with pytest.MonkeyPatch.context() as patch:
-        async with Unharmed(tmp_path_factory.mktemp("shared"), patch) as made:
-            yield made
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def unharmed(shared: Unharmed) -> Unharmed:
-    return await shared.afresh()
-
-
 @pytest_asyncio.fixture(loop_scope="module")
 async def roomy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Unharmed]:
     """A broker whose files hold bodies of 4 MiB; checking it takes longer."""

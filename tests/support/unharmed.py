@@ -48,7 +48,7 @@ class Unharmed:
         self.broker = Broker(
             build_config(
                 TEMPORARY_SETTINGS
-                | {"storePathRootDir": str(root / "store")}
+                | {"storePathRootDir": str(root / "store"), "brokerIP1": "127.0.0.1"}
                 | {"mappedFileSizeCommitLog": str(1 << 20)}
                 | (settings or {})
             )
