@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
-from collections.abc import AsyncIterator
 from datetime import datetime
 
 import pytest
@@ -26,26 +25,6 @@ from client.received import ReceivedMessage
 from protocol.codes import SerializeType
 from tests.support.hang import HANG_S
 from tests.support.turns import until
-
-# How long a broker holds a pull that finds nothing.
-
-
-@pytest.fixture
-async def broker() -> AsyncIterator[Broker]:
-    async with Broker.temporary() as broker:
-        yield broker
-
-
-@pytest.fixture
-async def producer(broker: Broker) -> AsyncIterator[Producer]:
-    async with Producer(broker.nameserver) as producer:
-        yield producer
-
-
-@pytest.fixture
-async def admin(broker: Broker) -> AsyncIterator[Admin]:
-    async with Admin(broker.nameserver) as admin:
-        yield admin
 
 
 async def read(broker: Broker, topic: str, count: int, **options: object) -> list[ReceivedMessage]:

@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,22 +16,9 @@ import pytest
 
 from broker import Broker
 from client import Message, Producer
-from tests.support.command_line import CommandLine
+from tests.support.command_line import CommandLine, Ended
 from tests.support.hang import HANG_S
 from tests.support.turns import until
-
-
-@dataclass(frozen=True)
-class Ended:
-    """A command that has ended."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def objects(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.out.splitlines()]
 
 
 @dataclass(frozen=True)
@@ -57,12 +43,6 @@ class Shell:
         assert process.returncode is not None
         assert "Traceback" not in err.decode()
         return Ended(process.returncode, out.decode(), err.decode())
-
-
-@pytest.fixture
-async def broker() -> AsyncIterator[Broker]:
-    async with Broker.temporary() as broker:
-        yield broker
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -18,12 +17,6 @@ from tests.support.hang import HANG_S
 from tests.support.turns import until
 
 PIPE = asyncio.subprocess.PIPE
-
-
-@pytest.fixture
-async def broker() -> AsyncIterator[Broker]:
-    async with Broker.temporary() as broker:
-        yield broker
 
 
 async def start(broker: Broker, *options: str) -> asyncio.subprocess.Process:

@@ -20,6 +20,7 @@ from client import (
 )
 from client.received import ReceivedMessage
 from tests.support.billing import (
+    AT_ONCE,
     NEXT_ROUND_S,
     billing,
     committed,
@@ -30,19 +31,11 @@ from tests.support.billing import (
 )
 from tests.support.turns import until
 
-QUICK_LEVELS = " ".join(["0s"] * 18)
-
 
 @pytest.fixture
 async def broker() -> AsyncIterator[Broker]:
-    async with Broker.temporary({"messageDelayLevel": QUICK_LEVELS}) as broker:
+    async with Broker.temporary(AT_ONCE) as broker:
         yield broker
-
-
-@pytest.fixture
-async def producer(broker: Broker) -> AsyncIterator[Producer]:
-    async with Producer(broker.nameserver) as producer:
-        yield producer
 
 
 async def test_a_clean_close_commits_everything_and_nothing_comes_again(

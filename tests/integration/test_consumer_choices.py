@@ -21,6 +21,7 @@ from client import (
 from protocol.codes import RequestCode
 from protocol.errors import SubscriptionError
 from tests.support.billing import (
+    AT_ONCE,
     NEXT_ROUND_S,
     billing,
     committed,
@@ -32,19 +33,11 @@ from tests.support.billing import (
 from tests.support.hang import HANG_S
 from tests.support.turns import until
 
-QUICK_LEVELS = " ".join(["0s"] * 18)
-
 
 @pytest.fixture
 async def broker() -> AsyncIterator[Broker]:
-    async with Broker.temporary({"messageDelayLevel": QUICK_LEVELS}) as broker:
+    async with Broker.temporary(AT_ONCE) as broker:
         yield broker
-
-
-@pytest.fixture
-async def producer(broker: Broker) -> AsyncIterator[Producer]:
-    async with Producer(broker.nameserver) as producer:
-        yield producer
 
 
 async def test_only_the_tags_asked_for_come(broker: Broker, producer: Producer) -> None:

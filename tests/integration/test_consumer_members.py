@@ -14,14 +14,14 @@ from broker.broker import TEMPORARY_SETTINGS
 from broker.config_file import build_config
 from client import Admin, Consumer, Message, Producer, RetryLater
 from client.received import ReceivedMessage
-from tests.support.billing import NEXT_ROUND_S
+from tests.support.billing import AT_ONCE, NEXT_ROUND_S
 from tests.support.hang import HANG_S
 from tests.support.turns import until
 
 
 @pytest.fixture
 async def broker() -> AsyncIterator[Broker]:
-    async with Broker.temporary({"messageDelayLevel": " ".join(["0s"] * 18)}) as broker:
+    async with Broker.temporary(AT_ONCE) as broker:
         yield broker
 
 

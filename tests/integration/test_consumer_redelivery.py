@@ -18,23 +18,15 @@ from client import (
 from client.queues import MessageQueue
 from client.received import ReceivedMessage
 from protocol.names import dlq_topic
-from tests.support.billing import billing, committed, leave_with, send, sent_back, take
+from tests.support.billing import AT_ONCE, billing, committed, leave_with, send, sent_back, take
 from tests.support.hang import HANG_S
 from tests.support.turns import until
-
-QUICK_LEVELS = " ".join(["0s"] * 18)
 
 
 @pytest.fixture
 async def broker() -> AsyncIterator[Broker]:
-    async with Broker.temporary({"messageDelayLevel": QUICK_LEVELS}) as broker:
+    async with Broker.temporary(AT_ONCE) as broker:
         yield broker
-
-
-@pytest.fixture
-async def producer(broker: Broker) -> AsyncIterator[Producer]:
-    async with Producer(broker.nameserver) as producer:
-        yield producer
 
 
 async def test_a_loop_may_ask_for_its_message_again_and_go_on(

@@ -21,28 +21,16 @@ from client import (
 from client.dead_letters import PROPERTY_REQUEUED, DeadLetters
 from client.group_states import REQUEUE_GROUP
 from client.received import ReceivedMessage
+from tests.support.billing import AT_ONCE
 from tests.support.command_line import CommandLine
 from tests.support.hang import HANG_S
 from tests.support.turns import until
-
-AT_ONCE = {"messageDelayLevel": " ".join(["0s"] * 18)}
 
 
 @pytest.fixture
 async def broker() -> AsyncIterator[Broker]:
     async with Broker.temporary(AT_ONCE) as broker:
         yield broker
-
-
-@pytest.fixture
-def shell(broker: Broker) -> CommandLine:
-    return CommandLine(broker.nameserver)
-
-
-@pytest.fixture
-async def admin(broker: Broker) -> AsyncIterator[Admin]:
-    async with Admin(broker.nameserver) as admin:
-        yield admin
 
 
 async def send(broker: Broker, count: int) -> list[str]:

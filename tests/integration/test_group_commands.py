@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -15,17 +14,6 @@ from client.received import ReceivedMessage
 from tests.support.command_line import CommandLine
 from tests.support.hang import HANG_S
 from tests.support.turns import until
-
-
-@pytest.fixture
-async def broker() -> AsyncIterator[Broker]:
-    async with Broker.temporary() as broker:
-        yield broker
-
-
-@pytest.fixture
-def shell(broker: Broker) -> CommandLine:
-    return CommandLine(broker.nameserver)
 
 
 async def send(broker: Broker, count: int, queue: int = 0) -> None:

@@ -1,10 +1,7 @@
 """What a push consumer of any client does, over real sockets: join, share, fail, retry, leave."""
 
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
-
-import pytest
 
 from broker.broker import TEMPORARY_SETTINGS, Broker
 from broker.config_file import build_config
@@ -15,12 +12,6 @@ from protocol.command import Command
 from protocol.message import StoredMessage
 from protocol.message_codec import decode_messages
 from tests.support.wire import WireClient
-
-
-@pytest.fixture
-async def broker() -> AsyncIterator[Broker]:
-    async with Broker.temporary() as broker:
-        yield broker
 
 
 def heartbeat(client_id: str, group: str, topic: str) -> bytes:

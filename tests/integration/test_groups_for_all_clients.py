@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -20,12 +19,6 @@ from tests.support.raw_peer import RawPeer, until
 from tests.support.wire import WireClient
 
 PLACE = {"consumerGroup": "billing", "topic": "orders", "queueId": "0"}
-
-
-@pytest.fixture
-async def broker() -> AsyncIterator[Broker]:
-    async with Broker.temporary() as broker:
-        yield broker
 
 
 async def join(client: WireClient, client_id: str) -> None:

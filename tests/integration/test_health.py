@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -31,12 +30,6 @@ async def get(broker: Broker, path: str) -> tuple[int, str]:
     head, _, body = (await raw(broker.http_address, request)).partition(b"\r\n\r\n")
     assert f"Content-Length: {len(body)}".encode() in head
     return int(head.split()[1]), body.decode()
-
-
-@pytest.fixture
-async def broker() -> AsyncIterator[Broker]:
-    async with Broker.temporary() as broker:
-        yield broker
 
 
 async def test_a_running_broker_is_healthy_and_ready(broker: Broker) -> None:

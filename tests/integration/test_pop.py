@@ -17,12 +17,6 @@ RETRY = f"%RETRY%{GROUP}_{TOPIC}"
 
 
 @pytest.fixture
-async def broker() -> AsyncIterator[Broker]:
-    async with Broker.temporary() as broker:
-        yield broker
-
-
-@pytest.fixture
 async def consumer(broker: Broker) -> AsyncIterator[PopConsumer]:
     async with RawPeer(broker.address) as peer:
         yield PopConsumer(peer)

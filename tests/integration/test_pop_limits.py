@@ -14,12 +14,6 @@ from tests.support.raw_peer import RawPeer, request, until
 
 
 @pytest.fixture
-async def broker() -> AsyncIterator[Broker]:
-    async with Broker.temporary() as broker:
-        yield broker
-
-
-@pytest.fixture
 async def consumer(broker: Broker) -> AsyncIterator[PopConsumer]:
     async with RawPeer(broker.address) as peer:
         yield PopConsumer(peer)

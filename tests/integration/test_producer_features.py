@@ -33,12 +33,6 @@ async def broker() -> AsyncIterator[Broker]:
         yield broker
 
 
-@pytest.fixture
-async def producer(broker: Broker) -> AsyncIterator[Producer]:
-    async with Producer(broker.nameserver) as producer:
-        yield producer
-
-
 async def read(broker: Broker, topic: str, count: int) -> list[ReceivedMessage]:
     messages: list[ReceivedMessage] = []
     async with PullConsumer(topic, nameserver=broker.nameserver) as consumer:

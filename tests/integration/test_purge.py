@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -17,24 +16,6 @@ from client.received import ReceivedMessage
 from protocol.codes import RequestCode, ResponseCode
 from tests.support.daemon import Daemon
 from tests.support.hang import HANG_S
-
-
-@pytest.fixture
-async def broker() -> AsyncIterator[Broker]:
-    async with Broker.temporary() as broker:
-        yield broker
-
-
-@pytest.fixture
-async def admin(broker: Broker) -> AsyncIterator[Admin]:
-    async with Admin(broker.nameserver) as admin:
-        yield admin
-
-
-@pytest.fixture
-async def producer(broker: Broker) -> AsyncIterator[Producer]:
-    async with Producer(broker.nameserver) as producer:
-        yield producer
 
 
 class Seen:

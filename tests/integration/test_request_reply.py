@@ -1,7 +1,6 @@
 """A request's reply finds the client that waits for it, or the replier learns why not."""
 
 import json
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -13,12 +12,6 @@ from protocol.properties import decode_properties
 from tests.integration.test_groups_for_all_clients import _response
 from tests.support.raw_peer import RawPeer
 from tests.support.wire import WireClient
-
-
-@pytest.fixture
-async def broker() -> AsyncIterator[Broker]:
-    async with Broker.temporary() as broker:
-        yield broker
 
 
 def producer_beat(client_id: str, *groups: str) -> bytes:

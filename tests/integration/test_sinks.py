@@ -1,6 +1,5 @@
 """The sink codes (70002 to 70005) over a socket, and with a daemon that is killed."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,6 @@ from tests.support.daemon import Daemon
 from tests.support.raw_peer import RawPeer, request
 
 SINK = "checkpoint-7"
-
-
-@pytest.fixture
-async def broker() -> AsyncIterator[Broker]:
-    async with Broker.temporary() as broker:
-        yield broker
 
 
 def message(

@@ -25,18 +25,6 @@ TOPIC, GROUP = "orders", "cheap"
 PRICES = ["3", "7", "x", "12", "5"]
 
 
-@pytest.fixture
-async def broker() -> AsyncIterator[Broker]:
-    async with Broker.temporary() as broker:
-        yield broker
-
-
-@pytest.fixture
-async def client(broker: Broker) -> AsyncIterator[WireClient]:
-    async with WireClient(broker.address) as client:
-        yield client
-
-
 async def send(client: WireClient, price: str, topic: str = TOPIC, more: str = "") -> None:
     ext = {"a": "senders", "b": topic, "c": "TBW102", "d": "1", "e": "0", "f": "0"}
     ext |= {"g": "1700000000000", "h": "0", "i": f"price\x01{price}\x02{more}"}

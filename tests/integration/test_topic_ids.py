@@ -1,9 +1,6 @@
 """TOPIC_IDS (70007): the same for as long as a topic lives, and another for the next one."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
-
-import pytest
 
 from broker import Broker
 from broker.topic_ids import TopicIds
@@ -12,12 +9,6 @@ from protocol.bodies.topic_ids import decode_topic_ids, encode_topic_ids
 from protocol.codes import RequestCode, ResponseCode
 from tests.support.daemon import Daemon
 from tests.support.raw_peer import RawPeer, request
-
-
-@pytest.fixture
-async def broker() -> AsyncIterator[Broker]:
-    async with Broker.temporary() as broker:
-        yield broker
 
 
 async def ids(peer: RawPeer, *topics: str) -> list[str | None]:

@@ -1,7 +1,6 @@
 """Transactions over real sockets: every branch of 37, 39 and 323, as foreign producers use them."""
 
 import time
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -32,18 +31,6 @@ from tests.support.transactions import (
 from tests.support.wire import WireClient
 
 SOON = {"transactionTimeOut": "1", "transactionCheckInterval": "1"}
-
-
-@pytest.fixture
-async def broker() -> AsyncIterator[Broker]:
-    async with Broker.temporary() as broker:
-        yield broker
-
-
-@pytest.fixture
-async def client(broker: Broker) -> AsyncIterator[WireClient]:
-    async with WireClient(broker.address) as client:
-        yield client
 
 
 async def send_half(

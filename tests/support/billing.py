@@ -8,6 +8,8 @@ from client.received import ReceivedMessage
 
 # A consumer looks at everything by itself every 20 s: what has to happen at once is over before.
 NEXT_ROUND_S = 15.0
+# Settings of a broker at which what failed comes again without a delay.
+AT_ONCE = {"messageDelayLevel": " ".join(["0s"] * 18)}
 
 
 def billing(broker: Broker, **options: object) -> Consumer:
