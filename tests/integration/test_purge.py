@@ -117,6 +117,8 @@ async def test_a_purge_survives_a_restart(tmp_path_factory: pytest.TempPathFacto
 async def test_a_purge_survives_a_kill(tmp_path: Path) -> None:
     async with Daemon(tmp_path) as daemon:
         async with Admin(daemon.nameserver) as admin, Producer(daemon.nameserver) as producer:
+            # It is answered when it is on disk, unlike a topic that a message makes.
+            await admin.create_topic("orders", queues=4)
             for number in range(3):
                 await producer.send("orders", b"%d" % number, queue=0)
             assert len(await admin.purge_topic("orders")) == 1
