@@ -157,6 +157,7 @@ class RetentionService:
         self._followed_min_offset = commit_log_files.min_offset
         self._last_times_ms: dict[int, int] = {}
         self._to_delete: list[MappedFile] = []
+        self._is_start_noted = True
         self._task: asyncio.Task[None] | None = None
         self._asked = asyncio.Event()
 
@@ -205,6 +206,8 @@ class RetentionService:
             OSError: a file could not be deleted; the next round tries again.
         """
         await self._delete_detached()
+        if not self._is_start_noted:
+            await asyncio.to_thread(self._note_start)
         verdict = self._look_at_disks()
         deleted = 0
         is_time = self._asked.is_set() or is_cleaning_hour(
@@ -283,12 +286,18 @@ class RetentionService:
             self._to_delete.pop(0)
 
     def _delete(self, file: MappedFile) -> None:
-        start = self._files.min_offset
-        with contextlib.suppress(OSError):  # On a full disk there is no room for it before.
-            log_identity.note_start(self._layout, start)
+        self._note_start()
         file.delete()
         disk.sync_directory(file.path.parent)
-        log_identity.note_start(self._layout, start)
+        if not self._is_start_noted:
+            self._note_start()
+
+    def _note_start(self) -> None:
+        """Note where the log begins; on a full disk there may be room for that in a later round."""
+        self._is_start_noted = False
+        with contextlib.suppress(OSError):
+            log_identity.note_start(self._layout, self._files.min_offset)
+            self._is_start_noted = True
 
     def _last_time_ms(self, file: MappedFile) -> int:
         """The store time of a full file's last message, or when it was written if it has none."""

@@ -1,6 +1,7 @@
 """Retention: which files may go and when, what a full disk does, and who follows."""
 
 import asyncio
+import errno
 import os
 import shutil
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from broker.store import disk, log_identity
 from broker.store.retention import (
     UNKNOWN_PERCENT,
     RetentionService,
@@ -347,6 +349,27 @@ async def test_a_file_that_cannot_be_deleted_is_tried_again(
     await retained.service.run_once()
     assert not first.path.exists()
     assert retained.store.files.min_offset == 4096
+
+
+async def test_a_disk_without_room_for_the_note_of_the_logs_start_holds_up_no_deletion(
+    retain: Callable[..., Retained], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    retained = retain()
+    log_identity.note(retained.store.layout, retained.store.files)
+    retained.disk.used["commitlog"] = 80
+    retained.now_ms = last_hour_of(retained, 1) + HOUR_MS
+    with monkeypatch.context() as patch:
+
+        def fail(path: Path, data: bytes, backup: bytes | None = None) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        patch.setattr(disk, "write_atomically", fail)
+        assert await retained.service.run_once() == 2
+        assert f"{0:020d}" not in os.listdir(retained.log.root / "consumequeue/TopicA/0")
+    await retained.service.run_once()
+    with capture_logs() as logs:
+        log_identity.check(retained.store.layout, retained.store.files)
+    assert logs == []
 
 
 async def test_the_task_looks_at_once_and_ends_when_told(retain: Callable[..., Retained]) -> None:
