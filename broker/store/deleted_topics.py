@@ -89,11 +89,11 @@ class DeletedTopics:
         return iter(list(self._ends.items()))
 
     def forget_before(self, commit_log_min: int) -> None:
-        """Drop the notes that the log no longer reaches back to."""
+        """Drop the notes that the log no longer reaches back to; mend and name damaged ones."""
+        self._mend()
         kept = {topic: end for topic, end in self._ends.items() if end > commit_log_min}
         if kept != self._ends:
             self._ends = kept
-            self._mend()
             self._write_anew()
 
     def _write_anew(self) -> None:

@@ -7,6 +7,8 @@ from structlog.testing import capture_logs
 
 from broker.store import disk
 from broker.store.deleted_topics import DeletedTopics
+from tests.support.killed_store import copy_killed
+from tests.support.open_stores import Stores, flush, put
 
 
 @pytest.fixture
@@ -108,3 +110,19 @@ def test_a_damaged_list_of_0_1_0_is_named(path: Path) -> None:
     with capture_logs() as logs:
         assert dict(opened(path)) == {}
     assert "damaged" in logs[0]["event"]
+
+
+def test_a_damaged_list_is_named_at_the_start_though_nothing_is_deleted(
+    stores: Stores, tmp_path: Path
+) -> None:
+    store = stores.open()
+    put(store, b"old")
+    flush(store)
+    store.delete_topics(["TopicA"]).remove()
+    killed = copy_killed(stores.root, tmp_path / "killed")
+    (list_path := killed / "rockhopper/deleted-topics.records").write_bytes(b"rot" * 9)
+    with capture_logs() as logs:
+        stores.open(killed)
+    (named,) = [entry for entry in logs if "file of notes" in entry["event"]]
+    assert (named["log_level"], named["file"]) == ("error", str(list_path))
+    assert "deleted topics" in named["what"]
