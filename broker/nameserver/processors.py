@@ -216,7 +216,7 @@ class NameServiceProcessors:
         if accepted is None:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "register broker failed")
         is_master = registration.broker_id == MASTER_ID
-        creates = request.ext.get(CREATES_FIELD) if is_master else None
+        creates = request.ext.get(CREATES_FIELD) if is_master and not connection.closed else None
         self.sharing.registered(connection, registration.cluster, registration.name, creates)
         response = RegisterBrokerResponse(
             ha_server_addr=accepted.master_ha_address, master_addr=accepted.master_address

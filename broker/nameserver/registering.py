@@ -1,13 +1,15 @@
 """What a broker elsewhere says when it registers (103): the checks, and the decoding of its topics.
 
 A registration names every topic of its broker, so that a long one is decoded in a thread, one at a
-time and in the order in which they came.  A compressed one may become as large as one that is not,
-and no larger.
+time and in the order in which they came.  A short one waits for those of its own connection: a long
+one that is taken behind it would bring back what was so before.  A compressed one may become as
+large as one that is not, and no larger.
 """
 
 import asyncio
 import zlib
 from collections.abc import Awaitable, Callable, Generator
+from typing import TYPE_CHECKING
 
 from broker.dispatcher import Request, RequestError, Response
 from broker.json_table import DataVersion
@@ -19,9 +21,14 @@ from protocol.bodies.topics import RegisterBrokerBody
 from protocol.codes import ResponseCode
 from protocol.requests import RegisterBrokerRequest
 
+if TYPE_CHECKING:
+    from broker.server import Connection
+
 TOPICS_MAX = 100_000
 # Of registrations that wait for their turn to be decoded.
 WAITING_BYTES_MAX = 256 << 20
+# How many of a connection do.
+_WAITING = "registrations"
 
 
 class RegistrationReader:
@@ -37,13 +44,16 @@ class RegistrationReader:
         fields: RegisterBrokerRequest,
         take: Callable[[Registration], Generator[None, None, Response]],
     ) -> Response | Awaitable[Response | None]:
-        """What *take* makes of the registration; later, if it is long or compressed.
+        """What *take* makes of the registration; later, if it is long, compressed or has to wait.
 
         Raises:
             RequestError, MalformedBodyError: it cannot be taken.
         """
-        if not fields.compressed and len(request.body) <= SHORT_BODY_SIZE_BYTES_MAX:
+        is_short = not fields.compressed and len(request.body) <= SHORT_BODY_SIZE_BYTES_MAX
+        if is_short and not _waiting_count(request.connection):
             return at_once(take(_decode(request, fields)))
+        # With the connection it goes, and one that is never begun costs later ones a detour.
+        _count_waiting(request.connection, 1)
         return self._read_later(request, fields, take)
 
     async def _read_later(
@@ -52,22 +62,43 @@ class RegistrationReader:
         fields: RegisterBrokerRequest,
         take: Callable[[Registration], Generator[None, None, Response]],
     ) -> Response | None:
-        if self._waiting_bytes + len(request.body) > WAITING_BYTES_MAX:
-            raise RequestError(
-                ResponseCode.SYSTEM_BUSY,
-                f"[OVERLOAD]{self._waiting_bytes} bytes of registrations wait already: "
-                "register again later",
-            )
-        self._waiting_bytes += len(request.body)
+        size_bytes = len(request.body)
         try:
-            async with self._lock:
-                registration = await in_thread("registrations", lambda: _decode(request, fields))
-                # Who has gone meanwhile would be remembered for good.
-                if request.connection.closed:
-                    return None
-                return await in_slices(take(registration))
+            if self._waiting_bytes + size_bytes > WAITING_BYTES_MAX:
+                raise RequestError(
+                    ResponseCode.SYSTEM_BUSY,
+                    f"[OVERLOAD]{self._waiting_bytes} bytes of registrations wait already: "
+                    "register again later",
+                )
+            self._waiting_bytes += size_bytes
+            try:
+                return await self._read_in_turn(request, fields, take)
+            finally:
+                self._waiting_bytes -= size_bytes
         finally:
-            self._waiting_bytes -= len(request.body)
+            _count_waiting(request.connection, -1)
+
+    async def _read_in_turn(
+        self,
+        request: Request,
+        fields: RegisterBrokerRequest,
+        take: Callable[[Registration], Generator[None, None, Response]],
+    ) -> Response | None:
+        async with self._lock:
+            registration = await in_thread("registrations", lambda: _decode(request, fields))
+            # Who has gone meanwhile would be remembered for good.
+            if request.connection.closed:
+                return None
+            return await in_slices(take(registration))
+
+
+def _waiting_count(connection: "Connection") -> int:
+    count = connection.attributes.get(_WAITING)
+    return count if isinstance(count, int) else 0
+
+
+def _count_waiting(connection: "Connection", change: int) -> None:
+    connection.attributes[_WAITING] = _waiting_count(connection) + change
 
 
 def _decode(request: Request, fields: RegisterBrokerRequest) -> Registration:

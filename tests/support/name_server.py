@@ -56,7 +56,7 @@ class NameServer:
             )
         self.routes = RouteTable(local=local)
         self.values = KeyValueTable(directory / "kvConfig.json")
-        processors = NameServiceProcessors(
+        self.processors = NameServiceProcessors(
             lambda: config,
             self.routes,
             self.values,
@@ -64,7 +64,7 @@ class NameServer:
             now_ms=clock,
         )
         self._dispatcher = Dispatcher(
-            processors.table(),
+            self.processors.table(),
             may_administer=lambda connection: connection.peer_host == "127.0.0.1",
         )
 

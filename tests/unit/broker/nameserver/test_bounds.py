@@ -5,12 +5,14 @@ import errno
 import json
 import threading
 import zlib
+from collections.abc import Generator
 from typing import Any
 
 import pytest
 
 from broker.nameserver import registering, saved_answers
 from broker.nameserver.kv_config import KeyValueTable
+from broker.nameserver.route_table import Accepted
 from protocol.bodies.topics import RegisterBrokerBody
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Command, decode_header
@@ -142,3 +144,37 @@ async def test_changes_that_wait_for_the_disk_are_bounded(
         assert server._dispatcher.dispatch(peer.connection, request) == b""
     assert server.ask(RequestCode.PUT_KV_CONFIG, where).code == ResponseCode.SYSTEM_BUSY
     await server.values.saved()
+
+
+async def test_a_broker_that_goes_while_its_registration_is_taken_is_asked_for_nothing(
+    alone: NameServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer = Peer("10.0.0.2")
+    register_in_steps = alone.routes.register_in_steps
+
+    def go_in_between(*given: Any) -> Generator[None, None, Accepted | None]:
+        steps = register_in_steps(*given)
+        yield next(steps)
+        peer.hang_up()
+        return (yield from steps)
+
+    monkeypatch.setattr(alone.routes, "register_in_steps", go_in_between)
+    fields = FIELDS | {"rockhopperCreates": "on-lookup"}
+    request = Command(RequestCode.REGISTER_BROKER, 7, ext=fields, body=long_body(5000))
+    assert alone._dispatcher.dispatch(peer.connection, request) == b""
+    await asyncio.gather(*alone._dispatcher._tasks)
+    assert alone.routes.members("") == []
+    assert not alone.processors.sharing.may_create("new")
+
+
+async def test_a_short_registration_waits_for_the_long_one_in_front_of_it(
+    alone: NameServer,
+) -> None:
+    peer = Peer("10.0.0.2")
+    for opaque, body in enumerate((long_body(5000), BODY)):
+        request = Command(RequestCode.REGISTER_BROKER, opaque, ext=FIELDS, body=body)
+        assert alone._dispatcher.dispatch(peer.connection, request) == b""
+    await asyncio.gather(*alone._dispatcher._tasks)
+    answers = FrameDecoder().feed(b"".join(peer.written))
+    assert [decode_header(kind, head).opaque for kind, head, _ in answers] == [0, 1]
+    assert alone.ask(ROUTE, {"topic": "T4999"}).code == ResponseCode.SUCCESS
