@@ -1,5 +1,7 @@
 """Groups: settings (200, 201, 207, 225, 352), who is online (203, 204, 345), lag (208, 343)."""
 
+from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
 import structlog
@@ -198,8 +200,9 @@ class GroupAdminProcessors:
         group = fields.consumer_group
         queues: dict[str, list[str]] = {}
         consume_tps = 0.0
+        looked_at = count(1)
         for topic in self._topics_to_report(group, fields.topic, fields.topic_list):
-            queues[topic] = await self._report(topic, group)
+            queues[topic] = await self._report(topic, group, looked_at)
             consume_tps += self._broker.stats.group_get_tps(topic, group)
         texts = (text for _, texts in sorted(queues.items()) for text in texts)
         return await long_json_response(
@@ -217,7 +220,7 @@ class GroupAdminProcessors:
         subscribed = online.subscriptions()
         return [name for name in topics if name in subscribed]
 
-    async def _report(self, topic: str, group: str) -> list[str]:
+    async def _report(self, topic: str, group: str, looked_at: Iterator[int]) -> list[str]:
         """The queues of *topic* as text, which a garbage collection does not walk through."""
         broker = self._broker
         settings = broker.topics.get(topic)
@@ -225,7 +228,7 @@ class GroupAdminProcessors:
         if settings is None:
             return texts
         for queue_id in range(settings.read_queue_nums):
-            if queue_id % QUEUES_PER_TURN == QUEUES_PER_TURN - 1:
+            if next(looked_at) % QUEUES_PER_TURN == 0:
                 await next_slice()
             offset = max(broker.offsets.get(topic, group, queue_id) or 0, 0)
             low, high = broker.store.queue_range(topic, queue_id)

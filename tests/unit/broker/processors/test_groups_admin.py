@@ -1,5 +1,6 @@
 """Codes 200, 201, 203, 204, 207, 208, 225, 343, 345 and 352: groups, who is in them, how far."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -287,3 +288,32 @@ async def test_consume_stats_leave_out_what_the_online_group_does_not_subscribe_
     assert await topics_reported(broker) == {"orders"}
     assert await topics_reported(broker, topic="bills") == set()
     assert await topics_reported(broker, topicList="bills;orders;nothing") == {"orders", "bills"}
+
+
+async def test_consume_stats_of_many_topics_leave_others_their_turns(broker: ServedBroker) -> None:
+    for number in range(200):
+        broker.create_topic(f"orders{number}", queues=4)
+        broker.offsets.commit(f"orders{number}", "billing", 0, 1)
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    counting = asyncio.create_task(count_turns())
+    before = broker.store.queue_range
+    most = looked_at = seen = 0
+
+    def queue_range(topic: str, queue_id: int) -> tuple[int, int]:
+        nonlocal most, looked_at, seen
+        looked_at = looked_at + 1 if turns == seen else 1
+        seen, most = turns, max(most, looked_at)
+        return before(topic, queue_id)
+
+    broker.store.queue_range = queue_range  # type: ignore[method-assign]
+    answer = await broker.ask(Code.GET_CONSUME_STATS, {"consumerGroup": "billing"})
+    counting.cancel()
+    assert len(fastjson.loads(answer.body)["offsetTable"]) == 800
+    assert most <= 64
