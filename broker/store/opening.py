@@ -26,6 +26,7 @@ from broker.store import (
     log_identity,
     log_presence,
     resizing,
+    stopped_files,
 )
 from broker.store import checkpoint as checkpoints
 from broker.store.batch_consume_queue import BatchConsumeQueue
@@ -114,6 +115,8 @@ class OpenedStore:
         log_presence.check_place(layout)
         self.checkpoint = checkpoints.load_newest(layout)
         self._noted = inventory.load(layout)
+        if last_exit_clean:
+            stopped_files.check(layout)
         self._files = MappedFileQueue(
             layout.commit_log,
             config.commit_log_file_size_bytes,
@@ -319,6 +322,7 @@ class OpenedStore:
             ext.close()
         if clean:
             checkpoints.save_at_stop(self.layout, self.checkpoint)
+            stopped_files.note(self.layout)
             abort_file.remove(self.layout.abort)
         self._lock.release()
 

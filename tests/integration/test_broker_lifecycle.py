@@ -14,9 +14,10 @@ from broker.config_file import build_config
 from broker.startup import StartError
 from broker.store import disk
 from protocol.codes import RequestCode, ResponseCode
-from tests.support.direct import ask, pull, pull_fields, route, send
+from tests.support.direct import ask, pull, pull_fields, route, send, send_fields
 from tests.support.free_ports import free_port
 from tests.support.hang import HANG_S
+from tests.support.popping import pop_fields
 from tests.support.wire import WireClient
 
 
@@ -63,6 +64,31 @@ async def test_messages_topics_groups_and_offsets_are_there_after_a_restart(tmp_
         assert broker.offsets.get("orders", "billing", 0) == 1
         await send(broker.address, "orders", b"second")
         assert [m.queue_offset for m in await pull(broker.address, "orders")] == [0, 1]
+
+
+async def test_a_start_behind_a_stop_names_what_has_gone_since_and_nothing_else(
+    tmp_path: Path,
+) -> None:
+    async with broker_on(tmp_path) as broker:
+        await send(broker.address, "orders", b"first")
+        delayed = send_fields("orders") | {"properties": "DELAY\x011\x02"}
+        await ask(broker.address, RequestCode.SEND_MESSAGE, delayed, b"later")
+        broker.offsets.commit("orders", "billing", 0, 1)
+        await ask(broker.address, RequestCode.POP_MESSAGE, pop_fields(topic="orders"))
+    table = tmp_path / "config/consumerOffset.json"
+    for path in (table, table.with_suffix(".json.bak")):
+        assert path.stat().st_size > 0
+    with capture_logs() as logs:
+        async with broker_on(tmp_path):
+            pass
+    assert [entry for entry in logs if "since the last stop" in entry["event"]] == []
+    for path in (table, table.with_suffix(".json.bak")):
+        path.unlink()
+    with capture_logs() as logs:
+        async with broker_on(tmp_path):
+            pass
+    (named,) = [entry for entry in logs if "since the last stop" in entry["event"]]
+    assert [name.partition(":")[0] for name in named["files"]] == ["config/consumerOffset.json"]
 
 
 async def test_a_new_topic_is_routable_when_its_first_send_is_answered() -> None:

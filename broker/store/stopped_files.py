@@ -1,0 +1,83 @@
+"""What a clean stop left of tables and notes: so that the start names what has gone since.
+
+A file that is missing or empty looks like one that never held anything, and one that was cut
+between two records like one that never went on.  So sizes are noted, last before ``abort`` goes.
+
+``<root>/rockhopper/stopped-files.json``: a line of JSON and one with its CRC-32, as the inventory.
+
+    {"inventory": <CRC-32 of inventory.json>, "sizes": {"config/topics.json": 1234, …}}
+
+The inventory is another one if an older release ran since: the note says nothing then.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from zlib import crc32
+
+import structlog
+
+from broker.store import checked_line, disk, inventory
+from broker.store.layout import StoreLayout
+
+log = structlog.get_logger("broker.store")
+
+FILE_NAME = "stopped-files.json"
+
+
+def note(layout: StoreLayout) -> None:
+    """Note what there is; a full disk leaves the former note, which says nothing any more."""
+    with contextlib.suppress(OSError):
+        sizes = {_name(path, layout): path.stat().st_size for path in _files(layout)}
+        document = {"inventory": _checksum(layout), "sizes": sizes}
+        disk.write_atomically(layout.own / FILE_NAME, checked_line.encode(document))
+
+
+def check(layout: StoreLayout) -> None:
+    """Name what is missing or shorter; ask only behind a clean stop.
+
+    RocketMQ may have written the tables since: of these, what is missing or empty.
+    """
+    try:
+        document = checked_line.decode((layout.own / FILE_NAME).read_bytes())
+        if document["inventory"] != _checksum(layout):
+            return
+        sizes: dict[str, int] = document["sizes"]
+    except (OSError, ValueError, KeyError):
+        return
+    found = {_name(path, layout): path for path in _files(layout)}
+    tables = f"{_name(layout.config, layout)}/"
+    lost = []
+    for name, size_bytes in sizes.items():
+        least_bytes = min(size_bytes, 1) if name.startswith(tables) else size_bytes
+        now_bytes = found[name].stat().st_size if name in found else None
+        if now_bytes is None or now_bytes < least_bytes:
+            now = "missing" if now_bytes is None else f"{now_bytes} bytes"
+            lost.append(f"{name}: {now}, {size_bytes} bytes at the stop")
+    if lost:
+        log.warning(
+            "files are missing or were cut since the last stop, and what they said is lost; "
+            "restore them, and look at the disk, if nobody took them away on purpose",
+            directory=str(layout.root),
+            files=lost,
+        )
+
+
+def _name(path: Path, layout: StoreLayout) -> str:
+    return path.relative_to(layout.root).as_posix()
+
+
+def _checksum(layout: StoreLayout) -> int:
+    return crc32((layout.own / inventory.FILE_NAME).read_bytes())
+
+
+def _files(layout: StoreLayout) -> Iterator[Path]:
+    """Tables, and what is noted beside the store's own notes, which other checks are for."""
+    passed_over = layout.quarantine, layout.deleted_queues
+    directories = [path for path in layout.own.iterdir() if path not in passed_over]
+    paths = [*layout.config.glob("*.json"), *layout.own.glob("*.records"), layout.topic_ids]
+    for directory in directories:
+        paths += directory.rglob("*") if directory.is_dir() else ()
+    for path in sorted(paths):
+        if path.is_file() and path.suffix not in (".bak", ".tmp"):
+            yield path
