@@ -148,7 +148,8 @@ def test_a_group_sees_what_is_done(broker: PipelineBroker, topic: str) -> None:
     assert again.batch() == ["next"]
 
 
-def test_a_topic_that_vanishes(broker: PipelineBroker, topic: str) -> None:
+def _of_a_topic_that_vanished(broker: PipelineBroker, topic: str) -> tuple[Query, Query]:
+    """A query that minds and one that does not, of it and of a topic that stays."""
     quick = {"fetchOffset.numRetries": 1, "fetchOffset.retryIntervalMs": 1}
     broker.create(topic + "-stays", 1)
     both = {"subscribe": f"{topic},{topic}-stays", "startingOffsets": "earliest"} | quick
@@ -158,6 +159,11 @@ def test_a_topic_that_vanishes(broker: PipelineBroker, topic: str) -> None:
     assert strict.batch() == lenient.batch() == numbered(0, 5)
     broker.delete(topic)
     broker.send(topic + "-stays", ["a"], 0)
+    return strict, lenient
+
+
+def test_a_topic_that_vanishes(broker: PipelineBroker, topic: str) -> None:
+    strict, lenient = _of_a_topic_that_vanished(broker, topic)
     with pytest.raises(PipelineError, match="any more: see that its broker runs"):
         strict.batch()
     assert lenient.batch() == ["a"]
@@ -278,16 +284,7 @@ def test_a_topic_that_vanishes_between_two_looks_at_the_routes(
     broker: PipelineBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(discovery, "ROUTES_KEPT_S", 3600.0)
-    broker.create(topic + "-stays", 1)
-    quick = {"fetchOffset.numRetries": 1, "fetchOffset.retryIntervalMs": 1}
-    both = {"subscribe": f"{topic},{topic}-stays", "startingOffsets": "earliest"} | quick
-    strict = Query(broker, topic, **both)
-    lenient = Query(broker, topic, failOnDataLoss="false", **both)
-    broker.send(topic, numbered(0, 5), 0)
-    assert strict.batch() == lenient.batch() == numbered(0, 5)
-    broker.delete(topic)
-    broker.send(topic + "-stays", ["a"], 0)
-
+    strict, lenient = _of_a_topic_that_vanished(broker, topic)
     assert lenient.batch() == ["a"]
     with pytest.raises(PipelineError, match="if the topic was deleted, set failOnDataLoss=false"):
         strict.batch()

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
-from client.errors import BrokerUnreachableError, RequestRefusedError
+from client.errors import BrokerUnreachableError
 from pipeline import remote as remote_module
 from pipeline.errors import PipelineError
 from pipeline.sink import choice, staging
@@ -19,6 +19,7 @@ from pipeline.sink.rules import SinkRules, read_rules
 from pipeline.sink.writer import Task, Written, _Writing, make_stream_writer, make_writer
 from protocol.codes import RequestCode
 from tests.support.pipeline_broker import PipelineBroker
+from tests.support.refusing_brokers import fail, refuse
 from tests.support.sink_batches import batches, exact, numbered, rules, send, write
 
 QUEUES = 4
@@ -286,24 +287,20 @@ def test_a_broker_that_published_nothing_says_so_itself(
 def test_a_first_batch_waits_until_the_other_broker_is_told(
     broker: PipelineBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = remote_module.Remote._request
-
-    async def refuse(remote: Any, name: str, code: RequestCode, *rest: Any) -> Any:
-        if code == RequestCode.SINK_HOME:
-            raise BrokerUnreachableError(f"no connection to {name}")
-        return await real(remote, name, code, *rest)
+    def cut_off(name: str) -> Exception:
+        return BrokerUnreachableError(f"no connection to {name}")
 
     with broker.beside():
         broker.create(topic, 2)
         writing = exact(broker, topic, broker="broker-a", **QUICK)
         parts = [write(writing.rules, [str(batch)], batch=batch) for batch in range(2)]
         with monkeypatch.context() as patched:
-            patched.setattr(remote_module.Remote, "_request", refuse)
+            fail(patched, RequestCode.SINK_HOME, cut_off)
             with pytest.raises(PipelineError, match="no connection to broker-b"):
                 writing.commit_parts(parts[:1])
         assert broker.bodies(topic) == []
         writing.commit_parts(parts[:1])
-        monkeypatch.setattr(remote_module.Remote, "_request", refuse)
+        fail(monkeypatch, RequestCode.SINK_HOME, cut_off)
         writing.commit_parts(parts[1:])
     assert broker.bodies(topic) == ["0", "1"]
 
@@ -363,14 +360,7 @@ def _elsewhere(part: staging.StagedPart) -> staging.StagedPart:
 def test_apache_brokers_are_told_apart(
     broker: PipelineBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = remote_module.Remote._request
-
-    async def refuse(remote: Any, name: str, code: RequestCode, *rest: Any) -> Any:
-        if code == RequestCode.SINK_STATUS:
-            raise RequestRefusedError(code, 3, "not supported", "10.0.0.1:10911")
-        return await real(remote, name, code, *rest)
-
-    monkeypatch.setattr(remote_module.Remote, "_request", refuse)
+    refuse(monkeypatch, RequestCode.SINK_STATUS)
     with pytest.raises(PipelineError, match="set delivery=at-least-once"):
         choose_broker(rules(broker, topic), topic)
     with pytest.raises(PipelineError, match="needs Rockhopper, and broker-a cannot"):

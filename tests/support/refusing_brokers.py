@@ -1,0 +1,33 @@
+"""Brokers that do not do what the pipeline asks of them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from client.errors import RequestRefusedError
+from pipeline.remote import Remote
+from protocol.codes import RequestCode
+
+
+def fail(
+    monkeypatch: pytest.MonkeyPatch, refused: RequestCode, error_of: Callable[[str], Exception]
+) -> None:
+    """Let requests of one code fail with what *error_of* makes of the broker's name."""
+    real = Remote._request
+
+    async def ask(remote: Any, name: str, code: RequestCode, *rest: Any) -> Any:
+        if code == refused:
+            raise error_of(name)
+        return await real(remote, name, code, *rest)
+
+    monkeypatch.setattr(Remote, "_request", ask)
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, code: RequestCode) -> None:
+    """Make brokers answer requests of one of our codes as Apache's do."""
+    fail(
+        monkeypatch,
+        code,
+        lambda _: RequestRefusedError(code, 3, "not supported", "10.0.0.1:10911"),
+    )
