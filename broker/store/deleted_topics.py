@@ -9,7 +9,8 @@ was made anew with its new ones.  Kept in ``<store>/rockhopper/deleted-topics.re
 they are, and begin behind those records.
 """
 
-from collections.abc import Iterable, Iterator
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import structlog
@@ -62,9 +63,21 @@ class DeletedTopics:
         self.add_all((topic,), end)
 
     def add_all(self, topics: Iterable[str], end: int) -> None:
-        """The same for several topics."""
+        """The same for several topics.
+
+        Raises:
+            OSError: nothing of them is hidden.
+        """
+        before = self._ends
         added = dict.fromkeys(topics, end)
-        self._ends.update(added)
+        self._ends = before | added
+        try:
+            self._write(added)
+        except OSError:
+            self._ends = before
+            raise
+
+    def _write(self, added: Mapping[str, int]) -> None:
         self._mend()
         if self._has_former or self._note_count > 2 * len(self._ends) + _OVERTAKEN_MAX:
             self._write_anew()
@@ -72,11 +85,19 @@ class DeletedTopics:
         file = RecordFile(self._path, self._size_bytes)
         try:
             file.append(encode_ends(added))
+            self._sync(file)
         finally:
             file.close()
-        disk.sync_paths([self._path])
         self._size_bytes = file.size_bytes
         self._note_count += 1
+
+    def _sync(self, file: RecordFile) -> None:
+        try:
+            disk.sync_paths([self._path])
+        except OSError:
+            with contextlib.suppress(OSError):
+                file.cut(self._size_bytes)
+            raise
 
     def _mend(self) -> None:
         disk.make_directories_durably(self._path.parent)

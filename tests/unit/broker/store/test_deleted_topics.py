@@ -1,5 +1,6 @@
 """The notes of deleted topics: each is an append, and survives what befalls their file."""
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -126,3 +127,24 @@ def test_a_damaged_list_is_named_at_the_start_though_nothing_is_deleted(
     (named,) = [entry for entry in logs if "file of notes" in entry["event"]]
     assert (named["log_level"], named["file"]) == ("error", str(list_path))
     assert "deleted topics" in named["what"]
+
+
+@pytest.mark.parametrize("name", ["append_whole", "sync_file"])
+def test_what_could_not_be_noted_hides_nothing(
+    path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    topics = opened(path)
+    topics.add("A", 1)
+
+    def fail(*_given: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, name, fail)
+        with pytest.raises(OSError, match="No space"):
+            topics.add_all(["A", "B", "a name that is longer than what follows"], 9)
+    assert dict(topics) == {"A": 1}
+    assert not topics.hides("B", 5)
+    topics.forget_before(0)
+    topics.add("C", 2)
+    assert dict(opened(path)) == {"A": 1, "C": 2}
