@@ -26,8 +26,9 @@ from zlib import crc32
 import structlog
 
 from broker.clock import wall_clock_ms
+from broker.store.descriptors import descriptor_needed
 from broker.store.disk import backup_path, write_atomically
-from broker.store.errors import CorruptFileError
+from broker.store.errors import CorruptFileError, TooManyOpenFilesError
 from broker.table_seal import Saved, differences, is_damaged, seal, unseal
 from protocol import fastjson
 from protocol.errors import ProtocolError
@@ -250,7 +251,11 @@ class JsonTable(ABC):
         self._saved_changes = changes
 
     async def scrub(self) -> None:
-        """Look at file and backup: what is not as it was saved is named, and written anew."""
+        """Look at file and backup: what is not as it was saved is named, and written anew.
+
+        Raises:
+            TooManyOpenFilesError: nothing is known of them.
+        """
         if self._is_saving_on and await asyncio.to_thread(self._find_altered):
             self.mark_changed()
             self.save_soon()
@@ -335,9 +340,12 @@ def _content_of(path: Path) -> bytes | None:
 
 
 def _bytes_of(path: Path) -> bytes:
-    """What a file holds; nothing where it cannot be read."""
+    """What a file holds; nothing where it cannot be read.  Raises TooManyOpenFilesError."""
     try:
-        return path.read_bytes()
+        with descriptor_needed():
+            return path.read_bytes()
+    except TooManyOpenFilesError:
+        raise
     except OSError:
         return b""
 

@@ -14,7 +14,7 @@ import structlog
 from broker import json_table
 from broker.json_table import DataVersion, JsonObject, JsonTable
 from broker.store import disk
-from broker.store.errors import CorruptFileError
+from broker.store.errors import CorruptFileError, TooManyOpenFilesError
 from tests.support.rot import flipped
 
 GOOD = '{"dataVersion":{"counter":3,"stateVersion":0,"timestamp":5},"values":{0:"a"}}'
@@ -244,6 +244,22 @@ async def test_the_scrub_is_content_with_what_is_as_saved(saved: Path) -> None:
     with structlog.testing.capture_logs() as lines:
         await table.scrub()
     assert (lines, table.is_saved) == ([], True)
+
+
+async def test_without_a_free_descriptor_the_scrub_takes_nothing_for_altered(
+    saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, _ = loaded(saved)
+    table.start_saving()
+
+    def fail(_path: Path) -> bytes:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch, structlog.testing.capture_logs() as lines:
+        patch.setattr(Path, "read_bytes", fail)
+        with pytest.raises(TooManyOpenFilesError):
+            await table.scrub()
+    assert (lines, table.altered_count, table.is_saved) == ([], 0, True)
 
 
 async def test_the_scrub_writes_nothing_into_a_store_that_was_taken_away(saved: Path) -> None:
