@@ -1,0 +1,99 @@
+"""Up to where the log is known to have been on disk: what says so, and what is not believed."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from broker.store.checkpoint import StoreCheckpoint
+from broker.store.inventory import Inventory
+from broker.store.layout import StoreLayout
+from broker.store.mapped_file_queue import MappedFileQueue
+from broker.store.proven_end import ProvenEnd
+from broker.store.queue_table import ConsumeQueueTable
+from broker.store.recovery_start import QueueState
+from tests.support.store_directories import FILE_SIZE_BYTES, LogWriter, recover, written_store
+
+NOTHING = StoreCheckpoint()
+SYNC = Inventory(0, None, {}, is_sync=True)
+ASYNC = Inventory(0, None, {})
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> LogWriter:
+    """A store of several files, whose queues are whole."""
+    writer = written_store(tmp_path)
+    recover(tmp_path, clean=False).close(clean=False)
+    assert writer.end > FILE_SIZE_BYTES
+    return writer
+
+
+@pytest.fixture
+def prove(log: LogWriter) -> Callable[..., int]:
+    """What is proven once the files were reached for and the queues asked."""
+
+    def prove(
+        checkpoint: StoreCheckpoint = NOTHING,
+        noted: Inventory | None = None,
+        *states: QueueState,
+        is_clean: bool = False,
+        is_ours: bool = True,
+    ) -> int:
+        layout = StoreLayout(log.root)
+        files = MappedFileQueue(layout.commit_log, FILE_SIZE_BYTES)
+        files.load()
+        queues = ConsumeQueueTable(layout, 200, 460)
+        queues.load()
+        proof = ProvenEnd(files, checkpoint, noted, is_clean=is_clean, is_ours=is_ours)
+        proof.reach(queues)
+        for queue in queues:
+            queue.recover(files.next_base_offset)
+        proof.ask(queues, states, None)
+        queues.close()
+        files.close()
+        return proof.offset
+
+    return prove
+
+
+def test_the_later_of_checkpoint_and_inventory_counts(prove: Callable[..., int]) -> None:
+    noted = ASYNC._replace(log_end=300)
+    assert prove(NOTHING, noted) == 300
+    assert prove(StoreCheckpoint(flushed_offset=200), noted) == 300
+    assert prove(StoreCheckpoint(flushed_offset=400), noted) == 400
+
+
+def test_units_count_under_sync_flush_and_where_all_notes_of_ours_are_gone(
+    log: LogWriter, prove: Callable[..., int]
+) -> None:
+    assert prove(NOTHING, SYNC) == log.end
+    assert prove(NOTHING, None) == log.end
+    assert prove(NOTHING, ASYNC) == 0
+    assert prove(NOTHING, None, is_ours=False) == 0
+    assert prove(StoreCheckpoint(consume_queue_ms=1), None) == 0
+
+
+def test_what_queues_have_proven_counts_after_a_clean_stop_alone(
+    prove: Callable[..., int],
+) -> None:
+    states = QueueState(proven_end=500), QueueState(proven_end=700)
+    assert prove(NOTHING, ASYNC, *states, is_clean=True) == 700
+    assert prove(NOTHING, ASYNC, *states) == 0
+
+
+def test_a_newest_file_that_is_gone_is_there_again_and_blank(
+    log: LogWriter, prove: Callable[..., int]
+) -> None:
+    newest = log.path_of(log.end - 1)
+    newest.unlink()
+    assert prove(NOTHING, SYNC) == log.end
+    assert newest.read_bytes() == bytes(FILE_SIZE_BYTES)
+
+
+def test_a_newest_file_that_nobody_speaks_of_is_not_made(
+    log: LogWriter, prove: Callable[..., int]
+) -> None:
+    newest = log.path_of(log.end - 1)
+    newest.unlink()
+    prove(NOTHING, ASYNC)
+    assert not newest.exists()
