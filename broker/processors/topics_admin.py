@@ -166,16 +166,14 @@ class TopicAdminProcessors:
         names = [name]
         for group in broker.offsets.groups_of(name):
             names += [retry_topic(f"{group}{joint}{name}") for joint in ("_", "+")]
-        gone: list[str] = []
-        for doomed in names:
-            existed = broker.topics.delete(doomed)
-            if existed or doomed == name:
-                gone.append(doomed)
-                broker.offsets.delete_topic(doomed)
-                broker.stats.forget_topic(doomed)
-            if existed:
-                log.info("topic deleted by an administrator", topic=doomed)
+        gone = [each for each in names if each == name or each in broker.topics]
+        # First: where a full disk refuses that, settings and offsets of the topic stay as well.
         queues = broker.store.delete_topics(gone)
+        for doomed in gone:
+            if broker.topics.delete(doomed):
+                log.info("topic deleted by an administrator", topic=doomed)
+            broker.offsets.delete_topic(doomed)
+            broker.stats.forget_topic(doomed)
         broker.offsets.save_soon()
         await asyncio.to_thread(queues.remove)
         await self._settle()

@@ -41,11 +41,12 @@ class Visibility:
         The files are the caller's to remove, who may do so in a thread.
 
         Raises:
-            OSError: the queues are forgotten; their files may be left to the next start.
+            OSError: the deletion could not be noted; nothing is forgotten.
         """
+        deleted = self._opened.delete_topics(topics, self._log.written_offset)
         for topic in topics:
             self._staging.forget_topic(topic)
-        return self._opened.delete_topics(topics, self._log.written_offset)
+        return deleted
 
     def purge_topics(self, topics: Collection[str]) -> int:
         """Empty the queues of topics, which keep their offsets; return how many messages went.

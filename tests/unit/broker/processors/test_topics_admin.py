@@ -1,12 +1,15 @@
 """Codes 17, 18, 21, 202, 215, 300, 305 and 351: topics made, changed, described and deleted."""
 
 import asyncio
+import errno
 import json
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from broker.consumer_groups import Client, ConsumeSettings
+from broker.store import disk
 from broker.topics import TopicConfig
 from protocol import fastjson
 from protocol.codes import RequestCode as Code
@@ -192,6 +195,22 @@ async def test_deleted_topic_is_gone_with_queues_and_offsets(broker: ServedBroke
     assert broker.offsets.topics_of("billing") == ["bills"]
     assert broker.store.message_at(put.commit_log_offset)
     assert broker.announced == 1
+
+
+async def test_a_deletion_that_a_full_disk_refuses_takes_nothing(
+    broker: ServedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.create_topic("orders")
+    broker.put("orders", b"0")
+    broker.offsets.commit("orders", "billing", 0, 1)
+    full = OSError(errno.ENOSPC, "No space left on device")
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "append_whole", mock.Mock(side_effect=full))
+        assert (await delete(broker, "orders")).code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert "orders" in broker.topics
+    assert broker.offsets.topics_of("billing") == ["orders"]
+    assert broker.put("orders", b"1").queue_offset == 1
+    assert broker.store.queue_range("orders", 0) == (0, 2)
 
 
 async def test_topic_made_again_after_deletion_starts_empty(broker: ServedBroker) -> None:

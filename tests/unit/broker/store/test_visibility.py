@@ -1,10 +1,13 @@
 """Queues on hold, deleted topics and purged ones: what of them is shown, and what comes back."""
 
+import errno
 from collections.abc import Set
+from unittest import mock
 
 import pytest
 
 from broker.config import FlushDiskType
+from broker.store import disk
 from broker.store.message_store import MessageStore
 from broker.store.queue_tail import QueueTail
 from tests.support.open_stores import Stores, bodies, flush, put
@@ -83,6 +86,22 @@ def test_a_topic_that_was_deleted_on_hold_is_not_released(stores: Stores) -> Non
     assert store.queue_range("TopicA", 0) == (0, 0)
     put_all(store, b"new")
     assert bodies(store) == [b"new"]
+
+
+def test_a_deletion_that_cannot_be_noted_forgets_nothing(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Under SYNC_FLUSH what waits for the disk is dispatched later, to the tail that it was put in.
+    store = stores.open(flush_disk_type=FlushDiskType.SYNC)
+    put_all(store, b"0")
+    full = OSError(errno.ENOSPC, "No space left on device")
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "append_whole", mock.Mock(side_effect=full))
+        with pytest.raises(OSError, match="No space"):
+            store.delete_topics(["TopicA"])
+    put_all(store, b"1")
+    flush(store)
+    assert bodies(store) == [b"0", b"1"]
 
 
 def test_purged_topics_keep_their_offsets_and_what_comes_later(stores: Stores) -> None:
