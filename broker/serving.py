@@ -182,7 +182,6 @@ class ServingParts:
             topics,
             self.groups,
             self.offsets,
-            self.long_polling,
             stats,
             name_service,
             now_ms=steady_ms,

@@ -10,7 +10,7 @@ import heapq
 from collections import defaultdict, deque
 from collections.abc import Callable, Generator, Iterable
 from itertools import islice
-from typing import TypeVar
+from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 NAMES_PER_PIECE = 4096
@@ -59,25 +59,41 @@ async def next_slice() -> None:
     await _slices().wait()
 
 
+class Work(Generic[_Result]):
+    """What is done step by step, by whoever has the time; then it has a ``result``."""
+
+    __slots__ = ("_steps", "is_done", "result")
+
+    result: _Result
+
+    def __init__(self, steps: Generator[None, None, _Result]) -> None:
+        self._steps = steps
+        self.is_done = False
+
+    def step(self) -> bool:
+        """Go one step further; return whether all is done."""
+        try:
+            next(self._steps)
+        except StopIteration as end:
+            self.result = end.value
+            self.is_done = True
+        return self.is_done
+
+
 def at_once(steps: Generator[None, None, _Result]) -> _Result:
     """What *steps* return, for where they are few."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: _Result = end.value
-            return result
+    work = Work(steps)
+    while not work.step():
+        pass
+    return work.result
 
 
-async def in_slices(steps: Generator[None, None, _Result]) -> _Result:
+async def in_slices(steps: Generator[None, None, _Result] | Work[_Result]) -> _Result:
     """What *steps* return, each of them in a slice of its own."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: _Result = end.value
-            return result
+    work = steps if isinstance(steps, Work) else Work(steps)
+    while not work.step():
         await next_slice()
+    return work.result
 
 
 async def in_thread(kind: str, function: Callable[[], _Result]) -> _Result:

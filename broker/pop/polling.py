@@ -1,9 +1,10 @@
 """Pops and notifications that found nothing and wait for messages, or for their time to run out.
 
-Every queue that somebody waits on has one bell: a parked entry in long_polling, which rings when a
-message arrives.  Who waits is then asked in the order of arrival, in the next turn of the loop and
+The store tells of every message that comes into a topic that somebody waits for, however many
+queues that has.  Who waits is then asked in the order of arrival, in the next turn of the loop and
 for as long as ``TURN_BUDGET_S`` lasts, until a pop comes back empty; those that filter in the same
-way as one that found nothing are not asked.
+way as one that found nothing are not asked.  One that looks at many queues does so in steps, and
+the others that are asked go on in between.
 
 RocketMQ: PopLongPollingService, with its limits.
 """
@@ -11,10 +12,11 @@ RocketMQ: PopLongPollingService, with its limits.
 import asyncio
 import heapq
 import time
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Generator, Iterable
+from typing import TYPE_CHECKING
 
-from broker.long_polling import LongPolling, ParkedPull, nobody
+from broker.pop.sources import ANY_QUEUE, Queue
+from broker.slices import Work, at_once
 from broker.store.message_store import MessageStore
 
 if TYPE_CHECKING:
@@ -23,20 +25,30 @@ if TYPE_CHECKING:
 WAITING_MAX = 100_000
 WAITING_PER_KEY_MAX = 1024
 TURN_BUDGET_S = 0.005
-BELL_S = 300.0
 
 # Who waits for what: (group, topic).
 Key = tuple[str, str]
-Queue = tuple[str, int]
+Steps = Generator[None, None, None]
 
 
 class Waiter:
     """A request that waits.
 
-    *attempt* serves it if it can and says so; with True it must, because its time has run out.
+    *attempt* are steps that serve it if they can, beginning near a queue, and say so; they must
+    once ``is_last`` is set, because its time has run out.
     """
 
-    __slots__ = ("attempt", "connection", "done", "filter_key", "key", "queue_id", "queues")
+    __slots__ = (
+        "attempt",
+        "connection",
+        "done",
+        "filter_key",
+        "is_asked",
+        "is_last",
+        "key",
+        "queue_id",
+        "queues",
+    )
 
     def __init__(
         self,
@@ -45,40 +57,37 @@ class Waiter:
         queue_id: int,
         queues: Iterable[Queue],
         filter_key: object,
-        attempt: Callable[[bool], bool],
+        attempt: Callable[["Waiter", Queue | None], Generator[None, None, bool]],
     ) -> None:
+        """*queues*: those whose messages concern it, with ANY_QUEUE for all of a topic."""
         self.connection = connection
         self.key = key
         self.queue_id = queue_id
         self.queues = tuple(queues)
         self.filter_key = filter_key
         self.attempt = attempt
+        self.is_asked = False
+        self.is_last = False
         self.done = False
 
 
 class PopPolling:
     """All waiting pops of one broker.  Belongs to the event loop."""
 
-    def __init__(
-        self,
-        store: MessageStore,
-        long_polling: LongPolling,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._store = store
-        self._long_polling = long_polling
+    def __init__(self, store: MessageStore, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._waiting: dict[Key, dict[Waiter, None]] = {}
-        self._by_queue: dict[Queue, dict[Waiter, None]] = {}
+        # Topic -> queue id or ANY_QUEUE -> how many wait for it, by their keys.
+        self._watched: dict[str, dict[int, dict[Key, int]]] = {}
+        store.watch(self._watched, self._arrived)
         self._by_connection: dict[Connection, set[Waiter]] = {}
-        self._bells: set[Queue] = set()
-        self._nobody = nobody()
         self._count = 0
         self._deadlines: list[tuple[float, int, Waiter]] = []
         self._sequence = 0
-        self._timer: asyncio.TimerHandle | None = None
-        self._rung: dict[Key, None] = {}
+        self._timer: asyncio.TimerHandle | asyncio.Handle | None = None
+        # Who is to be asked, and near which queue; and who is being asked.
+        self._rung: dict[Key, Queue | None] = {}
+        self._rounds: dict[Key | Waiter, Steps] = {}
         self._next_turn: asyncio.Handle | None = None
         self.is_closed = False
 
@@ -93,17 +102,14 @@ class PopPolling:
     def park(self, waiter: Waiter, wait_s: float) -> bool:
         """Keep *waiter* for up to *wait_s*; False when too many wait already."""
         waiting = self._waiting.setdefault(waiter.key, {})
-        if (
-            self.is_closed
-            or self._count >= WAITING_MAX
-            or len(waiting) >= WAITING_PER_KEY_MAX
-            or not all(self._hang_bell(queue) for queue in waiter.queues)
-        ):
+        if self.is_closed or self._count >= WAITING_MAX or len(waiting) >= WAITING_PER_KEY_MAX:
             if not waiting:
                 del self._waiting[waiter.key]
             return False
         connection = waiter.connection
         if connection.closed:
+            if not waiting:
+                del self._waiting[waiter.key]
             return True
         mine = self._by_connection.get(connection)
         if mine is None:
@@ -111,8 +117,7 @@ class PopPolling:
             connection.on_close.append(self._connection_closed)
         mine.add(waiter)
         waiting[waiter] = None
-        for queue in waiter.queues:
-            self._by_queue.setdefault(queue, {})[waiter] = None
+        self._watch(waiter)
         self._count += 1
         loop = asyncio.get_running_loop()
         self._sequence += 1
@@ -126,33 +131,34 @@ class PopPolling:
 
     # -- arrivals ------------------------------------------------------------------------------
 
-    def _hang_bell(self, queue: Queue) -> bool:
-        if queue in self._bells:
-            return True
-        high = self._store.queue_range(*queue)[1]
-        tail = self._store.tail(*queue)
-        bell = ParkedPull(self._nobody, tail, high, None, lambda: self._bell(queue))
-        if not self._long_polling.park(bell, BELL_S):
-            return False
-        self._bells.add(queue)
-        return True
+    def _watch(self, waiter: Waiter) -> None:
+        for topic, queue_id in waiter.queues:
+            keys = self._watched.setdefault(topic, {}).setdefault(queue_id, {})
+            keys[waiter.key] = keys.get(waiter.key, 0) + 1
 
-    def _bell(self, queue: Queue) -> None:
-        self._bells.discard(queue)
-        waiting = self._by_queue.get(queue)
-        if not waiting or self.is_closed:
-            return
-        for key in dict.fromkeys(waiter.key for waiter in waiting):
-            self.ring(key)
-        self._hang_bell(queue)
+    def _unwatch(self, waiter: Waiter) -> None:
+        for topic, queue_id in waiter.queues:
+            watched = self._watched[topic]
+            keys = watched[queue_id]
+            keys[waiter.key] -= 1
+            if not keys[waiter.key]:
+                del keys[waiter.key]
+            if not keys:
+                del watched[queue_id]
+            if not watched:
+                del self._watched[topic]
 
-    def ring(self, key: Key) -> None:
+    def _arrived(self, topic: str, queue_id: int) -> None:
+        watched = self._watched[topic]
+        for waited_for in (ANY_QUEUE, queue_id):
+            for key in watched.get(waited_for, ()):
+                self.ring(key, (topic, queue_id))
+
+    def ring(self, key: Key, near: Queue | None = None) -> None:
         """There may be something for those who wait for *key*: ask them in the next turn."""
-        if key not in self._waiting or self.is_closed:
-            return
-        self._rung[key] = None
-        if self._next_turn is None:
-            self._next_turn = asyncio.get_running_loop().call_soon(self._serve)
+        if key in self._waiting and not self.is_closed:
+            self._rung[key] = near
+            self._ask_soon()
 
     def ring_topic(self, topic: str) -> None:
         """The same for every group that waits for *topic*."""
@@ -160,23 +166,49 @@ class PopPolling:
             if key[1] == topic:
                 self.ring(key)
 
+    def _ask_soon(self) -> None:
+        if self._next_turn is None:
+            self._next_turn = asyncio.get_running_loop().call_soon(self._serve)
+
     def _serve(self) -> None:
         self._next_turn = None
         stop_s = self._clock() + TURN_BUDGET_S
-        while self._rung:
-            key = next(iter(self._rung))
-            del self._rung[key]
-            fruitless: set[object] = set()
-            for waiter in list(self._waiting.get(key, ())):
-                if waiter.done or waiter.filter_key in fruitless:
-                    continue
-                if waiter.attempt(False):
-                    self._forget(waiter)
-                else:
-                    fruitless.add(waiter.filter_key)
-                if self._clock() >= stop_s:
-                    self.ring(key)
-                    return
+        rounds = self._rounds
+        while self._rung or rounds:
+            for key in [key for key in self._rung if key not in rounds]:
+                rounds[key] = self._ask(key, self._rung.pop(key))
+            asked = next(iter(rounds))
+            steps = rounds.pop(asked)
+            # Behind the others, if there is more to do.
+            if next(steps, _OVER) is not _OVER:
+                rounds[asked] = steps
+            if self._clock() >= stop_s:
+                if self._rung or rounds:
+                    self._ask_soon()
+                return
+
+    def _ask(self, key: Key, near: Queue | None) -> Steps:
+        """Ask those who wait for *key*."""
+        fruitless: set[object] = set()
+        for waiter in list(self._waiting.get(key, ())):
+            if waiter.done or waiter.is_asked or waiter.filter_key in fruitless:
+                continue
+            yield from self._try(waiter, near)
+            if not waiter.done:
+                fruitless.add(waiter.filter_key)
+            yield
+
+    def _try(self, waiter: Waiter, near: Queue | None) -> Steps:
+        """Serve *waiter* if there is something for it, or its time has run out."""
+        waiter.is_asked = True
+        work = Work(waiter.attempt(waiter, near))
+        while not work.step():
+            yield
+            if waiter.done:
+                return
+        waiter.is_asked = False
+        if work.result:
+            self._forget(waiter)
 
     # -- deadlines -----------------------------------------------------------------------------
 
@@ -197,8 +229,10 @@ class PopPolling:
         while self._deadlines and self._deadlines[0][0] <= now_s:
             _, _, waiter = heapq.heappop(self._deadlines)
             if not waiter.done:
-                self._forget(waiter)
-                waiter.attempt(True)
+                waiter.is_last = True
+                if not waiter.is_asked:
+                    self._rounds[waiter] = self._try(waiter, None)
+                    self._ask_soon()
             if self._clock() >= stop_s:
                 break
         self._set_timer()
@@ -211,9 +245,11 @@ class PopPolling:
         waiter.done = True
         self._count -= 1
         self._by_connection.get(waiter.connection, set()).discard(waiter)
-        _discard(self._waiting, waiter.key, waiter)
-        for queue in waiter.queues:
-            _discard(self._by_queue, queue, waiter)
+        waiting = self._waiting[waiter.key]
+        del waiting[waiter]
+        if not waiting:
+            del self._waiting[waiter.key]
+        self._unwatch(waiter)
 
     def _connection_closed(self, connection: "Connection") -> None:
         for waiter in list(self._by_connection.pop(connection, ())):
@@ -229,16 +265,11 @@ class PopPolling:
         for waiting in list(self._waiting.values()):
             for waiter in list(waiting):
                 self._forget(waiter)
-                waiter.attempt(True)
+                waiter.is_last = True
+                at_once(waiter.attempt(waiter, None))
         self._deadlines.clear()
+        self._rung.clear()
+        self._rounds.clear()
 
 
-_AnyKey = TypeVar("_AnyKey")
-
-
-def _discard(table: dict[_AnyKey, dict[Waiter, None]], key: _AnyKey, waiter: Waiter) -> None:
-    waiting = table.get(key)
-    if waiting is not None:
-        waiting.pop(waiter, None)
-        if not waiting:
-            del table[key]
+_OVER = object()

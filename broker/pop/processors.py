@@ -6,23 +6,23 @@ both.
 
 import base64
 import binascii
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Generator, Iterable
+from typing import TypeVar
 
 import structlog
 
 from broker.dispatcher import Request, RequestError, Response, error_response
+from broker.pop.checks import PopChecks, no_message
 from broker.pop.extra_info import ExtraInfo, parse_extra_info, real_topic
 from broker.pop.polling import Waiter
 from broker.pop.reading import PopAnswer, Wanted
+from broker.pop.sources import Queue, waited_for
 from broker.processors.json_bodies import SHORT_BODY_SIZE_BYTES_MAX, with_body
 from broker.processors.parts import BrokerParts
-from broker.slices import next_slice
-from broker.subscription_groups import SubscriptionGroup
-from broker.topics import TopicConfig
+from broker.slices import Work, in_slices, next_slice
 from protocol.bodies.popping import BatchAck, BatchAckMessageRequestBody
 from protocol.codes import ResponseCode
 from protocol.errors import FieldError, ProtocolError
-from protocol.names import group_error
 from protocol.requests import encode_fields
 from protocol.requests.popping import (
     AckMessageRequest,
@@ -41,7 +41,6 @@ log = structlog.get_logger("broker.pop")
 
 MESSAGES_MAX = 32
 LATE_MS = 500
-PERM_READ = 4
 INIT_MAX = 1
 WAIT_S_MAX = 300.0
 INVISIBLE_MS_MAX = 10 * 365 * 86_400_000
@@ -57,11 +56,12 @@ class PopProcessors:
 
     def __init__(self, broker: BrokerParts) -> None:
         self._broker = broker
+        self._checks = PopChecks(broker)
         self._subscriptions: dict[tuple[str, str, str], Subscription | None] = {}
 
     # -- pop -----------------------------------------------------------------------------------
 
-    def pop(self, request: Request) -> Response | None:
+    def pop(self, request: Request) -> Response | Awaitable[Response] | None:
         """200050: hand out messages, or wait for some."""
         fields = request.fields(PopMessageRequest)
         broker = self._broker
@@ -73,7 +73,7 @@ class PopProcessors:
                 f"the broker[{name}] pop message is timeout too much",
                 PopAnswer(fields.topic, 0, 0, 0).ext(),
             )
-        self._check_broker("pop")
+        self._checks.broker_is_readable("pop")
         if not broker.config.timer_wheel_enable:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
@@ -84,7 +84,7 @@ class PopProcessors:
                 ResponseCode.INVALID_PARAMETER,
                 f"the broker[{name}] pop message's num is greater than {MESSAGES_MAX}",
             )
-        self._check(request, fields.topic, fields.consumer_group, fields.queue_id)
+        self._checks.may_read(request, fields.topic, fields.consumer_group, fields.queue_id)
         if fields.invisible_time < 0 or fields.max_msg_nums < 1:
             raise RequestError(
                 ResponseCode.INVALID_PARAMETER,
@@ -102,51 +102,49 @@ class PopProcessors:
             fields.order,
             fields.attempt_id,
         )
-        answer = broker.pop.pop(wanted)
-        if answer.count:
-            return _found(answer)
         wait_ms = born_ms + fields.poll_time - now_ms
-        if fields.poll_time <= 0 or wait_ms <= 0:
-            return _not_found(answer, ResponseCode.POLLING_TIMEOUT)
-        if not self._park(request, wanted, wait_ms / 1000, answer):
-            return _not_found(answer, ResponseCode.POLLING_FULL)
-        return None
+        waits = fields.poll_time > 0 and wait_ms > 0
+        work = Work(broker.pop.pop_steps(wanted))
+        is_over = work.step()
+        if is_over and work.result.count:
+            return _found(work.result)
+        # What waits looks on as one that is asked, so that no message comes in between.
+        if waits and self._park(request, wanted, wait_ms / 1000):
+            if not is_over or work.result.is_unfinished:
+                broker.pop.polling.ring((wanted.group, wanted.topic))
+            return None
+        code = ResponseCode.POLLING_FULL if waits else ResponseCode.POLLING_TIMEOUT
+        return _answer(work, lambda answer: _popped(answer, code))
 
-    def _park(self, request: Request, wanted: Wanted, wait_s: float, first: PopAnswer) -> bool:
+    def _park(self, request: Request, wanted: Wanted, wait_s: float) -> bool:
         pop = self._broker.pop
         key = wanted.group, wanted.topic
 
-        def attempt(last: bool) -> bool:
+        def attempt(waiter: Waiter, near: Queue | None) -> Generator[None, None, bool]:
             try:
                 if pop.polling.is_closed:
-                    request.answer(_not_found(first, ResponseCode.POLLING_TIMEOUT))
-                    return True
-                answer = pop.pop(wanted)
+                    answer = PopAnswer(wanted.topic, self._broker.now_ms(), wanted.invisible_ms, 0)
+                else:
+                    answer = yield from pop.pop_steps(wanted, near)
             except Exception as error:
                 request.answer(_error(error))
                 return True
-            if answer.count:
-                request.answer(_found(answer))
+            if answer.count or waiter.is_last:
+                request.answer(_popped(answer, ResponseCode.POLLING_TIMEOUT))
                 return True
-            if last:
-                request.answer(_not_found(answer, ResponseCode.POLLING_TIMEOUT))
-            elif answer.is_unfinished:
+            if answer.is_unfinished:
                 pop.polling.ring(key)
-            return last
+            return False
 
         waiter = Waiter(
             request.connection,
             key,
             wanted.queue_id,
-            pop.sources.queues(wanted),
+            waited_for(wanted),
             (wanted.queue_id, wanted.order, wanted.attempt_id, wanted.subscription),
             attempt,
         )
-        if not pop.polling.park(waiter, min(wait_s, WAIT_S_MAX)):
-            return False
-        if first.is_unfinished:
-            pop.polling.ring(key)
-        return True
+        return pop.polling.park(waiter, min(wait_s, WAIT_S_MAX))
 
     def _subscription(
         self, topic: str, expression: str | None, expression_type: str | None
@@ -173,24 +171,22 @@ class PopProcessors:
         subscription = self._subscriptions[key] = None if is_everything else parsed
         return subscription
 
-    def peek(self, request: Request) -> Response:
+    def peek(self, request: Request) -> Response | Awaitable[Response]:
         """200052: what a pop would hand out, without handing it out."""
         fields = request.fields(PeekMessageRequest)
-        self._check_broker("peek")
-        self._check(request, fields.topic, fields.consumer_group, fields.queue_id)
+        self._checks.broker_is_readable("peek")
+        self._checks.may_read(request, fields.topic, fields.consumer_group, fields.queue_id)
         if not 0 < fields.max_msg_nums <= MESSAGES_MAX:
             raise RequestError(
                 ResponseCode.INVALID_PARAMETER,
                 f"maxMsgNums is {fields.max_msg_nums}; 1 to {MESSAGES_MAX} can be peeked at",
             )
-        answer = self._broker.pop.peek(
-            Wanted(
-                fields.consumer_group, fields.topic, fields.queue_id, fields.max_msg_nums, 0, False
-            )
+        wanted = Wanted(
+            fields.consumer_group, fields.topic, fields.queue_id, fields.max_msg_nums, 0, False
         )
-        if answer.count:
-            return _found(answer)
-        return _not_found(answer, ResponseCode.PULL_NOT_FOUND)
+        work = Work(self._broker.pop.peek_steps(wanted))
+        work.step()
+        return _answer(work, lambda answer: _popped(answer, ResponseCode.PULL_NOT_FOUND))
 
     # -- settling ------------------------------------------------------------------------------
 
@@ -202,9 +198,9 @@ class PopProcessors:
         fields = request.fields(AckMessageRequest)
         info = parse_extra_info(fields.extra_info)
         topic = real_topic(fields.consumer_group, fields.topic, info.retry_flag)
-        low, high = self._queue_range(request, topic, fields.queue_id)
+        low, high = self._checks.queue_range(request, topic, fields.queue_id)
         if not low <= fields.offset <= high:
-            raise _no_message(
+            raise no_message(
                 fields.consumer_group, topic, fields.queue_id, fields.offset, low, high
             )
         self._broker.pop.ack(fields.consumer_group, topic, fields.queue_id, [fields.offset], info)
@@ -277,9 +273,9 @@ class PopProcessors:
         info = parse_extra_info(fields.extra_info)
         group = fields.consumer_group
         topic = real_topic(group, fields.topic, info.retry_flag)
-        low, high = self._queue_range(request, topic, fields.queue_id)
+        low, high = self._checks.queue_range(request, topic, fields.queue_id)
         if not low <= fields.offset < high:
-            raise _no_message(group, topic, fields.queue_id, fields.offset, low, high)
+            raise no_message(group, topic, fields.queue_id, fields.offset, low, high)
         if fields.invisible_time < 0:
             raise RequestError(
                 ResponseCode.INVALID_PARAMETER, f"invisibleTime is {fields.invisible_time}"
@@ -306,12 +302,12 @@ class PopProcessors:
 
     # -- waiting -------------------------------------------------------------------------------
 
-    def notification(self, request: Request) -> Response | None:
+    def notification(self, request: Request) -> Response | Awaitable[Response] | None:
         """200054: say when there is something to pop."""
         fields = request.fields(NotificationRequest)
         broker = self._broker
-        self._check_broker("notification")
-        self._check(request, fields.topic, fields.consumer_group, fields.queue_id)
+        self._checks.broker_is_readable("notification")
+        self._checks.may_read(request, fields.topic, fields.consumer_group, fields.queue_id)
         wanted = Wanted(
             fields.consumer_group,
             fields.topic,
@@ -323,122 +319,77 @@ class PopProcessors:
             fields.order,
             fields.attempt_id,
         )
-        if broker.pop.has_message(wanted):
+        work = Work(broker.pop.look_steps(wanted))
+        is_over = work.step()
+        if is_over and work.result:
             return _notice(has_message=True)
         now_ms = broker.now_ms()
         wait_ms = (fields.born_time or now_ms) + fields.poll_time - now_ms
-        if fields.poll_time <= 0 or wait_ms <= 0:
-            return _notice(has_message=False)
+        waits = fields.poll_time > 0 and wait_ms > 0
+        if waits and self._park_notification(request, wanted, wait_ms / 1000):
+            if not is_over:
+                broker.pop.polling.ring((wanted.group, wanted.topic))
+            return None
+        return _answer(work, lambda found: _notice(has_message=found, is_full=waits and not found))
 
-        def attempt(last: bool) -> bool:
+    def _park_notification(self, request: Request, wanted: Wanted, wait_s: float) -> bool:
+        pop = self._broker.pop
+
+        def attempt(waiter: Waiter, near: Queue | None) -> Generator[None, None, bool]:
+            has_message = False
             try:
-                has_message = broker.pop.has_message(wanted)
+                if not pop.polling.is_closed:
+                    has_message = yield from pop.look_steps(wanted, near)
             except Exception as error:
                 request.answer(_error(error))
                 return True
-            if has_message or last:
+            if has_message or waiter.is_last:
                 request.answer(_notice(has_message=has_message))
-            return has_message or last
+                return True
+            return False
 
         waiter = Waiter(
             request.connection,
             (wanted.group, wanted.topic),
             wanted.queue_id,
-            broker.pop.sources.queues(wanted),
+            waited_for(wanted),
             ("notification", wanted.queue_id, wanted.order, wanted.attempt_id),
             attempt,
         )
-        if not broker.pop.polling.park(waiter, min(wait_ms / 1000, WAIT_S_MAX)):
-            return _notice(has_message=False, is_full=True)
-        return None
+        return pop.polling.park(waiter, min(wait_s, WAIT_S_MAX))
 
     def polling_info(self, request: Request) -> Response:
         """200055: how many wait."""
         fields = request.fields(PollingInfoRequest)
-        self._check_broker("polling info")
-        self._check(request, fields.topic, fields.consumer_group, fields.queue_id)
+        self._checks.broker_is_readable("polling info")
+        self._checks.may_read(request, fields.topic, fields.consumer_group, fields.queue_id)
         count = self._broker.pop.polling.count(fields.consumer_group, fields.topic, fields.queue_id)
         return Response(ext=encode_fields(PollingInfoResponse(polling_num=count)))
-
-    # -- checks --------------------------------------------------------------------------------
-
-    def _check_broker(self, what: str) -> None:
-        config = self._broker.config
-        if not config.broker_permission & PERM_READ:
-            raise RequestError(
-                ResponseCode.NO_PERMISSION,
-                f"the broker[{config.broker_name}] {what} message is forbidden",
-            )
-
-    def _check(self, request: Request, topic_name: str, group_name: str, queue_id: int) -> None:
-        topic = self._topic(topic_name)
-        if not topic.perm & PERM_READ:
-            raise RequestError(
-                ResponseCode.NO_PERMISSION, f"the topic[{topic_name}] peeking message is forbidden"
-            )
-        if topic.is_batch:
-            raise RequestError(
-                ResponseCode.NO_PERMISSION,
-                f"the topic[{topic_name}] has queues of type BatchCQ, which cannot be popped",
-            )
-        if queue_id >= topic.read_queue_nums:
-            raise _illegal_queue(ResponseCode.INVALID_PARAMETER, request, topic, queue_id)
-        group = self._group(group_name)
-        if not group.consume_enable:
-            raise RequestError(
-                ResponseCode.NO_PERMISSION, f"subscription group no permission, {group_name}"
-            )
-
-    def _topic(self, name: str) -> TopicConfig:
-        topic = self._broker.topics.get(name)
-        if topic is None:
-            raise RequestError(
-                ResponseCode.TOPIC_NOT_EXIST,
-                f"topic[{name[:300]}] not exist, apply first please!",
-            )
-        return topic
-
-    def _group(self, name: str) -> SubscriptionGroup:
-        group = self._broker.groups.find_or_create(name)
-        if group is None:
-            reason = group_error(name) or "groups are not created on first use"
-            raise RequestError(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"subscription group [{name[:200]}] does not exist: {reason}",
-            )
-        return group
-
-    def _queue_range(self, request: Request, topic_name: str, queue_id: int) -> tuple[int, int]:
-        topic = self._topic(topic_name)
-        if not 0 <= queue_id < topic.read_queue_nums:
-            raise _illegal_queue(ResponseCode.MESSAGE_ILLEGAL, request, topic, queue_id)
-        return self._broker.store.queue_range(topic_name, queue_id)
-
-
-def _illegal_queue(code: int, request: Request, topic: TopicConfig, queue_id: int) -> RequestError:
-    return RequestError(
-        code,
-        f"queueId[{queue_id}] is illegal, topic:[{topic.name}] "
-        f"topicConfig.readQueueNums:[{topic.read_queue_nums}] "
-        f"consumer:[{request.connection.peer}]",
-    )
-
-
-def _no_message(
-    group: str, topic: str, queue_id: int, offset: int, low: int, high: int
-) -> RequestError:
-    return RequestError(
-        ResponseCode.NO_MESSAGE,
-        f"offset is illegal, key:{topic}@{group}@{queue_id}, commit:{offset}, store:{low}~{high}",
-    )
 
 
 def _found(answer: PopAnswer) -> Response:
     return Response(ResponseCode.SUCCESS, "FOUND", answer.ext(), answer.body())
 
 
-def _not_found(answer: PopAnswer, code: int) -> Response:
+def _popped(answer: PopAnswer, code: int) -> Response:
+    """What was found, or *code*."""
+    if answer.count:
+        return _found(answer)
     return Response(code, "NO_MESSAGE_IN_QUEUE", answer.ext())
+
+
+_Result = TypeVar("_Result")
+
+
+def _answer(
+    work: Work[_Result], respond: Callable[[_Result], Response]
+) -> Response | Awaitable[Response]:
+    """The response to what *work*, which has begun, finds: at once if it is done already."""
+
+    async def later() -> Response:
+        return respond(await in_slices(work))
+
+    return respond(work.result) if work.is_done else later()
 
 
 def _notice(*, has_message: bool, is_full: bool = False) -> Response:

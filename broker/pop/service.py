@@ -14,13 +14,12 @@ more, is answered with success and changes nothing: the copy is delivered.
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 
 import structlog
 
 from broker.config import BrokerConfig, InitialOffset
 from broker.consumer_offsets import ConsumerOffsetTable
-from broker.long_polling import LongPolling
 from broker.nameserver.service import NameService
 from broker.pop.cluster_queues import ClusterQueues
 from broker.pop.compaction import Compaction
@@ -36,7 +35,8 @@ from broker.pop.polling import PopPolling
 from broker.pop.reading import PopAnswer, Wanted, split_records
 from broker.pop.request_modes import MessageRequestModeTable
 from broker.pop.reviving import Reviving
-from broker.pop.sources import PopSources
+from broker.pop.sources import QUEUES_PER_SLICE, PopSources, Queue
+from broker.slices import at_once
 from broker.stats import BrokerStats
 from broker.store.errors import StoreError
 from broker.store.get_result import GetStatus
@@ -59,7 +59,6 @@ class PopService:
         topics: TopicTable,
         groups: SubscriptionGroupTable,
         offsets: ConsumerOffsetTable,
-        long_polling: LongPolling,
         stats: BrokerStats,
         name_service: NameService | None,
         *,
@@ -83,7 +82,7 @@ class PopService:
         self.lanes = Lanes(self._journal)
         self._compaction = Compaction(self._journal, self.lanes)
         self._revive_queue = -1
-        self.polling = PopPolling(store, long_polling)
+        self.polling = PopPolling(store)
         self.reviving = Reviving(
             self.lanes,
             store,
@@ -194,12 +193,22 @@ class PopService:
             self._offsets.commit(lane.topic, lane.group, lane.queue_id, lane.low_water)
 
     def _ring(self, lane: Lane) -> None:
-        self.polling.ring((lane.group, origin_topic(lane.group, lane.topic)))
+        key = lane.group, origin_topic(lane.group, lane.topic)
+        self.polling.ring(key, (lane.topic, lane.queue_id))
 
     # -- pop -----------------------------------------------------------------------------------
 
     def pop(self, wanted: Wanted) -> PopAnswer:
-        """Hand out messages; an answer without any if there are none.
+        """What the steps of ``pop_steps`` hand out, at once."""
+        return at_once(self.pop_steps(wanted))
+
+    def pop_steps(
+        self, wanted: Wanted, near: Queue | None = None
+    ) -> Generator[None, None, PopAnswer]:
+        """Hand out messages, if there are any, looking at QUEUES_PER_SLICE queues a step.
+
+        A wide topic is looked at from the queue *near* on, and no further than to the end of the
+        step that finds something: what is handed out has its answer before anything else happens.
 
         Raises:
             RequestError: the topic is gone.
@@ -210,7 +219,13 @@ class PopService:
         else:
             revive_queue_id = self._revive_queue = (self._revive_queue + 1) % REVIVE_QUEUES
         answer = PopAnswer(wanted.topic, self._now_ms(), wanted.invisible_ms, revive_queue_id)
-        for topic, queue_id, retry in self.sources.of(wanted):
+        for looked, (topic, queue_id, retry) in enumerate(self.sources.of(wanted, near)):
+            if looked and looked % QUEUES_PER_SLICE == 0:
+                if answer.count or self.polling.is_closed:
+                    answer.is_unfinished = True
+                    break
+                yield
+                self.sources.topic(wanted)
             lane = self._lane(wanted, topic, queue_id, retry=retry)
             before = answer.count
             self._pop_lane(wanted, lane, answer, retry=retry)
@@ -224,7 +239,7 @@ class PopService:
             traffic.add(answer.count, sum(map(len, answer.records)))
         else:
             self._stats.get_missed += 1
-        if answer.count and answer.rest:
+        if answer.count and (answer.rest or answer.is_unfinished):
             self.polling.ring((wanted.group, wanted.topic))
         return answer
 
@@ -368,10 +383,12 @@ class PopService:
 
     # -- looking -------------------------------------------------------------------------------
 
-    def has_message(self, wanted: Wanted) -> bool:
-        """Whether such a pop would find something, filters aside."""
+    def look_steps(self, wanted: Wanted, near: Queue | None = None) -> Generator[None, None, bool]:
+        """Whether such a pop would find something, filters aside; as ``pop_steps``."""
         now_ms = self._now_ms()
-        for topic, queue_id, _ in self.sources.of(wanted):
+        for looked, (topic, queue_id, _) in enumerate(self.sources.of(wanted, near)):
+            if looked and looked % QUEUES_PER_SLICE == 0:
+                yield
             high = self._store.queue_range(topic, queue_id)[1]
             lane = self.lanes.get(wanted.group, topic, queue_id)
             if lane is not None:
@@ -383,10 +400,14 @@ class PopService:
                 return True
         return False
 
-    def peek(self, wanted: Wanted) -> PopAnswer:
-        """What a pop would hand out; nothing moves.  Raises RequestError: the topic is gone."""
+    def peek_steps(self, wanted: Wanted) -> Generator[None, None, PopAnswer]:
+        """What a pop would hand out; nothing moves.  As ``pop_steps``."""
         answer = PopAnswer(wanted.topic, self._now_ms(), 0, 0)
-        for topic, queue_id, retry in self.sources.of(wanted):
+        for looked, (topic, queue_id, retry) in enumerate(self.sources.of(wanted)):
+            if looked and looked % QUEUES_PER_SLICE == 0:
+                if answer.count:
+                    break
+                yield
             start = self._position(wanted.group, topic, queue_id)
             high = self._store.queue_range(topic, queue_id)[1]
             left = wanted.count_max - answer.count

@@ -1,6 +1,7 @@
 """Which queues a pop looks at, and in which order."""
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 
 from broker.config import BrokerConfig
 from broker.dispatcher import RequestError
@@ -9,6 +10,13 @@ from broker.pop.reading import Wanted
 from broker.subscription_groups import SubscriptionGroupTable
 from broker.topics import TopicConfig, TopicTable
 from protocol.codes import ResponseCode
+
+# What a slice of a pop looks at; a topic with more queues is a wide one.
+QUEUES_PER_SLICE = 256
+
+# (topic, queue id); the id −1 is all of them
+ANY_QUEUE = -1
+Queue = tuple[str, int]
 
 
 class PopSources:
@@ -27,14 +35,12 @@ class PopSources:
         self._groups = groups
         self._chance = chance
 
-    def of(self, wanted: Wanted) -> Iterator[tuple[str, int, bool]]:
-        """(topic, queue id, is a retry topic) in the order in which they are looked at."""
-        topic = self._topics.get(wanted.topic)
-        if topic is None:
-            raise RequestError(
-                ResponseCode.TOPIC_NOT_EXIST,
-                f"topic[{wanted.topic}] not exist, apply first please!",
-            )
+    def of(self, wanted: Wanted, near: Queue | None = None) -> Iterator[tuple[str, int, bool]]:
+        """(topic, queue id, is a retry topic) in the order in which they are looked at.
+
+        Of a wide topic the queue *near* comes first.  Raises RequestError: the topic is gone.
+        """
+        topic = self.topic(wanted)
         sources = [(topic, False)]
         by_priority = self._goes_by_priority(wanted, topic)
         retry_topic = self._topics.get(pop_retry_topic(wanted.group, wanted.topic))
@@ -42,13 +48,24 @@ class PopSources:
             percent = self._config.pop_from_retry_percent
             if by_priority:
                 percent = self._config.pop_from_retry_percent_for_priority
-            sources.insert(0 if self._chance() * 100 < percent else 1, (retry_topic, True))
+            is_first = self._chance() * 100 < percent or _is_near(near, retry_topic, topic)
+            sources.insert(0 if is_first else 1, (retry_topic, True))
         for config, retry in sources:
             if retry or wanted.queue_id < 0:
-                for queue_id in self._queue_order(config.read_queue_nums, by_priority=by_priority):
+                for queue_id in self._queue_order(config, near, by_priority=by_priority):
                     yield config.name, queue_id, retry
             else:
                 yield config.name, wanted.queue_id, retry
+
+    def topic(self, wanted: Wanted) -> TopicConfig:
+        """The topic that a pop asks for.  Raises RequestError: it is gone."""
+        topic = self._topics.get(wanted.topic)
+        if topic is None:
+            raise RequestError(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"topic[{wanted.topic}] not exist, apply first please!",
+            )
+        return topic
 
     def _goes_by_priority(self, wanted: Wanted, topic: TopicConfig) -> bool:
         """Whether the queues are looked at in the order of their priority."""
@@ -57,15 +74,26 @@ class PopSources:
         group = self._groups.get(wanted.group)
         return self._chance() * 100 < (100 if group is None else group.priority_factor)
 
-    def _queue_order(self, count: int, *, by_priority: bool) -> Iterable[int]:
+    def _queue_order(
+        self, topic: TopicConfig, near: Queue | None, *, by_priority: bool
+    ) -> Iterable[int]:
+        count = topic.read_queue_nums
         if by_priority:
             return range(count - 1, -1, -1) if self._config.priority_order_asc else range(count)
         first = int(self._chance() * count)
-        return [(first + index) % count for index in range(count)]
+        if near is not None and _is_near(near, topic, topic) and near[1] < count:
+            first = near[1]
+        return chain(range(first, count), range(first))
 
-    def queues(self, wanted: Wanted) -> list[tuple[str, int]]:
-        """The queues whose messages such a pop waits for."""
-        found = {(topic, queue_id) for topic, queue_id, _ in self.of(wanted)}
-        if not wanted.order:
-            found.add((pop_retry_topic(wanted.group, wanted.topic), 0))
-        return sorted(found)
+
+def _is_near(near: Queue | None, source: TopicConfig, topic: TopicConfig) -> bool:
+    """Whether *near* says where in *source* to begin with a wide *topic*."""
+    return near is not None and near[0] == source.name and topic.read_queue_nums > QUEUES_PER_SLICE
+
+
+def waited_for(wanted: Wanted) -> list[Queue]:
+    """The queues whose messages such a pop waits for; −1 is all of a topic."""
+    queues = [(wanted.topic, max(wanted.queue_id, ANY_QUEUE))]
+    if not wanted.order:
+        queues.append((pop_retry_topic(wanted.group, wanted.topic), ANY_QUEUE))
+    return queues

@@ -5,7 +5,7 @@ of the loop (or when the disk has confirmed, under SYNC_FLUSH), and the reput co
 records that were left behind because a file could not be made.
 """
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Container, Set
 
 from broker.store.batch_consume_queue import BatchConsumeQueue
 from broker.store.commit_log import CommitLog
@@ -40,9 +40,11 @@ class Dispatch:
         "_is_deleted",
         "_log",
         "_on_behind",
+        "_on_watched",
         "_queues",
         "_tags_codes",
         "_tail",
+        "_watched",
         "behind",
         "offset",
         "on_arrival",
@@ -76,6 +78,8 @@ class Dispatch:
         self.offset = commit_log.written_offset
         self.store_time_ms = commit_log.store_time_ms
         self.on_arrival: Callable[[QueueTail, int, Set[int]], None] = _ignore_arrival
+        self._watched: Container[str] = ()
+        self._on_watched: Callable[[str, int], None] = _ignore_watched
 
     def dispatch(self, group: list[Run], store_time_ms: int) -> None:
         """The dispatch step: consume queue entries, index entries, wake-up of who waits."""
@@ -92,8 +96,15 @@ class Dispatch:
         except (OSError, StoreError) as error:
             self._fall_behind(run.start, error)
         for run in group:
-            if run.tail.waiters or self._held:
+            if run.tail.waiters or self._held or run.tail.topic in self._watched:
                 self._wake(run)
+
+    def watch(self, topics: Container[str], on_arrival: Callable[[str, int], None]) -> None:
+        """Call *on_arrival* with topic and queue id when messages arrive in any of *topics*.
+
+        *topics* may change; the last call counts.
+        """
+        self._watched, self._on_watched = topics, on_arrival
 
     def hold(self, tail: QueueTail) -> None:
         """Let nobody see what comes into a queue from now on, until ``release``."""
@@ -110,8 +121,8 @@ class Dispatch:
             if isinstance(tail.consume_queue, ConsumeQueue) and not tail.is_deleted:
                 tail.consume_queue.release()
         for tail, codes in held.items():
-            if tail.waiters and tail.consume_queue is not None and codes:
-                self.on_arrival(tail, tail.consume_queue.max_offset, codes)
+            if tail.consume_queue is not None and codes:
+                self.tell(tail, tail.consume_queue.max_offset, codes)
 
     def is_held(self, topic: str) -> bool:
         """Whether a queue of *topic* is on hold."""
@@ -134,13 +145,20 @@ class Dispatch:
     def _wake(self, run: Run) -> None:
         """Tell who waits of the messages and their tags: unless they are not in the queue yet."""
         held = self._held.get(run.tail)
-        if run.start >= self.offset or (held is None and not run.tail.waiters):
+        if run.start >= self.offset:
             return
         codes = {code for _, _, code in CONSUME_QUEUE_UNIT.iter_unpack(b"".join(run.units))}
         if held is None:
-            self.on_arrival(run.tail, run.first_offset + run.count, codes)
+            self.tell(run.tail, run.first_offset + run.count, codes)
         else:
             held |= codes
+
+    def tell(self, tail: QueueTail, max_offset: int, tags_codes: Set[int]) -> None:
+        """Wake who waits for messages like those that now end a queue at *max_offset*."""
+        if tail.waiters:
+            self.on_arrival(tail, max_offset, tags_codes)
+        if tail.topic in self._watched:
+            self._on_watched(tail.topic, tail.queue_id)
 
     def _open_queue(self, tail: QueueTail) -> ConsumeQueue | BatchConsumeQueue:
         queue: ConsumeQueue | BatchConsumeQueue
@@ -244,6 +262,10 @@ class Dispatch:
         if position < index.end_commit_log_offset:
             return b""
         return packed_keys[INDEX_KEY.size * len(index.hashes_at_end()) :]
+
+
+def _ignore_watched(topic: str, queue_id: int) -> None:
+    """Nobody watches."""
 
 
 def _ignore_arrival(tail: QueueTail, max_offset: int, tags_codes: Set[int]) -> None:

@@ -93,6 +93,7 @@ class MessageStore(StoreReading):
             opened.deleted_topics.hides,
             self._reput.wake,
         )
+        self.watch = self._dispatch.watch
         visibility = Visibility(opened, self._dispatch, self._staging)
         self.hold = visibility.hold
         self.release = visibility.release
@@ -415,8 +416,7 @@ class MessageStore(StoreReading):
     def _wake_readers(self, queue: Queue, tags_code: int) -> None:
         """Let those look again who wait for a message whose entry was wrong."""
         tail = self.tail(queue.topic, queue.queue_id)
-        if tail.waiters:
-            self._dispatch.on_arrival(tail, queue.max_offset, {tags_code})
+        self._dispatch.tell(tail, queue.max_offset, {tags_code})
 
     def _failed(self, error: StoreFailedError) -> None:
         if self.failure is not None:

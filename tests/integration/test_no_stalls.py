@@ -50,6 +50,7 @@ KEYS = "KEYS\x01" + " ".join(f"{n:x}" for n in range(6500)) + "\x02"
 MANY_PROPERTIES = "".join(f"k{n}\x01v\x02" for n in range(4000))
 EXT = ",".join(f'"k{n}":"{"v" * 970}"' for n in range(250))
 TAGS = "||".join(map(str, range(8000)))
+WIDE_POP = pop_fields(topic="wide")
 QUERY = {"topic": "big", "key": "k", "maxNum": "64", "beginTimestamp": "0"}
 QUERY |= {"endTimestamp": str(2**62)}
 
@@ -138,6 +139,10 @@ REQUESTS: dict[str, Callable[[], bytes]] = {
     "the configuration": lambda: request(26),
     "the runtime information": lambda: request(28),
     "a query of 64 big messages": lambda: request(12, QUERY),
+    "a pop from 65,536 queues": lambda: request(200050, WIDE_POP),
+    "a pop that waits for them": lambda: request(200050, WIDE_POP | {"pollTime": "1"}),
+    "a peek into them": lambda: request(200052, WIDE_POP),
+    "a notification of them": lambda: request(200054, WIDE_POP),
 }
 
 

@@ -8,7 +8,6 @@ from broker.clock import BrokerClock
 from broker.config import StoreConfig
 from broker.config_file import build_config
 from broker.consumer_offsets import ConsumerOffsetTable
-from broker.long_polling import LongPolling
 from broker.pop.extra_info import ExtraInfo, parse_extra_info, pop_retry_topic
 from broker.pop.reading import Wanted
 from broker.pop.service import PopService
@@ -86,7 +85,6 @@ class PopWorld:
             self.topics,
             self.groups,
             self.offsets,
-            LongPolling(),
             BrokerStats(now_ms=clock),
             None,
             now_ms=clock,

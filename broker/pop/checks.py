@@ -1,0 +1,94 @@
+"""What the pop family checks before it does anything; the checks and their codes are RocketMQ's.
+
+Each raises RequestError.
+"""
+
+from broker.dispatcher import Request, RequestError
+from broker.processors.parts import BrokerParts
+from broker.subscription_groups import SubscriptionGroup
+from broker.topics import TopicConfig
+from protocol.codes import ResponseCode
+from protocol.names import group_error
+
+PERM_READ = 4
+
+
+class PopChecks:
+    """What must hold of broker, topic, queue and group."""
+
+    def __init__(self, broker: BrokerParts) -> None:
+        self._broker = broker
+
+    def broker_is_readable(self, what: str) -> None:
+        """Whether this broker hands out anything."""
+        config = self._broker.config
+        if not config.broker_permission & PERM_READ:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{config.broker_name}] {what} message is forbidden",
+            )
+
+    def may_read(self, request: Request, topic_name: str, group_name: str, queue_id: int) -> None:
+        """Whether the group may pop the queue; −1 is all of them."""
+        topic = self._topic(topic_name)
+        if not topic.perm & PERM_READ:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION, f"the topic[{topic_name}] peeking message is forbidden"
+            )
+        if topic.is_batch:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION,
+                f"the topic[{topic_name}] has queues of type BatchCQ, which cannot be popped",
+            )
+        if queue_id >= topic.read_queue_nums:
+            raise _illegal_queue(ResponseCode.INVALID_PARAMETER, request, topic, queue_id)
+        group = self._group(group_name)
+        if not group.consume_enable:
+            raise RequestError(
+                ResponseCode.NO_PERMISSION, f"subscription group no permission, {group_name}"
+            )
+
+    def _topic(self, name: str) -> TopicConfig:
+        topic = self._broker.topics.get(name)
+        if topic is None:
+            raise RequestError(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"topic[{name[:300]}] not exist, apply first please!",
+            )
+        return topic
+
+    def _group(self, name: str) -> SubscriptionGroup:
+        group = self._broker.groups.find_or_create(name)
+        if group is None:
+            reason = group_error(name) or "groups are not created on first use"
+            raise RequestError(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"subscription group [{name[:200]}] does not exist: {reason}",
+            )
+        return group
+
+    def queue_range(self, request: Request, topic_name: str, queue_id: int) -> tuple[int, int]:
+        """The offsets of a queue that must exist."""
+        topic = self._topic(topic_name)
+        if not 0 <= queue_id < topic.read_queue_nums:
+            raise _illegal_queue(ResponseCode.MESSAGE_ILLEGAL, request, topic, queue_id)
+        return self._broker.store.queue_range(topic_name, queue_id)
+
+
+def _illegal_queue(code: int, request: Request, topic: TopicConfig, queue_id: int) -> RequestError:
+    return RequestError(
+        code,
+        f"queueId[{queue_id}] is illegal, topic:[{topic.name}] "
+        f"topicConfig.readQueueNums:[{topic.read_queue_nums}] "
+        f"consumer:[{request.connection.peer}]",
+    )
+
+
+def no_message(
+    group: str, topic: str, queue_id: int, offset: int, low: int, high: int
+) -> RequestError:
+    """The refusal of an offset that no message of its queue has."""
+    return RequestError(
+        ResponseCode.NO_MESSAGE,
+        f"offset is illegal, key:{topic}@{group}@{queue_id}, commit:{offset}, store:{low}~{high}",
+    )

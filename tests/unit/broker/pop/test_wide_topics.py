@@ -1,0 +1,80 @@
+"""Pops of topics with very many queues: what they do in one step."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.dispatcher import RequestError
+from broker.pop.reading import Wanted
+from broker.pop.sources import QUEUES_PER_SLICE
+from broker.slices import Work, at_once
+from broker.store.put import MessageToStore
+from broker.topics import TopicConfig
+from protocol.message_codec import decode_messages
+from tests.support.pop_world import GROUP, TOPIC, PopWorld
+
+QUEUES = 4 * QUEUES_PER_SLICE
+WANTED = Wanted(GROUP, TOPIC, -1, 32, 1000, False)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[PopWorld]:
+    world = PopWorld(tmp_path / "store")
+    world.topics.configs[TOPIC] = TopicConfig(
+        TOPIC, read_queue_nums=QUEUES, write_queue_nums=QUEUES
+    )
+    yield world
+    world.abandon()
+
+
+def send(world: PopWorld, *queue_ids: int) -> None:
+    for queue_id in queue_ids:
+        world.store.put(MessageToStore(TOPIC, queue_id, b"%d" % queue_id, ""))
+
+
+def bodies(body: bytes) -> list[bytes]:
+    return sorted(message.body for message in decode_messages(body))
+
+
+def test_a_step_of_a_pop_looks_at_so_many_queues(world: PopWorld) -> None:
+    work = Work(world.pop_service.pop_steps(WANTED))
+    lanes = [0]
+    while not work.step():
+        lanes.append(len(world.pop_service.lanes))
+        assert lanes[-1] - lanes[-2] == QUEUES_PER_SLICE
+    assert len(world.pop_service.lanes) == QUEUES
+
+
+def test_pops_take_from_queues_that_are_far_apart(world: PopWorld) -> None:
+    send(world, 200, 500, 1000)
+    found = [bodies(world.pop_service.pop(WANTED).body()) for _ in range(3)]
+    assert sorted(found) == [[b"1000"], [b"200"], [b"500"]]
+
+
+def test_a_pop_looks_no_further_than_to_the_end_of_the_step_that_finds_something(
+    world: PopWorld,
+) -> None:
+    send(world, 0, 500, 1000)
+    answer = at_once(world.pop_service.pop_steps(WANTED, (TOPIC, 500)))
+    assert bodies(answer.body()) == [b"500"]
+    assert len(world.pop_service.lanes) == QUEUES_PER_SLICE
+
+
+def test_peeking_and_looking_go_in_steps_too(world: PopWorld) -> None:
+    send(world, 101)
+    steps = QUEUES // QUEUES_PER_SLICE
+    # The first queue that is looked at is number 102.
+    assert sum(1 for _ in world.pop_service.look_steps(WANTED)) == steps - 1
+    assert sum(1 for _ in world.pop_service.peek_steps(WANTED)) == steps - 1
+    assert at_once(world.pop_service.look_steps(WANTED))
+    assert bodies(at_once(world.pop_service.peek_steps(WANTED)).body()) == [b"101"]
+
+
+def test_a_topic_that_is_deleted_in_between_gets_no_lanes(world: PopWorld) -> None:
+    work = Work(world.pop_service.pop_steps(WANTED))
+    assert not work.step()
+    world.topics.delete(TOPIC)
+    with pytest.raises(RequestError, match="not exist"):
+        work.step()
+    assert len(world.pop_service.lanes) == 0
