@@ -274,6 +274,9 @@ class PopService:
         return 0 if low == 0 else max(high - 1, 0)
 
     def _pop_lane(self, wanted: Wanted, lane: Lane, answer: PopAnswer, *, retry: bool) -> None:
+        high = self._store.queue_range(lane.topic, lane.queue_id)[1]
+        if lane.cursor == high and lane.batch is None:
+            return
         left = wanted.count_max - answer.count
         room = self._config.pop_in_flight_max - len(lane.entries)
         is_blocked = lane.batch is not None and lane.batch.blocks(
@@ -285,7 +288,6 @@ class PopService:
             else:
                 self._pop_any(wanted, lane, answer, min(left, room), retry=retry)
             self._after_change(lane)
-        high = self._store.queue_range(lane.topic, lane.queue_id)[1]
         reached = lane.batch.offsets[-1] + 1 if lane.batch is not None else lane.cursor
         answer.rest += max(high - max(reached, lane.cursor), 0)
 

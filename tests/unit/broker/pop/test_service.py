@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from broker.pop.compaction import Compaction
 from broker.store.commit_log import CommitLog
 from broker.store.errors import DiskFullError
+from broker.store.get_result import GetResult
 from tests.support.pop_world import DEAD, GROUP, RETRY, TOPIC, PopWorld
 
 
@@ -349,3 +351,20 @@ def test_kill_before_the_table_of_groups_is_on_disk_forgets_nothing(world: PopWo
     assert bodies(world) == []
     world.pass_time(1000)
     assert bodies(world) == [b"b"]
+
+
+def test_a_queue_that_has_nothing_for_the_group_is_not_read(
+    world: PopWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = []
+    read = world.store.get_message
+
+    def get_message(topic: str, queue_id: int, offset: int, *rest: Any) -> GetResult:
+        reads.append(offset)
+        return read(topic, queue_id, offset, *rest)
+
+    monkeypatch.setattr(world.store, "get_message", get_message)
+    world.send(b"a")
+    assert bodies(world) == [b"a"]
+    assert bodies(world) == []
+    assert reads == [0]
