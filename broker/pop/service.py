@@ -36,7 +36,6 @@ from broker.pop.reading import PopAnswer, Wanted, split_records
 from broker.pop.request_modes import MessageRequestModeTable
 from broker.pop.reviving import Reviving
 from broker.pop.sources import QUEUES_PER_SLICE, PopSources, Queue
-from broker.slices import at_once
 from broker.stats import BrokerStats
 from broker.store.errors import StoreError
 from broker.store.get_result import GetStatus
@@ -197,10 +196,6 @@ class PopService:
         self.polling.ring(key, (lane.topic, lane.queue_id))
 
     # -- pop -----------------------------------------------------------------------------------
-
-    def pop(self, wanted: Wanted) -> PopAnswer:
-        """What the steps of ``pop_steps`` hand out, at once."""
-        return at_once(self.pop_steps(wanted))
 
     def pop_steps(
         self, wanted: Wanted, near: Queue | None = None

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from broker.pop.extra_info import ExtraInfo
 from broker.pop.reading import Wanted
+from broker.slices import at_once
 from broker.subscription_groups import SubscriptionGroup
 from protocol.bodies.sinks import SinkMessage, SinkPart, encode_sink_body
 from protocol.message_codec import decode_messages
@@ -120,7 +121,7 @@ class NotedStore:
     def _pop(self, count: int, ack: tuple[int, ...]) -> None:
         pop = self.broker.pop
         wanted = Wanted("pickers", "parcels", -1, count, 60_000, False, None, False)
-        answer = pop.pop(wanted)
+        answer = at_once(pop.pop_steps(wanted))
         for message in decode_messages(answer.body()):
             if message.queue_offset in ack:
                 info = ExtraInfo(0, answer.pop_ms, 60_000, answer.revive_queue_id, "0")

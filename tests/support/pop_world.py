@@ -11,6 +11,7 @@ from broker.consumer_offsets import ConsumerOffsetTable
 from broker.pop.extra_info import ExtraInfo, parse_extra_info, pop_retry_topic
 from broker.pop.reading import Wanted
 from broker.pop.service import PopService
+from broker.slices import at_once
 from broker.stats import BrokerStats
 from broker.store.put import MessageToStore
 from broker.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
@@ -106,7 +107,9 @@ class PopWorld:
     ) -> list[Popped]:
         """Pop and read the answer as a client does."""
         wanted = Wanted(GROUP, TOPIC, -1, count, invisible_ms, False, None, order)
-        answer = self.pop_service.pop(wanted._replace(**changes))  # type: ignore[arg-type]
+        answer = at_once(
+            self.pop_service.pop_steps(wanted._replace(**changes))  # type: ignore[arg-type]
+        )
         found = []
         starts = answer.ext().get("startOffsetInfo", "")
         start_of = {

@@ -48,7 +48,7 @@ def test_a_step_of_a_pop_looks_at_so_many_queues(world: PopWorld) -> None:
 
 def test_pops_take_from_queues_that_are_far_apart(world: PopWorld) -> None:
     send(world, 200, 500, 1000)
-    found = [bodies(world.pop_service.pop(WANTED).body()) for _ in range(3)]
+    found = [bodies(at_once(world.pop_service.pop_steps(WANTED)).body()) for _ in range(3)]
     assert sorted(found) == [[b"1000"], [b"200"], [b"500"]]
 
 
