@@ -193,7 +193,8 @@ class RetentionService:
             if self._is_full:
                 pause_ms = min(pause_ms, FULL_DISK_INTERVAL_MS)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._asked.wait(), pause_ms / 1000)
+                async with asyncio.timeout(pause_ms / 1000):
+                    await self._asked.wait()
             try:
                 await self.run_once()
             except OSError as error:

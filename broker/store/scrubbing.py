@@ -228,7 +228,8 @@ class ScrubService:
                 pause_s = RETRY_S
             self._wake.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), pause_s)
+                async with asyncio.timeout(pause_s):
+                    await self._wake.wait()
             while self._wake.is_set() and self._mender.go_on():  # noqa: ASYNC110 - it works
                 await asyncio.sleep(0)
 

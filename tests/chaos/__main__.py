@@ -20,6 +20,7 @@ from rich.console import Console
 
 from tests.chaos.outcome import Outcome, ResultsFile, print_table
 from tests.chaos.registry import FAULTS, Fault
+from tests.chaos.watchdog import Watchdog
 from tests.chaos.workshop import Workshop, missing
 from tests.support.process_tree import descendants
 
@@ -83,12 +84,14 @@ async def _run(
     made = kept.rounds(fault.name)
     for number in range(first, 1 << 62):
         async with contextlib.aclosing(fault.rounds(workshop, number)) as outcomes:
-            async for outcome in outcomes:
-                kept.add(outcome)
-                made += outcome.rounds
-                _tell(fault, outcome)
-                if wanted is None and time.monotonic() >= end_s:
-                    return
+            with Watchdog(f"{fault.name} seed {number}") as watchdog:
+                async for outcome in outcomes:
+                    watchdog.reset()
+                    kept.add(outcome)
+                    made += outcome.rounds
+                    _tell(fault, outcome)
+                    if wanted is None and time.monotonic() >= end_s:
+                        return
         if wanted is not None and made >= wanted:
             return
 

@@ -37,7 +37,8 @@ async def test_the_bundled_producer_commits_rolls_back_and_is_asked() -> None:
             assert broker.transactions.ends.rolled_back == {"orders": 1}
             async with producer.transaction(Message("orders", b"forgotten")) as transaction:
                 transaction.leave_unknown()
-            assert await asyncio.wait_for(asked.get(), HANG_S) == "forgotten"
+            async with asyncio.timeout(HANG_S):
+                assert await asked.get() == "forgotten"
             await until(lambda: len(halves) == 0)
             # It is not asked about while it runs, and counts although the broker has given it up.
             async with producer.transaction(Message("orders", b"slow")):

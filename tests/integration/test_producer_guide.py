@@ -20,7 +20,8 @@ async def test_the_example_runs(title: str, code: str, monkeypatch: pytest.Monke
     async with Broker.temporary() as broker:
         monkeypatch.setenv("NAMESRV_ADDR", broker.nameserver)
         run = compile(code, f"the example of {title!r} in {GUIDE.name}", "exec")
-        await asyncio.wait_for(asyncio.to_thread(exec, run, {"__name__": "__main__"}), HANG_S)
+        async with asyncio.timeout(HANG_S):
+            await asyncio.to_thread(exec, run, {"__name__": "__main__"})
 
 
 def test_every_section_has_its_example() -> None:

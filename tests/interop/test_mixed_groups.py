@@ -126,7 +126,8 @@ async def test_apache_s_broker_takes_failed_messages_back_and_keeps_queues_in_or
         for number in range(10):
             await producer.send("MixedRetry", b"%d" % number)
         async with Consumer("retrying", "MixedRetry", nameserver=nameserver, handler=fail_once):
-            await asyncio.wait_for(done.wait(), TIMEOUT_S)
+            async with asyncio.timeout(TIMEOUT_S):
+                await done.wait()
     assert seen[-1] == (b"3", 1)
 
     in_order: dict[int, list[int]] = {0: [], 1: []}

@@ -46,6 +46,7 @@ def test_we_reply_to_java_s_requests(java: JavaClient, broker: Server) -> None:
 
     async def reply() -> None:
         async with (
+            asyncio.timeout(120),
             Producer(broker.nameserver) as producer,
             PullConsumer("AskPython", nameserver=broker.nameserver) as consumer,
         ):
@@ -56,7 +57,7 @@ def test_we_reply_to_java_s_requests(java: JavaClient, broker: Server) -> None:
                 if answered == 5:
                     return
 
-    asyncio.run(asyncio.wait_for(reply(), 120))
+    asyncio.run(reply())
     assert requests.result(60) == [f"re java asks {number}" for number in range(5)]
 
 

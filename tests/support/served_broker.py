@@ -106,7 +106,8 @@ class ServedBroker(ServingParts):
         peer.answered.clear()
         answer = self.begin(peer, Command(code=code, opaque=7, ext=ext, body=body, version=version))
         if not answer:
-            await asyncio.wait_for(peer.answered.wait(), HANG_S)
+            async with asyncio.timeout(HANG_S):
+                await peer.answered.wait()
             (answer,) = peer.written
         decoder = FrameDecoder(header_size_bytes_max=HEADER_SIZE_BYTES_WRITABLE)
         ((serialize_type, header, answer_body),) = decoder.feed(answer)

@@ -72,8 +72,10 @@ class WireClient:
         self, code: RequestCode, ext: dict[str, str] | None = None, body: bytes = b""
     ) -> Command:
         """Send a request and wait for its answer."""
-        return await asyncio.wait_for(self.send(code, ext, body), HANG_S)
+        async with asyncio.timeout(HANG_S):
+            return await self.send(code, ext, body)
 
     async def next_push(self) -> Command:
         """The next request that the broker sends by itself."""
-        return await asyncio.wait_for(self.pushed.get(), HANG_S)
+        async with asyncio.timeout(HANG_S):
+            return await self.pushed.get()

@@ -15,7 +15,8 @@ def test_an_order_is_booked(rockhopper):
         async with Producer() as producer:
             await announce(producer, 1, 100)
             await announce(producer, 2, 250)
-        await asyncio.wait_for(book(ledger.__setitem__, until=2), 10)
+        async with asyncio.timeout(10):
+            await book(ledger.__setitem__, until=2)
 
     asyncio.run(scenario())
     assert ledger == {1: 100, 2: 250}
@@ -36,7 +37,8 @@ def test_an_order_that_makes_no_sense_goes_to_the_dead_letters(rockhopper):
         async with Producer() as producer:
             wrong = await announce(producer, 1, -5)
             await announce(producer, 2, 250)
-        await asyncio.wait_for(book(ledger.__setitem__, until=2), 10)
+        async with asyncio.timeout(10):
+            await book(ledger.__setitem__, until=2)
         async with Admin() as admin:
             letters = [each.message.message_id async for each in admin.dead_letters.read("booking")]
         return wrong, letters

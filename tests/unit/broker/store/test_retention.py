@@ -22,7 +22,9 @@ from broker.store.retention import (
     judge_disks,
     used_percent,
 )
+from tests.support.hang import HANG_S
 from tests.support.store_directories import T0, LogWriter, Recovered, recover
+from tests.support.turns import until
 
 HOUR_MS = 3_600_000
 DEFAULTS = RetentionSettings()
@@ -382,3 +384,16 @@ async def test_the_task_looks_at_once_and_ends_when_told(retain: Callable[..., R
     await retained.disk.asked.wait()
     await retained.service.stop()
     assert retained.disk.told[-1] is None
+
+
+async def test_it_ends_when_told_at_the_moment_it_is_asked(retain: Callable[..., Retained]) -> None:
+    retained = retain(AT_ONCE._replace(interval_ms=3_600_000))
+    for turns in range(4):
+        await retained.service.start()
+        await until(lambda: bool(retained.service._asked._waiters))
+        retained.service.ask()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        stopping = asyncio.create_task(retained.service.stop())
+        await asyncio.wait([stopping], timeout=HANG_S)
+        assert stopping.done(), turns

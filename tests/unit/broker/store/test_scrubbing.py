@@ -7,8 +7,10 @@ from structlog.testing import capture_logs
 
 from broker.store.message_store import MessageStore
 from broker.store.scrubbing import CHUNK_BYTES, RECORD_COST_BYTES, ScrubSettings
+from tests.support.hang import HANG_S
 from tests.support.open_stores import Stores, messages, put
 from tests.support.rot import overwrite
+from tests.support.turns import until
 
 TOPIC = "TopicA"
 HOUR_MS = 3_600_000
@@ -143,4 +145,18 @@ async def test_a_running_store_scrubs_itself(stores: Stores) -> None:
     overwrite(stores.root / "commitlog" / f"{0:020d}", 90, b"y")
     while not store.damaged_count:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
+    await store.close()
+
+
+async def test_the_scrub_ends_when_told_at_the_moment_it_is_woken(stores: Stores) -> None:
+    store = await stores.start(scrub_bytes_per_second=1 << 30, scrub_interval_ms=3_600_000)
+    for turns in range(4):
+        await until(lambda: bool(store._scrub._wake._waiters))
+        store._scrub._wake.set()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        stopping = asyncio.create_task(store._scrub.stop())
+        await asyncio.wait([stopping], timeout=HANG_S)
+        assert stopping.done(), turns
+        store._scrub.start()
     await store.close()
