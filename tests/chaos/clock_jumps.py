@@ -78,6 +78,7 @@ async def rounds(workshop: Workshop, seed: int) -> AsyncGenerator[Outcome]:
                 for jump_s in jumps:
                     await asyncio.sleep(dice.uniform(*BETWEEN_S))
                     clock.set(clock.offset_s + jump_s, ledger.now_s())
+                    ledger.clock_set_s = ledger.now_s()
                 await asyncio.sleep(dice.uniform(*BETWEEN_S))
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)

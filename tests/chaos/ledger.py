@@ -98,6 +98,8 @@ class Ledger:
     problems: list[str] = field(default_factory=list)
     """What was seen to be wrong while the broker was under load."""
     refusals: dict[str, int] = field(default_factory=dict)
+    clock_set_s: float = float("-inf")
+    """When the broker's wall clock was last set: what it had promised by it is over then."""
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def body(self, text: str) -> bytes:

@@ -48,7 +48,8 @@ async def _pop_once(consumer: PopConsumer, ledger: Ledger, *, is_left: bool) -> 
         answer = await consumer.ack(message)
         now_s = ledger.now_s()
         # An acknowledgement that comes too late is answered alike and counts for nothing.
-        if answer.code == ResponseCode.SUCCESS and now_s - popped_s < INVISIBLE_MS / 2000:
+        is_in_time = now_s - popped_s < INVISIBLE_MS / 2000 and ledger.clock_set_s < popped_s
+        if answer.code == ResponseCode.SUCCESS and is_in_time:
             fact.settled_s = now_s
 
 
