@@ -41,7 +41,10 @@ async def ask_or_lose(
     client: WireClient, code: Code, ext: dict[str, str], body: bytes = b""
 ) -> Command | None:
     """The answer; None when the broker is killed before it comes."""
-    answer = client.send(code, ext, body)
+    try:
+        answer = client.send(code, ext, body)
+    except ConnectionError:
+        return None
     either: set[asyncio.Future[Any]] = {answer, client._task}
     await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
     return answer.result() if answer.done() else None

@@ -74,7 +74,9 @@ class RawPeer:
         await asyncio.gather(self._writer.wait_closed(), return_exceptions=True)
 
     def send(self, data: bytes) -> None:
-        """Write bytes."""
+        """Write bytes; ConnectionError when the other side has broken the connection."""
+        if self._writer.is_closing():  # uvloop's would raise RuntimeError
+            raise ConnectionResetError(f"{self._address} has hung up")
         self._writer.write(data)
 
     async def drain(self) -> None:

@@ -55,7 +55,13 @@ class WireClient:
     def send(
         self, code: RequestCode, ext: dict[str, str] | None = None, body: bytes = b""
     ) -> "asyncio.Future[Command]":
-        """Send a request; its answer comes in the future."""
+        """Send a request; its answer comes in the future.
+
+        Raises:
+            ConnectionError: the broker has hung up.
+        """
+        if self._writer.is_closing():  # uvloop's would raise RuntimeError
+            raise ConnectionResetError("the broker has hung up")
         self._opaque += 1
         answer = self._answers[self._opaque] = asyncio.get_running_loop().create_future()
         command = Command(code=code, opaque=self._opaque, ext=ext, body=body)
