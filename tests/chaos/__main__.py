@@ -83,15 +83,17 @@ async def _run(
     first = kept.next_seed(fault.name, seed)
     made = kept.rounds(fault.name)
     for number in range(first, 1 << 62):
-        async with contextlib.aclosing(fault.rounds(workshop, number)) as outcomes:
-            with Watchdog(f"{fault.name} seed {number}") as watchdog:
-                async for outcome in outcomes:
-                    watchdog.reset()
-                    kept.add(outcome)
-                    made += outcome.rounds
-                    _tell(fault, outcome)
-                    if wanted is None and time.monotonic() >= end_s:
-                        return
+        async with (
+            Watchdog(f"{fault.name} seed {number}") as watchdog,
+            contextlib.aclosing(fault.rounds(workshop, number)) as outcomes,
+        ):
+            async for outcome in outcomes:
+                watchdog.reset()
+                kept.add(outcome)
+                made += outcome.rounds
+                _tell(fault, outcome)
+                if wanted is None and time.monotonic() >= end_s:
+                    return
         if wanted is not None and made >= wanted:
             return
 

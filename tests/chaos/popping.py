@@ -25,11 +25,12 @@ async def pop_and_acknowledge(
         consumer = PopConsumer(peer, topics.PICKERS, topics.PARCELS)
         for turn in range(1 << 30):
             await send(ledger.expect(topics.PARCELS, Kind.POPPED))
-            await _pop_once(consumer, ledger, is_left=turn % LEFT_EVERY == 0)
+            await pop_once(consumer, ledger, is_left=turn % LEFT_EVERY == 0)
             await rest()
 
 
-async def _pop_once(consumer: PopConsumer, ledger: Ledger, *, is_left: bool) -> None:
+async def pop_once(consumer: PopConsumer, ledger: Ledger, *, is_left: bool) -> None:
+    """Pop, note what came, and acknowledge it unless it *is_left*."""
     popped_s = ledger.now_s()
     try:
         messages = await consumer.pop(invisibleTime=INVISIBLE_MS)

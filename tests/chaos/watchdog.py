@@ -16,7 +16,7 @@ EXIT_CODE = 3
 
 
 class Watchdog:
-    """A thread that ends the process unless it is told of an outcome every so often."""
+    """Ends the process unless it is told of an outcome every so often; closing counts as well."""
 
     def __init__(
         self, what: str, limit_s: float = LIMIT_S, end: Callable[[int], object] = os._exit
@@ -24,31 +24,28 @@ class Watchdog:
         self._what = what
         self._limit_s = limit_s
         self._end = end
-        self._loop = asyncio.get_running_loop()
-        self._fed = threading.Event()
-        self._is_over = False
-        self._thread = threading.Thread(target=self._watch, daemon=True)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
+    async def __aenter__(self) -> Self:
+        self._loop = asyncio.get_running_loop()
+        self._start()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._is_over = True
-        self._fed.set()
-        self._thread.join()
+    async def __aexit__(self, *_: object) -> None:
+        self._timer.cancel()
 
     def reset(self) -> None:
         """There was an outcome: the time begins anew."""
-        self._fed.set()
+        self._timer.cancel()
+        self._start()
 
-    def _watch(self) -> None:
-        while not self._is_over:
-            if not self._fed.wait(self._limit_s):
-                print(f"{self._what} hangs for {self._limit_s:g} s:", file=sys.stderr)
-                for task in asyncio.all_tasks(self._loop):
-                    task.print_stack(file=sys.stderr)
-                faulthandler.dump_traceback(file=sys.stderr)
-                self._end(EXIT_CODE)
-                return
-            self._fed.clear()
+    def _start(self) -> None:
+        self._timer = threading.Timer(self._limit_s, self._give_up)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _give_up(self) -> None:
+        print(f"{self._what} hangs for {self._limit_s:g} s:", file=sys.stderr)
+        for task in asyncio.all_tasks(self._loop):
+            task.print_stack(file=sys.stderr)
+        faulthandler.dump_traceback(file=sys.stderr)
+        self._end(EXIT_CODE)

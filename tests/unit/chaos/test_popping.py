@@ -6,7 +6,7 @@ import pytest
 
 from tests.chaos import topics
 from tests.chaos.ledger import Kind, Ledger
-from tests.chaos.popping import _pop_once
+from tests.chaos.popping import pop_once
 
 
 @pytest.mark.parametrize("is_clock_set", [False, True])
@@ -23,5 +23,5 @@ async def test_an_acknowledgement_counts_unless_the_clock_was_set(is_clock_set: 
         return SimpleNamespace(code=0)
 
     consumer = SimpleNamespace(pop=pop, ack=ack)
-    await _pop_once(consumer, ledger, is_left=False)  # type: ignore[arg-type]
+    await pop_once(consumer, ledger, is_left=False)  # type: ignore[arg-type]
     assert (fact.settled_s is None) == is_clock_set
