@@ -65,14 +65,14 @@ test-timers: $(VENV)/.installed-test  ## 100,000 timers of an hour within minute
 	ROCKHOPPER_TIME_RATE=$${ROCKHOPPER_TIME_RATE:-60} $(PYTEST) -q -s -m slow tests/integration/test_timers_faketime.py
 
 spark-demo: $(VENV)/.installed-spark  ## stream text through a broker into Spark; ends with a plot
-	@$(BIN)/python -m pipeline demo --output build/spark-demo
+	@$(BIN)/python -m rockhopper.pipeline demo --output build/spark-demo
 
 spark-test: $(VENV)/.installed-test  ## run the Spark tests that take minutes (kills, a cluster)
 	$(PYTEST) -q $(PARALLEL) -m "spark and slow" --timeout 2400
 
 wheel: $(VENV)/.installed  ## build the wheel, and the pipeline as a zip for spark-submit, in dist/
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
-	@$(BIN)/python -m pipeline package --output dist/rockhopper-pipeline.zip
+	@$(BIN)/python -m rockhopper.pipeline package --output dist/rockhopper-pipeline.zip
 
 install: $(VENV)/.installed  ## put both commands into .venv/bin
 install-spark: $(VENV)/.installed-spark  ## add what the Spark pipeline needs
@@ -90,7 +90,7 @@ check: lint  ## lint, types and import contracts
 	$(BIN)/lint-imports
 
 compatibility: $(VENV)/.installed  ## make docs/compatibility.md anew from the processor tables
-	@$(BIN)/python -m broker.processors.compatibility
+	@$(BIN)/python -m rockhopper.broker.processors.compatibility
 
 bench: $(VENV)/.installed  ## measure this broker beside a bare uvloop echo (needs a C compiler)
 	$(BIN)/python -m benchmarks.bench

@@ -13,8 +13,13 @@ from zlib import crc32
 
 import numpy as np
 
-from protocol.addresses import host_bytes
-from protocol.message_codec.record import BLANK_RECORD, BODY_CRC_MASK, MAGIC_BLANK, MAGIC_V1
+from rockhopper.protocol.addresses import host_bytes
+from rockhopper.protocol.message_codec.record import (
+    BLANK_RECORD,
+    BODY_CRC_MASK,
+    MAGIC_BLANK,
+    MAGIC_V1,
+)
 
 FILE_SIZE_BYTES = 1 << 30
 TOPIC_COUNT = 4

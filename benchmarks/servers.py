@@ -90,7 +90,7 @@ def rockhopper(settings: Mapping[str, str], directory: Path | None = None) -> It
         conf.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
         log = Path(store + ".log")
         try:
-            command = [sys.executable, "-m", "broker", "-c", str(conf)]
+            command = [sys.executable, "-m", "rockhopper.broker", "-c", str(conf)]
             started = time.perf_counter()
             with log.open("w") as stderr, _process(command, stderr=stderr) as process:
                 _wait_for_port(process, port, log)

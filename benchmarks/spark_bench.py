@@ -244,7 +244,7 @@ class Bench:
         _drain(self._source(columns=columns))
 
     def _crc(self) -> None:
-        from pipeline.jobs.auditing.job import audit
+        from rockhopper.pipeline.jobs.auditing.job import audit
 
         result = audit(str(self._store), checks=["crc"], spark=self._spark)
         if not result.is_good:
@@ -255,7 +255,7 @@ class Bench:
             self._source().write.parquet(target)
 
     def _archive(self) -> None:
-        from pipeline.jobs.archiving.job import archive
+        from rockhopper.pipeline.jobs.archiving.job import archive
 
         with self._scratch() as target:
             rows = archive(target, path=self._store, broker_name="bench", spark=self._spark).rows
@@ -267,7 +267,7 @@ class Bench:
         _drain(self._spark.read.format("rocketmq").options(**options).load())
 
     def _report(self) -> None:
-        from pipeline.jobs.reporting.job import report
+        from rockhopper.pipeline.jobs.reporting.job import report
 
         with self._scratch() as target:
             report(target, path=self._store, spark=self._spark)
@@ -287,7 +287,7 @@ class Bench:
         options += ["--name", "bench", "--bind-address", "127.0.0.1"]
         options += ["--set", "fileReservedTime=999999"]  # the log's times are of long ago
         process = subprocess.Popen(
-            [sys.executable, "-m", "broker", "--store", str(self._store), *options],
+            [sys.executable, "-m", "rockhopper.broker", "--store", str(self._store), *options],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
@@ -309,7 +309,7 @@ class Bench:
             process.communicate()
 
     async def _await_queues(self, nameserver: str) -> None:
-        from client import Admin
+        from rockhopper.client import Admin
 
         async with Admin(nameserver) as admin, asyncio.timeout(DISPATCH_TIMEOUT_S):
             count = -1
@@ -326,7 +326,7 @@ def _drain(frame: DataFrame) -> None:
 
 
 def _session(memory: str) -> SparkSession:
-    import pipeline
+    from rockhopper import pipeline
 
     return pipeline.local_session("benchmark", **{"spark.driver.memory": memory})
 

@@ -1,6 +1,6 @@
 """The Rockhopper broker.
 
-    from broker import Broker
+    from rockhopper import Broker
     async with Broker.temporary() as broker:
         broker.nameserver
 
@@ -10,14 +10,19 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
+    from rockhopper.broker.broker import Broker
+
+if not __name__.startswith("rockhopper."):
+    raise ImportError(
+        "this package is imported as rockhopper.broker, and run as: python -m rockhopper.broker"
+    )
 
 __all__ = ["Broker"]
 
 
 def __getattr__(name: str) -> Any:
     if name == "Broker":
-        from broker.broker import Broker
+        from rockhopper.broker.broker import Broker
 
         return Broker
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

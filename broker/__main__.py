@@ -1,4 +1,4 @@
-"""``rockhopper-broker``, or ``python -m broker``: read the settings, serve, stop on a signal.
+"""``rockhopper-broker``, or ``python -m rockhopper.broker``: serve until a signal says stop.
 
 Exit codes: 0 after SIGTERM or SIGINT, 1 when the broker cannot start or the store fails, 2 when a
 setting or an option makes no sense.  What went wrong is one line on standard error.
@@ -17,13 +17,13 @@ from typing import Any, NoReturn, Protocol
 import click
 import structlog
 
-from broker import log as logging
-from broker.config import BrokerConfig, Role
-from broker.config_file import LoadedConfig, load_config, properties_of
-from broker.limits import raise_open_files_limit
-from broker.settings import SettingError
-from broker.startup import StartError
-from broker.store import fast_encoding
+from rockhopper.broker import log as logging
+from rockhopper.broker.config import BrokerConfig, Role
+from rockhopper.broker.config_file import LoadedConfig, load_config, properties_of
+from rockhopper.broker.limits import raise_open_files_limit
+from rockhopper.broker.settings import SettingError
+from rockhopper.broker.startup import StartError
+from rockhopper.broker.store import fast_encoding
 
 log = structlog.get_logger("broker.main")
 
@@ -194,10 +194,10 @@ def _tell_about_settings(loaded: LoadedConfig) -> None:
 
 def _make_service(config: BrokerConfig) -> Service:
     if config.role is Role.NAMESERVER:
-        from broker.nameserver.alone import NameServer
+        from rockhopper.broker.nameserver.alone import NameServer
 
         return NameServer(config)
-    from broker.broker import Broker
+    from rockhopper.broker.broker import Broker
 
     return Broker(config)
 

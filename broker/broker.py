@@ -21,34 +21,34 @@ from types import TracebackType
 
 import structlog
 
-from broker import log as logging
-from broker.advertise import Advertiser, fixed_host, is_loopback
-from broker.clock import BrokerClock
-from broker.config import BrokerConfig, Role
-from broker.config_file import apply_live, build_config, check_keys
-from broker.delay_levels import DelayLevels
-from broker.dispatcher import Dispatcher
-from broker.health import HealthServer
-from broker.hot_pass import HotPass
-from broker.limits import connection_shares
-from broker.nameserver.embedded import EmbeddedBroker
-from broker.nameserver.registration import Registration
-from broker.nameserver.service import NameService
-from broker.ports import Ports
-from broker.processors.table import build_table
-from broker.purging import purge
-from broker.server import Connection, Server
-from broker.serving import ServingParts
-from broker.settings import format_value
-from broker.stalls import StallWatchdog
-from broker.startup import StartError, store_directory_error
-from broker.stats import SAMPLE_INTERVAL_MS, BrokerStats
-from broker.store.disk import make_directories
-from broker.store.errors import StoreError, StoreFailedError
-from broker.store.layout import StoreLayout
-from broker.store.lock_file import StoreLock
-from broker.topics import TopicConfig
-from protocol.addresses import host_bytes
+from rockhopper.broker import log as logging
+from rockhopper.broker.advertise import Advertiser, fixed_host, is_loopback
+from rockhopper.broker.clock import BrokerClock
+from rockhopper.broker.config import BrokerConfig, Role
+from rockhopper.broker.config_file import apply_live, build_config, check_keys
+from rockhopper.broker.delay_levels import DelayLevels
+from rockhopper.broker.dispatcher import Dispatcher
+from rockhopper.broker.health import HealthServer
+from rockhopper.broker.hot_pass import HotPass
+from rockhopper.broker.limits import connection_shares
+from rockhopper.broker.nameserver.embedded import EmbeddedBroker
+from rockhopper.broker.nameserver.registration import Registration
+from rockhopper.broker.nameserver.service import NameService
+from rockhopper.broker.ports import Ports
+from rockhopper.broker.processors.table import build_table
+from rockhopper.broker.purging import purge
+from rockhopper.broker.server import Connection, Server
+from rockhopper.broker.serving import ServingParts
+from rockhopper.broker.settings import format_value
+from rockhopper.broker.stalls import StallWatchdog
+from rockhopper.broker.startup import StartError, store_directory_error
+from rockhopper.broker.stats import SAMPLE_INTERVAL_MS, BrokerStats
+from rockhopper.broker.store.disk import make_directories
+from rockhopper.broker.store.errors import StoreError, StoreFailedError
+from rockhopper.broker.store.layout import StoreLayout
+from rockhopper.broker.store.lock_file import StoreLock
+from rockhopper.broker.topics import TopicConfig
+from rockhopper.protocol.addresses import host_bytes
 
 log = structlog.get_logger("broker")
 

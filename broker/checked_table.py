@@ -15,9 +15,9 @@ from typing import Any
 
 import structlog
 
-from broker.clock import wall_clock_ms
-from broker.json_table import JsonObject, JsonTable
-from broker.store.errors import CorruptFileError
+from rockhopper.broker.clock import wall_clock_ms
+from rockhopper.broker.json_table import JsonObject, JsonTable
+from rockhopper.broker.store.errors import CorruptFileError
 
 log = structlog.get_logger("broker.tables")
 

@@ -14,12 +14,12 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
-from broker.advertise import AdvertiseRule, parse_rule, split_address
-from broker.delay_levels import DEFAULT_DELAY_LEVELS, DelayLevels
-from broker.nameserver.config import NameServiceConfig as NameServiceConfig
-from broker.settings import SettingError, check_fields, setting
-from broker.store_config import FlushDiskType as FlushDiskType
-from broker.store_config import StoreConfig as StoreConfig
+from rockhopper.broker.advertise import AdvertiseRule, parse_rule, split_address
+from rockhopper.broker.delay_levels import DEFAULT_DELAY_LEVELS, DelayLevels
+from rockhopper.broker.nameserver.config import NameServiceConfig as NameServiceConfig
+from rockhopper.broker.settings import SettingError, check_fields, setting
+from rockhopper.broker.store_config import FlushDiskType as FlushDiskType
+from rockhopper.broker.store_config import StoreConfig as StoreConfig
 
 
 class AutoCreateTopic(Enum):

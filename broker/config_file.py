@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from broker.advertise import is_loopback
-from broker.config import BrokerConfig, NameServiceConfig, StoreConfig
-from broker.rocketmq_keys import REFUSED, WITHOUT_EFFECT
-from broker.settings import (
+from rockhopper.broker.advertise import is_loopback
+from rockhopper.broker.config import BrokerConfig, NameServiceConfig, StoreConfig
+from rockhopper.broker.rocketmq_keys import REFUSED, WITHOUT_EFFECT
+from rockhopper.broker.settings import (
     SettingError,
     format_fields,
     format_value,
@@ -22,9 +22,9 @@ from broker.settings import (
     parse_fields,
     settings_of,
 )
-from broker.store.layout import StoreLayout
-from protocol.bodies.properties_text import decode_properties_text
-from protocol.errors import MalformedBodyError
+from rockhopper.broker.store.layout import StoreLayout
+from rockhopper.protocol.bodies.properties_text import decode_properties_text
+from rockhopper.protocol.errors import MalformedBodyError
 
 ENVIRONMENT_PREFIX = "ROCKHOPPER_"
 _AUTO_CREATE_ENABLE = "autoCreateTopicEnable"

@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from broker.change_notices import CallLater, ChangeNotices
-from broker.remembered_subscriptions import RememberedSubscriptions
-from protocol.codes import RequestCode
-from protocol.subscription import Subscription
+from rockhopper.broker.change_notices import CallLater, ChangeNotices
+from rockhopper.broker.remembered_subscriptions import RememberedSubscriptions
+from rockhopper.protocol.codes import RequestCode
+from rockhopper.protocol.subscription import Subscription
 
 if TYPE_CHECKING:
-    from broker.server import Connection
+    from rockhopper.broker.server import Connection
 
 log = structlog.get_logger("broker.consumer_groups")
 

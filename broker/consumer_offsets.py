@@ -18,10 +18,10 @@ from pathlib import Path
 
 import structlog
 
-from broker.clock import wall_clock_ms
-from broker.json_table import JsonObject, JsonTable
-from broker.offset_journal import OffsetJournal, fingerprint
-from protocol.light_queues import LIGHT_QUEUE_ID, is_light
+from rockhopper.broker.clock import wall_clock_ms
+from rockhopper.broker.json_table import JsonObject, JsonTable
+from rockhopper.broker.offset_journal import OffsetJournal, fingerprint
+from rockhopper.protocol.light_queues import LIGHT_QUEUE_ID, is_light
 
 log = structlog.get_logger("broker.offsets")
 

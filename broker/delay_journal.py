@@ -24,9 +24,9 @@ from typing import NamedTuple
 
 import structlog
 
-from broker.store import disk
-from broker.store.record_journal import RecordJournal
-from protocol.note_records import encode_record
+from rockhopper.broker.store import disk
+from rockhopper.broker.store.record_journal import RecordJournal
+from rockhopper.protocol.note_records import encode_record
 
 log = structlog.get_logger("broker.delayed")
 

@@ -6,13 +6,13 @@ for in REAL_TOPIC and REAL_QID.  delayed.py brings it there when its time has co
 
 import re
 
-from protocol.names import SCHEDULE_TOPIC
-from protocol.properties import (
+from rockhopper.protocol.names import SCHEDULE_TOPIC
+from rockhopper.protocol.properties import (
     PROPERTY_DELAY_LEVEL,
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
 )
-from protocol.sys_flags import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
+from rockhopper.protocol.sys_flags import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
 
 DEFAULT_DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 

@@ -8,15 +8,15 @@ since, are stepped over.
 
 from collections.abc import Callable
 
-from broker.delay_levels import DelayLevels
-from broker.store.get_result import GetStatus
-from broker.store.message_store import MessageStore
-from broker.timers.copies import is_copy
-from broker.topics import TopicTable
-from protocol.message import StoredMessage
-from protocol.message_codec import decode_message, decode_messages
-from protocol.names import SCHEDULE_TOPIC
-from protocol.properties import PROPERTY_REAL_QUEUE_ID, PROPERTY_REAL_TOPIC
+from rockhopper.broker.delay_levels import DelayLevels
+from rockhopper.broker.store.get_result import GetStatus
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.timers.copies import is_copy
+from rockhopper.broker.topics import TopicTable
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.message_codec import decode_message, decode_messages
+from rockhopper.protocol.names import SCHEDULE_TOPIC
+from rockhopper.protocol.properties import PROPERTY_REAL_QUEUE_ID, PROPERTY_REAL_TOPIC
 
 # How many messages behind the due time a copy is looked for: a broker that was down delivers late.
 LOOKED_AT_MAX = 20_000

@@ -26,26 +26,26 @@ from pathlib import Path
 
 import structlog
 
-from broker.clock import wall_clock_ms
-from broker.delay_journal import DelayJournal, Pass
-from broker.delay_levels import DelayLevels
-from broker.delay_search import DelaySearch
-from broker.json_table import JsonObject, JsonTable
-from broker.last_flush import last_flush
-from broker.long_polling import LongPolling, ParkedPull, nobody
-from broker.note_sync import NoteSync
-from broker.stats import BrokerStats
-from broker.store import disk
-from broker.store.errors import CorruptFileError, StoreError
-from broker.store.get_result import GetStatus
-from broker.store.message_store import MessageStore
-from broker.timers.copies import stage_copy, written_copies
-from broker.topics import TopicTable
-from broker.wall_waits import WallWaits
-from protocol.message import StoredMessage
-from protocol.message_codec import decode_messages
-from protocol.names import SCHEDULE_TOPIC
-from protocol.properties import PROPERTY_REAL_TOPIC
+from rockhopper.broker.clock import wall_clock_ms
+from rockhopper.broker.delay_journal import DelayJournal, Pass
+from rockhopper.broker.delay_levels import DelayLevels
+from rockhopper.broker.delay_search import DelaySearch
+from rockhopper.broker.json_table import JsonObject, JsonTable
+from rockhopper.broker.last_flush import last_flush
+from rockhopper.broker.long_polling import LongPolling, ParkedPull, nobody
+from rockhopper.broker.note_sync import NoteSync
+from rockhopper.broker.stats import BrokerStats
+from rockhopper.broker.store import disk
+from rockhopper.broker.store.errors import CorruptFileError, StoreError
+from rockhopper.broker.store.get_result import GetStatus
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.timers.copies import stage_copy, written_copies
+from rockhopper.broker.topics import TopicTable
+from rockhopper.broker.wall_waits import WallWaits
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.message_codec import decode_messages
+from rockhopper.protocol.names import SCHEDULE_TOPIC
+from rockhopper.protocol.properties import PROPERTY_REAL_TOPIC
 
 log = structlog.get_logger("broker.delayed")
 

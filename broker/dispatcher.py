@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import structlog
 
-from broker.slices import next_slice
-from broker.store.descriptors import shortage_of
-from broker.store.disk import DISK_FULL_ERRNOS
-from broker.store.errors import (
+from rockhopper.broker.slices import next_slice
+from rockhopper.broker.store.descriptors import shortage_of
+from rockhopper.broker.store.disk import DISK_FULL_ERRNOS
+from rockhopper.broker.store.errors import (
     DiskFullError,
     RecordTooLargeError,
     StoreBusyError,
@@ -31,13 +31,13 @@ from broker.store.errors import (
     StoreFailedError,
     TooManyOpenFilesError,
 )
-from protocol.codes import FLAG_RESPONSE, MQ_VERSION, ResponseCode
-from protocol.command import Command, encode_command
-from protocol.errors import FieldError, ProtocolError
-from protocol.requests import decode_fields
+from rockhopper.protocol.codes import FLAG_RESPONSE, MQ_VERSION, ResponseCode
+from rockhopper.protocol.command import Command, encode_command
+from rockhopper.protocol.errors import FieldError, ProtocolError
+from rockhopper.protocol.requests import decode_fields
 
 if TYPE_CHECKING:
-    from broker.server import Connection
+    from rockhopper.broker.server import Connection
 
 log = structlog.get_logger("broker.dispatcher")
 

@@ -6,11 +6,11 @@ For servers without a hot path, like the name service.
 import time
 from collections.abc import Callable, Sequence
 
-from broker.rounds import PASS_BYTES_MAX, PASS_S
-from broker.server import Connection, FrameHandler
-from protocol.command import Command, decode_header
-from protocol.errors import MalformedHeaderError
-from protocol.frame import Frame
+from rockhopper.broker.rounds import PASS_BYTES_MAX, PASS_S
+from rockhopper.broker.server import Connection, FrameHandler
+from rockhopper.protocol.command import Command, decode_header
+from rockhopper.protocol.errors import MalformedHeaderError
+from rockhopper.protocol.frame import Frame
 
 
 def frame_handler(

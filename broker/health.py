@@ -6,11 +6,11 @@
 
 from typing import TYPE_CHECKING
 
-from broker.http import HttpServer, Page
-from broker.metrics import metrics_page
+from rockhopper.broker.http import HttpServer, Page
+from rockhopper.broker.metrics import metrics_page
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
+    from rockhopper.broker.broker import Broker
 
 
 class HealthServer(HttpServer):

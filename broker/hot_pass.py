@@ -20,39 +20,36 @@ from typing import Literal
 
 import msgspec
 
-from broker.config import BrokerConfig
-from broker.dispatcher import (
-    Dispatcher,
-    RequestError,
-)
-from broker.pull_path import Pull, PullPath
-from broker.rounds import PASS_BYTES_MAX, PASS_S
-from broker.send_checks import PERM_WRITE
-from broker.send_path import INNER_BATCH_FLAGS
-from broker.send_request import waits_for_disk
-from broker.server import Connection
-from broker.stats import BrokerStats, Traffic
-from broker.store.errors import StoreError
-from broker.store.fast_encoding import message_ids
-from broker.store.get_result import GetResult
-from broker.store.message_store import MessageStore
-from broker.store.queue_tail import QueueTail
-from broker.topics import TopicTable
-from broker.turn import Turn
-from protocol.codes import (
+from rockhopper.broker.config import BrokerConfig
+from rockhopper.broker.dispatcher import Dispatcher, RequestError
+from rockhopper.broker.pull_path import Pull, PullPath
+from rockhopper.broker.rounds import PASS_BYTES_MAX, PASS_S
+from rockhopper.broker.send_checks import PERM_WRITE
+from rockhopper.broker.send_path import INNER_BATCH_FLAGS
+from rockhopper.broker.send_request import waits_for_disk
+from rockhopper.broker.server import Connection
+from rockhopper.broker.stats import BrokerStats, Traffic
+from rockhopper.broker.store.errors import StoreError
+from rockhopper.broker.store.fast_encoding import message_ids
+from rockhopper.broker.store.get_result import GetResult
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.queue_tail import QueueTail
+from rockhopper.broker.topics import TopicTable
+from rockhopper.broker.turn import Turn
+from rockhopper.protocol.codes import (
     FLAG_ONEWAY,
     FLAG_RESPONSE,
     MQ_VERSION,
     RequestCode,
     SerializeType,
 )
-from protocol.command import Command, decode_header, encode_command
-from protocol.errors import MalformedHeaderError
-from protocol.frame import Frame
-from protocol.names import NOT_SENDABLE_TOPICS
-from protocol.queue_layout import CONSUME_QUEUE_UNIT_SIZE_BYTES
-from protocol.requests.fields import Int32, Int64
-from protocol.sys_flags import SYS_FLAG_TRANSACTION_MASK
+from rockhopper.protocol.command import Command, decode_header, encode_command
+from rockhopper.protocol.errors import MalformedHeaderError
+from rockhopper.protocol.frame import Frame
+from rockhopper.protocol.names import NOT_SENDABLE_TOPICS
+from rockhopper.protocol.queue_layout import CONSUME_QUEUE_UNIT_SIZE_BYTES
+from rockhopper.protocol.requests.fields import Int32, Int64
+from rockhopper.protocol.sys_flags import SYS_FLAG_TRANSACTION_MASK
 
 SPECIAL_FLAGS = SYS_FLAG_TRANSACTION_MASK | INNER_BATCH_FLAGS
 _PREFIX_SIZE = 11

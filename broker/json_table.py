@@ -25,13 +25,13 @@ from zlib import crc32
 
 import structlog
 
-from broker.clock import wall_clock_ms
-from broker.store.descriptors import descriptor_needed
-from broker.store.disk import backup_path, write_atomically
-from broker.store.errors import CorruptFileError, TooManyOpenFilesError
-from broker.table_seal import Saved, differences, is_damaged, seal, unseal
-from protocol import fastjson
-from protocol.errors import ProtocolError
+from rockhopper.broker.clock import wall_clock_ms
+from rockhopper.broker.store.descriptors import descriptor_needed
+from rockhopper.broker.store.disk import backup_path, write_atomically
+from rockhopper.broker.store.errors import CorruptFileError, TooManyOpenFilesError
+from rockhopper.broker.table_seal import Saved, differences, is_damaged, seal, unseal
+from rockhopper.protocol import fastjson
+from rockhopper.protocol.errors import ProtocolError
 
 log = structlog.get_logger("broker.tables")
 

@@ -6,8 +6,8 @@ No longer than ``TIMEOUT_S``: a disk that does not answer must not keep the brok
 import asyncio
 import contextlib
 
-from broker.store.errors import StoreError
-from broker.store.message_store import MessageStore
+from rockhopper.broker.store.errors import StoreError
+from rockhopper.broker.store.message_store import MessageStore
 
 TIMEOUT_S = 5.0
 

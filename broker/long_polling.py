@@ -15,9 +15,9 @@ import time
 from collections.abc import Callable, Set
 from typing import cast
 
-from broker.server import Connection
-from broker.store.property_stage import MessageFilter
-from broker.store.queue_tail import QueueTail
+from rockhopper.broker.server import Connection
+from rockhopper.broker.store.property_stage import MessageFilter
+from rockhopper.broker.store.queue_tail import QueueTail
 
 FILTERED_RECHECK_S = 5.0
 SUSPEND_S_MAX = 300.0

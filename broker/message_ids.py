@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from itertools import count
 
-from protocol.message_ids import make_unique_id
+from rockhopper.protocol.message_ids import make_unique_id
 
 
 class UniqueIds:

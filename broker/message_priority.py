@@ -8,7 +8,7 @@ transaction, a delay or a sharding key comes first, and the property is dropped.
 
 import re
 
-from protocol.properties import (
+from rockhopper.protocol.properties import (
     PROPERTY_DELAY_LEVEL,
     PROPERTY_PRIORITY,
     PROPERTY_SHARDING_KEY,

@@ -12,13 +12,13 @@ import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from broker.consumer_groups import BROADCASTING
-from broker.http import Page
-from broker.stalls import STALL_S
-from protocol.names import is_retry_topic
+from rockhopper.broker.consumer_groups import BROADCASTING
+from rockhopper.broker.http import Page
+from rockhopper.broker.stalls import STALL_S
+from rockhopper.protocol.names import is_retry_topic
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
+    from rockhopper.broker.broker import Broker
 
 SAMPLES_PER_TURN = 500
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import structlog
 
-from broker.store import disk
+from rockhopper.broker.store import disk
 
 log = structlog.get_logger("broker.notes")
 

@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import Callable, Mapping
 
-from broker.config import BrokerConfig
-from broker.nameserver.link import NameServiceLink, RefusedError
-from broker.nameserver.service import NameService
-from protocol.bodies.route import ClusterInfo
-from protocol.codes import RequestCode
-from protocol.command import Command
-from protocol.errors import ProtocolError
+from rockhopper.broker.config import BrokerConfig
+from rockhopper.broker.nameserver.link import NameServiceLink, RefusedError
+from rockhopper.broker.nameserver.service import NameService
+from rockhopper.protocol.bodies.route import ClusterInfo
+from rockhopper.protocol.codes import RequestCode
+from rockhopper.protocol.command import Command
+from rockhopper.protocol.errors import ProtocolError
 
 ANSWER_TIMEOUT_S = 5.0
 MASTER_ID = 0

@@ -9,8 +9,8 @@ import os
 import socket
 from collections.abc import Awaitable, Callable
 
-from broker.advertise import join_address
-from broker.startup import port_error
+from rockhopper.broker.advertise import join_address
+from rockhopper.broker.startup import port_error
 
 
 class Ports:

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from broker.consumer_groups import HEARTBEAT_TIMEOUT_MS, Client
+from rockhopper.broker.consumer_groups import HEARTBEAT_TIMEOUT_MS, Client
 
 if TYPE_CHECKING:
-    from broker.server import Connection
+    from rockhopper.broker.server import Connection
 
 
 class ProducerTable:

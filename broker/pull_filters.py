@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, cast
 
 import structlog
 
-from broker.config import BrokerConfig
-from broker.dispatcher import RequestError
-from broker.store.property_stage import MessageFilter, PropertyTest
-from protocol.codes import ResponseCode
-from protocol.errors import ProtocolError, SqlSyntaxError
-from protocol.names import is_retry_topic
-from protocol.properties import PROPERTY_RETRY_TOPIC
-from protocol.subscription import TYPE_SQL92, Subscription
+from rockhopper.broker.config import BrokerConfig
+from rockhopper.broker.dispatcher import RequestError
+from rockhopper.broker.store.property_stage import MessageFilter, PropertyTest
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.errors import ProtocolError, SqlSyntaxError
+from rockhopper.protocol.names import is_retry_topic
+from rockhopper.protocol.properties import PROPERTY_RETRY_TOPIC
+from rockhopper.protocol.subscription import TYPE_SQL92, Subscription
 
 if TYPE_CHECKING:
-    from broker.server import Connection
+    from rockhopper.broker.server import Connection
 
 log = structlog.get_logger("broker.pull_filters")
 

@@ -10,25 +10,25 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.config import BrokerConfig
-from broker.consumer_groups import BROADCASTING, ConsumerGroups
-from broker.consumer_offsets import ConsumerOffsetTable
-from broker.dispatcher import Request, RequestError, Response
-from broker.long_polling import FILTERED_RECHECK_S, LongPolling, ParkedPull
-from broker.pull_filters import PullFilters
-from broker.stats import BrokerStats
-from broker.store.get_result import GetResult, GetStatus
-from broker.store.message_store import MessageStore
-from broker.store.property_stage import MessageFilter
-from broker.subscription_groups import SubscriptionGroupTable
-from broker.topics import TopicTable
-from protocol.codes import RequestCode, ResponseCode
-from protocol.names import group_error
-from protocol.requests import PullMessageRequest
-from protocol.subscription import Subscription
+from rockhopper.broker.config import BrokerConfig
+from rockhopper.broker.consumer_groups import BROADCASTING, ConsumerGroups
+from rockhopper.broker.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.dispatcher import Request, RequestError, Response
+from rockhopper.broker.long_polling import FILTERED_RECHECK_S, LongPolling, ParkedPull
+from rockhopper.broker.pull_filters import PullFilters
+from rockhopper.broker.stats import BrokerStats
+from rockhopper.broker.store.get_result import GetResult, GetStatus
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.property_stage import MessageFilter
+from rockhopper.broker.subscription_groups import SubscriptionGroupTable
+from rockhopper.broker.topics import TopicTable
+from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.names import group_error
+from rockhopper.protocol.requests import PullMessageRequest
+from rockhopper.protocol.subscription import Subscription
 
 if TYPE_CHECKING:
-    from broker.server import Connection
+    from rockhopper.broker.server import Connection
 
 FLAG_COMMIT_OFFSET = 1
 FLAG_SUSPEND = 2

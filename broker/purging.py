@@ -8,9 +8,9 @@ Connections stay, and so do the groups and topics of consumers that are online: 
 longer than a test goes on as if it had just joined.
 """
 
-from broker.serving import ServingParts
-from broker.topics import TopicConfig
-from protocol.names import SYSTEM_GROUPS, retry_topic
+from rockhopper.broker.serving import ServingParts
+from rockhopper.broker.topics import TopicConfig
+from rockhopper.protocol.names import SYSTEM_GROUPS, retry_topic
 
 
 def purge(broker: ServingParts) -> None:

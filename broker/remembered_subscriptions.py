@@ -14,10 +14,10 @@ looked up here any more: who is alive has sent a heartbeat by then.
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
-from broker.clock import wall_clock_ms
-from broker.json_table import JsonObject, JsonTable
-from protocol.errors import SubscriptionError
-from protocol.subscription import Subscription
+from rockhopper.broker.clock import wall_clock_ms
+from rockhopper.broker.json_table import JsonObject, JsonTable
+from rockhopper.protocol.errors import SubscriptionError
+from rockhopper.protocol.subscription import Subscription
 
 REMEMBERED_MS = 60_000
 GROUPS_MAX = 10_000

@@ -7,9 +7,9 @@ sends (turn.py) and whoever can wait (``MessageStore.safe``) ask the store the s
 
 from collections.abc import Callable
 
-from broker.dispatcher import Request, Response, unconfirmed_code
-from broker.store.errors import StoreError
-from broker.store.message_store import MessageStore
+from rockhopper.broker.dispatcher import Request, Response, unconfirmed_code
+from rockhopper.broker.store.errors import StoreError
+from rockhopper.broker.store.message_store import MessageStore
 
 
 def answer_when_safe(

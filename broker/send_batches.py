@@ -1,20 +1,20 @@
 """Batches as producers send them: what is in one, and where one may come as a single message."""
 
-from broker.delay_levels import join_properties
-from broker.dispatcher import RequestError
-from broker.send_request import Send
-from broker.store.encoding import (
+from rockhopper.broker.delay_levels import join_properties
+from rockhopper.broker.dispatcher import RequestError
+from rockhopper.broker.send_request import Send
+from rockhopper.broker.store.encoding import (
     DELAYING_PROPERTIES,
     OWN_PROPERTIES,
     without_own_properties,
 )
-from broker.topics import TopicConfig
-from broker.transactions.half_messages import whole_number
-from protocol.codes import ResponseCode
-from protocol.errors import MalformedBatchError
-from protocol.message_codec import INNER_BATCH_COUNT_MAX, decode_batch, encode_batch
-from protocol.properties import PROPERTY_INNER_NUM, decode_properties
-from protocol.sys_flags import SYS_FLAG_INNER_BATCH, SYS_FLAG_TRANSACTION_MASK
+from rockhopper.broker.topics import TopicConfig
+from rockhopper.broker.transactions.half_messages import whole_number
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.errors import MalformedBatchError
+from rockhopper.protocol.message_codec import INNER_BATCH_COUNT_MAX, decode_batch, encode_batch
+from rockhopper.protocol.properties import PROPERTY_INNER_NUM, decode_properties
+from rockhopper.protocol.sys_flags import SYS_FLAG_INNER_BATCH, SYS_FLAG_TRANSACTION_MASK
 
 Messages = list[tuple[int, bytes, bytes]]
 

@@ -9,19 +9,19 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from broker.config import BrokerConfig
-from broker.dispatcher import RequestError
-from broker.send_request import Send
-from broker.store.message_store import MessageStore
-from broker.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
-from broker.topics import TopicConfig, TopicTable
-from protocol.codes import ResponseCode
-from protocol.light_queues import is_light, light_queue_error
-from protocol.names import NOT_SENDABLE_TOPICS, RETRY_PREFIX, topic_error
-from protocol.properties import PROPERTY_INNER_MULTI_DISPATCH, decode_properties
+from rockhopper.broker.config import BrokerConfig
+from rockhopper.broker.dispatcher import RequestError
+from rockhopper.broker.send_request import Send
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
+from rockhopper.broker.topics import TopicConfig, TopicTable
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.light_queues import is_light, light_queue_error
+from rockhopper.protocol.names import NOT_SENDABLE_TOPICS, RETRY_PREFIX, topic_error
+from rockhopper.protocol.properties import PROPERTY_INNER_MULTI_DISPATCH, decode_properties
 
 if TYPE_CHECKING:
-    from broker.server import Connection
+    from rockhopper.broker.server import Connection
 
 PERM_WRITE = 2
 VERSION_WITH_MAX_RECONSUME_TIMES = 121

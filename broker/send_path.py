@@ -11,49 +11,43 @@ from a client.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.config import BrokerConfig
-from broker.delay_levels import DelayLevels
-from broker.dispatcher import (
+from rockhopper.broker.config import BrokerConfig
+from rockhopper.broker.delay_levels import DelayLevels
+from rockhopper.broker.dispatcher import (
     Request,
     RequestError,
     Response,
     field_error_code,
     store_error_response,
 )
-from broker.message_ids import UniqueIds
-from broker.message_priority import queue_of_priority
-from broker.safe_answers import answer_when_safe
-from broker.send_batches import batch_of, check_inner_count, inner_count
-from broker.send_checks import SendChecks
-from broker.send_request import Send, send_of, waits_for_disk
-from broker.stats import BrokerStats
-from broker.store.encoding import (
-    DELAYING_PROPERTIES,
-)
-from broker.store.errors import RecordTooLargeError, StoreError
-from broker.store.fast_encoding import message_ids
-from broker.store.message_store import MessageStore
-from broker.subscription_groups import SubscriptionGroupTable
-from broker.timers.timers import Timers
-from broker.timers.times import REQUEST_PROPERTIES as TIMER_PROPERTIES
-from broker.topics import TopicConfig, TopicTable
-from broker.transactions.half_messages import HALF_QUEUE_ID, is_half, make_half
-from protocol.codes import ResponseCode
-from protocol.errors import FieldError
-from protocol.light_queues import light_name_of
-from protocol.message_ids import offset_message_id
-from protocol.names import (
-    DLQ_PREFIX,
-    RETRY_PREFIX,
-    TRANSACTION_HALF_TOPIC,
-)
-from protocol.properties import (
+from rockhopper.broker.message_ids import UniqueIds
+from rockhopper.broker.message_priority import queue_of_priority
+from rockhopper.broker.safe_answers import answer_when_safe
+from rockhopper.broker.send_batches import batch_of, check_inner_count, inner_count
+from rockhopper.broker.send_checks import SendChecks
+from rockhopper.broker.send_request import Send, send_of, waits_for_disk
+from rockhopper.broker.stats import BrokerStats
+from rockhopper.broker.store.encoding import DELAYING_PROPERTIES
+from rockhopper.broker.store.errors import RecordTooLargeError, StoreError
+from rockhopper.broker.store.fast_encoding import message_ids
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.subscription_groups import SubscriptionGroupTable
+from rockhopper.broker.timers.timers import Timers
+from rockhopper.broker.timers.times import REQUEST_PROPERTIES as TIMER_PROPERTIES
+from rockhopper.broker.topics import TopicConfig, TopicTable
+from rockhopper.broker.transactions.half_messages import HALF_QUEUE_ID, is_half, make_half
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.errors import FieldError
+from rockhopper.protocol.light_queues import light_name_of
+from rockhopper.protocol.message_ids import offset_message_id
+from rockhopper.protocol.names import DLQ_PREFIX, RETRY_PREFIX, TRANSACTION_HALF_TOPIC
+from rockhopper.protocol.properties import (
     PROPERTY_INNER_MULTI_DISPATCH,
     PROPERTY_LITE_TOPIC,
     PROPERTY_REPLY_TO_CLIENT,
     decode_properties,
 )
-from protocol.sys_flags import (
+from rockhopper.protocol.sys_flags import (
     SYS_FLAG_INNER_BATCH,
     SYS_FLAG_NEED_UNWRAP,
     SYS_FLAG_TRANSACTION_MASK,
@@ -61,7 +55,7 @@ from protocol.sys_flags import (
 )
 
 if TYPE_CHECKING:
-    from broker.server import Connection
+    from rockhopper.broker.server import Connection
 
 # Which records hold a batch is for the broker to say.
 INNER_BATCH_FLAGS = SYS_FLAG_INNER_BATCH | SYS_FLAG_NEED_UNWRAP

@@ -2,10 +2,10 @@
 
 from typing import NamedTuple
 
-from broker.dispatcher import Request
-from protocol.codes import RequestCode
-from protocol.properties import PROPERTY_WAIT, decode_properties
-from protocol.requests import SendMessageRequest, SendMessageRequestV2
+from rockhopper.broker.dispatcher import Request
+from rockhopper.protocol.codes import RequestCode
+from rockhopper.protocol.properties import PROPERTY_WAIT, decode_properties
+from rockhopper.protocol.requests import SendMessageRequest, SendMessageRequestV2
 
 
 class Send(NamedTuple):

@@ -23,14 +23,14 @@ from typing import cast
 
 import structlog
 
-from broker.rounds import FRAMES_OF_SMALL_READ, FRAMES_PER_PASS, SMALL_READ_BYTES, Rounds
-from broker.store.descriptors import RAISE_OPEN_FILES_MAX
-from broker.sweeping import sweep_connections
-from protocol.addresses import host_bytes
-from protocol.codes import FLAG_ONEWAY
-from protocol.command import Command, encode_command
-from protocol.errors import ProtocolError
-from protocol.frame import Frame, FrameDecoder
+from rockhopper.broker.rounds import FRAMES_OF_SMALL_READ, FRAMES_PER_PASS, SMALL_READ_BYTES, Rounds
+from rockhopper.broker.store.descriptors import RAISE_OPEN_FILES_MAX
+from rockhopper.broker.sweeping import sweep_connections
+from rockhopper.protocol.addresses import host_bytes
+from rockhopper.protocol.codes import FLAG_ONEWAY
+from rockhopper.protocol.command import Command, encode_command
+from rockhopper.protocol.errors import ProtocolError
+from rockhopper.protocol.frame import Frame, FrameDecoder
 
 log = structlog.get_logger("broker.server")
 

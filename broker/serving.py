@@ -5,36 +5,36 @@ Broker adds what is around it: ports, connections, name service, registration, t
 
 from collections.abc import Callable
 
-from broker.change_notices import CallLater
-from broker.clock import BrokerClock
-from broker.config import BrokerConfig
-from broker.consumer_groups import ConsumerGroups
-from broker.consumer_offsets import ConsumerOffsetTable
-from broker.delay_levels import DelayLevels
-from broker.delayed import DelayedDelivery
-from broker.hot_pass import broker_properties
-from broker.limits import mapped_files_share
-from broker.long_polling import LongPolling
-from broker.message_ids import UniqueIds
-from broker.nameserver.service import NameService
-from broker.peer_brokers import PeerBrokers
-from broker.pop.service import PopService
-from broker.producers import ProducerTable
-from broker.pull_path import PullPath
-from broker.queue_locks import QueueLocks
-from broker.send_path import SendPath
-from broker.sinks import SinkPublisher
-from broker.sinks.appender import BatchAppender
-from broker.static_topics import StaticTopicTable
-from broker.stats import BrokerStats
-from broker.store.message_store import MessageStore
-from broker.subscription_groups import SubscriptionGroupTable
-from broker.tables import Tables
-from broker.timers.timers import Timers
-from broker.topic_ids import TopicIds
-from broker.topics import TopicTable
-from broker.transactions.delays import by_delay
-from broker.transactions.transactions import Transactions
+from rockhopper.broker.change_notices import CallLater
+from rockhopper.broker.clock import BrokerClock
+from rockhopper.broker.config import BrokerConfig
+from rockhopper.broker.consumer_groups import ConsumerGroups
+from rockhopper.broker.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.delay_levels import DelayLevels
+from rockhopper.broker.delayed import DelayedDelivery
+from rockhopper.broker.hot_pass import broker_properties
+from rockhopper.broker.limits import mapped_files_share
+from rockhopper.broker.long_polling import LongPolling
+from rockhopper.broker.message_ids import UniqueIds
+from rockhopper.broker.nameserver.service import NameService
+from rockhopper.broker.peer_brokers import PeerBrokers
+from rockhopper.broker.pop.service import PopService
+from rockhopper.broker.producers import ProducerTable
+from rockhopper.broker.pull_path import PullPath
+from rockhopper.broker.queue_locks import QueueLocks
+from rockhopper.broker.send_path import SendPath
+from rockhopper.broker.sinks import SinkPublisher
+from rockhopper.broker.sinks.appender import BatchAppender
+from rockhopper.broker.static_topics import StaticTopicTable
+from rockhopper.broker.stats import BrokerStats
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.subscription_groups import SubscriptionGroupTable
+from rockhopper.broker.tables import Tables
+from rockhopper.broker.timers.timers import Timers
+from rockhopper.broker.topic_ids import TopicIds
+from rockhopper.broker.topics import TopicTable
+from rockhopper.broker.transactions.delays import by_delay
+from rockhopper.broker.transactions.transactions import Transactions
 
 
 class ServingParts:

@@ -4,23 +4,23 @@ from collections.abc import Callable
 
 import structlog
 
-from broker.config import BrokerConfig
-from broker.consumer_offsets import ConsumerOffsetTable
-from broker.delayed import DelayOffsetTable
-from broker.json_table import JsonTable
-from broker.offset_journal import OffsetJournal
-from broker.remembered_subscriptions import RememberedSubscriptions
-from broker.sinks import SinkHomes, SinkOwners
-from broker.static_topics import StaticTopicTable
-from broker.store.deleted_topics import DeletedTopics
-from broker.store.errors import CorruptFileError
-from broker.store.layout import StoreLayout
-from broker.store.message_store import MessageStore
-from broker.subscription_groups import SubscriptionGroupTable
-from broker.topic_ids import TopicIds
-from broker.topics import TopicConfig, TopicTable, queue_directories
-from protocol.names import SCHEDULE_TOPIC
-from protocol.store_paths import DELETED_TOPICS_FILE
+from rockhopper.broker.config import BrokerConfig
+from rockhopper.broker.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.delayed import DelayOffsetTable
+from rockhopper.broker.json_table import JsonTable
+from rockhopper.broker.offset_journal import OffsetJournal
+from rockhopper.broker.remembered_subscriptions import RememberedSubscriptions
+from rockhopper.broker.sinks import SinkHomes, SinkOwners
+from rockhopper.broker.static_topics import StaticTopicTable
+from rockhopper.broker.store.deleted_topics import DeletedTopics
+from rockhopper.broker.store.errors import CorruptFileError
+from rockhopper.broker.store.layout import StoreLayout
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.subscription_groups import SubscriptionGroupTable
+from rockhopper.broker.topic_ids import TopicIds
+from rockhopper.broker.topics import TopicConfig, TopicTable, queue_directories
+from rockhopper.protocol.names import SCHEDULE_TOPIC
+from rockhopper.protocol.store_paths import DELETED_TOPICS_FILE
 
 log = structlog.get_logger("broker.tables")
 

@@ -9,21 +9,21 @@ from pathlib import Path
 
 import structlog
 
-from broker.clock import wall_clock_ms
-from broker.config import AutoCreateTopic, BrokerConfig
-from broker.json_table import JsonObject, JsonTable
-from broker.static_topics import StaticTopic
-from broker.store.layout import StoreLayout
-from broker.topic_attributes import (
+from rockhopper.broker.clock import wall_clock_ms
+from rockhopper.broker.config import AutoCreateTopic, BrokerConfig
+from rockhopper.broker.json_table import JsonObject, JsonTable
+from rockhopper.broker.static_topics import StaticTopic
+from rockhopper.broker.store.layout import StoreLayout
+from rockhopper.broker.topic_attributes import (
     ATTRIBUTE_MESSAGE_TYPE,
     ATTRIBUTE_QUEUE_TYPE,
     MESSAGE_TYPE_PRIORITY,
     QUEUE_TYPE_BATCH,
 )
-from protocol import fastjson
-from protocol.bodies import topics as bodies
-from protocol.light_queues import is_light, light_queue_error
-from protocol.names import (
+from rockhopper.protocol import fastjson
+from rockhopper.protocol.bodies import topics as bodies
+from rockhopper.protocol.light_queues import is_light, light_queue_error
+from rockhopper.protocol.names import (
     AUTO_CREATE_TOPIC,
     DLQ_PREFIX,
     LMQ_PREFIX,

@@ -6,14 +6,14 @@ other answers leave when the pass ends.  Everything leaves in one write.
 
 from collections.abc import Callable
 
-from broker.dispatcher import Response, store_error_response, unconfirmed_code
-from broker.server import Connection
-from broker.stats import BrokerStats
-from broker.store.errors import StoreError
-from broker.store.message_store import MessageStore
-from protocol.codes import FLAG_RESPONSE
-from protocol.command import Command, decode_header, encode_command
-from protocol.frame import HEADER_SIZE_BYTES_WRITABLE, FrameDecoder
+from rockhopper.broker.dispatcher import Response, store_error_response, unconfirmed_code
+from rockhopper.broker.server import Connection
+from rockhopper.broker.stats import BrokerStats
+from rockhopper.broker.store.errors import StoreError
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.protocol.codes import FLAG_RESPONSE
+from rockhopper.protocol.command import Command, decode_header, encode_command
+from rockhopper.protocol.frame import HEADER_SIZE_BYTES_WRITABLE, FrameDecoder
 
 # The answer that a staged send is owed, where its message stands in the log, the request's opaque
 # and serialisation, and whether it waits for the disk.

@@ -1,9 +1,9 @@
 """A pure-Python asyncio client for RocketMQ brokers."""
 
-from client.admin import Admin
-from client.consumer import Consumer
-from client.consuming.redelivery import RetryLater
-from client.errors import (
+from rockhopper.client.admin import Admin
+from rockhopper.client.consumer import Consumer
+from rockhopper.client.consuming.redelivery import RetryLater
+from rockhopper.client.errors import (
     BrokerUnreachableError,
     ClientError,
     ClientStateError,
@@ -16,12 +16,17 @@ from client.errors import (
     RequestTimeoutError,
     RouteNotFoundError,
 )
-from client.filters import Sql
-from client.producer import Producer
-from client.pull_consumer import PullConsumer
-from client.receipts import SendReceipt
-from client.transactions import Transaction, TransactionProducer, TransactionState
-from protocol.message import Message
+from rockhopper.client.filters import Sql
+from rockhopper.client.producer import Producer
+from rockhopper.client.pull_consumer import PullConsumer
+from rockhopper.client.receipts import SendReceipt
+from rockhopper.client.transactions import Transaction, TransactionProducer, TransactionState
+from rockhopper.protocol.message import Message
+
+if not __name__.startswith("rockhopper."):
+    raise ImportError(
+        "this package is imported as rockhopper.client, and run as: python -m rockhopper.client"
+    )
 
 __all__ = [
     "Admin",

@@ -1,6 +1,6 @@
-"""`python -m client` is the command `rockhopper`."""
+"""`python -m rockhopper.client` is the command `rockhopper`."""
 
-from client.cli import main
+from rockhopper.client.cli import main
 
 if __name__ == "__main__":
     main()

@@ -9,22 +9,22 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self, TypeVar
 
-from client.addresses import BrokerAddress
-from client.admin_groups import GroupAdmin
-from client.dead_letters import DeadLetters
-from client.errors import (
+from rockhopper.client.addresses import BrokerAddress
+from rockhopper.client.admin_groups import GroupAdmin
+from rockhopper.client.dead_letters import DeadLetters
+from rockhopper.client.errors import (
     ClientError,
     MalformedAnswerError,
     RequestRefusedError,
     RouteNotFoundError,
 )
-from client.message_search import MessageSearch
-from client.queue_offsets import QueueOffsets
-from client.queues import MessageQueue
-from client.received import ReceivedMessage
-from client.routing import TEMPLATE_TOPIC, TopicRoute
-from client.session import Session
-from protocol.bodies import (
+from rockhopper.client.message_search import MessageSearch
+from rockhopper.client.queue_offsets import QueueOffsets
+from rockhopper.client.queues import MessageQueue
+from rockhopper.client.received import ReceivedMessage
+from rockhopper.client.routing import TEMPLATE_TOPIC, TopicRoute
+from rockhopper.client.session import Session
+from rockhopper.protocol.bodies import (
     Body,
     ClusterInfo,
     KVTable,
@@ -32,11 +32,11 @@ from protocol.bodies import (
     decode_properties_text,
     encode_properties_text,
 )
-from protocol.codes import RequestCode, ResponseCode
-from protocol.command import Command
-from protocol.errors import ProtocolError
-from protocol.message import message_keys
-from protocol.requests import CreateTopicRequest, encode_fields
+from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.command import Command
+from rockhopper.protocol.errors import ProtocolError
+from rockhopper.protocol.message import message_keys
+from rockhopper.protocol.requests import CreateTopicRequest, encode_fields
 
 _Body = TypeVar("_Body", bound=Body)
 

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from client.addresses import BrokerAddress
-from client.errors import MalformedAnswerError, RequestRefusedError, RouteNotFoundError
-from client.group_states import GroupReader, GroupState, QueueLag
-from client.queue_offsets import QueueOffsets
-from client.queues import MessageQueue
-from client.session import Session
-from protocol.bodies import ResetOffsetBody
-from protocol.codes import RequestCode, ResponseCode
-from protocol.errors import ProtocolError
-from protocol.names import dlq_topic, retry_topic
-from protocol.requests import (
+from rockhopper.client.addresses import BrokerAddress
+from rockhopper.client.errors import MalformedAnswerError, RequestRefusedError, RouteNotFoundError
+from rockhopper.client.group_states import GroupReader, GroupState, QueueLag
+from rockhopper.client.queue_offsets import QueueOffsets
+from rockhopper.client.queues import MessageQueue
+from rockhopper.client.session import Session
+from rockhopper.protocol.bodies import ResetOffsetBody
+from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.errors import ProtocolError
+from rockhopper.protocol.names import dlq_topic, retry_topic
+from rockhopper.protocol.requests import (
     DeleteSubscriptionGroupRequest,
     ResetOffsetRequest,
     encode_fields,

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import click
 
-from client.commands.bench import bench
-from client.commands.broker import broker, cluster
-from client.commands.consume import consume
-from client.commands.dlq import dlq
-from client.commands.find import message, query
-from client.commands.group import group
-from client.commands.pull import pull
-from client.commands.running import nameserver_option
-from client.commands.send import send
-from client.commands.topic import topic
+from rockhopper.client.commands.bench import bench
+from rockhopper.client.commands.broker import broker, cluster
+from rockhopper.client.commands.consume import consume
+from rockhopper.client.commands.dlq import dlq
+from rockhopper.client.commands.find import message, query
+from rockhopper.client.commands.group import group
+from rockhopper.client.commands.pull import pull
+from rockhopper.client.commands.running import nameserver_option
+from rockhopper.client.commands.send import send
+from rockhopper.client.commands.topic import topic
 
 _COMMANDS = (send, pull, consume, query, message, topic, group, dlq, broker, cluster, bench)
 

@@ -20,17 +20,23 @@ import os
 from collections.abc import Callable
 from typing import cast
 
-from client.errors import (
+from rockhopper.client.errors import (
     BrokerUnreachableError,
     ClientError,
     ClientStateError,
     MalformedAnswerError,
     RequestTimeoutError,
 )
-from protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, LanguageCode, ResponseCode, SerializeType
-from protocol.command import Command, decode_header, encode_command
-from protocol.errors import ProtocolError
-from protocol.frame import HEADER_SIZE_BYTES_WRITABLE, FrameDecoder
+from rockhopper.protocol.codes import (
+    FLAG_ONEWAY,
+    FLAG_RESPONSE,
+    LanguageCode,
+    ResponseCode,
+    SerializeType,
+)
+from rockhopper.protocol.command import Command, decode_header, encode_command
+from rockhopper.protocol.errors import ProtocolError
+from rockhopper.protocol.frame import HEADER_SIZE_BYTES_WRITABLE, FrameDecoder
 
 log = logging.getLogger(__name__)
 

@@ -13,15 +13,15 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from client.addresses import split_address
-from client.connection import Connection, RequestHandler, fork_count
-from client.errors import (
+from rockhopper.client.addresses import split_address
+from rockhopper.client.connection import Connection, RequestHandler, fork_count
+from rockhopper.client.errors import (
     BrokerUnreachableError,
     ClientError,
     ClientStateError,
     RequestTimeoutError,
 )
-from protocol.command import Command
+from rockhopper.protocol.command import Command
 
 log = logging.getLogger(__name__)
 

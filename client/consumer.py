@@ -22,18 +22,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from client.callbacks import check_coroutine_function
-from client.consuming.allocation import Allocation, allocation_of
-from client.consuming.delivery import Delivered
-from client.consuming.engine import Engine
-from client.consuming.redelivery import BY_THE_LADDER, Delay, RetryLater
-from client.consuming.settings import ConsumerSettings, StartFrom
-from client.consuming.subscriptions import Topics, subscriptions_of
-from client.errors import ClientStateError
-from client.queues import MessageQueue
-from client.received import ReceivedMessage
-from client.trace import MessageTrace
-from protocol.names import TRACE_TOPIC
+from rockhopper.client.callbacks import check_coroutine_function
+from rockhopper.client.consuming.allocation import Allocation, allocation_of
+from rockhopper.client.consuming.delivery import Delivered
+from rockhopper.client.consuming.engine import Engine
+from rockhopper.client.consuming.redelivery import BY_THE_LADDER, Delay, RetryLater
+from rockhopper.client.consuming.settings import ConsumerSettings, StartFrom
+from rockhopper.client.consuming.subscriptions import Topics, subscriptions_of
+from rockhopper.client.errors import ClientStateError
+from rockhopper.client.queues import MessageQueue
+from rockhopper.client.received import ReceivedMessage
+from rockhopper.client.trace import MessageTrace
+from rockhopper.protocol.names import TRACE_TOPIC
 
 log = logging.getLogger(__name__)
 

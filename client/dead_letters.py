@@ -14,9 +14,9 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 
-from client.addresses import BrokerAddress
-from client.delivery import Delivery
-from client.errors import (
+from rockhopper.client.addresses import BrokerAddress
+from rockhopper.client.delivery import Delivery
+from rockhopper.client.errors import (
     ClientError,
     ClientStateError,
     MalformedAnswerError,
@@ -24,21 +24,21 @@ from client.errors import (
     RequestRefusedError,
     RouteNotFoundError,
 )
-from client.group_states import REQUEUE_GROUP
-from client.message_search import MessageSearch
-from client.outgoing import OutgoingMessage
-from client.pulling import Puller
-from client.queue_offsets import QueueOffsets
-from client.queues import MessageQueue
-from client.receipts import SendReceipt
-from client.received import ReceivedMessage
-from client.session import Session
-from protocol.bodies import LockBatchRequestBody, LockBatchResponseBody
-from protocol.codes import RequestCode, ResponseCode
-from protocol.errors import ProtocolError
-from protocol.fastjson import MessageQueueKey, dumps
-from protocol.names import DLQ_PREFIX, dlq_topic, is_retry_topic
-from protocol.properties import (
+from rockhopper.client.group_states import REQUEUE_GROUP
+from rockhopper.client.message_search import MessageSearch
+from rockhopper.client.outgoing import OutgoingMessage
+from rockhopper.client.pulling import Puller
+from rockhopper.client.queue_offsets import QueueOffsets
+from rockhopper.client.queues import MessageQueue
+from rockhopper.client.receipts import SendReceipt
+from rockhopper.client.received import ReceivedMessage
+from rockhopper.client.session import Session
+from rockhopper.protocol.bodies import LockBatchRequestBody, LockBatchResponseBody
+from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.errors import ProtocolError
+from rockhopper.protocol.fastjson import MessageQueueKey, dumps
+from rockhopper.protocol.names import DLQ_PREFIX, dlq_topic, is_retry_topic
+from rockhopper.protocol.properties import (
     PROPERTY_CORRELATION_ID,
     PROPERTY_DLQ_ORIGIN_TOPIC,
     PROPERTY_INSTANCE_ID,
@@ -53,7 +53,7 @@ from protocol.properties import (
     SYSTEM_PROPERTIES,
     encode_properties,
 )
-from protocol.sys_flags import (
+from rockhopper.protocol.sys_flags import (
     SYS_FLAG_COMPRESSED,
     SYS_FLAG_COMPRESSION_MASK,
     SYS_FLAG_MULTI_TAGS,

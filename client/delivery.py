@@ -12,23 +12,23 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 
-from client.errors import (
+from rockhopper.client.errors import (
     BrokerUnreachableError,
     ClientError,
     RequestRefusedError,
     RequestTimeoutError,
     RouteNotFoundError,
 )
-from client.key_lanes import KeyLanes
-from client.outgoing import OutgoingMessage
-from client.queue_choice import QueueChoice, chosen_queue, queue_for_key
-from client.queues import MessageQueue
-from client.receipts import SENT_CODES, SendReceipt, read_receipts
-from client.routing import TopicRoute
-from client.session import Session
-from protocol.codes import RequestCode, ResponseCode
-from protocol.command import Command
-from protocol.sys_flags import SYS_FLAG_TRANSACTION_PREPARED
+from rockhopper.client.key_lanes import KeyLanes
+from rockhopper.client.outgoing import OutgoingMessage
+from rockhopper.client.queue_choice import QueueChoice, chosen_queue, queue_for_key
+from rockhopper.client.queues import MessageQueue
+from rockhopper.client.receipts import SENT_CODES, SendReceipt, read_receipts
+from rockhopper.client.routing import TopicRoute
+from rockhopper.client.session import Session
+from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.command import Command
+from rockhopper.protocol.sys_flags import SYS_FLAG_TRANSACTION_PREPARED
 
 # Answers that the same broker may not give a moment later, after which nothing was stored.
 _PASSING_CODES = frozenset({int(ResponseCode.SYSTEM_BUSY), int(ResponseCode.SERVICE_NOT_AVAILABLE)})

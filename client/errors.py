@@ -21,7 +21,7 @@ An error that ends a send after several tries is the last one; the earlier ones 
 
 from __future__ import annotations
 
-from protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.codes import RequestCode, ResponseCode
 
 # What a producer tries again on another broker (RocketMQ's DefaultMQProducer, and GO_AWAY).
 RETRIABLE_CODES = frozenset({1, 2, 14, 16, 17, 204, 205, 1500})

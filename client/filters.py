@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from protocol.sql92 import compile_filter
-from protocol.subscription import TYPE_SQL92, Subscription
+from rockhopper.protocol.sql92 import compile_filter
+from rockhopper.protocol.subscription import TYPE_SQL92, Subscription
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,24 +11,24 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from client.addresses import BrokerAddress
-from client.errors import ClientError, MalformedAnswerError, RouteNotFoundError
-from client.queues import MessageQueue
-from client.session import Session
-from protocol import fastjson
-from protocol.bodies import Body, ConsumerConnection, ConsumeStats, TopicStatsTable
-from protocol.bodies.queues import QueueTable
-from protocol.codes import RequestCode, ResponseCode
-from protocol.errors import ProtocolError
-from protocol.fastjson import MessageQueueKey
-from protocol.names import is_system_group
-from protocol.requests import (
+from rockhopper.client.addresses import BrokerAddress
+from rockhopper.client.errors import ClientError, MalformedAnswerError, RouteNotFoundError
+from rockhopper.client.queues import MessageQueue
+from rockhopper.client.session import Session
+from rockhopper.protocol import fastjson
+from rockhopper.protocol.bodies import Body, ConsumerConnection, ConsumeStats, TopicStatsTable
+from rockhopper.protocol.bodies.queues import QueueTable
+from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.errors import ProtocolError
+from rockhopper.protocol.fastjson import MessageQueueKey
+from rockhopper.protocol.names import is_system_group
+from rockhopper.protocol.requests import (
     ConsumerGroupRequest,
     GetConsumeStatsRequest,
     TopicRequest,
     encode_fields,
 )
-from protocol.requests.groups import GetConsumerRunningInfoRequest
+from rockhopper.protocol.requests.groups import GetConsumerRunningInfoRequest
 
 REQUEUE_GROUP = "rockhopper_dlq_requeue"
 """The group that remembers which dead letters were sent back: a tool's, as some of RocketMQ's."""

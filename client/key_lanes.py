@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from client.errors import ClientError, EarlierSendFailedError
+from rockhopper.client.errors import ClientError, EarlierSendFailedError
 
 Lane = tuple[str, str]
 """A topic and a sharding key."""

@@ -12,22 +12,22 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
-from client.errors import (
+from rockhopper.client.errors import (
     ClientError,
     MalformedAnswerError,
     MessageNotFoundError,
     RouteNotFoundError,
 )
-from client.queues import MessageQueue
-from client.received import ReceivedMessage
-from client.session import Session
-from client.tasks import end_tasks
-from protocol.codes import RequestCode, ResponseCode
-from protocol.errors import ProtocolError
-from protocol.message import StoredMessage
-from protocol.message_codec import decode_messages
-from protocol.message_ids import decode_offset_message_id
-from protocol.requests import QueryMessageRequest, encode_fields
+from rockhopper.client.queues import MessageQueue
+from rockhopper.client.received import ReceivedMessage
+from rockhopper.client.session import Session
+from rockhopper.client.tasks import end_tasks
+from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.errors import ProtocolError
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.message_codec import decode_messages
+from rockhopper.protocol.message_ids import decode_offset_message_id
+from rockhopper.protocol.requests import QueryMessageRequest, encode_fields
 
 _TIME_MAX = 0x7FFF_FFFF_FFFF_FFFF
 _MESSAGE_ID = re.compile(r"[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}")

@@ -7,15 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from client.errors import MessageRejectedError
-from client.unique_id import UniqueIds
-from protocol.compression import compress_zlib
-from protocol.frame import FRAME_SIZE_BYTES_MAX
-from protocol.message import Message
-from protocol.message_codec import encode_batch
-from protocol.names import NOT_SENDABLE_TOPICS, is_retry_topic, topic_error
-from protocol.properties import PROPERTIES_SIZE_BYTES_MAX, encode_properties
-from protocol.sys_flags import SYS_FLAG_COMPRESSED_ZLIB
+from rockhopper.client.errors import MessageRejectedError
+from rockhopper.client.unique_id import UniqueIds
+from rockhopper.protocol.compression import compress_zlib
+from rockhopper.protocol.frame import FRAME_SIZE_BYTES_MAX
+from rockhopper.protocol.message import Message
+from rockhopper.protocol.message_codec import encode_batch
+from rockhopper.protocol.names import NOT_SENDABLE_TOPICS, is_retry_topic, topic_error
+from rockhopper.protocol.properties import PROPERTIES_SIZE_BYTES_MAX, encode_properties
+from rockhopper.protocol.sys_flags import SYS_FLAG_COMPRESSED_ZLIB
 
 # What a frame has room for beside the largest header: of JSON, whose escapes take six bytes each.
 BODY_SIZE_BYTES_MAX = FRAME_SIZE_BYTES_MAX - 6 * PROPERTIES_SIZE_BYTES_MAX - 4096

@@ -7,23 +7,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from client.connection import Connection
-from client.delivery import Delivery, send_fields
-from client.errors import MalformedAnswerError, MessageRejectedError, RouteNotFoundError
-from client.outgoing import OutgoingMessage, OutgoingPolicy
-from client.queues import MessageQueue
-from client.recall import broker_of_handle, topic_and_handle
-from client.receipts import SENT_CODES, SendReceipt
-from client.received import ReceivedMessage
-from client.request_reply import PendingRequests, reply_address
-from client.session import Session
-from client.trace import MessageTrace
-from client.unique_id import UniqueIds
-from protocol.codes import RequestCode
-from protocol.command import Command
-from protocol.message import Message
-from protocol.names import TRACE_TOPIC, group_error
-from protocol.requests import RecallMessageRequest, encode_fields
+from rockhopper.client.connection import Connection
+from rockhopper.client.delivery import Delivery, send_fields
+from rockhopper.client.errors import MalformedAnswerError, MessageRejectedError, RouteNotFoundError
+from rockhopper.client.outgoing import OutgoingMessage, OutgoingPolicy
+from rockhopper.client.queues import MessageQueue
+from rockhopper.client.recall import broker_of_handle, topic_and_handle
+from rockhopper.client.receipts import SENT_CODES, SendReceipt
+from rockhopper.client.received import ReceivedMessage
+from rockhopper.client.request_reply import PendingRequests, reply_address
+from rockhopper.client.session import Session
+from rockhopper.client.trace import MessageTrace
+from rockhopper.client.unique_id import UniqueIds
+from rockhopper.protocol.codes import RequestCode
+from rockhopper.protocol.command import Command
+from rockhopper.protocol.message import Message
+from rockhopper.protocol.names import TRACE_TOPIC, group_error
+from rockhopper.protocol.requests import RecallMessageRequest, encode_fields
 
 DEFAULT_GROUP = "DEFAULT_PRODUCER"
 

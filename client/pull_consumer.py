@@ -10,17 +10,17 @@ from datetime import datetime
 from types import TracebackType
 from typing import Literal, Self
 
-from client.errors import ClientStateError
-from client.filters import Sql, subscription_to
-from client.pulling import Puller, PullResult
-from client.queue_offsets import QueueOffsets
-from client.queue_reader import QueueReader
-from client.queues import MessageQueue
-from client.received import ReceivedMessage
-from client.routing import TopicRoute
-from client.session import Session
-from client.tasks import end_tasks
-from protocol.bodies import ConsumerData, SubscriptionData
+from rockhopper.client.errors import ClientStateError
+from rockhopper.client.filters import Sql, subscription_to
+from rockhopper.client.pulling import Puller, PullResult
+from rockhopper.client.queue_offsets import QueueOffsets
+from rockhopper.client.queue_reader import QueueReader
+from rockhopper.client.queues import MessageQueue
+from rockhopper.client.received import ReceivedMessage
+from rockhopper.client.routing import TopicRoute
+from rockhopper.client.session import Session
+from rockhopper.client.tasks import end_tasks
+from rockhopper.protocol.bodies import ConsumerData, SubscriptionData
 
 log = logging.getLogger(__name__)
 

@@ -6,23 +6,23 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from client.errors import MalformedAnswerError
-from client.filters import Sql, subscription_to
-from client.queue_offsets import QueueOffsets
-from client.queues import MessageQueue
-from client.received import ReceivedMessage
-from client.session import Session
-from protocol.codes import RequestCode, ResponseCode
-from protocol.command import Command
-from protocol.errors import FieldError, ProtocolError
-from protocol.message_codec import decode_messages
-from protocol.requests import (
+from rockhopper.client.errors import MalformedAnswerError
+from rockhopper.client.filters import Sql, subscription_to
+from rockhopper.client.queue_offsets import QueueOffsets
+from rockhopper.client.queues import MessageQueue
+from rockhopper.client.received import ReceivedMessage
+from rockhopper.client.session import Session
+from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.command import Command
+from rockhopper.protocol.errors import FieldError, ProtocolError
+from rockhopper.protocol.message_codec import decode_messages
+from rockhopper.protocol.requests import (
     PullMessageRequest,
     PullMessageResponse,
     decode_fields,
     encode_fields,
 )
-from protocol.subscription import Subscription
+from rockhopper.protocol.subscription import Subscription
 
 log = logging.getLogger(__name__)
 

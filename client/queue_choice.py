@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from client.errors import MessageRejectedError
-from client.queues import MessageQueue
-from client.routing import TopicRoute
-from protocol.java_hash import java_string_hash
+from rockhopper.client.errors import MessageRejectedError
+from rockhopper.client.queues import MessageQueue
+from rockhopper.client.routing import TopicRoute
+from rockhopper.protocol.java_hash import java_string_hash
 
 # How long a broker that could not be reached, or did not answer, is used only when there is no
 # other.

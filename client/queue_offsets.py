@@ -6,13 +6,13 @@ from typing import TypeVar
 
 import msgspec
 
-from client.errors import BrokerUnreachableError, MalformedAnswerError
-from client.queues import MessageQueue
-from client.session import Session
-from protocol.codes import RequestCode, ResponseCode
-from protocol.command import Command
-from protocol.errors import FieldError
-from protocol.requests import (
+from rockhopper.client.errors import BrokerUnreachableError, MalformedAnswerError
+from rockhopper.client.queues import MessageQueue
+from rockhopper.client.session import Session
+from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.command import Command
+from rockhopper.protocol.errors import FieldError
+from rockhopper.protocol.requests import (
     GetEarliestMsgStoretimeRequest,
     GetEarliestMsgStoretimeResponse,
     GetMaxOffsetRequest,

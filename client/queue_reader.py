@@ -8,17 +8,17 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from client.errors import (
+from rockhopper.client.errors import (
     BrokerUnreachableError,
     ClientError,
     RequestRefusedError,
     RequestTimeoutError,
 )
-from client.pulling import PullResult
-from client.queues import MessageQueue
-from client.received import ReceivedMessage
-from client.tasks import end_tasks
-from protocol.codes import ResponseCode
+from rockhopper.client.pulling import PullResult
+from rockhopper.client.queues import MessageQueue
+from rockhopper.client.received import ReceivedMessage
+from rockhopper.client.tasks import end_tasks
+from rockhopper.protocol.codes import ResponseCode
 
 log = logging.getLogger(__name__)
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from client.addresses import MASTER_ID
-from client.errors import ClientError
-from client.session import Session
-from client.tasks import end_tasks
-from protocol.bodies import ClusterInfo
-from protocol.codes import RequestCode, ResponseCode
-from protocol.errors import ProtocolError
+from rockhopper.client.addresses import MASTER_ID
+from rockhopper.client.errors import ClientError
+from rockhopper.client.session import Session
+from rockhopper.client.tasks import end_tasks
+from rockhopper.protocol.bodies import ClusterInfo
+from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.errors import ProtocolError
 
 log = logging.getLogger(__name__)
 

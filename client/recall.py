@@ -8,8 +8,8 @@ from __future__ import annotations
 import base64
 import binascii
 
-from client.errors import MessageRejectedError
-from client.receipts import SendReceipt
+from rockhopper.client.errors import MessageRejectedError
+from rockhopper.client.receipts import SendReceipt
 
 
 def topic_and_handle(recalled: SendReceipt | tuple[str, str]) -> tuple[str, str]:

@@ -7,11 +7,11 @@ from enum import IntEnum
 
 import msgspec
 
-from client.errors import MalformedAnswerError
-from client.outgoing import OutgoingMessage
-from client.queues import MessageQueue
-from protocol.codes import RequestCode, ResponseCode
-from protocol.command import Command
+from rockhopper.client.errors import MalformedAnswerError
+from rockhopper.client.outgoing import OutgoingMessage
+from rockhopper.client.queues import MessageQueue
+from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.command import Command
 
 
 class SendStatus(IntEnum):

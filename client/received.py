@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from client.queues import MessageQueue
-from protocol.message import StoredMessage
+from rockhopper.client.queues import MessageQueue
+from rockhopper.protocol.message import StoredMessage
 
 
 class ReceivedMessage:

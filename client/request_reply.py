@@ -13,18 +13,18 @@ import logging
 import uuid
 from weakref import WeakSet
 
-from client.connection import Connection
-from client.errors import MessageRejectedError, ReplyTimeoutError
-from client.queues import MessageQueue
-from client.received import ReceivedMessage
-from client.routing import TopicRoute
-from client.session import Session
-from protocol.codes import ResponseCode
-from protocol.command import Command
-from protocol.errors import ProtocolError
-from protocol.message import StoredMessage
-from protocol.names import reply_topic
-from protocol.properties import (
+from rockhopper.client.connection import Connection
+from rockhopper.client.errors import MessageRejectedError, ReplyTimeoutError
+from rockhopper.client.queues import MessageQueue
+from rockhopper.client.received import ReceivedMessage
+from rockhopper.client.routing import TopicRoute
+from rockhopper.client.session import Session
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.command import Command
+from rockhopper.protocol.errors import ProtocolError
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.names import reply_topic
+from rockhopper.protocol.properties import (
     PROPERTY_CLUSTER,
     PROPERTY_CORRELATION_ID,
     PROPERTY_MESSAGE_TYPE,
@@ -32,7 +32,7 @@ from protocol.properties import (
     PROPERTY_TTL,
     decode_properties,
 )
-from protocol.requests import ReplyMessageRequest, decode_fields
+from rockhopper.protocol.requests import ReplyMessageRequest, decode_fields
 
 log = logging.getLogger(__name__)
 

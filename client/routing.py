@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from client.addresses import MASTER_ID
-from client.connection_pool import ConnectionPool
-from client.errors import (
+from rockhopper.client.addresses import MASTER_ID
+from rockhopper.client.connection_pool import ConnectionPool
+from rockhopper.client.errors import (
     BrokerUnreachableError,
     ClientError,
     MalformedAnswerError,
@@ -29,12 +29,12 @@ from client.errors import (
     RequestTimeoutError,
     RouteNotFoundError,
 )
-from client.queues import MessageQueue
-from client.tasks import end_tasks
-from protocol.bodies import TopicRouteData
-from protocol.codes import RequestCode, ResponseCode
-from protocol.command import Command
-from protocol.errors import ProtocolError
+from rockhopper.client.queues import MessageQueue
+from rockhopper.client.tasks import end_tasks
+from rockhopper.protocol.bodies import TopicRouteData
+from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.command import Command
+from rockhopper.protocol.errors import ProtocolError
 
 log = logging.getLogger(__name__)
 

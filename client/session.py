@@ -14,15 +14,15 @@ from collections.abc import Callable, Iterable
 from typing import Self
 from weakref import WeakSet
 
-from client.addresses import own_host, parse_nameservers
-from client.connection import Connection, RequestHandler, fork_count
-from client.connection_pool import ConnectionPool
-from client.errors import ClientError, ClientStateError, RequestRefusedError
-from client.routing import NameServices, RouteTable
-from client.tasks import end_tasks
-from protocol.bodies import ConsumerData, HeartbeatData, ProducerData
-from protocol.codes import RequestCode, ResponseCode
-from protocol.command import Command
+from rockhopper.client.addresses import own_host, parse_nameservers
+from rockhopper.client.connection import Connection, RequestHandler, fork_count
+from rockhopper.client.connection_pool import ConnectionPool
+from rockhopper.client.errors import ClientError, ClientStateError, RequestRefusedError
+from rockhopper.client.routing import NameServices, RouteTable
+from rockhopper.client.tasks import end_tasks
+from rockhopper.protocol.bodies import ConsumerData, HeartbeatData, ProducerData
+from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.command import Command
 
 log = logging.getLogger(__name__)
 

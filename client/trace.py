@@ -26,19 +26,19 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 
-from client.addresses import own_host
-from client.delivery import Delivery
-from client.errors import ClientError
-from client.outgoing import OutgoingMessage, OutgoingPolicy
-from client.receipts import SendReceipt
-from client.received import ReceivedMessage
-from client.session import Session
-from client.tasks import end_tasks
-from client.unique_id import UniqueIds
-from protocol.command import Command
-from protocol.message import Message
-from protocol.names import TRACE_TOPIC
-from protocol.properties import (
+from rockhopper.client.addresses import own_host
+from rockhopper.client.delivery import Delivery
+from rockhopper.client.errors import ClientError
+from rockhopper.client.outgoing import OutgoingMessage, OutgoingPolicy
+from rockhopper.client.receipts import SendReceipt
+from rockhopper.client.received import ReceivedMessage
+from rockhopper.client.session import Session
+from rockhopper.client.tasks import end_tasks
+from rockhopper.client.unique_id import UniqueIds
+from rockhopper.protocol.command import Command
+from rockhopper.protocol.message import Message
+from rockhopper.protocol.names import TRACE_TOPIC
+from rockhopper.protocol.properties import (
     PROPERTY_DELAY_LEVEL,
     PROPERTY_KEYS,
     PROPERTY_MSG_REGION,

@@ -17,35 +17,35 @@ from typing import Any, Self
 
 import msgspec
 
-from client.callbacks import check_coroutine_function
-from client.connection import Connection
-from client.errors import (
+from rockhopper.client.callbacks import check_coroutine_function
+from rockhopper.client.connection import Connection
+from rockhopper.client.errors import (
     BrokerUnreachableError,
     ClientError,
     MalformedAnswerError,
     MessageRejectedError,
     RequestRefusedError,
 )
-from client.producer import Producer
-from client.queues import MessageQueue
-from client.reachability import Reachability
-from client.receipts import SendReceipt, SendStatus
-from client.received import ReceivedMessage
-from client.tasks import end_tasks
-from protocol.codes import RequestCode, ResponseCode
-from protocol.command import Command
-from protocol.errors import ProtocolError
-from protocol.message import Message
-from protocol.message_codec import decode_message
-from protocol.message_ids import decode_offset_message_id
-from protocol.properties import PROPERTY_PRODUCER_GROUP, PROPERTY_TRANSACTION_PREPARED
-from protocol.requests import (
+from rockhopper.client.producer import Producer
+from rockhopper.client.queues import MessageQueue
+from rockhopper.client.reachability import Reachability
+from rockhopper.client.receipts import SendReceipt, SendStatus
+from rockhopper.client.received import ReceivedMessage
+from rockhopper.client.tasks import end_tasks
+from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.command import Command
+from rockhopper.protocol.errors import ProtocolError
+from rockhopper.protocol.message import Message
+from rockhopper.protocol.message_codec import decode_message
+from rockhopper.protocol.message_ids import decode_offset_message_id
+from rockhopper.protocol.properties import PROPERTY_PRODUCER_GROUP, PROPERTY_TRANSACTION_PREPARED
+from rockhopper.protocol.requests import (
     CheckTransactionStateRequest,
     EndTransactionRequest,
     decode_fields,
     encode_fields,
 )
-from protocol.sys_flags import (
+from rockhopper.protocol.sys_flags import (
     SYS_FLAG_TRANSACTION_COMMIT,
     SYS_FLAG_TRANSACTION_NONE,
     SYS_FLAG_TRANSACTION_PREPARED,

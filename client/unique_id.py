@@ -13,8 +13,8 @@ import socket
 import time
 from collections.abc import Callable
 
-from client.addresses import own_host
-from protocol.message_ids import make_unique_id
+from rockhopper.client.addresses import own_host
+from rockhopper.protocol.message_ids import make_unique_id
 
 
 class UniqueIds:

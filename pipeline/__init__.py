@@ -1,6 +1,6 @@
 """Spark reads and writes topics and store directories.
 
-    import pipeline
+    from rockhopper import pipeline
     spark = pipeline.local_session()        # or pipeline.register(your_session)
     spark.read.format("rocketmq-store").option("path", "data").load()
 
@@ -10,17 +10,22 @@ store directories.  Importing this package needs nothing but Python.
 
 from typing import TYPE_CHECKING, Any
 
-from pipeline.errors import PipelineError
+from rockhopper.pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
-    from pipeline.session import local_session, register
+    from rockhopper.pipeline.session import local_session, register
+
+if not __name__.startswith("rockhopper."):
+    raise ImportError(
+        "this package is imported as rockhopper.pipeline, and run as: python -m rockhopper.pipeline"
+    )
 
 __all__ = ["PipelineError", "local_session", "register"]
 
 
 def __getattr__(name: str) -> Any:
     if name in ("local_session", "register"):
-        from pipeline import session
+        from rockhopper.pipeline import session
 
         return getattr(session, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,6 +1,6 @@
-"""`python -m pipeline JOB` runs a job."""
+"""`python -m rockhopper.pipeline JOB` runs a job."""
 
-from pipeline.jobs.command_line import main
+from rockhopper.pipeline.jobs.command_line import main
 
 if __name__ == "__main__":
     main()

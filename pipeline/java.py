@@ -12,8 +12,8 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from pipeline.errors import PipelineError
-from pipeline.stand_ins import stand_in
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.stand_ins import stand_in
 
 JAVA_VERSION_MIN = 17
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from pipeline.errors import PipelineError
+from rockhopper.pipeline.errors import PipelineError
 
 _NAMED_MAX = 3
 _TRUE = frozenset({"true", "1", "yes", "on"})

@@ -15,27 +15,29 @@ import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import rockhopper
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PACKAGES = ("pipeline", "client", "protocol")
+PARTS = ("client", "pipeline", "protocol")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def write_zip(path: str | os.PathLike[str]) -> int:
     """Write the zip for ``--py-files``, the same bytes for the same sources; returns its size."""
-    root = Path(__file__).resolve().parents[1]
+    package = Path(rockhopper.__path__[0])
+    sources = (path for part in PARTS for path in (package / part).rglob("*.py"))
     target = Path(path)
     aside = target.with_name(f".{target.name}.{os.getpid()}")
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         with zipfile.ZipFile(aside, "w", zipfile.ZIP_DEFLATED) as archive:
-            for package in PACKAGES:
-                for source in sorted((root / package).rglob("*.py")):
-                    name = source.relative_to(root).as_posix()
-                    info = zipfile.ZipInfo(name, _EPOCH)
-                    info.compress_type = zipfile.ZIP_DEFLATED
-                    archive.writestr(info, source.read_bytes())
+            for source in sorted((package / "__init__.py", *sources)):
+                name = (package.name / source.relative_to(package)).as_posix()
+                info = zipfile.ZipInfo(name, _EPOCH)
+                info.compress_type = zipfile.ZIP_DEFLATED
+                archive.writestr(info, source.read_bytes())
         os.replace(aside, target)
     finally:
         aside.unlink(missing_ok=True)

@@ -8,11 +8,16 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
-from client import Admin
-from client.queues import MessageQueue
-from protocol.codes import RequestCode, ResponseCode
-from protocol.command import Command
-from protocol.requests import PullMessageRequest, PullMessageResponse, decode_fields, encode_fields
+from rockhopper.client import Admin
+from rockhopper.client.queues import MessageQueue
+from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.command import Command
+from rockhopper.protocol.requests import (
+    PullMessageRequest,
+    PullMessageResponse,
+    decode_fields,
+    encode_fields,
+)
 
 PULL_COUNT = 32
 PULLS_AT_A_TIME = 16

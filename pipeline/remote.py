@@ -19,21 +19,21 @@ from collections.abc import Coroutine, Iterable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from client import Admin
-from client.addresses import BrokerAddress
-from client.delivery import Delivery
-from client.errors import ClientError, RequestRefusedError, RouteNotFoundError
-from client.queues import MessageQueue
-from client.routing import TopicRoute
-from client.session import Session
-from pipeline.errors import PipelineError
-from pipeline.pulls import PULLED, BulkRead, OrdinaryPulls, read_answer
-from protocol.bodies.topic_ids import decode_topic_ids, encode_topic_ids
-from protocol.codes import RequestCode, ResponseCode
-from protocol.command import Command
-from protocol.message_codec import decode_messages
-from protocol.requests import encode_fields
-from protocol.requests.extensions import BulkPullRequest
+from rockhopper.client import Admin
+from rockhopper.client.addresses import BrokerAddress
+from rockhopper.client.delivery import Delivery
+from rockhopper.client.errors import ClientError, RequestRefusedError, RouteNotFoundError
+from rockhopper.client.queues import MessageQueue
+from rockhopper.client.routing import TopicRoute
+from rockhopper.client.session import Session
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.pulls import PULLED, BulkRead, OrdinaryPulls, read_answer
+from rockhopper.protocol.bodies.topic_ids import decode_topic_ids, encode_topic_ids
+from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.command import Command
+from rockhopper.protocol.message_codec import decode_messages
+from rockhopper.protocol.requests import encode_fields
+from rockhopper.protocol.requests.extensions import BulkPullRequest
 
 TOOLS_GROUP = "TOOLS_CONSUMER"
 _NOT_SUPPORTED = int(ResponseCode.REQUEST_CODE_NOT_SUPPORTED)

@@ -5,14 +5,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from client.errors import (
+from rockhopper.client.errors import (
     BrokerUnreachableError,
     RequestRefusedError,
     RequestTimeoutError,
     RouteNotFoundError,
 )
-from pipeline.errors import PipelineError
-from protocol.codes import ResponseCode
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.protocol.codes import ResponseCode
 
 _Value = TypeVar("_Value")
 

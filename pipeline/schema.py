@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from pipeline.errors import PipelineError
-from pipeline.options import nearest, read_boolean
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.options import nearest, read_boolean
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

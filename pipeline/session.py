@@ -10,10 +10,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline.errors import PipelineError
-from pipeline.java import ensure_java
-from pipeline.packaging import ship
-from pipeline.spark_home import quick_to_start
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.java import ensure_java
+from rockhopper.pipeline.packaging import ship
+from rockhopper.pipeline.spark_home import quick_to_start
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,8 +24,8 @@ PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
 
 _INSTALL = "pip install 'rockhopper-mq[spark]'"
 _SOURCES = (
-    ("pipeline.store_source.source", "StoreSource"),
-    ("pipeline.network.source", "RocketMQSource"),
+    ("rockhopper.pipeline.store_source.source", "StoreSource"),
+    ("rockhopper.pipeline.network.source", "RocketMQSource"),
 )
 # For one machine: no web page, no progress bars between a notebook's lines, quick to start.
 _DEFAULTS = {
@@ -147,7 +147,7 @@ def _packages_on_python_path() -> Iterator[None]:
 
     They inherit the environment of the JVM, which is started here.
     """
-    files = [__file__, *(import_module(name).__file__ for name in ("pyspark", "py4j"))]
+    files = [import_module(name).__file__ for name in ("rockhopper", "pyspark", "py4j")]
     roots = dict.fromkeys(str(Path(str(file)).resolve().parents[1]) for file in files)
     before = os.environ.get("PYTHONPATH")
     missing = [

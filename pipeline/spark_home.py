@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pipeline.stand_ins import stand_in
+from rockhopper.pipeline.stand_ins import stand_in
 
 _LEFT_OUT = ("python", "__pycache__")
 _VARIABLE = "SPARK_HOME"

@@ -6,12 +6,18 @@ header_json (RocketMQ's usual one), header_binary (RocketMQ's other one) and hea
 
 from dataclasses import dataclass
 
-from protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, MQ_VERSION, LanguageCode, SerializeType
-from protocol.errors import MalformedHeaderError
-from protocol.frame import encode_frame
-from protocol.header_binary import decode_binary_header, encode_binary_header
-from protocol.header_json import decode_json_header, encode_json_header
-from protocol.header_msgpack import decode_msgpack_header, encode_msgpack_header
+from rockhopper.protocol.codes import (
+    FLAG_ONEWAY,
+    FLAG_RESPONSE,
+    MQ_VERSION,
+    LanguageCode,
+    SerializeType,
+)
+from rockhopper.protocol.errors import MalformedHeaderError
+from rockhopper.protocol.frame import encode_frame
+from rockhopper.protocol.header_binary import decode_binary_header, encode_binary_header
+from rockhopper.protocol.header_json import decode_json_header, encode_json_header
+from rockhopper.protocol.header_msgpack import decode_msgpack_header, encode_msgpack_header
 
 _DECODERS = {
     SerializeType.JSON.value: decode_json_header,

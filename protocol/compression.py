@@ -9,8 +9,8 @@ import zlib
 from collections.abc import Callable
 from typing import Protocol
 
-from protocol.errors import CompressionError
-from protocol.sys_flags import (
+from rockhopper.protocol.errors import CompressionError
+from rockhopper.protocol.sys_flags import (
     COMPRESSION_LZ4,
     COMPRESSION_ZLIB,
     COMPRESSION_ZSTD,

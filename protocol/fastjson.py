@@ -27,7 +27,7 @@ from typing import Any
 
 import msgspec
 
-from protocol.errors import MalformedBodyError
+from rockhopper.protocol.errors import MalformedBodyError
 
 _DEPTH_MAX = 64
 _decode_strict = msgspec.json.Decoder().decode

@@ -18,7 +18,7 @@ are there, before anything is kept.
 import struct
 from typing import TypeAlias
 
-from protocol.errors import MalformedFrameError, ProtocolError
+from rockhopper.protocol.errors import MalformedFrameError, ProtocolError
 
 # Serialisation, header, body.
 Frame: TypeAlias = tuple[int, bytes, bytes]

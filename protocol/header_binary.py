@@ -22,9 +22,14 @@ back; as nothing tells them from codes of that number, they are refused when wri
 
 import struct
 
-from protocol.codes import FLAG_RESPONSE, RequestCode
-from protocol.errors import MalformedHeaderError
-from protocol.header_fields import EXT_FIELDS_MAX, HeaderFields, check_ext_count, known_language
+from rockhopper.protocol.codes import FLAG_RESPONSE, RequestCode
+from rockhopper.protocol.errors import MalformedHeaderError
+from rockhopper.protocol.header_fields import (
+    EXT_FIELDS_MAX,
+    HeaderFields,
+    check_ext_count,
+    known_language,
+)
 
 _HEAD = struct.Struct(">hbhiii")
 _INT16 = struct.Struct(">h")

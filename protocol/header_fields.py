@@ -2,8 +2,8 @@
 
 from typing import TypeAlias
 
-from protocol.codes import LanguageCode
-from protocol.errors import MalformedHeaderError
+from rockhopper.protocol.codes import LanguageCode
+from rockhopper.protocol.errors import MalformedHeaderError
 
 # Code, language, version, opaque, flag, remark, ext fields.
 HeaderFields: TypeAlias = tuple[int, int, int, int, int, str | None, dict[str, str] | None]

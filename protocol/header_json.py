@@ -16,8 +16,8 @@ from typing import Annotated
 
 import msgspec
 
-from protocol.errors import MalformedHeaderError
-from protocol.header_fields import (
+from rockhopper.protocol.errors import MalformedHeaderError
+from rockhopper.protocol.header_fields import (
     INT32_MAX,
     INT32_MIN,
     LANGUAGE_BY_NAME,

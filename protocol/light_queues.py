@@ -8,8 +8,8 @@ record.  So both properties together are all that it takes to make the queues ag
 
 from collections.abc import Mapping
 
-from protocol.names import LMQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, SYSTEM_TOPIC_PREFIX
-from protocol.properties import (
+from rockhopper.protocol.names import LMQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, SYSTEM_TOPIC_PREFIX
+from rockhopper.protocol.properties import (
     PROPERTY_INNER_MULTI_DISPATCH,
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,
 )

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from protocol.addresses import ip_bytes
-from protocol.compression import DECOMPRESSED_SIZE_BYTES_MAX, decompress
-from protocol.message_ids import offset_message_id
-from protocol.properties import (
+from rockhopper.protocol.addresses import ip_bytes
+from rockhopper.protocol.compression import DECOMPRESSED_SIZE_BYTES_MAX, decompress
+from rockhopper.protocol.message_ids import offset_message_id
+from rockhopper.protocol.properties import (
     PROPERTY_DELAY_LEVEL,
     PROPERTY_KEYS,
     PROPERTY_PRIORITY,
@@ -19,7 +19,7 @@ from protocol.properties import (
     PROPERTY_WAIT,
     SYSTEM_PROPERTIES,
 )
-from protocol.sys_flags import SYS_FLAG_COMPRESSED
+from rockhopper.protocol.sys_flags import SYS_FLAG_COMPRESSED
 
 _SEPARATORS = frozenset("\x01\x02")
 

@@ -19,8 +19,8 @@ Unique id: made by the producer (property UNIQ_KEY), for the broker just a key. 
 import struct
 from datetime import datetime
 
-from protocol.addresses import ip_text
-from protocol.errors import FieldError
+from rockhopper.protocol.addresses import ip_text
+from rockhopper.protocol.errors import FieldError
 
 _OFFSET_TAIL = struct.Struct(">iq")
 _UNIQUE_TAIL = struct.Struct(">HIIH")

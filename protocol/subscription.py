@@ -8,9 +8,9 @@ An expression of type SQL92 is over the properties of a message; the broker alon
 
 from collections.abc import Callable, Mapping
 
-from protocol.errors import SubscriptionError
-from protocol.java_hash import java_string_hash
-from protocol.sql92 import SqlFilter, compile_filter
+from rockhopper.protocol.errors import SubscriptionError
+from rockhopper.protocol.java_hash import java_string_hash
+from rockhopper.protocol.sql92 import SqlFilter, compile_filter
 
 SUBSCRIBE_ALL = "*"
 TYPE_TAG = "TAG"

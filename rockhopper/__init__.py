@@ -1,1 +1,107 @@
-"""The name that is ours alone wherever we are installed; what others load by itself stands here."""
+"""Rockhopper, a message broker that speaks RocketMQ's protocol, and its client.
+
+    from rockhopper import Broker, Consumer, Message, Producer
+
+Each name is imported when it is first asked for: a program that only sends loads nothing of the
+broker or of the pipeline.  In the checkout ``client``, ``broker``, ``protocol`` and ``pipeline``
+below this package are links to the folders at its top; installed, they are the folders.
+"""
+
+import os
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rockhopper.broker import Broker
+    from rockhopper.broker.threaded import ThreadedBroker
+    from rockhopper.client import (
+        Admin,
+        BrokerUnreachableError,
+        ClientError,
+        ClientStateError,
+        Consumer,
+        EarlierSendFailedError,
+        MalformedAnswerError,
+        Message,
+        MessageNotFoundError,
+        MessageRejectedError,
+        Producer,
+        PullConsumer,
+        ReplyTimeoutError,
+        RequestRefusedError,
+        RequestTimeoutError,
+        RetryLater,
+        RouteNotFoundError,
+        SendReceipt,
+        Sql,
+        Transaction,
+        TransactionProducer,
+        TransactionState,
+    )
+    from rockhopper.client.received import ReceivedMessage
+
+__all__ = [
+    "Admin",
+    "Broker",
+    "BrokerUnreachableError",
+    "ClientError",
+    "ClientStateError",
+    "Consumer",
+    "EarlierSendFailedError",
+    "MalformedAnswerError",
+    "Message",
+    "MessageNotFoundError",
+    "MessageRejectedError",
+    "Producer",
+    "PullConsumer",
+    "ReceivedMessage",
+    "ReplyTimeoutError",
+    "RequestRefusedError",
+    "RequestTimeoutError",
+    "RetryLater",
+    "RouteNotFoundError",
+    "SendReceipt",
+    "Sql",
+    "ThreadedBroker",
+    "Transaction",
+    "TransactionProducer",
+    "TransactionState",
+]
+
+_PARTS = ("broker", "client", "pipeline", "protocol")
+_ELSEWHERE = {
+    "Broker": "rockhopper.broker",
+    "ReceivedMessage": "rockhopper.client.received",
+    "ThreadedBroker": "rockhopper.broker.threaded",
+}
+
+
+def _check_links(directory: str) -> None:
+    """See that the links of a checkout are links.
+
+    Raises:
+        ImportError: Git or a tool that unpacks archives has written a file in place of one.
+    """
+    for part in _PARTS:
+        if os.path.isfile(path := os.path.join(directory, part)):
+            raise ImportError(
+                f"{path} must be a link to the folder {part} of the checkout, and is a file: clone "
+                "with links (git config core.symlinks true), or install a wheel of rockhopper-mq"
+            )
+
+
+_check_links(os.path.dirname(__file__))
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PARTS:
+        return import_module(f"{__name__}.{name}")
+    if name in __all__:
+        value = getattr(import_module(_ELSEWHERE.get(name, "rockhopper.client")), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_PARTS})

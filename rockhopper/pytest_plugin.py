@@ -4,19 +4,18 @@
         run_my_service(nameserver=rockhopper.nameserver)
 
 Fixtures, the mark and the ini option are described in docs/testing.md.  Nothing of the broker is
-imported before a test asks for one: a project may have a package ``broker`` of its own.
+imported before a test asks for one.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
-    from broker.threaded import ThreadedBroker
+    from rockhopper.broker.threaded import ThreadedBroker
 
 INI_NAME = "rockhopper_settings"
 MARK = "rockhopper(settings): settings, by RocketMQ's keys, of the broker that this test gets"
@@ -44,7 +43,8 @@ def _rockhopper_brokers(
     pytestconfig: pytest.Config,
 ) -> Iterator[Callable[[Settings], ThreadedBroker]]:
     """Brokers by their settings, each started when it is first asked for."""
-    threaded_broker = _threaded_broker()
+    from rockhopper.broker.threaded import ThreadedBroker
+
     base = _ini_settings(pytestconfig)
     brokers: dict[tuple[tuple[str, str], ...], ThreadedBroker] = {}
 
@@ -52,7 +52,7 @@ def _rockhopper_brokers(
         wanted = {**base, **settings}
         key = tuple(sorted((name, str(value)) for name, value in wanted.items()))
         if key not in brokers:
-            brokers[key] = threaded_broker(wanted).start()
+            brokers[key] = ThreadedBroker(wanted).start()
         return brokers[key]
 
     yield broker_with
@@ -82,20 +82,6 @@ def rockhopper(
     broker.purge()
     monkeypatch.setenv("NAMESRV_ADDR", broker.nameserver)
     return broker
-
-
-def _threaded_broker() -> type[ThreadedBroker]:
-    try:
-        from broker.threaded import ThreadedBroker
-    except ModuleNotFoundError as error:
-        if error.name not in ("broker", "broker.threaded"):
-            raise
-        taken = getattr(sys.modules.get("broker"), "__file__", None)
-        raise pytest.UsageError(
-            "the fixtures of rockhopper-mq need its package broker, and in this project that name "
-            f"is {taken}: start a broker in a process of its own there (rockhopper-broker)"
-        ) from None
-    return ThreadedBroker
 
 
 def _marked_settings(node: pytest.Item) -> dict[str, object]:

@@ -1,10 +1,103 @@
-"""The four import names are ours alone: nothing that we depend on may install them too."""
+"""One import name: what is installed is ``rockhopper``, and no module exists twice."""
 
-from importlib.metadata import packages_distributions
+import json
+import subprocess
+import sys
+from importlib.metadata import distribution, entry_points, packages_distributions
+from pathlib import Path
 
 import pytest
 
+import rockhopper
 
-@pytest.mark.parametrize("package", ["protocol", "broker", "client", "pipeline"])
-def test_no_dependency_installs_our_import_names(package: str) -> None:
-    assert set(packages_distributions().get(package, [])) <= {"rockhopper-mq"}
+ROOT = Path(__file__).parents[1]
+PARTS = ("broker", "client", "pipeline", "protocol")
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+def python(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *arguments], cwd=cwd, capture_output=True, text=True)
+
+
+def test_rockhopper_is_the_only_name_installed() -> None:
+    ours = [name for name, owners in packages_distributions().items() if "rockhopper-mq" in owners]
+    assert [name for name in ours if not name.startswith("__editable__")] == ["rockhopper"]
+    assert (distribution("rockhopper-mq").read_text("top_level.txt") or "").split() == [
+        "rockhopper"
+    ]
+    (plugin,) = (each for each in entry_points(group="pytest11") if each.name == "rockhopper")
+    assert plugin.value == "rockhopper.pytest_plugin"
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_bare_name_is_refused_in_the_checkout(part: str) -> None:
+    ran = python("-c", f"import {part}")
+    assert ran.returncode == 1
+    assert f"ImportError: this package is imported as rockhopper.{part}" in ran.stderr
+
+
+@pytest.mark.parametrize("part", ["broker", "client", "pipeline"])
+def test_a_bare_command_names_the_new_one(part: str) -> None:
+    ran = python("-m", part, "--help")
+    assert ran.returncode == 1
+    assert ran.stderr.rstrip().endswith(f"python -m rockhopper.{part}")
+
+
+@pytest.mark.parametrize("part", ["broker", "client", "pipeline"])
+def test_each_part_with_a_command_runs_as_a_module(part: str) -> None:
+    ran = python("-m", f"rockhopper.{part}", "--help")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.startswith("Usage: ")
+
+
+def test_the_face_is_lazy_and_whole() -> None:
+    ran = python(
+        "-c",
+        "import sys, rockhopper\n"
+        "from rockhopper import Admin, Consumer, Message, Producer\n"
+        "print(*sorted(name for name in sys.modules if name.startswith('rockhopper.broker')))\n"
+        "from rockhopper import *\n"
+        "assert Broker is rockhopper.broker.Broker\n"
+        "assert Producer is rockhopper.client.Producer\n",
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout == "\n"
+    assert set(rockhopper.client.__all__) < set(rockhopper.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'Prodcuer'"):
+        getattr(rockhopper, "Prodcuer")  # noqa: B009
+    assert {"Producer", "Broker", "client"} < set(dir(rockhopper))
+
+
+def test_links_of_the_checkout_are_relative() -> None:
+    for part in PARTS:
+        link = ROOT / "rockhopper" / part
+        assert link.is_symlink()
+        assert link.readlink() == Path("..") / part
+
+
+def test_a_file_in_the_place_of_a_link_is_named(tmp_path: Path) -> None:
+    package = tmp_path / "rockhopper"
+    package.mkdir()
+    (package / "__init__.py").write_bytes(Path(rockhopper.__file__).read_bytes())
+    (package / "client").write_text("../client")
+    ran = python("-c", "import rockhopper", cwd=tmp_path)
+    assert ran.returncode == 1
+    assert f"{package / 'client'} must be a link to the folder client" in ran.stderr
+    assert "core.symlinks" in ran.stderr
+
+
+def test_coverage_counts_each_file_of_the_broker_once(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("from rockhopper.broker.store.encoding import encode_plain\n")
+    data = f"--data-file={tmp_path / 'data'}"
+    ran = python("-m", "coverage", "run", data, str(script))
+    assert (ran.returncode, ran.stderr) == (0, "")
+    report = tmp_path / "report.json"
+    ran = python("-m", "coverage", "json", "-q", data, "-o", str(report), "--include=*/broker/*")
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+    files = json.loads(report.read_text())["files"]
+    real = [(ROOT / name).resolve() for name in files]
+    assert len(set(real)) == len(real)
+    (encoding,) = (each for name, each in files.items() if name.endswith("store/encoding.py"))
+    assert encoding["summary"]["percent_covered"] > 0

@@ -2,18 +2,18 @@
 
 import asyncio
 
-from broker.advertise import is_loopback
-from broker.clock import BrokerClock
-from broker.config import BrokerConfig
-from broker.health import state_page
-from broker.http import HttpServer, Page
-from broker.limits import connection_shares
-from broker.nameserver.route_table import RouteTable
-from broker.nameserver.service import NameService
-from broker.ports import Ports
-from broker.server import Connection
-from broker.startup import StartError
-from broker.store.errors import StoreError
+from rockhopper.broker.advertise import is_loopback
+from rockhopper.broker.clock import BrokerClock
+from rockhopper.broker.config import BrokerConfig
+from rockhopper.broker.health import state_page
+from rockhopper.broker.http import HttpServer, Page
+from rockhopper.broker.limits import connection_shares
+from rockhopper.broker.nameserver.route_table import RouteTable
+from rockhopper.broker.nameserver.service import NameService
+from rockhopper.broker.ports import Ports
+from rockhopper.broker.server import Connection
+from rockhopper.broker.startup import StartError
+from rockhopper.broker.store.errors import StoreError
 
 
 class NameServer:

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from broker.topics import PERM_READ, PERM_WRITE, TopicConfig, TopicTable
-from protocol.names import AUTO_CREATE_TOPIC, RETRY_PREFIX, group_error
+from rockhopper.broker.topics import PERM_READ, PERM_WRITE, TopicConfig, TopicTable
+from rockhopper.protocol.names import AUTO_CREATE_TOPIC, RETRY_PREFIX, group_error
 
 if TYPE_CHECKING:
-    from broker.server import Connection
+    from rockhopper.broker.server import Connection
 
 
 class EmbeddedBroker:

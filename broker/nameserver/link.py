@@ -8,12 +8,12 @@ import asyncio
 from collections.abc import Callable
 from typing import cast
 
-from broker.advertise import split_address
-from broker.server import socket_address
-from protocol.codes import FLAG_ONEWAY, ResponseCode
-from protocol.command import Command, decode_header, encode_command
-from protocol.errors import ProtocolError
-from protocol.frame import FrameDecoder
+from rockhopper.broker.advertise import split_address
+from rockhopper.broker.server import socket_address
+from rockhopper.protocol.codes import FLAG_ONEWAY, ResponseCode
+from rockhopper.protocol.command import Command, decode_header, encode_command
+from rockhopper.protocol.errors import ProtocolError
+from rockhopper.protocol.frame import FrameDecoder
 
 
 class RefusedError(Exception):

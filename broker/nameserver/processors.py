@@ -7,15 +7,15 @@ compactly and without true, false and null: some clients read them with parsers 
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from typing import TYPE_CHECKING
 
-from broker.config import BrokerConfig, NameServiceConfig
-from broker.config_file import properties_of
-from broker.dispatcher import Entry, Request, RequestError, Response
-from broker.json_table import DataVersion
-from broker.nameserver.embedded import EmbeddedBroker
-from broker.nameserver.kv_config import ORDER_TOPIC_NAMESPACE, KeyValueTable
-from broker.nameserver.registering import RegistrationReader
-from broker.nameserver.registration import INSTANCE_FIELD
-from broker.nameserver.route_table import (
+from rockhopper.broker.config import BrokerConfig, NameServiceConfig
+from rockhopper.broker.config_file import properties_of
+from rockhopper.broker.dispatcher import Entry, Request, RequestError, Response
+from rockhopper.broker.json_table import DataVersion
+from rockhopper.broker.nameserver.embedded import EmbeddedBroker
+from rockhopper.broker.nameserver.kv_config import ORDER_TOPIC_NAMESPACE, KeyValueTable
+from rockhopper.broker.nameserver.registering import RegistrationReader
+from rockhopper.broker.nameserver.registration import INSTANCE_FIELD
+from rockhopper.broker.nameserver.route_table import (
     MASTER_ID,
     TOPICS_PER_STEP,
     Member,
@@ -23,19 +23,19 @@ from broker.nameserver.route_table import (
     Route,
     RouteTable,
 )
-from broker.nameserver.saved_answers import SavedAnswers
-from broker.nameserver.sharing import CREATES_FIELD, TopicSharing
-from broker.processors.json_bodies import (
+from rockhopper.broker.nameserver.saved_answers import SavedAnswers
+from rockhopper.broker.nameserver.sharing import CREATES_FIELD, TopicSharing
+from rockhopper.broker.processors.json_bodies import (
     SHORT_BODY_SIZE_BYTES_MAX,
     check_size,
     long_json_response,
 )
-from broker.slices import at_once, in_slices, sorted_in_pieces
-from broker.topics import TopicConfig
-from protocol import fastjson
-from protocol.bodies import topics as bodies
-from protocol.bodies.properties_text import encode_properties_text
-from protocol.bodies.route import (
+from rockhopper.broker.slices import at_once, in_slices, sorted_in_pieces
+from rockhopper.broker.topics import TopicConfig
+from rockhopper.protocol import fastjson
+from rockhopper.protocol.bodies import topics as bodies
+from rockhopper.protocol.bodies.properties_text import encode_properties_text
+from rockhopper.protocol.bodies.route import (
     BrokerData,
     BrokerMemberGroup,
     ClusterInfo,
@@ -43,10 +43,10 @@ from protocol.bodies.route import (
     QueueData,
     TopicRouteData,
 )
-from protocol.bodies.topics import KVTable, TopicList
-from protocol.codes import RequestCode, ResponseCode
-from protocol.errors import FieldError
-from protocol.requests import (
+from rockhopper.protocol.bodies.topics import KVTable, TopicList
+from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.errors import FieldError
+from rockhopper.protocol.requests import (
     BrokerHeartbeatRequest,
     BrokerIdentityRequest,
     DeleteTopicFromNamesrvRequest,
@@ -61,7 +61,7 @@ from protocol.requests import (
 )
 
 if TYPE_CHECKING:
-    from broker.server import Connection
+    from rockhopper.broker.server import Connection
 
 VERSION_WITH_STANDARD_JSON = 401
 VERSION_WITH_ACTING_MASTER = 413

@@ -11,18 +11,18 @@ import zlib
 from collections.abc import Awaitable, Callable, Generator
 from typing import TYPE_CHECKING
 
-from broker.dispatcher import Request, RequestError, Response
-from broker.json_table import DataVersion
-from broker.nameserver.route_table import Registration
-from broker.processors.json_bodies import SHORT_BODY_SIZE_BYTES_MAX
-from broker.slices import at_once, in_slices, in_thread
-from broker.topics import TopicConfig
-from protocol.bodies.topics import RegisterBrokerBody
-from protocol.codes import ResponseCode
-from protocol.requests import RegisterBrokerRequest
+from rockhopper.broker.dispatcher import Request, RequestError, Response
+from rockhopper.broker.json_table import DataVersion
+from rockhopper.broker.nameserver.route_table import Registration
+from rockhopper.broker.processors.json_bodies import SHORT_BODY_SIZE_BYTES_MAX
+from rockhopper.broker.slices import at_once, in_slices, in_thread
+from rockhopper.broker.topics import TopicConfig
+from rockhopper.protocol.bodies.topics import RegisterBrokerBody
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.requests import RegisterBrokerRequest
 
 if TYPE_CHECKING:
-    from broker.server import Connection
+    from rockhopper.broker.server import Connection
 
 TOPICS_MAX = 100_000
 # Of registrations that wait for their turn to be decoded.

@@ -12,17 +12,17 @@ from collections.abc import Callable
 
 import structlog
 
-from broker.advertise import Advertiser, join_address, split_address
-from broker.config import BrokerConfig
-from broker.json_table import JsonObject
-from broker.nameserver.link import NameServiceLink, RefusedError
-from broker.nameserver.sharing import CREATES_FIELD, adopt, share_fields
-from broker.topics import PERM_READ, PERM_WRITE, TopicConfig, TopicTable
-from protocol import fastjson
-from protocol.codes import RequestCode
-from protocol.command import Command
-from protocol.errors import FieldError
-from protocol.requests import BrokerIdentityRequest, RegisterBrokerRequest, encode_fields
+from rockhopper.broker.advertise import Advertiser, join_address, split_address
+from rockhopper.broker.config import BrokerConfig
+from rockhopper.broker.json_table import JsonObject
+from rockhopper.broker.nameserver.link import NameServiceLink, RefusedError
+from rockhopper.broker.nameserver.sharing import CREATES_FIELD, adopt, share_fields
+from rockhopper.broker.topics import PERM_READ, PERM_WRITE, TopicConfig, TopicTable
+from rockhopper.protocol import fastjson
+from rockhopper.protocol.codes import RequestCode
+from rockhopper.protocol.command import Command
+from rockhopper.protocol.errors import FieldError
+from rockhopper.protocol.requests import BrokerIdentityRequest, RegisterBrokerRequest, encode_fields
 
 log = structlog.get_logger("broker.registration")
 

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from broker.json_table import DataVersion, JsonObject
-from broker.nameserver.embedded import EmbeddedBroker
-from broker.slices import at_once
-from broker.topics import PERM_WRITE, TopicConfig
+from rockhopper.broker.json_table import DataVersion, JsonObject
+from rockhopper.broker.nameserver.embedded import EmbeddedBroker
+from rockhopper.broker.slices import at_once
+from rockhopper.broker.topics import PERM_WRITE, TopicConfig
 
 log = structlog.get_logger("broker.nameserver")
 

@@ -6,10 +6,10 @@ neither a task nor a thread each.
 
 import asyncio
 
-from broker.dispatcher import Request, RequestError, Response, error_response
-from broker.json_table import JsonTable
-from broker.slices import next_slice
-from protocol.codes import ResponseCode
+from rockhopper.broker.dispatcher import Request, RequestError, Response, error_response
+from rockhopper.broker.json_table import JsonTable
+from rockhopper.broker.slices import next_slice
+from rockhopper.protocol.codes import ResponseCode
 
 WAITING_MAX = 10_000
 ANSWERS_PER_TURN = 200

@@ -6,15 +6,15 @@ from collections.abc import Callable
 
 import structlog
 
-from broker.config import BrokerConfig
-from broker.dispatcher import Dispatcher
-from broker.general_pass import frame_handler
-from broker.nameserver.embedded import EmbeddedBroker
-from broker.nameserver.kv_config import KeyValueTable
-from broker.nameserver.processors import NameServiceProcessors
-from broker.nameserver.route_table import RouteTable
-from broker.server import Connection, Server
-from broker.store.layout import StoreLayout
+from rockhopper.broker.config import BrokerConfig
+from rockhopper.broker.dispatcher import Dispatcher
+from rockhopper.broker.general_pass import frame_handler
+from rockhopper.broker.nameserver.embedded import EmbeddedBroker
+from rockhopper.broker.nameserver.kv_config import KeyValueTable
+from rockhopper.broker.nameserver.processors import NameServiceProcessors
+from rockhopper.broker.nameserver.route_table import RouteTable
+from rockhopper.broker.server import Connection, Server
+from rockhopper.broker.store.layout import StoreLayout
 
 log = structlog.get_logger("broker.nameserver")
 

@@ -18,15 +18,21 @@ import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from broker.dispatcher import Request, RequestError, Response
-from broker.nameserver.route_table import RouteTable
-from broker.topics import PERM_READ, PERM_WRITE, TopicConfig, TopicTable, may_be_looked_up
-from protocol.codes import RequestCode, ResponseCode
-from protocol.requests import RpcRequest, decode_fields
-from protocol.requests.fields import Int32
+from rockhopper.broker.dispatcher import Request, RequestError, Response
+from rockhopper.broker.nameserver.route_table import RouteTable
+from rockhopper.broker.topics import (
+    PERM_READ,
+    PERM_WRITE,
+    TopicConfig,
+    TopicTable,
+    may_be_looked_up,
+)
+from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.requests import RpcRequest, decode_fields
+from rockhopper.protocol.requests.fields import Int32
 
 if TYPE_CHECKING:
-    from broker.server import Connection
+    from rockhopper.broker.server import Connection
 
 CREATES_FIELD = "rockhopperCreates"
 ON_LOOKUP = "on-lookup"

@@ -8,19 +8,19 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from broker.dispatcher import Request, RequestError, Response
-from broker.pop.cluster_queues import Queues
-from broker.processors.json_bodies import check_size, json_response, long_json_response
-from broker.processors.parts import BrokerParts
-from protocol.bodies.popping import (
+from rockhopper.broker.dispatcher import Request, RequestError, Response
+from rockhopper.broker.pop.cluster_queues import Queues
+from rockhopper.broker.processors.json_bodies import check_size, json_response, long_json_response
+from rockhopper.broker.processors.parts import BrokerParts
+from rockhopper.protocol.bodies.popping import (
     MessageQueueAssignment,
     QueryAssignmentRequestBody,
     QueryAssignmentResponseBody,
     SetMessageRequestModeRequestBody,
 )
-from protocol.codes import ResponseCode
-from protocol.fastjson import MessageQueueKey
-from protocol.names import is_retry_topic
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.fastjson import MessageQueueKey
+from rockhopper.protocol.names import is_retry_topic
 
 log = structlog.get_logger("broker.pop")
 

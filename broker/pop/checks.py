@@ -3,12 +3,12 @@
 Each raises RequestError.
 """
 
-from broker.dispatcher import Request, RequestError
-from broker.processors.parts import BrokerParts
-from broker.subscription_groups import SubscriptionGroup
-from broker.topics import TopicConfig
-from protocol.codes import ResponseCode
-from protocol.names import group_error
+from rockhopper.broker.dispatcher import Request, RequestError
+from rockhopper.broker.processors.parts import BrokerParts
+from rockhopper.broker.subscription_groups import SubscriptionGroup
+from rockhopper.broker.topics import TopicConfig
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.names import group_error
 
 PERM_READ = 4
 

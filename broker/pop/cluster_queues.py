@@ -4,13 +4,13 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable
 
-from broker.config import BrokerConfig
-from broker.nameserver.link import NameServiceLink, RefusedError
-from broker.nameserver.service import NameService
-from broker.topics import TopicTable
-from protocol.bodies import TopicRouteData
-from protocol.codes import RequestCode
-from protocol.errors import ProtocolError
+from rockhopper.broker.config import BrokerConfig
+from rockhopper.broker.nameserver.link import NameServiceLink, RefusedError
+from rockhopper.broker.nameserver.service import NameService
+from rockhopper.broker.topics import TopicTable
+from rockhopper.protocol.bodies import TopicRouteData
+from rockhopper.protocol.codes import RequestCode
+from rockhopper.protocol.errors import ProtocolError
 
 PERM_READ = 4
 ROUTE_AGE_S_MAX = 5.0

@@ -9,8 +9,8 @@ from collections import deque
 
 import structlog
 
-from broker.pop.journal import PopJournal
-from broker.pop.lanes import Lane, Lanes, lane_record
+from rockhopper.broker.pop.journal import PopJournal
+from rockhopper.broker.pop.lanes import Lane, Lanes, lane_record
 
 log = structlog.get_logger("broker.pop")
 

@@ -9,8 +9,8 @@ RocketMQ: ExtraInfoUtil, KeyBuilder.
 
 from typing import NamedTuple
 
-from protocol.errors import FieldError
-from protocol.names import RETRY_PREFIX
+from rockhopper.protocol.errors import FieldError
+from rockhopper.protocol.names import RETRY_PREFIX
 
 NORMAL, RETRY_V1, RETRY_V2 = "0", "1", "2"
 ORDERLY_REVIVE_QUEUE = 999

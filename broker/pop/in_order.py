@@ -6,19 +6,19 @@ the queue go on.
 
 import msgspec
 
-from broker.config import BrokerConfig
-from broker.dispatcher import RequestError
-from broker.pop.extra_info import ExtraInfo
-from broker.pop.lanes import Lane, Lanes
-from broker.pop.ordered import OrderedBatch
-from broker.pop.reading import PopAnswer, Wanted, split_records
-from broker.pop.reviving import Reviving
-from broker.store.get_result import GetResult, GetStatus
-from broker.store.message_store import MessageStore
-from broker.subscription_groups import SubscriptionGroupTable
-from protocol.codes import ResponseCode
-from protocol.message_codec import decode_message
-from protocol.subscription import Subscription
+from rockhopper.broker.config import BrokerConfig
+from rockhopper.broker.dispatcher import RequestError
+from rockhopper.broker.pop.extra_info import ExtraInfo
+from rockhopper.broker.pop.lanes import Lane, Lanes
+from rockhopper.broker.pop.ordered import OrderedBatch
+from rockhopper.broker.pop.reading import PopAnswer, Wanted, split_records
+from rockhopper.broker.pop.reviving import Reviving
+from rockhopper.broker.store.get_result import GetResult, GetStatus
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.subscription_groups import SubscriptionGroupTable
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.message_codec import decode_message
+from rockhopper.protocol.subscription import Subscription
 
 READS_PER_QUEUE = 8
 _AT_THE_END = (

@@ -30,9 +30,9 @@ from typing import NamedTuple
 import msgspec
 import structlog
 
-from broker.pop.journal import PopJournal
-from broker.pop.ordered import OrderedBatch, decode_batch, encode_batch
-from protocol.note_records import encode_record
+from rockhopper.broker.pop.journal import PopJournal
+from rockhopper.broker.pop.ordered import OrderedBatch, decode_batch, encode_batch
+from rockhopper.protocol.note_records import encode_record
 
 log = structlog.get_logger("broker.pop")
 

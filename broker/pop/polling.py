@@ -15,12 +15,12 @@ import time
 from collections.abc import Callable, Generator, Iterable
 from typing import TYPE_CHECKING
 
-from broker.pop.sources import ANY_QUEUE, Queue
-from broker.slices import Work, at_once
-from broker.store.message_store import MessageStore
+from rockhopper.broker.pop.sources import ANY_QUEUE, Queue
+from rockhopper.broker.slices import Work, at_once
+from rockhopper.broker.store.message_store import MessageStore
 
 if TYPE_CHECKING:
-    from broker.server import Connection
+    from rockhopper.broker.server import Connection
 
 WAITING_MAX = 100_000
 WAITING_PER_KEY_MAX = 1024

@@ -11,20 +11,20 @@ from typing import TypeVar
 
 import structlog
 
-from broker.dispatcher import Request, RequestError, Response, error_response
-from broker.pop.checks import PopChecks, no_message
-from broker.pop.extra_info import ExtraInfo, parse_extra_info, real_topic
-from broker.pop.polling import Waiter
-from broker.pop.reading import PopAnswer, Wanted
-from broker.pop.sources import Queue, waited_for
-from broker.processors.json_bodies import SHORT_BODY_SIZE_BYTES_MAX, with_body
-from broker.processors.parts import BrokerParts
-from broker.slices import Work, in_slices, next_slice
-from protocol.bodies.popping import BatchAck, BatchAckMessageRequestBody
-from protocol.codes import ResponseCode
-from protocol.errors import FieldError, ProtocolError
-from protocol.requests import encode_fields
-from protocol.requests.popping import (
+from rockhopper.broker.dispatcher import Request, RequestError, Response, error_response
+from rockhopper.broker.pop.checks import PopChecks, no_message
+from rockhopper.broker.pop.extra_info import ExtraInfo, parse_extra_info, real_topic
+from rockhopper.broker.pop.polling import Waiter
+from rockhopper.broker.pop.reading import PopAnswer, Wanted
+from rockhopper.broker.pop.sources import Queue, waited_for
+from rockhopper.broker.processors.json_bodies import SHORT_BODY_SIZE_BYTES_MAX, with_body
+from rockhopper.broker.processors.parts import BrokerParts
+from rockhopper.broker.slices import Work, in_slices, next_slice
+from rockhopper.protocol.bodies.popping import BatchAck, BatchAckMessageRequestBody
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.errors import FieldError, ProtocolError
+from rockhopper.protocol.requests import encode_fields
+from rockhopper.protocol.requests.popping import (
     AckMessageRequest,
     ChangeInvisibleTimeRequest,
     ChangeInvisibleTimeResponse,
@@ -35,7 +35,7 @@ from protocol.requests.popping import (
     PollingInfoResponse,
     PopMessageRequest,
 )
-from protocol.subscription import Subscription
+from rockhopper.protocol.subscription import Subscription
 
 log = structlog.get_logger("broker.pop")
 

@@ -4,11 +4,11 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from broker.pop import extra_info
-from broker.pop.extra_info import NORMAL, RETRY_V1
-from protocol.message_codec import decode_message, encode_stored_message
-from protocol.properties import PROPERTY_POP_CK
-from protocol.subscription import Subscription
+from rockhopper.broker.pop import extra_info
+from rockhopper.broker.pop.extra_info import NORMAL, RETRY_V1
+from rockhopper.protocol.message_codec import decode_message, encode_stored_message
+from rockhopper.protocol.properties import PROPERTY_POP_CK
+from rockhopper.protocol.subscription import Subscription
 
 _SIZE = struct.Struct(">I")
 _QUEUE_OFFSET = struct.Struct(">q")

@@ -9,9 +9,9 @@ RocketMQ: MessageRequestModeManager.
 from collections.abc import Callable
 from pathlib import Path
 
-from broker.clock import wall_clock_ms
-from broker.json_table import JsonObject, JsonTable
-from protocol.bodies.popping import SetMessageRequestModeRequestBody as RequestMode
+from rockhopper.broker.clock import wall_clock_ms
+from rockhopper.broker.json_table import JsonObject, JsonTable
+from rockhopper.protocol.bodies.popping import SetMessageRequestModeRequestBody as RequestMode
 
 
 class MessageRequestModeTable(JsonTable):

@@ -13,24 +13,24 @@ from collections.abc import Callable
 
 import structlog
 
-from broker.consumer_offsets import ConsumerOffsetTable
-from broker.delay_levels import SYS_FLAG_HOSTS_V6
-from broker.pop.extra_info import origin_topic, pop_retry_topic
-from broker.pop.lanes import Lane, Lanes
-from broker.stats import BrokerStats
-from broker.store.encoding import without_own_properties
-from broker.store.errors import RecordTooLargeError, StoreError
-from broker.store.get_result import GetStatus
-from broker.store.message_store import MessageStore
-from broker.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
-from broker.topics import TopicConfig, TopicTable
-from broker.wall_waits import WallTimer
-from protocol.addresses import host_bytes
-from protocol.errors import ProtocolError
-from protocol.message import StoredMessage
-from protocol.message_codec import decode_message
-from protocol.names import is_retry_topic
-from protocol.properties import (
+from rockhopper.broker.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.delay_levels import SYS_FLAG_HOSTS_V6
+from rockhopper.broker.pop.extra_info import origin_topic, pop_retry_topic
+from rockhopper.broker.pop.lanes import Lane, Lanes
+from rockhopper.broker.stats import BrokerStats
+from rockhopper.broker.store.encoding import without_own_properties
+from rockhopper.broker.store.errors import RecordTooLargeError, StoreError
+from rockhopper.broker.store.get_result import GetStatus
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
+from rockhopper.broker.topics import TopicConfig, TopicTable
+from rockhopper.broker.wall_waits import WallTimer
+from rockhopper.protocol.addresses import host_bytes
+from rockhopper.protocol.errors import ProtocolError
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.message_codec import decode_message
+from rockhopper.protocol.names import is_retry_topic
+from rockhopper.protocol.properties import (
     PROPERTY_DELAY_LEVEL,
     PROPERTY_FIRST_POP_TIME,
     PROPERTY_ORIGIN_MESSAGE_ID,

@@ -18,30 +18,26 @@ from collections.abc import Callable, Generator
 
 import structlog
 
-from broker.config import BrokerConfig, InitialOffset
-from broker.consumer_offsets import ConsumerOffsetTable
-from broker.nameserver.service import NameService
-from broker.pop.cluster_queues import ClusterQueues
-from broker.pop.compaction import Compaction
-from broker.pop.extra_info import (
-    ORDERLY_REVIVE_QUEUE,
-    ExtraInfo,
-    origin_topic,
-)
-from broker.pop.in_order import InOrder, read
-from broker.pop.journal import PopJournal
-from broker.pop.lanes import Entry, Lane, Lanes
-from broker.pop.polling import PopPolling
-from broker.pop.reading import PopAnswer, Wanted, split_records
-from broker.pop.request_modes import MessageRequestModeTable
-from broker.pop.reviving import Reviving
-from broker.pop.sources import QUEUES_PER_SLICE, PopSources, Queue
-from broker.stats import BrokerStats
-from broker.store.errors import StoreError
-from broker.store.get_result import GetStatus
-from broker.store.message_store import MessageStore
-from broker.subscription_groups import SubscriptionGroupTable
-from broker.topics import TopicConfig, TopicTable
+from rockhopper.broker.config import BrokerConfig, InitialOffset
+from rockhopper.broker.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.nameserver.service import NameService
+from rockhopper.broker.pop.cluster_queues import ClusterQueues
+from rockhopper.broker.pop.compaction import Compaction
+from rockhopper.broker.pop.extra_info import ORDERLY_REVIVE_QUEUE, ExtraInfo, origin_topic
+from rockhopper.broker.pop.in_order import InOrder, read
+from rockhopper.broker.pop.journal import PopJournal
+from rockhopper.broker.pop.lanes import Entry, Lane, Lanes
+from rockhopper.broker.pop.polling import PopPolling
+from rockhopper.broker.pop.reading import PopAnswer, Wanted, split_records
+from rockhopper.broker.pop.request_modes import MessageRequestModeTable
+from rockhopper.broker.pop.reviving import Reviving
+from rockhopper.broker.pop.sources import QUEUES_PER_SLICE, PopSources, Queue
+from rockhopper.broker.stats import BrokerStats
+from rockhopper.broker.store.errors import StoreError
+from rockhopper.broker.store.get_result import GetStatus
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.subscription_groups import SubscriptionGroupTable
+from rockhopper.broker.topics import TopicConfig, TopicTable
 
 log = structlog.get_logger("broker.pop")
 

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
-from broker.config import BrokerConfig
-from broker.dispatcher import RequestError
-from broker.pop.extra_info import pop_retry_topic
-from broker.pop.reading import Wanted
-from broker.subscription_groups import SubscriptionGroupTable
-from broker.topics import TopicConfig, TopicTable
-from protocol.codes import ResponseCode
+from rockhopper.broker.config import BrokerConfig
+from rockhopper.broker.dispatcher import RequestError
+from rockhopper.broker.pop.extra_info import pop_retry_topic
+from rockhopper.broker.pop.reading import Wanted
+from rockhopper.broker.subscription_groups import SubscriptionGroupTable
+from rockhopper.broker.topics import TopicConfig, TopicTable
+from rockhopper.protocol.codes import ResponseCode
 
 # What a slice of a pop looks at; a topic with more queues is a wide one.
 QUEUES_PER_SLICE = 256

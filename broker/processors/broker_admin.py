@@ -4,18 +4,18 @@ import asyncio
 
 import structlog
 
-from broker.config_file import change_live, parse_properties, properties_of
-from broker.dispatcher import Request, RequestError, Response
-from broker.json_table import DataVersion
-from broker.processors.json_bodies import json_response, refusal
-from broker.processors.parts import BrokerParts
-from broker.processors.runtime_info import disk_usage, runtime_info
-from broker.settings import SettingError
-from protocol import fastjson
-from protocol.bodies import KVTable
-from protocol.codes import ResponseCode
-from protocol.requests import GetBrokerConfigResponse, encode_fields
-from protocol.requests.fields import RpcRequest
+from rockhopper.broker.config_file import change_live, parse_properties, properties_of
+from rockhopper.broker.dispatcher import Request, RequestError, Response
+from rockhopper.broker.json_table import DataVersion
+from rockhopper.broker.processors.json_bodies import json_response, refusal
+from rockhopper.broker.processors.parts import BrokerParts
+from rockhopper.broker.processors.runtime_info import disk_usage, runtime_info
+from rockhopper.broker.settings import SettingError
+from rockhopper.protocol import fastjson
+from rockhopper.protocol.bodies import KVTable
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.requests import GetBrokerConfigResponse, encode_fields
+from rockhopper.protocol.requests.fields import RpcRequest
 
 log = structlog.get_logger("broker.admin")
 

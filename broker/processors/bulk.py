@@ -4,12 +4,12 @@ The checks are those of a pull that carries its own filter, but nothing is parke
 at once.  Unlike an ordinary pull's it is not limited to 32 messages or 256 KiB.
 """
 
-from broker.dispatcher import Request, RequestError, Response
-from broker.processors.parts import BrokerParts
-from broker.pull_path import Pull, pull_response, response_code
-from broker.store.get_result import GetStatus
-from protocol.codes import RequestCode, ResponseCode
-from protocol.requests.extensions import BulkPullRequest
+from rockhopper.broker.dispatcher import Request, RequestError, Response
+from rockhopper.broker.processors.parts import BrokerParts
+from rockhopper.broker.pull_path import Pull, pull_response, response_code
+from rockhopper.broker.store.get_result import GetStatus
+from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.requests.extensions import BulkPullRequest
 
 SIZE_BYTES_MAX = 8 << 20
 COUNT_MAX = 16_384

@@ -6,16 +6,16 @@ clients answer no request at all, so every one of them has a time limit.
 
 import asyncio
 
-from broker.consumer_groups import Member
-from broker.dispatcher import Request, RequestError, Response
-from broker.processors.json_bodies import json_response
-from broker.processors.parts import BrokerParts
-from protocol.bodies import GetConsumerStatusBody
-from protocol.codes import RequestCode, ResponseCode
-from protocol.command import Command
-from protocol.errors import FieldError, ProtocolError
-from protocol.message_ids import decode_offset_message_id
-from protocol.requests.groups import (
+from rockhopper.broker.consumer_groups import Member
+from rockhopper.broker.dispatcher import Request, RequestError, Response
+from rockhopper.broker.processors.json_bodies import json_response
+from rockhopper.broker.processors.parts import BrokerParts
+from rockhopper.protocol.bodies import GetConsumerStatusBody
+from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.command import Command
+from rockhopper.protocol.errors import FieldError, ProtocolError
+from rockhopper.protocol.message_ids import decode_offset_message_id
+from rockhopper.protocol.requests.groups import (
     ConsumeMessageDirectlyRequest,
     GetConsumerRunningInfoRequest,
     GetConsumerStatusRequest,

@@ -5,27 +5,27 @@ import contextlib
 import time
 from collections.abc import Awaitable, Iterable
 
-from broker.consumer_groups import PULLING, Client, ConsumeSettings
-from broker.dispatcher import Request, RequestError, Response
-from broker.processors.json_bodies import json_response, with_body
-from broker.processors.parts import BrokerParts
-from protocol.bodies import (
+from rockhopper.broker.consumer_groups import PULLING, Client, ConsumeSettings
+from rockhopper.broker.dispatcher import Request, RequestError, Response
+from rockhopper.broker.processors.json_bodies import json_response, with_body
+from rockhopper.broker.processors.parts import BrokerParts
+from rockhopper.protocol.bodies import (
     CheckClientRequestBody,
     ConsumerData,
     GetConsumerListByGroupBody,
     HeartbeatData,
     SubscriptionData,
 )
-from protocol.codes import ResponseCode
-from protocol.errors import SubscriptionError
-from protocol.names import PRODUCER_GROUP_LENGTH_MAX
-from protocol.requests import (
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.errors import SubscriptionError
+from rockhopper.protocol.names import PRODUCER_GROUP_LENGTH_MAX
+from rockhopper.protocol.requests import (
     GetConsumerListByGroupRequest,
     HeartbeatResponse,
     UnregisterClientRequest,
     encode_fields,
 )
-from protocol.subscription import Subscription
+from rockhopper.protocol.subscription import Subscription
 
 GROUPS_PER_HEARTBEAT_MAX = 1000
 CLIENT_ID_LENGTH_MAX = 1024

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from broker.dispatcher import Entry
-from broker.nameserver.processors import NameServiceProcessors
-from broker.processors.parts import BrokerParts
-from broker.processors.table import build_table
-from broker.processors.unserved import UNSERVED
-from protocol.codes import RequestCode
+from rockhopper.broker.dispatcher import Entry
+from rockhopper.broker.nameserver.processors import NameServiceProcessors
+from rockhopper.broker.processors.parts import BrokerParts
+from rockhopper.broker.processors.table import build_table
+from rockhopper.broker.processors.unserved import UNSERVED
+from rockhopper.protocol.codes import RequestCode
 
 PAGE = Path("docs/compatibility.md")
 MARKER = "<!-- Made by `make compatibility`: do not edit below. -->\n"

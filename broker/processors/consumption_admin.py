@@ -4,16 +4,16 @@ CLEAN_UNUSED_TOPIC (316) and CLEAN_EXPIRED_CONSUMEQUEUE (306) are answered with 
 removes expired queue files by itself, and a queue without a topic becomes one again at the start.
 """
 
-from broker.dispatcher import Request, RequestError, Response
-from broker.processors.groups_admin import QUEUES_PER_TURN
-from broker.processors.json_bodies import json_response, long_json_response
-from broker.processors.parts import BrokerParts
-from broker.slices import in_thread, next_slice
-from protocol.bodies import MessageQueueKey, OffsetWrapper
-from protocol.bodies.heartbeat import ProducerInfo, ProducerTableInfo
-from protocol.codes import LanguageCode, ResponseCode
-from protocol.fastjson import array_of, dumps, map_of, queue_text
-from protocol.requests.groups import (
+from rockhopper.broker.dispatcher import Request, RequestError, Response
+from rockhopper.broker.processors.groups_admin import QUEUES_PER_TURN
+from rockhopper.broker.processors.json_bodies import json_response, long_json_response
+from rockhopper.broker.processors.parts import BrokerParts
+from rockhopper.broker.slices import in_thread, next_slice
+from rockhopper.protocol.bodies import MessageQueueKey, OffsetWrapper
+from rockhopper.protocol.bodies.heartbeat import ProducerInfo, ProducerTableInfo
+from rockhopper.protocol.codes import LanguageCode, ResponseCode
+from rockhopper.protocol.fastjson import array_of, dumps, map_of, queue_text
+from rockhopper.protocol.requests.groups import (
     GetBrokerConsumeStatsRequest,
     GroupForbiddenRequest,
     QueryConsumeTimeSpanRequest,

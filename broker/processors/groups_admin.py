@@ -6,15 +6,20 @@ from typing import Any
 
 import structlog
 
-from broker.consumer_groups import Client, ConsumerGroup
-from broker.dispatcher import Request, RequestError, Response
-from broker.processors.json_bodies import json_response, long_json_response, read_object, refusal
-from broker.processors.pages import is_version, page
-from broker.processors.parts import BrokerParts
-from broker.slices import in_thread, next_slice
-from broker.subscription_groups import SubscriptionGroup
-from broker.topic_attributes import GROUP_RULES, AttributeChangeError, change_attributes
-from protocol.bodies import (
+from rockhopper.broker.consumer_groups import Client, ConsumerGroup
+from rockhopper.broker.dispatcher import Request, RequestError, Response
+from rockhopper.broker.processors.json_bodies import (
+    json_response,
+    long_json_response,
+    read_object,
+    refusal,
+)
+from rockhopper.broker.processors.pages import is_version, page
+from rockhopper.broker.processors.parts import BrokerParts
+from rockhopper.broker.slices import in_thread, next_slice
+from rockhopper.broker.subscription_groups import SubscriptionGroup
+from rockhopper.broker.topic_attributes import GROUP_RULES, AttributeChangeError, change_attributes
+from rockhopper.protocol.bodies import (
     Connection,
     ConsumerConnection,
     OffsetWrapper,
@@ -22,10 +27,10 @@ from protocol.bodies import (
     SubscriptionData,
     TopicList,
 )
-from protocol.codes import LanguageCode, ResponseCode
-from protocol.fastjson import MessageQueueKey, map_of, queue_text
-from protocol.names import group_error
-from protocol.requests import (
+from rockhopper.protocol.codes import LanguageCode, ResponseCode
+from rockhopper.protocol.fastjson import MessageQueueKey, map_of, queue_text
+from rockhopper.protocol.names import group_error
+from rockhopper.protocol.requests import (
     ConsumerGroupRequest,
     DeleteSubscriptionGroupRequest,
     GetAllSubscriptionGroupRequest,
@@ -35,7 +40,7 @@ from protocol.requests import (
     ProducerGroupRequest,
     encode_fields,
 )
-from protocol.requests.fields import RpcRequest
+from rockhopper.protocol.requests.fields import RpcRequest
 
 log = structlog.get_logger("broker.admin")
 

@@ -8,11 +8,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from broker.dispatcher import Request, RequestError, Response
-from broker.slices import in_thread
-from protocol import fastjson
-from protocol.bodies import Body
-from protocol.codes import ResponseCode
+from rockhopper.broker.dispatcher import Request, RequestError, Response
+from rockhopper.broker.slices import in_thread
+from rockhopper.protocol import fastjson
+from rockhopper.protocol.bodies import Body
+from rockhopper.protocol.codes import ResponseCode
 
 SHORT_BODY_SIZE_BYTES_MAX = 16 << 10
 # A heartbeat with 1000 subscriptions, a lock request with 3000 queues.

@@ -4,15 +4,15 @@ Offsets of a queue are looked up, never created: RocketMQ makes a queue for any 
 about.  Topics that do not exist are answered with 17, queues that do not exist with 29.
 """
 
-from broker.config import InitialOffset
-from broker.consumer_groups import PULLING
-from broker.dispatcher import Request, RequestError, Response
-from broker.processors.json_bodies import long_json_response
-from broker.processors.parts import BrokerParts
-from protocol.codes import ResponseCode
-from protocol.errors import FieldError
-from protocol.names import RETRY_PREFIX
-from protocol.requests import (
+from rockhopper.broker.config import InitialOffset
+from rockhopper.broker.consumer_groups import PULLING
+from rockhopper.broker.dispatcher import Request, RequestError, Response
+from rockhopper.broker.processors.json_bodies import long_json_response
+from rockhopper.broker.processors.parts import BrokerParts
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.errors import FieldError
+from rockhopper.protocol.names import RETRY_PREFIX
+from rockhopper.protocol.requests import (
     GetEarliestMsgStoretimeRequest,
     GetMaxOffsetRequest,
     GetMinOffsetRequest,

@@ -1,6 +1,6 @@
 """The pages in which tools read the tables of topics and groups (codes 21 and 201)."""
 
-from protocol import fastjson
+from rockhopper.protocol import fastjson
 
 PAGE_LENGTH_MAX = 2000
 

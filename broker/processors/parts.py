@@ -3,25 +3,25 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from broker.config import BrokerConfig
-from broker.consumer_groups import ConsumerGroups
-from broker.consumer_offsets import ConsumerOffsetTable
-from broker.delayed import DelayedDelivery
-from broker.peer_brokers import PeerBrokers
-from broker.pop.service import PopService
-from broker.producers import ProducerTable
-from broker.pull_path import PullPath
-from broker.queue_locks import QueueLocks
-from broker.send_path import SendPath
-from broker.sinks import SinkPublisher
-from broker.static_topics import StaticTopicTable
-from broker.stats import BrokerStats
-from broker.store.message_store import MessageStore
-from broker.subscription_groups import SubscriptionGroupTable
-from broker.timers.timers import Timers
-from broker.topic_ids import TopicIds
-from broker.topics import TopicTable
-from broker.transactions.transactions import Transactions
+from rockhopper.broker.config import BrokerConfig
+from rockhopper.broker.consumer_groups import ConsumerGroups
+from rockhopper.broker.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.delayed import DelayedDelivery
+from rockhopper.broker.peer_brokers import PeerBrokers
+from rockhopper.broker.pop.service import PopService
+from rockhopper.broker.producers import ProducerTable
+from rockhopper.broker.pull_path import PullPath
+from rockhopper.broker.queue_locks import QueueLocks
+from rockhopper.broker.send_path import SendPath
+from rockhopper.broker.sinks import SinkPublisher
+from rockhopper.broker.static_topics import StaticTopicTable
+from rockhopper.broker.stats import BrokerStats
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.subscription_groups import SubscriptionGroupTable
+from rockhopper.broker.timers.timers import Timers
+from rockhopper.broker.topic_ids import TopicIds
+from rockhopper.broker.topics import TopicTable
+from rockhopper.broker.transactions.transactions import Transactions
 
 
 class BrokerParts(Protocol):

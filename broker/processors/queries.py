@@ -2,12 +2,12 @@
 
 from collections.abc import Awaitable, Iterator
 
-from broker.dispatcher import Request, RequestError, Response
-from broker.processors.parts import BrokerParts
-from broker.slices import next_slice
-from broker.store.find_by_tag import TagSearch
-from protocol.codes import ResponseCode
-from protocol.requests import (
+from rockhopper.broker.dispatcher import Request, RequestError, Response
+from rockhopper.broker.processors.parts import BrokerParts
+from rockhopper.broker.slices import next_slice
+from rockhopper.broker.store.find_by_tag import TagSearch
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.requests import (
     QueryMessageRequest,
     QueryMessageResponse,
     ViewMessageRequest,

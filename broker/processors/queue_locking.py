@@ -2,12 +2,12 @@
 
 from collections.abc import Awaitable
 
-from broker.dispatcher import Request, RequestError, Response
-from broker.processors.json_bodies import json_response, long_json_response, with_body
-from broker.processors.parts import BrokerParts
-from broker.queue_locks import QueueKey
-from protocol.bodies import LockBatchRequestBody, LockBatchResponseBody, MessageQueueKey
-from protocol.codes import ResponseCode
+from rockhopper.broker.dispatcher import Request, RequestError, Response
+from rockhopper.broker.processors.json_bodies import json_response, long_json_response, with_body
+from rockhopper.broker.processors.parts import BrokerParts
+from rockhopper.broker.queue_locks import QueueKey
+from rockhopper.protocol.bodies import LockBatchRequestBody, LockBatchResponseBody, MessageQueueKey
+from rockhopper.protocol.codes import ResponseCode
 
 QUEUES_AT_ONCE = 256
 LOCKING_GROUP_LENGTH_MAX = 4096

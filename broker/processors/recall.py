@@ -4,13 +4,13 @@ RocketMQ answers success when it has stored a marker, whatever becomes of the me
 means that the message will not be delivered, and a message that is not pending any more is refused.
 """
 
-from broker.dispatcher import Request, RequestError, Response, store_error_response
-from broker.processors.parts import BrokerParts
-from broker.safe_answers import answer_when_safe
-from broker.store.errors import StoreError
-from broker.timers.recall_handle import RecallHandle, decode_recall_handle
-from protocol.codes import ResponseCode
-from protocol.requests import RecallMessageRequest, RecallMessageResponse, encode_fields
+from rockhopper.broker.dispatcher import Request, RequestError, Response, store_error_response
+from rockhopper.broker.processors.parts import BrokerParts
+from rockhopper.broker.safe_answers import answer_when_safe
+from rockhopper.broker.store.errors import StoreError
+from rockhopper.broker.timers.recall_handle import RecallHandle, decode_recall_handle
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.requests import RecallMessageRequest, RecallMessageResponse, encode_fields
 
 
 class RecallProcessor:

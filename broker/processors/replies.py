@@ -10,27 +10,27 @@ write those beat before they ask).  With storeReplyMessageEnable the answer is k
 
 import structlog
 
-from broker.consumer_groups import Client
-from broker.delay_levels import join_properties
-from broker.dispatcher import (
+from rockhopper.broker.consumer_groups import Client
+from rockhopper.broker.delay_levels import join_properties
+from rockhopper.broker.dispatcher import (
     Request,
     RequestError,
     Response,
     store_error_response,
     unconfirmed_code,
 )
-from broker.processors.clients import CLIENT_ID_LENGTH_MAX
-from broker.processors.parts import BrokerParts
-from broker.send_request import Send, send_of
-from broker.store.encoding import without_own_properties
-from broker.store.errors import StoreError
-from protocol.codes import RequestCode, ResponseCode
-from protocol.properties import (
+from rockhopper.broker.processors.clients import CLIENT_ID_LENGTH_MAX
+from rockhopper.broker.processors.parts import BrokerParts
+from rockhopper.broker.send_request import Send, send_of
+from rockhopper.broker.store.encoding import without_own_properties
+from rockhopper.broker.store.errors import StoreError
+from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.properties import (
     PROPERTY_PUSH_REPLY_TIME,
     PROPERTY_REPLY_TO_CLIENT,
     decode_properties,
 )
-from protocol.requests import ReplyMessageRequest, encode_fields
+from rockhopper.protocol.requests import ReplyMessageRequest, encode_fields
 
 log = structlog.get_logger("broker.replies")
 

@@ -10,20 +10,20 @@ import asyncio
 
 import structlog
 
-from broker.consumer_groups import Client
-from broker.dispatcher import Request, RequestError, Response
-from broker.processors.json_bodies import long_json_response
-from broker.processors.offsets import check_queue
-from broker.processors.parts import BrokerParts
-from broker.slices import in_thread, next_slice
-from broker.topics import TopicConfig
-from protocol import fastjson
-from protocol.bodies import MessageQueueKey
-from protocol.codes import LanguageCode, RequestCode, ResponseCode
-from protocol.fastjson import Written, map_of, queue_text
-from protocol.requests import ResetOffsetRequest
-from protocol.requests.administration import QueryCorrectionOffsetRequest
-from protocol.requests.groups import CloneGroupOffsetRequest
+from rockhopper.broker.consumer_groups import Client
+from rockhopper.broker.dispatcher import Request, RequestError, Response
+from rockhopper.broker.processors.json_bodies import long_json_response
+from rockhopper.broker.processors.offsets import check_queue
+from rockhopper.broker.processors.parts import BrokerParts
+from rockhopper.broker.slices import in_thread, next_slice
+from rockhopper.broker.topics import TopicConfig
+from rockhopper.protocol import fastjson
+from rockhopper.protocol.bodies import MessageQueueKey
+from rockhopper.protocol.codes import LanguageCode, RequestCode, ResponseCode
+from rockhopper.protocol.fastjson import Written, map_of, queue_text
+from rockhopper.protocol.requests import ResetOffsetRequest
+from rockhopper.protocol.requests.administration import QueryCorrectionOffsetRequest
+from rockhopper.protocol.requests.groups import CloneGroupOffsetRequest
 
 log = structlog.get_logger("broker.admin")
 

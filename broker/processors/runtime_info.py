@@ -8,8 +8,8 @@ exporter fail without them.
 import shutil
 from pathlib import Path
 
-from broker.processors.parts import BrokerParts
-from protocol.names import SCHEDULE_TOPIC
+from rockhopper.broker.processors.parts import BrokerParts
+from rockhopper.protocol.names import SCHEDULE_TOPIC
 
 VERSION_DESCRIPTION = "V5_3_3"
 MQ_VERSION_ORDINAL = 479

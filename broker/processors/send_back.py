@@ -9,24 +9,24 @@ failed on is dropped: such a group has one retry queue.
 
 import random
 
-from broker.delay_levels import SYS_FLAG_HOSTS_V6, join_properties
-from broker.dispatcher import Request, RequestError, Response
-from broker.processors.parts import BrokerParts
-from broker.safe_answers import answer_when_safe
-from broker.store.encoding import without_own_properties
-from broker.store.put import MessageToStore
-from broker.topics import TopicConfig
-from protocol.addresses import host_bytes
-from protocol.codes import ResponseCode
-from protocol.message import StoredMessage
-from protocol.message_codec import decode_message
-from protocol.properties import (
+from rockhopper.broker.delay_levels import SYS_FLAG_HOSTS_V6, join_properties
+from rockhopper.broker.dispatcher import Request, RequestError, Response
+from rockhopper.broker.processors.parts import BrokerParts
+from rockhopper.broker.safe_answers import answer_when_safe
+from rockhopper.broker.store.encoding import without_own_properties
+from rockhopper.broker.store.put import MessageToStore
+from rockhopper.broker.topics import TopicConfig
+from rockhopper.protocol.addresses import host_bytes
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.message_codec import decode_message
+from rockhopper.protocol.properties import (
     PROPERTY_DELAY_LEVEL,
     PROPERTY_ORIGIN_MESSAGE_ID,
     PROPERTY_RETRY_TOPIC,
     PROPERTY_WAIT,
 )
-from protocol.requests import ConsumerSendMsgBackRequest
+from rockhopper.protocol.requests import ConsumerSendMsgBackRequest
 
 PERM_WRITE = 2
 FIRST_RETRY_LEVEL = 3

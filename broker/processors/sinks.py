@@ -4,25 +4,25 @@ What they promise is in broker/sinks/publisher.py; docs/request-codes.md tells i
 clients.
 """
 
-from broker.dispatcher import Request, RequestError, Response
-from broker.processors.parts import BrokerParts
-from broker.sinks.appender import REFUSED_PROPERTIES
-from broker.sinks.publisher import SinkError
-from broker.sinks.staged_parts import is_part_name
-from broker.slices import next_slice
-from broker.topics import TopicConfig
-from protocol.bodies.sinks import (
+from rockhopper.broker.dispatcher import Request, RequestError, Response
+from rockhopper.broker.processors.parts import BrokerParts
+from rockhopper.broker.sinks.appender import REFUSED_PROPERTIES
+from rockhopper.broker.sinks.publisher import SinkError
+from rockhopper.broker.sinks.staged_parts import is_part_name
+from rockhopper.broker.slices import next_slice
+from rockhopper.broker.topics import TopicConfig
+from rockhopper.protocol.bodies.sinks import (
     SinkMessage,
     decode_sink_message,
     decode_sink_part_names,
     decode_sink_parts,
     split_sink_messages,
 )
-from protocol.codes import ResponseCode
-from protocol.names import DLQ_PREFIX, NOT_SENDABLE_TOPICS, RETRY_PREFIX, topic_error
-from protocol.properties import decode_properties
-from protocol.requests import encode_fields
-from protocol.requests.extensions import (
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.names import DLQ_PREFIX, NOT_SENDABLE_TOPICS, RETRY_PREFIX, topic_error
+from rockhopper.protocol.properties import decode_properties
+from rockhopper.protocol.requests import encode_fields
+from rockhopper.protocol.requests.extensions import (
     SinkBatchRequest,
     SinkHomeRequest,
     SinkPublishResponse,

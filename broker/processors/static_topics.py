@@ -13,16 +13,16 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from broker.dispatcher import Processor, Request, RequestError, Response
-from broker.peer_brokers import UnreachableError
-from broker.processors.json_bodies import read_object, refusal
-from broker.processors.parts import BrokerParts
-from broker.processors.topics_admin import TopicAdminProcessors
-from broker.pull_path import FLAG_COMMIT_OFFSET, FLAG_SUSPEND
-from broker.static_topics import Piece, StaticTopic
-from protocol.codes import RequestCode as Code
-from protocol.codes import ResponseCode
-from protocol.requests import CreateTopicRequest
+from rockhopper.broker.dispatcher import Processor, Request, RequestError, Response
+from rockhopper.broker.peer_brokers import UnreachableError
+from rockhopper.broker.processors.json_bodies import read_object, refusal
+from rockhopper.broker.processors.parts import BrokerParts
+from rockhopper.broker.processors.topics_admin import TopicAdminProcessors
+from rockhopper.broker.pull_path import FLAG_COMMIT_OFFSET, FLAG_SUSPEND
+from rockhopper.broker.static_topics import Piece, StaticTopic
+from rockhopper.protocol.codes import RequestCode as Code
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.requests import CreateTopicRequest
 
 log = structlog.get_logger("broker.admin")
 

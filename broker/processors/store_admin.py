@@ -8,18 +8,18 @@ from typing import Any
 
 import structlog
 
-from broker.dispatcher import Request, RequestError, Response
-from broker.processors.json_bodies import json_response, long_json_response
-from broker.processors.parts import BrokerParts
-from broker.slices import next_slice
-from broker.timers.java_files import TimerCheck, encode_fields
-from protocol.bodies import SubscriptionData
-from protocol.bodies.properties_text import decode_properties_text
-from protocol.codes import ResponseCode
-from protocol.message_codec import decode_message
-from protocol.properties import PROPERTY_REAL_TOPIC
-from protocol.queue_layout import CONSUME_QUEUE_UNIT
-from protocol.requests.administration import (
+from rockhopper.broker.dispatcher import Request, RequestError, Response
+from rockhopper.broker.processors.json_bodies import json_response, long_json_response
+from rockhopper.broker.processors.parts import BrokerParts
+from rockhopper.broker.slices import next_slice
+from rockhopper.broker.timers.java_files import TimerCheck, encode_fields
+from rockhopper.protocol.bodies import SubscriptionData
+from rockhopper.protocol.bodies.properties_text import decode_properties_text
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.message_codec import decode_message
+from rockhopper.protocol.properties import PROPERTY_REAL_TOPIC
+from rockhopper.protocol.queue_layout import CONSUME_QUEUE_UNIT
+from rockhopper.protocol.requests.administration import (
     ExportConfigRequest,
     QueryConsumeQueueRequest,
     ReadAheadModeRequest,

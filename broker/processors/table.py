@@ -4,30 +4,30 @@ The name service has a table of its own (broker/nameserver).  A code that is in 
 with REQUEST_CODE_NOT_SUPPORTED.
 """
 
-from broker.dispatcher import Entry, Processor
-from broker.pop.assignment import AssignmentProcessors
-from broker.pop.processors import PopProcessors
-from broker.processors.broker_admin import BrokerAdminProcessors
-from broker.processors.bulk import BulkPullProcessor
-from broker.processors.client_calls import ClientCallProcessors
-from broker.processors.clients import ClientProcessors
-from broker.processors.consumption_admin import ConsumptionAdminProcessors
-from broker.processors.groups_admin import GroupAdminProcessors
-from broker.processors.offsets import OffsetProcessors
-from broker.processors.parts import BrokerParts
-from broker.processors.queries import QueryProcessors
-from broker.processors.queue_locking import QueueLockProcessors
-from broker.processors.recall import RecallProcessor
-from broker.processors.replies import ReplyProcessor
-from broker.processors.resets import ResetProcessors
-from broker.processors.send_back import SendBackProcessor
-from broker.processors.sinks import SinkProcessors
-from broker.processors.static_topics import StaticTopicProcessors
-from broker.processors.store_admin import StoreAdminProcessors
-from broker.processors.topic_ids import TopicIdProcessor
-from broker.processors.topics_admin import TopicAdminProcessors
-from broker.processors.transactions import TransactionProcessors
-from protocol.codes import RequestCode as Code
+from rockhopper.broker.dispatcher import Entry, Processor
+from rockhopper.broker.pop.assignment import AssignmentProcessors
+from rockhopper.broker.pop.processors import PopProcessors
+from rockhopper.broker.processors.broker_admin import BrokerAdminProcessors
+from rockhopper.broker.processors.bulk import BulkPullProcessor
+from rockhopper.broker.processors.client_calls import ClientCallProcessors
+from rockhopper.broker.processors.clients import ClientProcessors
+from rockhopper.broker.processors.consumption_admin import ConsumptionAdminProcessors
+from rockhopper.broker.processors.groups_admin import GroupAdminProcessors
+from rockhopper.broker.processors.offsets import OffsetProcessors
+from rockhopper.broker.processors.parts import BrokerParts
+from rockhopper.broker.processors.queries import QueryProcessors
+from rockhopper.broker.processors.queue_locking import QueueLockProcessors
+from rockhopper.broker.processors.recall import RecallProcessor
+from rockhopper.broker.processors.replies import ReplyProcessor
+from rockhopper.broker.processors.resets import ResetProcessors
+from rockhopper.broker.processors.send_back import SendBackProcessor
+from rockhopper.broker.processors.sinks import SinkProcessors
+from rockhopper.broker.processors.static_topics import StaticTopicProcessors
+from rockhopper.broker.processors.store_admin import StoreAdminProcessors
+from rockhopper.broker.processors.topic_ids import TopicIdProcessor
+from rockhopper.broker.processors.topics_admin import TopicAdminProcessors
+from rockhopper.broker.processors.transactions import TransactionProcessors
+from rockhopper.protocol.codes import RequestCode as Code
 
 
 def build_table(broker: BrokerParts) -> dict[int, Entry]:

@@ -1,9 +1,9 @@
 """TOPIC_IDS (70007): what tells topics from others of the same name, before or after them."""
 
-from broker.dispatcher import Request, RequestError, Response
-from broker.processors.parts import BrokerParts
-from protocol.bodies.topic_ids import decode_topics, encode_topic_ids
-from protocol.codes import ResponseCode
+from rockhopper.broker.dispatcher import Request, RequestError, Response
+from rockhopper.broker.processors.parts import BrokerParts
+from rockhopper.protocol.bodies.topic_ids import decode_topics, encode_topic_ids
+from rockhopper.protocol.codes import ResponseCode
 
 TOPICS_MAX = 100_000
 

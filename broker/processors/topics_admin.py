@@ -9,25 +9,30 @@ from typing import Any
 
 import structlog
 
-from broker.dispatcher import Request, RequestError, Response
-from broker.processors.json_bodies import json_response, long_json_response, read_object, refusal
-from broker.processors.pages import is_version, page
-from broker.processors.parts import BrokerParts
-from broker.slices import next_slice
-from broker.topic_attributes import (
+from rockhopper.broker.dispatcher import Request, RequestError, Response
+from rockhopper.broker.processors.json_bodies import (
+    json_response,
+    long_json_response,
+    read_object,
+    refusal,
+)
+from rockhopper.broker.processors.pages import is_version, page
+from rockhopper.broker.processors.parts import BrokerParts
+from rockhopper.broker.slices import next_slice
+from rockhopper.broker.topic_attributes import (
     ATTRIBUTE_MESSAGE_TYPE,
     MESSAGE_TYPE_MIXED,
     AttributeChangeError,
     change_attributes,
     parse_attribute_changes,
 )
-from broker.topics import QUEUE_COUNT_MAX, TopicConfig
-from protocol.bodies import GroupList, TopicList, TopicOffset
-from protocol.codes import ResponseCode
-from protocol.fastjson import MessageQueueKey, map_of, queue_text
-from protocol.light_queues import is_light, light_queue_error
-from protocol.names import retry_topic, topic_error
-from protocol.requests import (
+from rockhopper.broker.topics import QUEUE_COUNT_MAX, TopicConfig
+from rockhopper.protocol.bodies import GroupList, TopicList, TopicOffset
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.fastjson import MessageQueueKey, map_of, queue_text
+from rockhopper.protocol.light_queues import is_light, light_queue_error
+from rockhopper.protocol.names import retry_topic, topic_error
+from rockhopper.protocol.requests import (
     CreateTopicRequest,
     GetAllTopicConfigRequest,
     GetAllTopicConfigResponse,

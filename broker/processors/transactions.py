@@ -1,15 +1,15 @@
 """END_TRANSACTION (37), and RESUME_CHECK_HALF_MESSAGE (323) for what is held."""
 
-from broker.dispatcher import Request, RequestError, Response
-from broker.processors.parts import BrokerParts
-from broker.safe_answers import answer_when_safe
-from broker.store.errors import StoreError, StoreFailedError
-from protocol.codes import ResponseCode
-from protocol.message_codec import decode_message
-from protocol.message_ids import decode_offset_message_id
-from protocol.names import TRANSACTION_CHECK_MAX_TIME_TOPIC
-from protocol.requests import EndTransactionRequest, ResumeCheckHalfMessageRequest
-from protocol.sys_flags import (
+from rockhopper.broker.dispatcher import Request, RequestError, Response
+from rockhopper.broker.processors.parts import BrokerParts
+from rockhopper.broker.safe_answers import answer_when_safe
+from rockhopper.broker.store.errors import StoreError, StoreFailedError
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.message_codec import decode_message
+from rockhopper.protocol.message_ids import decode_offset_message_id
+from rockhopper.protocol.names import TRANSACTION_CHECK_MAX_TIME_TOPIC
+from rockhopper.protocol.requests import EndTransactionRequest, ResumeCheckHalfMessageRequest
+from rockhopper.protocol.sys_flags import (
     SYS_FLAG_TRANSACTION_COMMIT,
     SYS_FLAG_TRANSACTION_NONE,
     SYS_FLAG_TRANSACTION_ROLLBACK,

@@ -13,17 +13,17 @@ from pathlib import Path
 
 import structlog
 
-from broker.message_ids import UniqueIds
-from broker.sinks.staged_parts import messages
-from broker.stats import BrokerStats
-from broker.store.encoding import OWN_PROPERTIES
-from broker.store.errors import StoreError
-from broker.store.message_store import MessageStore
-from broker.store.queue_tail import QueueTail
-from broker.topics import TopicConfig, TopicTable
-from broker.transactions.delays import Redirect
-from protocol.bodies.sinks import SinkMessage
-from protocol.properties import PROPERTY_UNIQUE_KEY, decode_properties
+from rockhopper.broker.message_ids import UniqueIds
+from rockhopper.broker.sinks.staged_parts import messages
+from rockhopper.broker.stats import BrokerStats
+from rockhopper.broker.store.encoding import OWN_PROPERTIES
+from rockhopper.broker.store.errors import StoreError
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.queue_tail import QueueTail
+from rockhopper.broker.topics import TopicConfig, TopicTable
+from rockhopper.broker.transactions.delays import Redirect
+from rockhopper.protocol.bodies.sinks import SinkMessage
+from rockhopper.protocol.properties import PROPERTY_UNIQUE_KEY, decode_properties
 
 log = structlog.get_logger("broker.sinks")
 

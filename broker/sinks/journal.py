@@ -20,11 +20,11 @@ from typing import Any
 
 import msgspec
 
-from broker.checked_table import CheckedTable
-from broker.json_table import JsonObject
-from broker.store import disk
-from broker.store.disk import backup_path
-from broker.store.errors import CorruptFileError
+from rockhopper.broker.checked_table import CheckedTable
+from rockhopper.broker.json_table import JsonObject
+from rockhopper.broker.store import disk
+from rockhopper.broker.store.disk import backup_path
+from rockhopper.broker.store.errors import CorruptFileError
 
 
 class Intent(msgspec.Struct, rename="camel", frozen=True):

@@ -25,10 +25,10 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from broker.sinks.appender import BatchAppender
-from broker.sinks.journal import Intent, SinkJournal
-from broker.sinks.notes import SinkHomes, SinkOwners
-from broker.sinks.staged_parts import (
+from rockhopper.broker.sinks.appender import BatchAppender
+from rockhopper.broker.sinks.journal import Intent, SinkJournal
+from rockhopper.broker.sinks.notes import SinkHomes, SinkOwners
+from rockhopper.broker.sinks.staged_parts import (
     Part,
     PartKey,
     StagedParts,
@@ -36,11 +36,11 @@ from broker.sinks.staged_parts import (
     find_topics,
     sink_key,
 )
-from broker.store.disk import DISK_FULL_ERRNOS, remove_files
-from broker.store.errors import DiskFullError, StoreError, TooManyOpenFilesError
-from broker.store.message_store import MessageStore
-from broker.topics import TopicConfig
-from protocol.bodies.sinks import SinkPart
+from rockhopper.broker.store.disk import DISK_FULL_ERRNOS, remove_files
+from rockhopper.broker.store.errors import DiskFullError, StoreError, TooManyOpenFilesError
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.topics import TopicConfig
+from rockhopper.protocol.bodies.sinks import SinkPart
 
 log = structlog.get_logger("broker.sinks")
 

@@ -24,9 +24,9 @@ from pathlib import Path
 
 import structlog
 
-from broker.store import disk
-from broker.store.descriptors import descriptor_needed
-from protocol.bodies.sinks import SinkMessage, decode_sink_message, split_sink_messages
+from rockhopper.broker.store import disk
+from rockhopper.broker.store.descriptors import descriptor_needed
+from rockhopper.protocol.bodies.sinks import SinkMessage, decode_sink_message, split_sink_messages
 
 log = structlog.get_logger("broker.sinks")
 

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from broker.store.errors import QueueConflictError, QueueGapError
-from broker.store.mappings import Mappings
-from broker.store.unit_files import points_into_log
-from broker.store.unit_queue import Noted, UnitQueue, ignore
-from protocol.message_codec import RecordCheck
-from protocol.properties import PROPERTY_INNER_BASE, PROPERTY_INNER_NUM
-from protocol.queue_layout import (
+from rockhopper.broker.store.errors import QueueConflictError, QueueGapError
+from rockhopper.broker.store.mappings import Mappings
+from rockhopper.broker.store.unit_files import points_into_log
+from rockhopper.broker.store.unit_queue import Noted, UnitQueue, ignore
+from rockhopper.protocol.message_codec import RecordCheck
+from rockhopper.protocol.properties import PROPERTY_INNER_BASE, PROPERTY_INNER_NUM
+from rockhopper.protocol.queue_layout import (
     BATCH_CONSUME_QUEUE_UNIT,
     BATCH_CONSUME_QUEUE_UNIT_SIZE_BYTES,
     COMPACTED_OFFSET_NONE,

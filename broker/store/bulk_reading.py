@@ -9,12 +9,12 @@ from bisect import bisect_right
 from collections.abc import Callable
 from itertools import accumulate
 
-from broker.store.checking import ANY_MESSAGE
-from broker.store.commit_log import CommitLog
-from broker.store.consume_queue import ConsumeQueue
-from broker.store.fast_encoding import count_sound
-from broker.store.get_result import GetResult, GetStatus
-from protocol.queue_layout import CONSUME_QUEUE_UNIT
+from rockhopper.broker.store.checking import ANY_MESSAGE
+from rockhopper.broker.store.commit_log import CommitLog
+from rockhopper.broker.store.consume_queue import ConsumeQueue
+from rockhopper.broker.store.fast_encoding import count_sound
+from rockhopper.broker.store.get_result import GetResult, GetStatus
+from rockhopper.protocol.queue_layout import CONSUME_QUEUE_UNIT
 
 COUNT_MAX = 16_384
 

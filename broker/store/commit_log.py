@@ -18,17 +18,17 @@ import mmap
 import os
 from concurrent.futures import Executor, Future
 
-from broker.store.disk import DISK_FULL_ERRNOS
-from broker.store.errors import (
+from rockhopper.broker.store.disk import DISK_FULL_ERRNOS
+from rockhopper.broker.store.errors import (
     DiskFullError,
     RecordTooLargeError,
     StoreError,
     StoreFailedError,
     TooManyOpenFilesError,
 )
-from broker.store.mapped_file import MappedFile
-from broker.store.mapped_file_queue import MappedFileQueue
-from protocol.message_codec import (
+from rockhopper.broker.store.mapped_file import MappedFile
+from rockhopper.broker.store.mapped_file_queue import MappedFileQueue
+from rockhopper.protocol.message_codec import (
     BLANK_RECORD,
     MAGIC_BLANK,
     MAGIC_V1,

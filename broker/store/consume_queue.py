@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from broker.store.errors import QueueConflictError, QueueGapError
-from broker.store.mappings import Mappings
-from broker.store.unit_files import points_into_log
-from broker.store.unit_queue import Noted, UnitQueue, ignore
-from protocol.light_queues import is_light
-from protocol.message_codec import RecordCheck
-from protocol.queue_layout import (
+from rockhopper.broker.store.errors import QueueConflictError, QueueGapError
+from rockhopper.broker.store.mappings import Mappings
+from rockhopper.broker.store.unit_files import points_into_log
+from rockhopper.broker.store.unit_queue import Noted, UnitQueue, ignore
+from rockhopper.protocol.light_queues import is_light
+from rockhopper.protocol.message_codec import RecordCheck
+from rockhopper.protocol.queue_layout import (
     BLANK_CONSUME_QUEUE_UNIT,
     BLANK_UNIT_SIZE_FIELD,
     CONSUME_QUEUE_UNIT,

@@ -15,12 +15,12 @@ and only where that record's head and every queue entry are gone: nothing on dis
 
 import mmap
 
-from broker.store.log_scan import Record, is_blank, is_zero, read_record
-from broker.store.lookups import find_unit, record_at
-from broker.store.mapped_file import MappedFile
-from broker.store.mapped_file_queue import MappedFileQueue
-from broker.store.queue_table import ConsumeQueueTable
-from protocol.message_codec import (
+from rockhopper.broker.store.log_scan import Record, is_blank, is_zero, read_record
+from rockhopper.broker.store.lookups import find_unit, record_at
+from rockhopper.broker.store.mapped_file import MappedFile
+from rockhopper.broker.store.mapped_file_queue import MappedFileQueue
+from rockhopper.broker.store.queue_table import ConsumeQueueTable
+from rockhopper.protocol.message_codec import (
     MAGIC_V1,
     RECORD_SIZE_BYTES_MIN,
     SYS_FLAG_BORN_HOST_V6,

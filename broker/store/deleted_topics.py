@@ -15,9 +15,9 @@ from pathlib import Path
 
 import structlog
 
-from broker.store import disk
-from broker.store.record_file import RecordFile, mend, read_records
-from protocol.topic_ends import decode_former_ends, encode_ends, ends_of
+from rockhopper.broker.store import disk
+from rockhopper.broker.store.record_file import RecordFile, mend, read_records
+from rockhopper.protocol.topic_ends import decode_former_ends, encode_ends, ends_of
 
 log = structlog.get_logger("broker.store")
 

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import structlog
 
-from broker.store import checkpoint as checkpoints
-from broker.store.checkpoint import StoreCheckpoint
-from broker.store.disk import DISK_FULL_ERRNOS
-from broker.store.dispatch import Dispatch
-from broker.store.opening import OpenedStore
+from rockhopper.broker.store import checkpoint as checkpoints
+from rockhopper.broker.store.checkpoint import StoreCheckpoint
+from rockhopper.broker.store.disk import DISK_FULL_ERRNOS
+from rockhopper.broker.store.dispatch import Dispatch
+from rockhopper.broker.store.opening import OpenedStore
 
 log = structlog.get_logger("broker.store")
 

@@ -7,22 +7,22 @@ records that were left behind because a file could not be made.
 
 from collections.abc import Callable, Container, Set
 
-from broker.store.batch_consume_queue import BatchConsumeQueue
-from broker.store.commit_log import CommitLog
-from broker.store.consume_queue import ConsumeQueue
-from broker.store.descriptors import shortage_of
-from broker.store.encoding import INDEX_KEY, index_keys
-from broker.store.errors import DiskFullError, StoreError, TooManyOpenFilesError
-from broker.store.index import MessageIndex
-from broker.store.queue_table import ConsumeQueueTable
-from broker.store.queue_tail import QueueTail, Run
-from broker.store.tags_codes import TagsCodes
-from protocol.light_queues import LIGHT_QUEUE_ID, light_places
-from protocol.message import StoredMessage
-from protocol.message_codec import decode_message
-from protocol.properties import PROPERTY_INNER_NUM, PROPERTY_KEYS, PROPERTY_UNIQUE_KEY
-from protocol.queue_layout import CONSUME_QUEUE_UNIT
-from protocol.sys_flags import SYS_FLAG_INNER_BATCH
+from rockhopper.broker.store.batch_consume_queue import BatchConsumeQueue
+from rockhopper.broker.store.commit_log import CommitLog
+from rockhopper.broker.store.consume_queue import ConsumeQueue
+from rockhopper.broker.store.descriptors import shortage_of
+from rockhopper.broker.store.encoding import INDEX_KEY, index_keys
+from rockhopper.broker.store.errors import DiskFullError, StoreError, TooManyOpenFilesError
+from rockhopper.broker.store.index import MessageIndex
+from rockhopper.broker.store.queue_table import ConsumeQueueTable
+from rockhopper.broker.store.queue_tail import QueueTail, Run
+from rockhopper.broker.store.tags_codes import TagsCodes
+from rockhopper.protocol.light_queues import LIGHT_QUEUE_ID, light_places
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.message_codec import decode_message
+from rockhopper.protocol.properties import PROPERTY_INNER_NUM, PROPERTY_KEYS, PROPERTY_UNIQUE_KEY
+from rockhopper.protocol.queue_layout import CONSUME_QUEUE_UNIT
+from rockhopper.protocol.sys_flags import SYS_FLAG_INNER_BATCH
 
 CATCH_UP_BYTES = 1 << 20
 

@@ -21,19 +21,19 @@ from collections.abc import Mapping
 from mmap import mmap
 from zlib import crc32
 
-from broker.store.tags_codes import hash_of_tags
-from protocol.errors import MalformedBatchError
-from protocol.java_hash import index_key_seed, seeded_index_key_hash
-from protocol.message_codec import MAGIC_V1, MAGIC_V2, RECORD_HEADS, decode_batch
-from protocol.properties import (
+from rockhopper.broker.store.tags_codes import hash_of_tags
+from rockhopper.protocol.errors import MalformedBatchError
+from rockhopper.protocol.java_hash import index_key_seed, seeded_index_key_hash
+from rockhopper.protocol.message_codec import MAGIC_V1, MAGIC_V2, RECORD_HEADS, decode_batch
+from rockhopper.protocol.properties import (
     PROPERTY_KEYS,
     PROPERTY_TAGS,
     PROPERTY_UNIQUE_KEY,
     PROPERTY_WAIT,
     decode_properties,
 )
-from protocol.queue_layout import CONSUME_QUEUE_UNIT, INDEX_ENTRY, INDEX_SLOT
-from protocol.sys_flags import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
+from rockhopper.protocol.queue_layout import CONSUME_QUEUE_UNIT, INDEX_ENTRY, INDEX_SLOT
+from rockhopper.protocol.sys_flags import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
 
 PROPERTIES_SIZE_BYTES_MAX = 32_767
 HOST_FLAGS = SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6

@@ -6,10 +6,10 @@ message; nobody who asks ever gets to see one.
 
 from collections.abc import Callable
 
-from broker.store.index import MessageIndex
-from protocol.message import StoredMessage
-from protocol.message_codec import decode_message
-from protocol.properties import PROPERTY_KEYS, PROPERTY_UNIQUE_KEY
+from rockhopper.broker.store.index import MessageIndex
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.message_codec import decode_message
+from rockhopper.protocol.properties import PROPERTY_KEYS, PROPERTY_UNIQUE_KEY
 
 BODY_BYTES_MAX = 8 << 20
 # A look at each record costs, and no query may hold up the others for long.

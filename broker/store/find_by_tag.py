@@ -8,13 +8,13 @@ asked for, in steps between which others can be served.
 import struct
 from collections.abc import Callable, Iterable, Iterator
 
-from broker.store.consume_queue import ConsumeQueue
-from broker.store.find_by_key import BODY_BYTES_MAX
-from broker.store.tags_codes import hash_of_tags
-from protocol.message import StoredMessage
-from protocol.message_codec import decode_message
-from protocol.properties import PROPERTY_TAGS
-from protocol.queue_layout import CONSUME_QUEUE_UNIT, CONSUME_QUEUE_UNIT_SIZE_BYTES
+from rockhopper.broker.store.consume_queue import ConsumeQueue
+from rockhopper.broker.store.find_by_key import BODY_BYTES_MAX
+from rockhopper.broker.store.tags_codes import hash_of_tags
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.message_codec import decode_message
+from rockhopper.protocol.properties import PROPERTY_TAGS
+from rockhopper.protocol.queue_layout import CONSUME_QUEUE_UNIT, CONSUME_QUEUE_UNIT_SIZE_BYTES
 
 UNITS_PER_STEP = 16_384
 # 10 million messages: a second of work, in steps of a millisecond or two.

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import structlog
 
-from broker.store import disk
-from broker.store.errors import CorruptFileError
-from broker.store.index_file import IndexFile
-from broker.store.index_repair import repair
-from protocol.java_hash import index_key_hash
+from rockhopper.broker.store import disk
+from rockhopper.broker.store.errors import CorruptFileError
+from rockhopper.broker.store.index_file import IndexFile
+from rockhopper.broker.store.index_repair import repair
+from rockhopper.protocol.java_hash import index_key_hash
 
 log = structlog.get_logger("broker.store")
 

@@ -9,15 +9,15 @@ file of RocketMQ's default size.
 
 import mmap
 
-from broker.store import disk
-from broker.store.index_file import (
+from rockhopper.broker.store import disk
+from rockhopper.broker.store.index_file import (
     ENTRY_SIZE_BYTES,
     HEADER_SIZE_BYTES,
     SECONDS_MAX,
     SLOT_SIZE_BYTES,
     IndexFile,
 )
-from protocol.queue_layout import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
+from rockhopper.protocol.queue_layout import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
 
 SLOT_SLICE_BYTES = 64 << 10
 _STEPS_MAX = 10_000

@@ -21,12 +21,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Self
 
-from broker.store import disk
-from broker.store.descriptors import descriptor_needed
-from broker.store.encoding import INDEX_KEY
-from broker.store.errors import CorruptFileError
-from broker.store.fast_encoding import put_entries
-from protocol.queue_layout import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
+from rockhopper.broker.store import disk
+from rockhopper.broker.store.descriptors import descriptor_needed
+from rockhopper.broker.store.encoding import INDEX_KEY
+from rockhopper.broker.store.errors import CorruptFileError
+from rockhopper.broker.store.fast_encoding import put_entries
+from rockhopper.protocol.queue_layout import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
 
 HEADER_SIZE_BYTES = INDEX_HEADER.size
 SLOT_SIZE_BYTES = INDEX_SLOT.size

@@ -12,14 +12,14 @@ What is still missing is put again from the commit log.
 import struct
 from collections.abc import Iterator
 
-from broker.store import disk
-from broker.store.index_file import (
+from rockhopper.broker.store import disk
+from rockhopper.broker.store.index_file import (
     ENTRY_SIZE_BYTES,
     HEADER_SIZE_BYTES,
     SLOT_SIZE_BYTES,
     IndexFile,
 )
-from protocol.queue_layout import INDEX_ENTRY, INDEX_SLOT
+from rockhopper.protocol.queue_layout import INDEX_ENTRY, INDEX_SLOT
 
 _PAGE_SIZE_BYTES = 4096
 _ZERO_ENTRY = bytes(ENTRY_SIZE_BYTES)

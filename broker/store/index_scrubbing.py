@@ -23,13 +23,13 @@ from typing import NamedTuple
 
 import structlog
 
-from broker.store.index import MessageIndex
-from broker.store.index_catch_up import hashes_of
-from broker.store.index_chains import SLOT_SLICE_BYTES, IndexChains
-from broker.store.index_file import ENTRY_SIZE_BYTES, IndexFile
-from broker.store.record_properties import keys_and_tags
-from protocol.java_hash import index_key_hash, index_key_seed
-from protocol.message_codec import (
+from rockhopper.broker.store.index import MessageIndex
+from rockhopper.broker.store.index_catch_up import hashes_of
+from rockhopper.broker.store.index_chains import SLOT_SLICE_BYTES, IndexChains
+from rockhopper.broker.store.index_file import ENTRY_SIZE_BYTES, IndexFile
+from rockhopper.broker.store.record_properties import keys_and_tags
+from rockhopper.protocol.java_hash import index_key_hash, index_key_seed
+from rockhopper.protocol.message_codec import (
     SYS_FLAG_TRANSACTION_MASK,
     SYS_FLAG_TRANSACTION_ROLLBACK,
     RecordCheck,

@@ -20,8 +20,8 @@ under <root>/rockhopper.
 from dataclasses import dataclass
 from pathlib import Path
 
-from broker.store_config import StoreConfig
-from protocol.store_paths import (
+from rockhopper.broker.store_config import StoreConfig
+from rockhopper.protocol.store_paths import (
     ABORT_FILE,
     BATCH_CONSUME_QUEUE_DIRECTORY,
     CHECKPOINT_FILE,

@@ -7,17 +7,17 @@ its message's numbers to be is dropped in any case, for recovery believes them.
 
 from collections.abc import Callable, Iterable
 
-from broker.store.queue_tail import QueueTail
-from broker.store_config import StoreConfig
-from protocol.light_queues import (
+from rockhopper.broker.store.queue_tail import QueueTail
+from rockhopper.broker.store_config import StoreConfig
+from rockhopper.protocol.light_queues import (
     LIGHT_QUEUE_ID,
     SEPARATOR,
     dispatches,
     is_light,
     light_queue_error,
 )
-from protocol.names import TRANSACTION_CHECK_MAX_TIME_TOPIC, TRANSACTION_HALF_TOPIC
-from protocol.properties import (
+from rockhopper.protocol.names import TRANSACTION_CHECK_MAX_TIME_TOPIC, TRANSACTION_HALF_TOPIC
+from rockhopper.protocol.properties import (
     PROPERTY_INNER_MULTI_DISPATCH,
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,
 )

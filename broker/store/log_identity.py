@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from broker.store import checked_line, disk
-from broker.store.errors import CorruptFileError
-from broker.store.layout import StoreLayout
-from broker.store.lookups import record_at
-from broker.store.mapped_file_queue import MappedFileQueue
+from rockhopper.broker.store import checked_line, disk
+from rockhopper.broker.store.errors import CorruptFileError
+from rockhopper.broker.store.layout import StoreLayout
+from rockhopper.broker.store.lookups import record_at
+from rockhopper.broker.store.mapped_file_queue import MappedFileQueue
 
 log = structlog.get_logger("broker.store")
 

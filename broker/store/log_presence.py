@@ -19,16 +19,16 @@ when it is elsewhere: one line, an absolute path.
 
 from pathlib import Path
 
-from broker.store import disk
-from broker.store.checkpoint import StoreCheckpoint
-from broker.store.errors import CorruptFileError, StoreError
-from broker.store.inventory import Inventory
-from broker.store.layout import StoreLayout
-from broker.store.log_tail import is_all_zeros
-from broker.store.lookups import record_at
-from broker.store.mapped_file_queue import MappedFileQueue
-from broker.store.queue_table import ConsumeQueueTable
-from protocol.store_paths import (
+from rockhopper.broker.store import disk
+from rockhopper.broker.store.checkpoint import StoreCheckpoint
+from rockhopper.broker.store.errors import CorruptFileError, StoreError
+from rockhopper.broker.store.inventory import Inventory
+from rockhopper.broker.store.layout import StoreLayout
+from rockhopper.broker.store.log_tail import is_all_zeros
+from rockhopper.broker.store.lookups import record_at
+from rockhopper.broker.store.mapped_file_queue import MappedFileQueue
+from rockhopper.broker.store.queue_table import ConsumeQueueTable
+from rockhopper.protocol.store_paths import (
     COMMIT_LOG_DIRECTORY,
     COMMIT_LOG_DIRECTORY_FILE,
     is_numbered_file,

@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 from zlib import crc32
 
-from broker.store import disk
-from broker.store.mapped_file import MappedFile
-from protocol.message_codec import (
+from rockhopper.broker.store import disk
+from rockhopper.broker.store.mapped_file import MappedFile
+from rockhopper.protocol.message_codec import (
     BLANK_RECORD,
     BODY_CRC_MASK,
     MAGIC_BLANK,

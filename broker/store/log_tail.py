@@ -3,10 +3,10 @@
 import os
 from typing import NamedTuple
 
-from broker.store import disk
-from broker.store.layout import StoreLayout
-from broker.store.mapped_file import MappedFile
-from broker.store.mapped_file_queue import MappedFileQueue
+from rockhopper.broker.store import disk
+from rockhopper.broker.store.layout import StoreLayout
+from rockhopper.broker.store.mapped_file import MappedFile
+from rockhopper.broker.store.mapped_file_queue import MappedFileQueue
 
 _SLICE_BYTES = 1 << 20
 

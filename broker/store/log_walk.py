@@ -14,8 +14,8 @@ message it was: such a record is handed out with ``is_damaged`` set.
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import NamedTuple
 
-from broker.store.damage import QueueWitnesses, leads_on, stated_end
-from broker.store.log_scan import (
+from rockhopper.broker.store.damage import QueueWitnesses, leads_on, stated_end
+from rockhopper.broker.store.log_scan import (
     Record,
     find_next,
     is_blank,
@@ -24,7 +24,7 @@ from broker.store.log_scan import (
     read_record,
     why_not,
 )
-from broker.store.mapped_file import MappedFile
+from rockhopper.broker.store.mapped_file import MappedFile
 
 
 class Hole(NamedTuple):

@@ -1,8 +1,8 @@
 """Looking up records and units by commit log offset, for recovery."""
 
-from broker.store.log_scan import Record, read_record
-from broker.store.mapped_file_queue import MappedFileQueue
-from broker.store.queue_table import Queue
+from rockhopper.broker.store.log_scan import Record, read_record
+from rockhopper.broker.store.mapped_file_queue import MappedFileQueue
+from rockhopper.broker.store.queue_table import Queue
 
 
 def record_at(log_files: MappedFileQueue, offset: int) -> Record | None:

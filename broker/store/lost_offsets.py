@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable, Mapping, Set
 
 import structlog
 
-from broker.store.inventory import QueueKey
-from broker.store.log_walk import Hole
-from broker.store.lookups import find_unit
-from broker.store.queue_repair import QueueRepair
-from broker.store.queue_table import ConsumeQueueTable, Queue
-from protocol.message_codec import RECORD_SIZE_BYTES_MIN
+from rockhopper.broker.store.inventory import QueueKey
+from rockhopper.broker.store.log_walk import Hole
+from rockhopper.broker.store.lookups import find_unit
+from rockhopper.broker.store.queue_repair import QueueRepair
+from rockhopper.broker.store.queue_table import ConsumeQueueTable, Queue
+from rockhopper.protocol.message_codec import RECORD_SIZE_BYTES_MIN
 
 log = structlog.get_logger("broker.store")
 

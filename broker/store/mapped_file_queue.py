@@ -15,10 +15,10 @@ from pathlib import Path
 
 import structlog
 
-from broker.store import disk
-from broker.store.errors import CorruptFileError
-from broker.store.layout import file_name
-from broker.store.mapped_file import MapFile, MappedFile
+from rockhopper.broker.store import disk
+from rockhopper.broker.store.errors import CorruptFileError
+from rockhopper.broker.store.layout import file_name
+from rockhopper.broker.store.mapped_file import MapFile, MappedFile
 
 log = structlog.get_logger("broker.store")
 

@@ -20,32 +20,32 @@ from collections.abc import Awaitable, Callable, Mapping, Set
 
 import structlog
 
-from broker.store.derived_flush import DerivedFlush
-from broker.store.dispatch import Dispatch
-from broker.store.errors import (
+from rockhopper.broker.store.derived_flush import DerivedFlush
+from rockhopper.broker.store.dispatch import Dispatch
+from rockhopper.broker.store.errors import (
     DiskFullError,
     StoreBusyError,
     StoreError,
     StoreFailedError,
 )
-from broker.store.flush import FlushService, FlushWork, ParkedAnswers, Release
-from broker.store.inventory import QueueKey
-from broker.store.light_queues import LightQueues
-from broker.store.mappings import MAPPED_FILES_MAX
-from broker.store.opening import OpenedStore
-from broker.store.put import MessageToStore, PutResult
-from broker.store.put_times import QUICK_S, PutTimes
-from broker.store.queue_table import Queue
-from broker.store.queue_tail import QueueTail, Run
-from broker.store.reput import ReputService
-from broker.store.retention import RetentionService
-from broker.store.scrubbing import Scrub, ScrubService, ScrubSettings
-from broker.store.staging import Staging
-from broker.store.store_reading import StoreReading
-from broker.store.tags_codes import TagsCodes
-from broker.store.visibility import Visibility
-from broker.store_config import FlushDiskType, StoreConfig
-from protocol.properties import decode_properties
+from rockhopper.broker.store.flush import FlushService, FlushWork, ParkedAnswers, Release
+from rockhopper.broker.store.inventory import QueueKey
+from rockhopper.broker.store.light_queues import LightQueues
+from rockhopper.broker.store.mappings import MAPPED_FILES_MAX
+from rockhopper.broker.store.opening import OpenedStore
+from rockhopper.broker.store.put import MessageToStore, PutResult
+from rockhopper.broker.store.put_times import QUICK_S, PutTimes
+from rockhopper.broker.store.queue_table import Queue
+from rockhopper.broker.store.queue_tail import QueueTail, Run
+from rockhopper.broker.store.reput import ReputService
+from rockhopper.broker.store.retention import RetentionService
+from rockhopper.broker.store.scrubbing import Scrub, ScrubService, ScrubSettings
+from rockhopper.broker.store.staging import Staging
+from rockhopper.broker.store.store_reading import StoreReading
+from rockhopper.broker.store.tags_codes import TagsCodes
+from rockhopper.broker.store.visibility import Visibility
+from rockhopper.broker.store_config import FlushDiskType, StoreConfig
+from rockhopper.protocol.properties import decode_properties
 
 log = structlog.get_logger("broker.store")
 

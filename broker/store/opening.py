@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import structlog
 
-from broker.store import (
+from rockhopper.broker.store import (
     abort_file,
     disk,
     geometry,
@@ -28,33 +28,33 @@ from broker.store import (
     resizing,
     stopped_files,
 )
-from broker.store import checkpoint as checkpoints
-from broker.store.batch_consume_queue import BatchConsumeQueue
-from broker.store.commit_log import CommitLog
-from broker.store.consume_queue import ConsumeQueue
-from broker.store.consume_queue_ext import ConsumeQueueExt
-from broker.store.damage import QueueWitnesses
-from broker.store.deleted_queues import DeletedQueues, remove_left_over
-from broker.store.deleted_topics import DeletedTopics
-from broker.store.errors import CorruptFileError
-from broker.store.geometry import Geometry
-from broker.store.index import MessageIndex
-from broker.store.inventory import QueueKey
-from broker.store.layout import StoreLayout
-from broker.store.lock_file import StoreLock
-from broker.store.log_walk import LogWalk
-from broker.store.mapped_file import MappedFile
-from broker.store.mapped_file_queue import MappedFileQueue
-from broker.store.mappings import MAPPED_FILES_MAX, Mappings
-from broker.store.queue_repair import QueueRules
-from broker.store.queue_table import ConsumeQueueTable
-from broker.store.recovery import recover
-from broker.store.recovery_report import RecoveryReport
-from broker.store.retention import RetentionService, RetentionSettings
-from broker.store.tags_codes import TagsCodes
-from broker.store.watch import StoreWatch
-from broker.store_config import FlushDiskType, StoreConfig
-from protocol.store_paths import DELETED_TOPICS_FILE, PURGED_TOPICS_FILE
+from rockhopper.broker.store import checkpoint as checkpoints
+from rockhopper.broker.store.batch_consume_queue import BatchConsumeQueue
+from rockhopper.broker.store.commit_log import CommitLog
+from rockhopper.broker.store.consume_queue import ConsumeQueue
+from rockhopper.broker.store.consume_queue_ext import ConsumeQueueExt
+from rockhopper.broker.store.damage import QueueWitnesses
+from rockhopper.broker.store.deleted_queues import DeletedQueues, remove_left_over
+from rockhopper.broker.store.deleted_topics import DeletedTopics
+from rockhopper.broker.store.errors import CorruptFileError
+from rockhopper.broker.store.geometry import Geometry
+from rockhopper.broker.store.index import MessageIndex
+from rockhopper.broker.store.inventory import QueueKey
+from rockhopper.broker.store.layout import StoreLayout
+from rockhopper.broker.store.lock_file import StoreLock
+from rockhopper.broker.store.log_walk import LogWalk
+from rockhopper.broker.store.mapped_file import MappedFile
+from rockhopper.broker.store.mapped_file_queue import MappedFileQueue
+from rockhopper.broker.store.mappings import MAPPED_FILES_MAX, Mappings
+from rockhopper.broker.store.queue_repair import QueueRules
+from rockhopper.broker.store.queue_table import ConsumeQueueTable
+from rockhopper.broker.store.recovery import recover
+from rockhopper.broker.store.recovery_report import RecoveryReport
+from rockhopper.broker.store.retention import RetentionService, RetentionSettings
+from rockhopper.broker.store.tags_codes import TagsCodes
+from rockhopper.broker.store.watch import StoreWatch
+from rockhopper.broker.store_config import FlushDiskType, StoreConfig
+from rockhopper.protocol.store_paths import DELETED_TOPICS_FILE, PURGED_TOPICS_FILE
 
 log = structlog.get_logger("broker.store")
 

@@ -12,12 +12,12 @@ from collections.abc import Collection
 
 import structlog
 
-from broker.store.checkpoint import StoreCheckpoint
-from broker.store.index import MessageIndex
-from broker.store.inventory import Inventory
-from broker.store.mapped_file_queue import MappedFileQueue
-from broker.store.queue_table import ConsumeQueueTable
-from broker.store.recovery_start import (
+from rockhopper.broker.store.checkpoint import StoreCheckpoint
+from rockhopper.broker.store.index import MessageIndex
+from rockhopper.broker.store.inventory import Inventory
+from rockhopper.broker.store.mapped_file_queue import MappedFileQueue
+from rockhopper.broker.store.queue_table import ConsumeQueueTable
+from rockhopper.broker.store.recovery_start import (
     QueueState,
     end_behind_files,
     end_by_units,

@@ -20,23 +20,23 @@ from typing import NamedTuple
 
 import structlog
 
-from broker.store.batch_consume_queue import BatchConsumeQueue, batch_range
-from broker.store.consume_queue import ConsumeQueue
-from broker.store.inventory import QueueKey
-from broker.store.log_scan import Record
-from broker.store.log_walk import Hole
-from broker.store.lookups import find_unit, queue_end, record_at
-from broker.store.mapped_file_queue import MappedFileQueue
-from broker.store.queue_table import ConsumeQueueTable, Queue
-from broker.store.record_properties import KeysAndTagsReader
-from protocol.light_queues import LIGHT_QUEUE_ID, light_places
-from protocol.message_codec import (
+from rockhopper.broker.store.batch_consume_queue import BatchConsumeQueue, batch_range
+from rockhopper.broker.store.consume_queue import ConsumeQueue
+from rockhopper.broker.store.inventory import QueueKey
+from rockhopper.broker.store.log_scan import Record
+from rockhopper.broker.store.log_walk import Hole
+from rockhopper.broker.store.lookups import find_unit, queue_end, record_at
+from rockhopper.broker.store.mapped_file_queue import MappedFileQueue
+from rockhopper.broker.store.queue_table import ConsumeQueueTable, Queue
+from rockhopper.broker.store.record_properties import KeysAndTagsReader
+from rockhopper.protocol.light_queues import LIGHT_QUEUE_ID, light_places
+from rockhopper.protocol.message_codec import (
     RECORD_SIZE_BYTES_MIN,
     SYS_FLAG_INNER_BATCH,
     SYS_FLAG_TRANSACTION_PREPARED,
 )
-from protocol.names import LMQ_PREFIX, SCHEDULE_TOPIC
-from protocol.properties import (
+from rockhopper.protocol.names import LMQ_PREFIX, SCHEDULE_TOPIC
+from rockhopper.protocol.properties import (
     PROPERTY_INNER_MULTI_DISPATCH,
     PROPERTY_TAGS,
     decode_properties,

@@ -16,13 +16,13 @@ from typing import Literal, overload
 
 import structlog
 
-from broker.store.batch_consume_queue import BatchConsumeQueue
-from broker.store.consume_queue import ConsumeQueue
-from broker.store.deleted_queues import DeletedQueues, move_aside
-from broker.store.errors import CorruptFileError, StoreError
-from broker.store.layout import StoreLayout
-from broker.store.mappings import Mappings
-from broker.store.unit_queue import UnitQueue
+from rockhopper.broker.store.batch_consume_queue import BatchConsumeQueue
+from rockhopper.broker.store.consume_queue import ConsumeQueue
+from rockhopper.broker.store.deleted_queues import DeletedQueues, move_aside
+from rockhopper.broker.store.errors import CorruptFileError, StoreError
+from rockhopper.broker.store.layout import StoreLayout
+from rockhopper.broker.store.mappings import Mappings
+from rockhopper.broker.store.unit_queue import UnitQueue
 
 log = structlog.get_logger("broker.store")
 

@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from broker.store.encoding import QueueConstants, queue_constants
+from rockhopper.broker.store.encoding import QueueConstants, queue_constants
 
 if TYPE_CHECKING:
-    from broker.store.batch_consume_queue import BatchConsumeQueue
-    from broker.store.consume_queue import ConsumeQueue
+    from rockhopper.broker.store.batch_consume_queue import BatchConsumeQueue
+    from rockhopper.broker.store.consume_queue import ConsumeQueue
 
 
 class QueueTail:

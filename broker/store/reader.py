@@ -18,21 +18,21 @@ from typing import NamedTuple
 
 import structlog
 
-from broker.store.batch_consume_queue import BatchConsumeQueue
-from broker.store.bulk_reading import read_bulk
-from broker.store.checking import ANY_MESSAGE
-from broker.store.commit_log import CommitLog
-from broker.store.consume_queue import ConsumeQueue
-from broker.store.consume_queue_ext import is_address
-from broker.store.entry_mending import EntryMender, is_of
-from broker.store.fast_encoding import count_sound, side_by_side
-from broker.store.get_result import GetResult, GetStatus
-from broker.store.property_stage import MessageFilter, PropertyStage
-from broker.store.queue_table import Queue
-from broker.store.record_places import RecordPlaces
-from protocol.errors import ProtocolError
-from protocol.message_codec import RecordCheck, check_record, decode_message
-from protocol.queue_layout import (
+from rockhopper.broker.store.batch_consume_queue import BatchConsumeQueue
+from rockhopper.broker.store.bulk_reading import read_bulk
+from rockhopper.broker.store.checking import ANY_MESSAGE
+from rockhopper.broker.store.commit_log import CommitLog
+from rockhopper.broker.store.consume_queue import ConsumeQueue
+from rockhopper.broker.store.consume_queue_ext import is_address
+from rockhopper.broker.store.entry_mending import EntryMender, is_of
+from rockhopper.broker.store.fast_encoding import count_sound, side_by_side
+from rockhopper.broker.store.get_result import GetResult, GetStatus
+from rockhopper.broker.store.property_stage import MessageFilter, PropertyStage
+from rockhopper.broker.store.queue_table import Queue
+from rockhopper.broker.store.record_places import RecordPlaces
+from rockhopper.protocol.errors import ProtocolError
+from rockhopper.protocol.message_codec import RecordCheck, check_record, decode_message
+from rockhopper.protocol.queue_layout import (
     BATCH_CONSUME_QUEUE_UNIT,
     CONSUME_QUEUE_UNIT,
     CONSUME_QUEUE_UNIT_SIZE_BYTES,

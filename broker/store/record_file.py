@@ -10,8 +10,8 @@ from pathlib import Path
 
 import structlog
 
-from broker.store import disk
-from protocol.note_records import RecordsRead, decode_records, encode_record
+from rockhopper.broker.store import disk
+from rockhopper.protocol.note_records import RecordsRead, decode_records, encode_record
 
 log = structlog.get_logger("broker.store")
 

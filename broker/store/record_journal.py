@@ -11,10 +11,10 @@ process loses nothing, a power cut the newest records, unless ``take_unsynced`` 
 from collections.abc import Iterator
 from pathlib import Path
 
-from broker.store import disk
-from broker.store.layout import file_name
-from broker.store.record_file import RecordFile, mend, read_records
-from protocol.note_records import Record, RecordsRead
+from rockhopper.broker.store import disk
+from rockhopper.broker.store.layout import file_name
+from rockhopper.broker.store.record_file import RecordFile, mend, read_records
+from rockhopper.protocol.note_records import Record, RecordsRead
 
 
 class RecordJournal:

@@ -15,9 +15,9 @@ How far back that is looked for is bounded; beyond that, a record in no queue is
 import struct
 from collections.abc import Callable
 
-from broker.store.commit_log import CommitLog
-from broker.store.queue_table import ConsumeQueueTable
-from protocol.message_codec import (
+from rockhopper.broker.store.commit_log import CommitLog
+from rockhopper.broker.store.queue_table import ConsumeQueueTable
+from rockhopper.protocol.message_codec import (
     MAGIC_V1,
     MAGIC_V2,
     RECORD_SIZE_BYTES_MIN,

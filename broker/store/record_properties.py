@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from broker.store.log_scan import Record
-from protocol.properties import (
+from rockhopper.broker.store.log_scan import Record
+from rockhopper.protocol.properties import (
     PROPERTY_KEYS,
     PROPERTY_TAGS,
     PROPERTY_UNIQUE_KEY,

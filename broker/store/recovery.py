@@ -24,29 +24,29 @@ from collections.abc import Iterable
 
 import structlog
 
-from broker.store import disk, inventory, log_tail
-from broker.store.checkpoint import CLOCK_STEP_MARGIN_MS, StoreCheckpoint
-from broker.store.damage import QueueWitnesses
-from broker.store.index import MessageIndex
-from broker.store.index_catch_up import IndexCatchUp, index_start
-from broker.store.inventory import Inventory, QueueKey
-from broker.store.layout import StoreLayout
-from broker.store.log_scan import Record
-from broker.store.log_walk import Hole, LogWalk
-from broker.store.lookups import record_start
-from broker.store.lost_offsets import (
+from rockhopper.broker.store import disk, inventory, log_tail
+from rockhopper.broker.store.checkpoint import CLOCK_STEP_MARGIN_MS, StoreCheckpoint
+from rockhopper.broker.store.damage import QueueWitnesses
+from rockhopper.broker.store.index import MessageIndex
+from rockhopper.broker.store.index_catch_up import IndexCatchUp, index_start
+from rockhopper.broker.store.inventory import Inventory, QueueKey
+from rockhopper.broker.store.layout import StoreLayout
+from rockhopper.broker.store.log_scan import Record
+from rockhopper.broker.store.log_walk import Hole, LogWalk
+from rockhopper.broker.store.lookups import record_start
+from rockhopper.broker.store.lost_offsets import (
     drop_unclaimed,
     ends_behind,
     least_bytes_lost,
     missing_bytes,
 )
-from broker.store.mapped_file_queue import MappedFileQueue
-from broker.store.proven_end import ProvenEnd
-from broker.store.queue_repair import QueueRepair, QueueRules
-from broker.store.queue_table import ConsumeQueueTable
-from broker.store.record_properties import KeysAndTagsReader
-from broker.store.recovery_report import RecoveryReport
-from broker.store.recovery_start import (
+from rockhopper.broker.store.mapped_file_queue import MappedFileQueue
+from rockhopper.broker.store.proven_end import ProvenEnd
+from rockhopper.broker.store.queue_repair import QueueRepair, QueueRules
+from rockhopper.broker.store.queue_table import ConsumeQueueTable
+from rockhopper.broker.store.record_properties import KeysAndTagsReader
+from rockhopper.broker.store.recovery_report import RecoveryReport
+from rockhopper.broker.store.recovery_start import (
     QueueState,
     look_at_queue,
     may_lack_first_files,

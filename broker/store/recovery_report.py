@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import structlog
 
-from broker.store.inventory import QueueKey
-from broker.store.log_tail import CutTail
-from broker.store.log_walk import Hole
+from rockhopper.broker.store.inventory import QueueKey
+from rockhopper.broker.store.log_tail import CutTail
+from rockhopper.broker.store.log_walk import Hole
 
 logger = structlog.get_logger("broker.store")
 

@@ -13,17 +13,17 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import takewhile
 from typing import NamedTuple
 
-from broker.store.batch_consume_queue import BatchConsumeQueue
-from broker.store.checkpoint import StoreCheckpoint
-from broker.store.inventory import Inventory
-from broker.store.log_scan import Record, read_record
-from broker.store.lookups import find_unit, record_at
-from broker.store.mapped_file import MappedFile
-from broker.store.mapped_file_queue import MappedFileQueue
-from broker.store.queue_table import Queue
-from protocol.message_codec import BLANK_RECORD, MAGIC_V1, MAGIC_V2
-from protocol.names import LMQ_PREFIX
-from protocol.queue_layout import BLANK_UNIT_SIZE_FIELD
+from rockhopper.broker.store.batch_consume_queue import BatchConsumeQueue
+from rockhopper.broker.store.checkpoint import StoreCheckpoint
+from rockhopper.broker.store.inventory import Inventory
+from rockhopper.broker.store.log_scan import Record, read_record
+from rockhopper.broker.store.lookups import find_unit, record_at
+from rockhopper.broker.store.mapped_file import MappedFile
+from rockhopper.broker.store.mapped_file_queue import MappedFileQueue
+from rockhopper.broker.store.queue_table import Queue
+from rockhopper.protocol.message_codec import BLANK_RECORD, MAGIC_V1, MAGIC_V2
+from rockhopper.protocol.names import LMQ_PREFIX
+from rockhopper.protocol.queue_layout import BLANK_UNIT_SIZE_FIELD
 
 # Units looked at, from the end, until one fits the log.
 _UNITS_COMPARED = (2, 64)

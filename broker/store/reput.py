@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import structlog
 
-from broker.store.errors import StoreError
+from rockhopper.broker.store.errors import StoreError
 
 log = structlog.get_logger("broker.store")
 

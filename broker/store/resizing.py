@@ -22,9 +22,9 @@ from typing import NamedTuple
 
 import structlog
 
-from broker.store import disk
-from broker.store.layout import StoreLayout
-from protocol.store_paths import is_numbered_file
+from rockhopper.broker.store import disk
+from rockhopper.broker.store.layout import StoreLayout
+from rockhopper.protocol.store_paths import is_numbered_file
 
 log = structlog.get_logger("broker.store")
 

@@ -28,13 +28,13 @@ from typing import NamedTuple
 
 import structlog
 
-from broker.store import disk, log_identity
-from broker.store.index import MessageIndex
-from broker.store.layout import StoreLayout
-from broker.store.log_scan import last_store_time_ms
-from broker.store.mapped_file import MappedFile
-from broker.store.mapped_file_queue import MappedFileQueue
-from broker.store.queue_table import ConsumeQueueTable
+from rockhopper.broker.store import disk, log_identity
+from rockhopper.broker.store.index import MessageIndex
+from rockhopper.broker.store.layout import StoreLayout
+from rockhopper.broker.store.log_scan import last_store_time_ms
+from rockhopper.broker.store.mapped_file import MappedFile
+from rockhopper.broker.store.mapped_file_queue import MappedFileQueue
+from rockhopper.broker.store.queue_table import ConsumeQueueTable
 
 log = structlog.get_logger("broker.store")
 

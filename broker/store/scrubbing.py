@@ -21,22 +21,22 @@ from typing import NamedTuple, Self
 
 import structlog
 
-from broker.store.commit_log import CommitLog
-from broker.store.entry_mending import EntryMender
-from broker.store.errors import StoreError
-from broker.store.index_scrubbing import IndexScrub
-from broker.store.queue_table import ConsumeQueueTable
-from broker.store.reader import MessageReader
-from broker.store.record_places import RecordPlaces
-from broker.store_config import StoreConfig
-from protocol.light_queues import LIGHT_QUEUE_ID, light_places
-from protocol.message_codec import (
+from rockhopper.broker.store.commit_log import CommitLog
+from rockhopper.broker.store.entry_mending import EntryMender
+from rockhopper.broker.store.errors import StoreError
+from rockhopper.broker.store.index_scrubbing import IndexScrub
+from rockhopper.broker.store.queue_table import ConsumeQueueTable
+from rockhopper.broker.store.reader import MessageReader
+from rockhopper.broker.store.record_places import RecordPlaces
+from rockhopper.broker.store_config import StoreConfig
+from rockhopper.protocol.light_queues import LIGHT_QUEUE_ID, light_places
+from rockhopper.protocol.message_codec import (
     BLANK_RECORD,
     MAGIC_BLANK,
     SYS_FLAG_TRANSACTION_PREPARED,
     RecordCheck,
 )
-from protocol.properties import PROPERTY_INNER_MULTI_QUEUE_OFFSET
+from rockhopper.protocol.properties import PROPERTY_INNER_MULTI_QUEUE_OFFSET
 
 log = structlog.get_logger("broker.store")
 

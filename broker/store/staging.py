@@ -7,25 +7,21 @@ their records are collected, and one write at the end makes them part of the log
 import struct
 from collections.abc import Callable, Sequence
 
-from broker.store.commit_log import CommitLog
-from broker.store.encoding import (
-    PROPERTIES_SIZE_BYTES_MAX,
-    encode_record,
-    index_keys,
-)
-from broker.store.errors import RecordTooLargeError, StoreError
-from broker.store.fast_encoding import encode_batch, encode_plain
-from broker.store.light_queues import LightQueues
-from broker.store.queue_tail import QueueTail, Run
-from broker.store.tags_codes import TagsCodes
-from protocol.light_queues import is_light
-from protocol.properties import (
+from rockhopper.broker.store.commit_log import CommitLog
+from rockhopper.broker.store.encoding import PROPERTIES_SIZE_BYTES_MAX, encode_record, index_keys
+from rockhopper.broker.store.errors import RecordTooLargeError, StoreError
+from rockhopper.broker.store.fast_encoding import encode_batch, encode_plain
+from rockhopper.broker.store.light_queues import LightQueues
+from rockhopper.broker.store.queue_tail import QueueTail, Run
+from rockhopper.broker.store.tags_codes import TagsCodes
+from rockhopper.protocol.light_queues import is_light
+from rockhopper.protocol.properties import (
     PROPERTY_INNER_MULTI_DISPATCH,
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,
     PROPERTY_KEYS,
     PROPERTY_UNIQUE_KEY,
 )
-from protocol.queue_layout import CONSUME_QUEUE_UNIT, CONSUME_QUEUE_UNIT_SIZE_BYTES
+from rockhopper.protocol.queue_layout import CONSUME_QUEUE_UNIT, CONSUME_QUEUE_UNIT_SIZE_BYTES
 
 _MULTI_DISPATCH = frozenset({PROPERTY_INNER_MULTI_DISPATCH, PROPERTY_INNER_MULTI_QUEUE_OFFSET})
 

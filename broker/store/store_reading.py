@@ -3,24 +3,24 @@
 from collections.abc import Iterator
 from functools import partial
 
-from broker.store import index_rebuilding
-from broker.store.batch_consume_queue import BatchConsumeQueue
-from broker.store.consume_queue import ConsumeQueue
-from broker.store.dispatch import Dispatch
-from broker.store.entry_mending import EntryMender
-from broker.store.find_by_key import find_by_key
-from broker.store.find_by_tag import TagSearch
-from broker.store.get_result import GetResult, GetStatus
-from broker.store.index_scrubbing import IndexScrub
-from broker.store.layout import StoreLayout
-from broker.store.opening import OpenedStore
-from broker.store.property_stage import MessageFilter
-from broker.store.reader import MessageReader, ReadLimits
-from broker.store.record_places import RecordPlaces
-from broker.store_config import StoreConfig
-from protocol.message import StoredMessage
-from protocol.message_codec import check_record, decode_message
-from protocol.queue_layout import CONSUME_QUEUE_UNIT_SIZE_BYTES
+from rockhopper.broker.store import index_rebuilding
+from rockhopper.broker.store.batch_consume_queue import BatchConsumeQueue
+from rockhopper.broker.store.consume_queue import ConsumeQueue
+from rockhopper.broker.store.dispatch import Dispatch
+from rockhopper.broker.store.entry_mending import EntryMender
+from rockhopper.broker.store.find_by_key import find_by_key
+from rockhopper.broker.store.find_by_tag import TagSearch
+from rockhopper.broker.store.get_result import GetResult, GetStatus
+from rockhopper.broker.store.index_scrubbing import IndexScrub
+from rockhopper.broker.store.layout import StoreLayout
+from rockhopper.broker.store.opening import OpenedStore
+from rockhopper.broker.store.property_stage import MessageFilter
+from rockhopper.broker.store.reader import MessageReader, ReadLimits
+from rockhopper.broker.store.record_places import RecordPlaces
+from rockhopper.broker.store_config import StoreConfig
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.message_codec import check_record, decode_message
+from rockhopper.protocol.queue_layout import CONSUME_QUEUE_UNIT_SIZE_BYTES
 
 
 class StoreReading:

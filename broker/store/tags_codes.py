@@ -6,9 +6,9 @@ message is due, in ms: store time plus the delay of its level.
 
 from collections.abc import Callable, Mapping
 
-from protocol.java_hash import java_string_hash
-from protocol.names import SCHEDULE_TOPIC
-from protocol.properties import PROPERTY_DELAY_LEVEL, PROPERTY_TAGS
+from rockhopper.protocol.java_hash import java_string_hash
+from rockhopper.protocol.names import SCHEDULE_TOPIC
+from rockhopper.protocol.properties import PROPERTY_DELAY_LEVEL, PROPERTY_TAGS
 
 TAGS_CACHED_MAX = 10_000
 _hashes: dict[str, int] = {}

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
-from broker.store.mapped_file import MapFile
-from broker.store.mapped_file_queue import MappedFileQueue
-from protocol.queue_layout import BLANK_UNIT_SIZE_FIELD
+from rockhopper.broker.store.mapped_file import MapFile
+from rockhopper.broker.store.mapped_file_queue import MappedFileQueue
+from rockhopper.protocol.queue_layout import BLANK_UNIT_SIZE_FIELD
 
 Unit = tuple[int, ...]
 

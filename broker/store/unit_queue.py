@@ -27,14 +27,14 @@ from typing import Any, ClassVar
 
 import structlog
 
-from broker.store.checking import topic_field
-from broker.store.errors import DiskFullError, StoreFailedError, TooManyOpenFilesError
-from broker.store.mapped_file import MappedFile
-from broker.store.mappings import Mappings
-from broker.store.unit_files import UnitFiles, find_end
-from protocol.message_codec import RecordCheck
-from protocol.names import LMQ_PREFIX
-from protocol.queue_layout import BLANK_UNIT_SIZE_FIELD
+from rockhopper.broker.store.checking import topic_field
+from rockhopper.broker.store.errors import DiskFullError, StoreFailedError, TooManyOpenFilesError
+from rockhopper.broker.store.mapped_file import MappedFile
+from rockhopper.broker.store.mappings import Mappings
+from rockhopper.broker.store.unit_files import UnitFiles, find_end
+from rockhopper.protocol.message_codec import RecordCheck
+from rockhopper.protocol.names import LMQ_PREFIX
+from rockhopper.protocol.queue_layout import BLANK_UNIT_SIZE_FIELD
 
 log = structlog.get_logger("broker.store")
 

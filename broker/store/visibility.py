@@ -2,11 +2,11 @@
 
 from collections.abc import Collection
 
-from broker.store.deleted_queues import DeletedQueues
-from broker.store.dispatch import Dispatch
-from broker.store.opening import OpenedStore
-from broker.store.queue_tail import QueueTail
-from broker.store.staging import Staging
+from rockhopper.broker.store.deleted_queues import DeletedQueues
+from rockhopper.broker.store.dispatch import Dispatch
+from rockhopper.broker.store.opening import OpenedStore
+from rockhopper.broker.store.queue_tail import QueueTail
+from rockhopper.broker.store.staging import Staging
 
 
 class Visibility:

@@ -11,8 +11,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from broker.store.layout import StoreLayout
-from broker.store.mapped_file_queue import MappedFileQueue
+from rockhopper.broker.store.layout import StoreLayout
+from rockhopper.broker.store.mapped_file_queue import MappedFileQueue
 
 Identity = tuple[int, int]
 

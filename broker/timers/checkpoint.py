@@ -17,12 +17,12 @@ import zlib
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from broker.checked_table import CheckedTable
-from broker.json_table import JsonObject
-from broker.store import disk
-from broker.store.disk import backup_path
-from broker.timers.entries import ENTRY, ENTRY_SIZE_BYTES, SLOT_MS, Entry
-from broker.timers.slot_files import NOTES_SUFFIX
+from rockhopper.broker.checked_table import CheckedTable
+from rockhopper.broker.json_table import JsonObject
+from rockhopper.broker.store import disk
+from rockhopper.broker.store.disk import backup_path
+from rockhopper.broker.timers.entries import ENTRY, ENTRY_SIZE_BYTES, SLOT_MS, Entry
+from rockhopper.broker.timers.slot_files import NOTES_SUFFIX
 
 _PIECE_BYTES = 1 << 20
 

@@ -9,16 +9,16 @@ from collections.abc import Mapping, Sequence
 
 import structlog
 
-from broker.delay_levels import SYS_FLAG_HOSTS_V6
-from broker.store.errors import RecordTooLargeError
-from broker.store.message_store import MessageStore
-from broker.topics import TopicTable
-from protocol.addresses import host_bytes
-from protocol.errors import ProtocolError
-from protocol.message import StoredMessage
-from protocol.message_codec import decode_message
-from protocol.names import NOT_SENDABLE_TOPICS
-from protocol.properties import (
+from rockhopper.broker.delay_levels import SYS_FLAG_HOSTS_V6
+from rockhopper.broker.store.errors import RecordTooLargeError
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.topics import TopicTable
+from rockhopper.protocol.addresses import host_bytes
+from rockhopper.protocol.errors import ProtocolError
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.message_codec import decode_message
+from rockhopper.protocol.names import NOT_SENDABLE_TOPICS
+from rockhopper.protocol.properties import (
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
     PROPERTY_TIMER_DEQUEUE_MS,

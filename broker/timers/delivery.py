@@ -6,18 +6,18 @@ from collections.abc import Callable
 
 import structlog
 
-from broker.stats import BrokerStats
-from broker.store.errors import StoreError
-from broker.store.message_store import MessageStore
-from broker.timers.copies import TIMER_ORIGIN, stage_copy, written_copies
-from broker.timers.due import DueMessage
-from broker.timers.entries import SLOT_MS
-from broker.timers.following import TimerQueue
-from broker.timers.index import TimerIndex
-from broker.timers.slot_files import Note
-from broker.topics import TopicTable
-from protocol.message import StoredMessage
-from protocol.properties import (
+from rockhopper.broker.stats import BrokerStats
+from rockhopper.broker.store.errors import StoreError
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.timers.copies import TIMER_ORIGIN, stage_copy, written_copies
+from rockhopper.broker.timers.due import DueMessage
+from rockhopper.broker.timers.entries import SLOT_MS
+from rockhopper.broker.timers.following import TimerQueue
+from rockhopper.broker.timers.index import TimerIndex
+from rockhopper.broker.timers.slot_files import Note
+from rockhopper.broker.topics import TopicTable
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.properties import (
     PROPERTY_REAL_TOPIC,
     PROPERTY_TIMER_DEQUEUE_MS,
     PROPERTY_TIMER_ENQUEUE_MS,

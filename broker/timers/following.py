@@ -12,16 +12,16 @@ from collections.abc import Callable
 
 import structlog
 
-from broker.store.get_result import GetStatus
-from broker.store.message_store import MessageStore
-from broker.timers.copies import TIMER_ORIGIN
-from broker.timers.entries import KIND_MESSAGE, KIND_WITHDRAWAL, Entry, key_hash
-from broker.timers.index import TimerIndex
-from broker.timers.times import due_ms
-from protocol.message import StoredMessage
-from protocol.message_codec import decode_message, decode_messages
-from protocol.names import TIMER_TOPIC
-from protocol.properties import (
+from rockhopper.broker.store.get_result import GetStatus
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.timers.copies import TIMER_ORIGIN
+from rockhopper.broker.timers.entries import KIND_MESSAGE, KIND_WITHDRAWAL, Entry, key_hash
+from rockhopper.broker.timers.index import TimerIndex
+from rockhopper.broker.timers.times import due_ms
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.message_codec import decode_message, decode_messages
+from rockhopper.protocol.names import TIMER_TOPIC
+from rockhopper.protocol.properties import (
     PROPERTY_REAL_TOPIC,
     PROPERTY_TIMER_DEL_UNIQUE_KEY,
     PROPERTY_TIMER_OUT_MS,

@@ -10,14 +10,14 @@ from collections.abc import Callable, Container
 
 import structlog
 
-from broker.store.message_store import MessageStore
-from broker.timers.copies import is_copy
-from broker.timers.following import TimerQueue
-from broker.timers.index import TimerIndex
-from broker.timers.java_files import TimerCheck
-from protocol.message import StoredMessage
-from protocol.message_codec import decode_message
-from protocol.properties import (
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.timers.copies import is_copy
+from rockhopper.broker.timers.following import TimerQueue
+from rockhopper.broker.timers.index import TimerIndex
+from rockhopper.broker.timers.java_files import TimerCheck
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.message_codec import decode_message
+from rockhopper.protocol.properties import (
     PROPERTY_REAL_TOPIC,
     PROPERTY_TIMER_OUT_MS,
     PROPERTY_UNIQUE_KEY,

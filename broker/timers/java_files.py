@@ -15,7 +15,7 @@ import zlib
 from pathlib import Path
 from typing import NamedTuple
 
-from broker.store import disk
+from rockhopper.broker.store import disk
 
 _TIMER_CHECK = struct.Struct(">qqqqqqq")
 TIMER_CHECK_SIZE_BYTES = 4096

@@ -3,16 +3,16 @@
 The withdrawal is the message with which RocketMQ recalls, so that its broker understands it too.
 """
 
-from broker.store.message_store import MessageStore
-from broker.store.put import MessageToStore
-from broker.timers.copies import TIMER_ORIGIN
-from broker.timers.entries import Entry, key_hash
-from broker.timers.following import TIMER_QUEUE_ID, TimerQueue, origin_text
-from broker.timers.index import TimerIndex
-from broker.timers.recall_handle import RecallHandle
-from protocol.message import StoredMessage
-from protocol.names import TIMER_TOPIC
-from protocol.properties import (
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.put import MessageToStore
+from rockhopper.broker.timers.copies import TIMER_ORIGIN
+from rockhopper.broker.timers.entries import Entry, key_hash
+from rockhopper.broker.timers.following import TIMER_QUEUE_ID, TimerQueue, origin_text
+from rockhopper.broker.timers.index import TimerIndex
+from rockhopper.broker.timers.recall_handle import RecallHandle
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.names import TIMER_TOPIC
+from rockhopper.protocol.properties import (
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
     PROPERTY_TAGS,

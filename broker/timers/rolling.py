@@ -11,15 +11,15 @@ from collections.abc import Callable
 
 import structlog
 
-from broker.store.message_store import MessageStore
-from broker.timers.copies import TIMER_ORIGIN
-from broker.timers.entries import Entry
-from broker.timers.following import TIMER_QUEUE_ID, TimerQueue, origin_text
-from broker.timers.index import TimerIndex
-from protocol.addresses import host_bytes
-from protocol.message import StoredMessage
-from protocol.names import TIMER_TOPIC
-from protocol.properties import PROPERTY_TIMER_ROLL_TIMES
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.timers.copies import TIMER_ORIGIN
+from rockhopper.broker.timers.entries import Entry
+from rockhopper.broker.timers.following import TIMER_QUEUE_ID, TimerQueue, origin_text
+from rockhopper.broker.timers.index import TimerIndex
+from rockhopper.protocol.addresses import host_bytes
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.names import TIMER_TOPIC
+from rockhopper.protocol.properties import PROPERTY_TIMER_ROLL_TIMES
 
 log = structlog.get_logger("broker.timers")
 

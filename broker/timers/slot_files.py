@@ -25,10 +25,10 @@ from pathlib import Path
 
 import structlog
 
-from broker.store import disk
-from broker.store.record_file import mend, read_records
-from broker.timers.entries import ENTRY, ENTRY_SIZE_BYTES, KIND_AT, KIND_WITHDRAWAL
-from protocol.note_records import RecordsRead, encode_record
+from rockhopper.broker.store import disk
+from rockhopper.broker.store.record_file import mend, read_records
+from rockhopper.broker.timers.entries import ENTRY, ENTRY_SIZE_BYTES, KIND_AT, KIND_WITHDRAWAL
+from rockhopper.protocol.note_records import RecordsRead, encode_record
 
 log = structlog.get_logger("broker.timers")
 

@@ -16,36 +16,36 @@ from pathlib import Path
 
 import structlog
 
-from broker.config import BrokerConfig
-from broker.dispatcher import RequestError
-from broker.last_flush import last_flush
-from broker.long_polling import LongPolling, ParkedPull, nobody
-from broker.note_sync import NoteSync
-from broker.stats import BrokerStats
-from broker.store import disk
-from broker.store.errors import StoreError
-from broker.store.message_store import MessageStore
-from broker.timers import java_files
-from broker.timers.checkpoint import (
+from rockhopper.broker.config import BrokerConfig
+from rockhopper.broker.dispatcher import RequestError
+from rockhopper.broker.last_flush import last_flush
+from rockhopper.broker.long_polling import LongPolling, ParkedPull, nobody
+from rockhopper.broker.note_sync import NoteSync
+from rockhopper.broker.stats import BrokerStats
+from rockhopper.broker.store import disk
+from rockhopper.broker.store.errors import StoreError
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.timers import java_files
+from rockhopper.broker.timers.checkpoint import (
     TimerCheckpoint,
     damaged_slot,
     load_checkpoint,
     remove_checkpoint,
     save_checkpoint,
 )
-from broker.timers.delivery import Delivery
-from broker.timers.following import TIMER_QUEUE_ID, TimerQueue
-from broker.timers.importing import import_queue
-from broker.timers.index import TimerIndex
-from broker.timers.recall_handle import RecallHandle, encode_recall_handle
-from broker.timers.recalling import recall
-from broker.timers.rolling import Rolling
-from broker.timers.times import asked_time_ms, out_ms
-from broker.topics import TopicTable
-from broker.wall_waits import WallWaits
-from protocol.codes import ResponseCode
-from protocol.names import TIMER_TOPIC
-from protocol.properties import (
+from rockhopper.broker.timers.delivery import Delivery
+from rockhopper.broker.timers.following import TIMER_QUEUE_ID, TimerQueue
+from rockhopper.broker.timers.importing import import_queue
+from rockhopper.broker.timers.index import TimerIndex
+from rockhopper.broker.timers.recall_handle import RecallHandle, encode_recall_handle
+from rockhopper.broker.timers.recalling import recall
+from rockhopper.broker.timers.rolling import Rolling
+from rockhopper.broker.timers.times import asked_time_ms, out_ms
+from rockhopper.broker.topics import TopicTable
+from rockhopper.broker.wall_waits import WallWaits
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.names import TIMER_TOPIC
+from rockhopper.protocol.properties import (
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
     PROPERTY_TIMER_DEL_UNIQUE_KEY,

@@ -17,7 +17,7 @@ a millisecond.
 import re
 from collections.abc import Mapping
 
-from protocol.properties import (
+from rockhopper.protocol.properties import (
     PROPERTY_TIMER_DELAY_MS,
     PROPERTY_TIMER_DELAY_SEC,
     PROPERTY_TIMER_DELIVER_MS,

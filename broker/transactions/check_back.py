@@ -13,16 +13,16 @@ transaction 8 minutes after its producers went away.  The look is made as soon a
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from broker.config import BrokerConfig
-from broker.producers import ProducerTable
-from broker.transactions.half_messages import check_request
-from broker.transactions.open_halves import OpenHalf
-from broker.wall_waits import WallTimer
-from protocol.codes import RequestCode
+from rockhopper.broker.config import BrokerConfig
+from rockhopper.broker.producers import ProducerTable
+from rockhopper.broker.transactions.half_messages import check_request
+from rockhopper.broker.transactions.open_halves import OpenHalf
+from rockhopper.broker.wall_waits import WallTimer
+from rockhopper.protocol.codes import RequestCode
 
 if TYPE_CHECKING:
-    from broker.server import Connection
-    from broker.transactions.transactions import Transactions
+    from rockhopper.broker.server import Connection
+    from rockhopper.broker.transactions.transactions import Transactions
 
 RETRY_MS = 1000
 LOOKS_PER_TURN = 200

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from broker.delay_levels import DelayLevels
-from broker.timers.timers import Timers
-from broker.transactions.half_messages import whole_number
-from protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
-from protocol.properties import PROPERTY_DELAY_LEVEL
+from rockhopper.broker.delay_levels import DelayLevels
+from rockhopper.broker.timers.timers import Timers
+from rockhopper.broker.transactions.half_messages import whole_number
+from rockhopper.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
+from rockhopper.protocol.properties import PROPERTY_DELAY_LEVEL
 
 # Topic and queue that the message is for, its properties (changed in place) -> where it waits.
 Redirect = Callable[[str, int, dict[str, str]], tuple[str, int]]

@@ -9,37 +9,33 @@ from typing import NamedTuple
 
 import structlog
 
-from broker.dispatcher import RequestError
-from broker.stats import BrokerStats
-from broker.store.errors import StoreError
-from broker.store.message_store import MessageStore
-from broker.topics import TopicTable
-from broker.transactions.check_counts import CheckCounts
-from broker.transactions.delays import Redirect
-from broker.transactions.half_messages import (
-    immunity_ms,
-    is_copy,
-    whole_number,
-)
-from broker.transactions.ledger import Copy, Ledger, Written
-from broker.transactions.open_halves import OpenHalf, OpenHalves
-from protocol.codes import ResponseCode
-from protocol.message import StoredMessage
-from protocol.names import (
+from rockhopper.broker.dispatcher import RequestError
+from rockhopper.broker.stats import BrokerStats
+from rockhopper.broker.store.errors import StoreError
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.topics import TopicTable
+from rockhopper.broker.transactions.check_counts import CheckCounts
+from rockhopper.broker.transactions.delays import Redirect
+from rockhopper.broker.transactions.half_messages import immunity_ms, is_copy, whole_number
+from rockhopper.broker.transactions.ledger import Copy, Ledger, Written
+from rockhopper.broker.transactions.open_halves import OpenHalf, OpenHalves
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.names import (
     DLQ_PREFIX,
     NOT_SENDABLE_TOPICS,
     TRANSACTION_CHECK_MAX_TIME_TOPIC,
     TRANSACTION_HALF_TOPIC,
 )
-from protocol.properties import (
+from rockhopper.protocol.properties import (
     PROPERTY_DELAY_LEVEL,
     PROPERTY_PRODUCER_GROUP,
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
     PROPERTY_TRANSACTION_CHECK_TIMES,
 )
-from protocol.requests import EndTransactionRequest
-from protocol.sys_flags import SYS_FLAG_TRANSACTION_COMMIT, SYS_FLAG_TRANSACTION_MASK
+from rockhopper.protocol.requests import EndTransactionRequest
+from rockhopper.protocol.sys_flags import SYS_FLAG_TRANSACTION_COMMIT, SYS_FLAG_TRANSACTION_MASK
 
 log = structlog.get_logger("broker.transactions")
 

@@ -10,9 +10,9 @@ RH_FINAL, which RocketMQ ignores, names the commit log offset of the final messa
 import dataclasses
 from collections.abc import Mapping
 
-from protocol.message import StoredMessage
-from protocol.message_codec import encode_stored_message
-from protocol.properties import (
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.message_codec import encode_stored_message
+from rockhopper.protocol.properties import (
     PROPERTY_CHECK_IMMUNITY_TIME,
     PROPERTY_DELAY_LEVEL,
     PROPERTY_PRODUCER_GROUP,
@@ -25,8 +25,8 @@ from protocol.properties import (
     PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET,
     PROPERTY_UNIQUE_KEY,
 )
-from protocol.requests import CheckTransactionStateRequest, encode_fields
-from protocol.sys_flags import SYS_FLAG_TRANSACTION_MASK, SYS_FLAG_TRANSACTION_PREPARED
+from rockhopper.protocol.requests import CheckTransactionStateRequest, encode_fields
+from rockhopper.protocol.sys_flags import SYS_FLAG_TRANSACTION_MASK, SYS_FLAG_TRANSACTION_PREPARED
 
 TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
 HALF_QUEUE_ID = 0

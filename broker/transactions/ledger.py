@@ -16,13 +16,13 @@ from typing import NamedTuple
 
 import structlog
 
-from broker.consumer_offsets import ConsumerOffsetTable
-from broker.delay_levels import SYS_FLAG_HOSTS_V6
-from broker.store.errors import StoreError
-from broker.store.get_result import GetStatus
-from broker.store.message_store import MessageStore
-from broker.transactions.delays import WAITING_TOPICS
-from broker.transactions.half_messages import (
+from rockhopper.broker.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.delay_levels import SYS_FLAG_HOSTS_V6
+from rockhopper.broker.store.errors import StoreError
+from rockhopper.broker.store.get_result import GetStatus
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.transactions.delays import WAITING_TOPICS
+from rockhopper.broker.transactions.half_messages import (
     HALF_QUEUE_ID,
     PROPERTY_FINAL_OFFSET,
     TRANSACTION_GROUP,
@@ -33,18 +33,18 @@ from broker.transactions.half_messages import (
     op_properties,
     whole_number,
 )
-from broker.transactions.open_halves import OpenHalf
-from protocol.addresses import host_bytes
-from protocol.message import StoredMessage
-from protocol.message_codec import decode_message, decode_messages
-from protocol.names import TRANSACTION_HALF_TOPIC, TRANSACTION_OP_HALF_TOPIC
-from protocol.properties import (
+from rockhopper.broker.transactions.open_halves import OpenHalf
+from rockhopper.protocol.addresses import host_bytes
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.message_codec import decode_message, decode_messages
+from rockhopper.protocol.names import TRANSACTION_HALF_TOPIC, TRANSACTION_OP_HALF_TOPIC
+from rockhopper.protocol.properties import (
     PROPERTY_PRODUCER_GROUP,
     PROPERTY_REAL_TOPIC,
     PROPERTY_TRANSACTION_CHECK_TIMES,
     PROPERTY_UNIQUE_KEY,
 )
-from protocol.sys_flags import SYS_FLAG_TRANSACTION_COMMIT, SYS_FLAG_TRANSACTION_MASK
+from rockhopper.protocol.sys_flags import SYS_FLAG_TRANSACTION_COMMIT, SYS_FLAG_TRANSACTION_MASK
 
 log = structlog.get_logger("broker.transactions")
 

@@ -15,32 +15,26 @@ from collections.abc import Callable
 
 import structlog
 
-from broker.config import BrokerConfig
-from broker.consumer_offsets import ConsumerOffsetTable
-from broker.dispatcher import RequestError
-from broker.last_flush import last_flush
-from broker.producers import ProducerTable
-from broker.stats import BrokerStats
-from broker.store.errors import StoreError
-from broker.store.message_store import MessageStore
-from broker.topics import TopicConfig, TopicTable
-from broker.transactions.check_back import CheckBack
-from broker.transactions.check_counts import CheckCounts
-from broker.transactions.delays import Redirect
-from broker.transactions.ends import Ends
-from broker.transactions.half_messages import (
-    HALF_QUEUE_ID,
-    immunity_ms,
-)
-from broker.transactions.ledger import Copy, Ledger
-from broker.transactions.open_halves import OpenHalf, OpenHalves
-from protocol.codes import ResponseCode
-from protocol.message import StoredMessage
-from protocol.names import (
-    TRANSACTION_CHECK_MAX_TIME_TOPIC,
-    TRANSACTION_HALF_TOPIC,
-)
-from protocol.properties import (
+from rockhopper.broker.config import BrokerConfig
+from rockhopper.broker.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.dispatcher import RequestError
+from rockhopper.broker.last_flush import last_flush
+from rockhopper.broker.producers import ProducerTable
+from rockhopper.broker.stats import BrokerStats
+from rockhopper.broker.store.errors import StoreError
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.topics import TopicConfig, TopicTable
+from rockhopper.broker.transactions.check_back import CheckBack
+from rockhopper.broker.transactions.check_counts import CheckCounts
+from rockhopper.broker.transactions.delays import Redirect
+from rockhopper.broker.transactions.ends import Ends
+from rockhopper.broker.transactions.half_messages import HALF_QUEUE_ID, immunity_ms
+from rockhopper.broker.transactions.ledger import Copy, Ledger
+from rockhopper.broker.transactions.open_halves import OpenHalf, OpenHalves
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.names import TRANSACTION_CHECK_MAX_TIME_TOPIC, TRANSACTION_HALF_TOPIC
+from rockhopper.protocol.properties import (
     PROPERTY_PRODUCER_GROUP,
     PROPERTY_TRANSACTION_CHECK_TIMES,
     PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET,

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from client.commands.names import TOPIC
-from client.commands.output import print_table, write_json, write_line
-from client.commands.progress import ProgressBar
-from client.commands.running import nameserver, nameserver_option, run
+from rockhopper.client.commands.names import TOPIC
+from rockhopper.client.commands.output import print_table, write_json, write_line
+from rockhopper.client.commands.progress import ProgressBar
+from rockhopper.client.commands.running import nameserver, nameserver_option, run
 
 if TYPE_CHECKING:
-    from client.admin import Admin
-    from client.producer import Producer
-    from client.queues import MessageQueue
+    from rockhopper.client.admin import Admin
+    from rockhopper.client.producer import Producer
+    from rockhopper.client.queues import MessageQueue
 
 _QUEUES = 4
 _PULLS_UNDER_WAY = 4
@@ -97,7 +97,7 @@ def bench(
 
 
 async def _bench(job: _Job, nameserver: str | None, *, is_temporary: bool) -> None:
-    from client.admin import Admin
+    from rockhopper.client.admin import Admin
 
     async with Admin(nameserver) as admin:
         if is_temporary:
@@ -110,7 +110,7 @@ async def _bench(job: _Job, nameserver: str | None, *, is_temporary: bool) -> No
 
 
 async def _measure_all(job: _Job, nameserver: str | None, admin: Admin) -> None:
-    from client.producer import Producer
+    from rockhopper.client.producer import Producer
 
     async with Producer(nameserver, timeout=30.0) as producer:
         starts = {each.queue: each.max_offset for each in await admin.ranges(job.topic)}
@@ -147,7 +147,7 @@ async def _measure_all(job: _Job, nameserver: str | None, admin: Admin) -> None:
 
 
 async def _single_sends(job: _Job, producer: Producer) -> _Measured:
-    from protocol.message import Message
+    from rockhopper.protocol.message import Message
 
     message = Message(job.topic, bytes(job.size_bytes))
 
@@ -160,7 +160,7 @@ async def _single_sends(job: _Job, producer: Producer) -> _Measured:
 
 
 async def _batches(job: _Job, producer: Producer) -> _Measured:
-    from protocol.message import Message
+    from rockhopper.protocol.message import Message
 
     messages = [Message(job.topic, bytes(job.size_bytes))] * job.batch
 
@@ -176,7 +176,7 @@ async def _pulls(
     job: _Job, nameserver: str | None, admin: Admin, starts: dict[MessageQueue, int]
 ) -> _Measured:
     """Read what was sent, each queue from several places at once."""
-    from client.pull_consumer import PullConsumer
+    from rockhopper.client.pull_consumer import PullConsumer
 
     ends = {each.queue: each.max_offset for each in await admin.ranges(job.topic)}
     places: list[tuple[MessageQueue, int]] = [

@@ -9,12 +9,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from client.addresses import BrokerAddress
-from client.commands.output import print_table, printable, time_text, write_json, write_line
-from client.commands.running import Failure, nameserver, nameserver_option, report, run
+from rockhopper.client.addresses import BrokerAddress
+from rockhopper.client.commands.output import (
+    print_table,
+    printable,
+    time_text,
+    write_json,
+    write_line,
+)
+from rockhopper.client.commands.running import Failure, nameserver, nameserver_option, report, run
 
 if TYPE_CHECKING:
-    from client.admin import Admin
+    from rockhopper.client.admin import Admin
 
 _broker_option = click.option(
     "--broker", "-b", metavar="NAME|ADDRESS", help="Only this broker; default: all masters."
@@ -37,7 +43,7 @@ def status(broker: str | None, is_all: bool, as_json: bool) -> None:
 
 
 async def _status(name: str | None, is_all: bool, as_json: bool, nameserver: str | None) -> None:
-    from client.admin import Admin
+    from rockhopper.client.admin import Admin
 
     async with Admin(nameserver) as admin:
         for index, target in enumerate(await admin.masters(name)):
@@ -130,7 +136,7 @@ async def _config(
     as_json: bool,
     nameserver: str | None,
 ) -> None:
-    from client.admin import Admin
+    from rockhopper.client.admin import Admin
 
     async with Admin(nameserver) as admin:
         targets = await admin.masters(name)
@@ -161,7 +167,7 @@ def cluster(as_json: bool) -> None:
 
 
 async def _cluster(as_json: bool, nameserver: str | None) -> None:
-    from client.admin import Admin
+    from rockhopper.client.admin import Admin
 
     async with Admin(nameserver) as admin:
         brokers = await admin.brokers()
@@ -207,7 +213,7 @@ async def _cluster(as_json: bool, nameserver: str | None) -> None:
 
 
 async def _ask(admin: Admin, broker: BrokerAddress) -> tuple[dict[str, str], str | None]:
-    from client.errors import ClientError
+    from rockhopper.client.errors import ClientError
 
     try:
         return await admin.broker_status(broker.address), None

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from client.commands.names import GROUP, TOPIC
-from client.commands.positions import PositionType
-from client.commands.reader import OutputReader
-from client.commands.rows import MessageRows
-from client.commands.running import (
+from rockhopper.client.commands.names import GROUP, TOPIC
+from rockhopper.client.commands.positions import PositionType
+from rockhopper.client.commands.reader import OutputReader
+from rockhopper.client.commands.rows import MessageRows
+from rockhopper.client.commands.running import (
     EXIT_SIGNALLED,
     nameserver,
     nameserver_option,
@@ -26,9 +26,9 @@ from client.commands.running import (
 )
 
 if TYPE_CHECKING:
-    from client.consuming.settings import StartFrom
-    from client.filters import Sql
-    from client.pull_consumer import Position
+    from rockhopper.client.consuming.settings import StartFrom
+    from rockhopper.client.filters import Sql
+    from rockhopper.client.pull_consumer import Position
 
 _NAMES: dict[int, str] = {
     signal.SIGINT: "Ctrl-C",
@@ -99,8 +99,8 @@ def consume(
       rockhopper consume orders --group billing --tag "new || paid"
       rockhopper consume orders --group billing --max 10 --json | jq .body
     """  # noqa: D301  click's mark for a paragraph that stays as it is
-    from client.filters import Sql, subscription_to
-    from protocol.errors import SubscriptionError
+    from rockhopper.client.filters import Sql, subscription_to
+    from rockhopper.protocol.errors import SubscriptionError
 
     if expression is not None and tag != "*":
         raise click.UsageError("--tag and --filter exclude each other: TAGS is a property, too")
@@ -128,7 +128,7 @@ class _Ended:
 
 
 async def _consume(job: _Job, nameserver: str | None, ended: _Ended) -> None:
-    from client.consumer import Consumer
+    from rockhopper.client.consumer import Consumer
 
     rows = MessageRows(as_json=job.as_json)
     reader = OutputReader()

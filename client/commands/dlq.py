@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from client.commands.names import GROUP, TOPIC
-from client.commands.output import (
+from rockhopper.client.commands.names import GROUP, TOPIC
+from rockhopper.client.commands.output import (
     body_preview,
     counted,
     flush,
@@ -21,10 +21,17 @@ from client.commands.output import (
     write_json,
     write_line,
 )
-from client.commands.running import confirm, may_ask, nameserver, nameserver_option, report, run
+from rockhopper.client.commands.running import (
+    confirm,
+    may_ask,
+    nameserver,
+    nameserver_option,
+    report,
+    run,
+)
 
 if TYPE_CHECKING:
-    from client.dead_letters import DeadLetter, Requeued
+    from rockhopper.client.dead_letters import DeadLetter, Requeued
 
 
 @click.group()
@@ -47,7 +54,7 @@ def list_groups(as_json: bool) -> None:
 
 
 async def _list(as_json: bool, nameserver: str | None) -> None:
-    from client.admin import Admin
+    from rockhopper.client.admin import Admin
 
     async with Admin(nameserver) as admin:
         counts = await admin.dead_letters.counts()
@@ -92,7 +99,7 @@ def show(group: str, max_count: int | None, only_waiting: bool, as_json: bool) -
 async def _show(
     group: str, max_count: int | None, only_waiting: bool, as_json: bool, nameserver: str | None
 ) -> None:
-    from client.admin import Admin
+    from rockhopper.client.admin import Admin
 
     rows: list[tuple[object, ...]] = []
     count = 0
@@ -190,7 +197,7 @@ async def _requeue(
     as_json: bool,
     nameserver: str | None,
 ) -> None:
-    from client.admin import Admin
+    from rockhopper.client.admin import Admin
 
     sent: dict[str, int] = {}
     repeated = 0

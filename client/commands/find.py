@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from client.commands.names import TOPIC
-from client.commands.output import (
+from rockhopper.client.commands.names import TOPIC
+from rockhopper.client.commands.output import (
     body_preview,
     body_text,
     message_json,
@@ -19,12 +19,12 @@ from client.commands.output import (
     write_json,
     write_line,
 )
-from client.commands.positions import PositionType
-from client.commands.running import nameserver, nameserver_option, run
+from rockhopper.client.commands.positions import PositionType
+from rockhopper.client.commands.running import nameserver, nameserver_option, run
 
 if TYPE_CHECKING:
-    from client.pull_consumer import Position
-    from client.received import ReceivedMessage
+    from rockhopper.client.pull_consumer import Position
+    from rockhopper.client.received import ReceivedMessage
 
 _PREVIEW_MAX = 80
 
@@ -85,7 +85,7 @@ async def _query(
     as_json: bool,
     nameserver: str | None,
 ) -> None:
-    from client.admin import Admin
+    from rockhopper.client.admin import Admin
 
     async with Admin(nameserver) as admin:
         messages = await admin.messages_by_key(
@@ -132,7 +132,7 @@ def message(message_id: str, topic: str | None, raw: bool, as_json: bool) -> Non
 async def _message(
     message_id: str, topic: str | None, raw: bool, as_json: bool, nameserver: str | None
 ) -> None:
-    from client.admin import Admin
+    from rockhopper.client.admin import Admin
 
     async with Admin(nameserver) as admin:
         found = await admin.message(message_id, topic)

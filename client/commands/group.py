@@ -7,14 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from client.commands.names import GROUP, TOPIC
-from client.commands.output import counted, print_table, time_text, write_json, write_line
-from client.commands.positions import PositionType, QueueType, select_queues
-from client.commands.running import confirm, may_ask, nameserver, nameserver_option, run
+from rockhopper.client.commands.names import GROUP, TOPIC
+from rockhopper.client.commands.output import (
+    counted,
+    print_table,
+    time_text,
+    write_json,
+    write_line,
+)
+from rockhopper.client.commands.positions import PositionType, QueueType, select_queues
+from rockhopper.client.commands.running import confirm, may_ask, nameserver, nameserver_option, run
 
 if TYPE_CHECKING:
-    from client.admin_groups import OffsetMove, Target
-    from client.group_states import GroupState, QueueLag
+    from rockhopper.client.admin_groups import OffsetMove, Target
+    from rockhopper.client.group_states import GroupState, QueueLag
 
 _MODELS = {"CLUSTERING": "shared", "BROADCASTING": "broadcast"}
 _LAG_COLUMNS = ("TOPIC", "BROKER", "QUEUE", "END", "CONSUMED", "LAG", "LAST CONSUMED")
@@ -38,7 +44,7 @@ def list_groups(is_all: bool, as_json: bool) -> None:
 
 
 async def _list(is_all: bool, as_json: bool, nameserver: str | None) -> None:
-    from client.admin import Admin
+    from rockhopper.client.admin import Admin
 
     async with Admin(nameserver) as admin:
         states = await admin.groups.states(with_system=is_all)
@@ -71,7 +77,7 @@ async def _list(is_all: bool, as_json: bool, nameserver: str | None) -> None:
 
 
 def _topics(state: GroupState) -> list[str]:
-    from protocol.names import is_retry_topic
+    from rockhopper.protocol.names import is_retry_topic
 
     topics = {*state.subscriptions, *(each.queue.topic for each in state.queues)}
     return sorted(topic for topic in topics if not is_retry_topic(topic))
@@ -99,7 +105,7 @@ def show(name: str, as_json: bool) -> None:
 
 
 async def _show(name: str, as_json: bool, nameserver: str | None) -> None:
-    from client.admin import Admin
+    from rockhopper.client.admin import Admin
 
     async with Admin(nameserver) as admin:
         state = await admin.groups.state(name)
@@ -187,7 +193,7 @@ def lag(name: str, as_json: bool) -> None:
 
 
 async def _show_lag(name: str, as_json: bool, nameserver: str | None) -> None:
-    from client.admin import Admin
+    from rockhopper.client.admin import Admin
 
     async with Admin(nameserver) as admin:
         queues = await admin.groups.lag(name)
@@ -287,7 +293,7 @@ async def _reset(
     as_json: bool,
     nameserver: str | None,
 ) -> None:
-    from client.admin import Admin
+    from rockhopper.client.admin import Admin
 
     async with Admin(nameserver) as admin:
         await admin.groups.lag(name)  # raises where no broker knows the group
@@ -349,7 +355,7 @@ async def _delete(
     yes: bool,
     nameserver: str | None,
 ) -> None:
-    from client.admin import Admin
+    from rockhopper.client.admin import Admin
 
     async with Admin(nameserver) as admin:
         state = await admin.groups.state(name)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from protocol.names import group_error, topic_error
+from rockhopper.protocol.names import group_error, topic_error
 
 
 class _NameType(click.ParamType[Any]):

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from client.received import ReceivedMessage
+    from rockhopper.client.received import ReceivedMessage
 
 _NOT_FOR_TERMINALS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
 _NOT_FOR_TERMINALS.update({ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t"})
@@ -67,7 +67,7 @@ def body_preview(body: bytes) -> str:
 
 def read_body(message: ReceivedMessage) -> tuple[bytes, str | None]:
     """Return the body, or the stored bytes and why they cannot be decompressed."""
-    from protocol.errors import CompressionError
+    from rockhopper.protocol.errors import CompressionError
 
     try:
         return message.body, None

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from client.pull_consumer import Position
-    from client.queues import MessageQueue
+    from rockhopper.client.pull_consumer import Position
+    from rockhopper.client.queues import MessageQueue
 
 _AGO = re.compile(r"-(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _AGO_UNITS = {

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from client.commands.names import GROUP, TOPIC
-from client.commands.output import flush
-from client.commands.positions import PositionType, QueueType, select_queues
-from client.commands.progress import ProgressBar
-from client.commands.rows import MessageRows
-from client.commands.running import nameserver, nameserver_option, run
+from rockhopper.client.commands.names import GROUP, TOPIC
+from rockhopper.client.commands.output import flush
+from rockhopper.client.commands.positions import PositionType, QueueType, select_queues
+from rockhopper.client.commands.progress import ProgressBar
+from rockhopper.client.commands.rows import MessageRows
+from rockhopper.client.commands.running import nameserver, nameserver_option, run
 
 if TYPE_CHECKING:
-    from client.pull_consumer import Position, PullConsumer
-    from client.pulling import PullResult
-    from client.queues import MessageQueue
-    from client.received import ReceivedMessage
+    from rockhopper.client.pull_consumer import Position, PullConsumer
+    from rockhopper.client.pulling import PullResult
+    from rockhopper.client.queues import MessageQueue
+    from rockhopper.client.received import ReceivedMessage
 
 _BATCH = 32
 
@@ -100,8 +100,8 @@ def pull(
       rockhopper pull orders --filter "price > 5 AND region = 'eu'"
       rockhopper pull orders --from earliest --max 10 --json | jq .body
     """  # noqa: D301  click's mark for a paragraph that stays as it is
-    from client.filters import Sql, subscription_to
-    from protocol.errors import SubscriptionError
+    from rockhopper.client.filters import Sql, subscription_to
+    from rockhopper.protocol.errors import SubscriptionError
 
     if expression is not None and tag != "*":
         raise click.UsageError("--tag and --filter exclude each other: TAGS is a property, too")
@@ -114,8 +114,8 @@ def pull(
 
 
 async def _pull(job: _Job, nameserver: str | None) -> None:
-    from client.filters import Sql
-    from client.pull_consumer import PullConsumer
+    from rockhopper.client.filters import Sql
+    from rockhopper.client.pull_consumer import PullConsumer
 
     wanted = None if job.expression is None else Sql(job.expression)
     async with PullConsumer(

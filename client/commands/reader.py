@@ -12,7 +12,7 @@ import termios
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from client.commands.output import flush
+from rockhopper.client.commands.output import flush
 
 _STDOUT = 1
 _GONE = select.POLLERR | select.POLLHUP

@@ -6,7 +6,7 @@ import shutil
 import sys
 from typing import TYPE_CHECKING
 
-from client.commands.output import (
+from rockhopper.client.commands.output import (
     body_preview,
     cells,
     cut,
@@ -20,7 +20,7 @@ from client.commands.output import (
 )
 
 if TYPE_CHECKING:
-    from client.received import ReceivedMessage
+    from rockhopper.client.received import ReceivedMessage
 
 # On a narrow terminal a line is wrapped rather than leave less of a body to see.
 _BODY_WIDTH_MIN = 40

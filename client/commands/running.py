@@ -41,7 +41,7 @@ def nameserver_option(command: _Command) -> _Command:
 
 def _inherit(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
     if value is not None:
-        from client.addresses import parse_nameservers
+        from rockhopper.client.addresses import parse_nameservers
 
         try:
             parse_nameservers(value)
@@ -61,8 +61,8 @@ def run(action: Coroutine[Any, Any, Any], *, fast: bool = False) -> None:
 
     With `fast` it runs on uvloop where that is installed; loading it takes a moment.
     """
-    from client.errors import ClientError, MessageRejectedError
-    from protocol.errors import ProtocolError
+    from rockhopper.client.errors import ClientError, MessageRejectedError
+    from rockhopper.protocol.errors import ProtocolError
 
     try:
         with asyncio.Runner(loop_factory=_uvloop() if fast else None) as runner:

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from client.commands.names import TOPIC
-from client.commands.output import counted, flush, write_json, write_line
-from client.commands.positions import QueueType, select_queues
-from client.commands.progress import ProgressBar
-from client.commands.running import nameserver, nameserver_option, report, run
-from client.commands.stdin_lines import stdin_lines
+from rockhopper.client.commands.names import TOPIC
+from rockhopper.client.commands.output import counted, flush, write_json, write_line
+from rockhopper.client.commands.positions import QueueType, select_queues
+from rockhopper.client.commands.progress import ProgressBar
+from rockhopper.client.commands.running import nameserver, nameserver_option, report, run
+from rockhopper.client.commands.stdin_lines import stdin_lines
 
 if TYPE_CHECKING:
-    from client.producer import Producer
-    from client.queues import MessageQueue
-    from client.receipts import SendReceipt
-    from protocol.message import Message
+    from rockhopper.client.producer import Producer
+    from rockhopper.client.queues import MessageQueue
+    from rockhopper.client.receipts import SendReceipt
+    from rockhopper.protocol.message import Message
 
 _Send = Callable[[], "Coroutine[Any, Any, list[SendReceipt]]"]
 
@@ -49,7 +49,7 @@ class _Job:
     timeout_s: float
 
     def message(self, body: bytes) -> Message:
-        from protocol.message import Message
+        from rockhopper.protocol.message import Message
 
         return Message(
             self.topic,
@@ -159,7 +159,7 @@ def _parse_properties(texts: Sequence[str]) -> dict[str, str]:
 
 
 async def _send(job: _Job, nameserver: str | None) -> None:
-    from client.producer import Producer
+    from rockhopper.client.producer import Producer
 
     started = time.monotonic()
     total = job.count if job.body is not None else None

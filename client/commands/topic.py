@@ -8,10 +8,16 @@ from collections.abc import Sequence
 
 import click
 
-from client.addresses import BrokerAddress
-from client.commands.names import TOPIC
-from client.commands.output import counted, print_table, time_text, write_json, write_line
-from client.commands.running import Failure, confirm, nameserver, nameserver_option, run
+from rockhopper.client.addresses import BrokerAddress
+from rockhopper.client.commands.names import TOPIC
+from rockhopper.client.commands.output import (
+    counted,
+    print_table,
+    time_text,
+    write_json,
+    write_line,
+)
+from rockhopper.client.commands.running import Failure, confirm, nameserver, nameserver_option, run
 
 _PERMISSIONS = {"r": 4, "w": 2, "rw": 6, "none": 0}
 
@@ -31,7 +37,7 @@ def list_topics(is_all: bool, as_json: bool) -> None:
 
 
 async def _list(is_all: bool, as_json: bool, nameserver: str | None) -> None:
-    from client.admin import Admin
+    from rockhopper.client.admin import Admin
 
     async with Admin(nameserver) as admin:
         topics, brokers = await asyncio.gather(admin.topics(), admin.brokers())
@@ -49,7 +55,7 @@ async def _list(is_all: bool, as_json: bool, nameserver: str | None) -> None:
 
 
 def _is_systems(name: str, brokers: Sequence[BrokerAddress]) -> bool:
-    from protocol.names import is_dlq_topic, is_retry_topic, is_system_topic, reply_topic
+    from rockhopper.protocol.names import is_dlq_topic, is_retry_topic, is_system_topic, reply_topic
 
     if is_system_topic(name) or is_retry_topic(name) or is_dlq_topic(name):
         return True
@@ -111,7 +117,7 @@ async def _create(
     as_json: bool,
     nameserver: str | None,
 ) -> None:
-    from client.admin import Admin
+    from rockhopper.client.admin import Admin
 
     async with Admin(nameserver) as admin:
         targets = await admin.create_topic(
@@ -137,8 +143,8 @@ def delete(name: str, yes: bool) -> None:
 
 
 async def _delete(name: str, nameserver: str | None) -> None:
-    from client.admin import Admin
-    from client.errors import RouteNotFoundError
+    from rockhopper.client.admin import Admin
+    from rockhopper.client.errors import RouteNotFoundError
 
     async with Admin(nameserver) as admin:
         try:
@@ -165,7 +171,7 @@ def purge(name: str, yes: bool) -> None:
 
 
 async def _purge(name: str, nameserver: str | None) -> None:
-    from client.admin import Admin
+    from rockhopper.client.admin import Admin
 
     async with Admin(nameserver) as admin:
         before = {each.queue: each for each in await admin.ranges(name)}
@@ -190,7 +196,7 @@ def show(name: str, as_json: bool) -> None:
 
 
 async def _show(name: str, as_json: bool, nameserver: str | None) -> None:
-    from client.admin import Admin
+    from rockhopper.client.admin import Admin
 
     async with Admin(nameserver) as admin:
         route = await admin.route(name)

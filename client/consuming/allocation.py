@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-from client.queues import MessageQueue
+from rockhopper.client.queues import MessageQueue
 
 VIRTUAL_NODES = 10
 
@@ -170,7 +170,8 @@ def allocation_of(choice: str | Allocation) -> Allocation:
         names = ", ".join(f'"{name}"' for name in _BY_NAME)
         raise ValueError(
             f"there is no allocation {choice!r}: use {names}, or an object of "
-            "client.consuming.allocation (ByMachineRoom, MachineRoomNearby, ByConfiguration)"
+            "rockhopper.client.consuming.allocation (ByMachineRoom, MachineRoomNearby, "
+            "ByConfiguration)"
         )
     return rule()
 

@@ -14,16 +14,16 @@ from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime
 from typing import Any
 
-from client.consuming.delivery import Delivery
-from client.consuming.fetching import Fetcher
-from client.consuming.locks import QueueLocks
-from client.consuming.process_queue import ProcessQueue, Room
-from client.consuming.progress import Progress
-from client.consuming.settings import ConsumerSettings, StartFrom
-from client.errors import ClientError
-from client.queue_offsets import QueueOffsets
-from client.queues import MessageQueue
-from client.tasks import end_tasks
+from rockhopper.client.consuming.delivery import Delivery
+from rockhopper.client.consuming.fetching import Fetcher
+from rockhopper.client.consuming.locks import QueueLocks
+from rockhopper.client.consuming.process_queue import ProcessQueue, Room
+from rockhopper.client.consuming.progress import Progress
+from rockhopper.client.consuming.settings import ConsumerSettings, StartFrom
+from rockhopper.client.errors import ClientError
+from rockhopper.client.queue_offsets import QueueOffsets
+from rockhopper.client.queues import MessageQueue
+from rockhopper.client.tasks import end_tasks
 
 log = logging.getLogger(__name__)
 

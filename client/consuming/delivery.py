@@ -16,13 +16,13 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-from client.consuming.process_queue import ProcessQueue
-from client.consuming.redelivery import BY_THE_LADDER, DEAD_LETTER, Delay, Redelivery
-from client.consuming.settings import ConsumerSettings
-from client.errors import ClientError
-from client.received import ReceivedMessage
-from client.tasks import end_tasks
-from client.trace import ConsumeResult, Consumption, MessageTrace
+from rockhopper.client.consuming.process_queue import ProcessQueue
+from rockhopper.client.consuming.redelivery import BY_THE_LADDER, DEAD_LETTER, Delay, Redelivery
+from rockhopper.client.consuming.settings import ConsumerSettings
+from rockhopper.client.errors import ClientError
+from rockhopper.client.received import ReceivedMessage
+from rockhopper.client.tasks import end_tasks
+from rockhopper.client.trace import ConsumeResult, Consumption, MessageTrace
 
 log = logging.getLogger(__name__)
 

@@ -5,27 +5,27 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from client.connection import Connection
-from client.consuming.assignment import Assignment
-from client.consuming.delivery import Delivery
-from client.consuming.fetching import Fetcher
-from client.consuming.locks import QueueLocks
-from client.consuming.notifications import Answer, Notifications
-from client.consuming.process_queue import ProcessQueue, Room
-from client.consuming.progress import BrokerProgress, LocalProgress, Progress
-from client.consuming.rebalancing import Rebalancer
-from client.consuming.redelivery import Redelivery
-from client.consuming.settings import ConsumerSettings
-from client.errors import ClientError, RequestRefusedError
-from client.pulling import Puller
-from client.queue_offsets import QueueOffsets
-from client.routing import TopicRoute
-from client.session import Session
-from client.tasks import end_tasks
-from protocol.bodies import CheckClientRequestBody, ConsumerData, SubscriptionData
-from protocol.codes import RequestCode
-from protocol.command import Command
-from protocol.subscription import TYPE_TAG, Subscription
+from rockhopper.client.connection import Connection
+from rockhopper.client.consuming.assignment import Assignment
+from rockhopper.client.consuming.delivery import Delivery
+from rockhopper.client.consuming.fetching import Fetcher
+from rockhopper.client.consuming.locks import QueueLocks
+from rockhopper.client.consuming.notifications import Answer, Notifications
+from rockhopper.client.consuming.process_queue import ProcessQueue, Room
+from rockhopper.client.consuming.progress import BrokerProgress, LocalProgress, Progress
+from rockhopper.client.consuming.rebalancing import Rebalancer
+from rockhopper.client.consuming.redelivery import Redelivery
+from rockhopper.client.consuming.settings import ConsumerSettings
+from rockhopper.client.errors import ClientError, RequestRefusedError
+from rockhopper.client.pulling import Puller
+from rockhopper.client.queue_offsets import QueueOffsets
+from rockhopper.client.routing import TopicRoute
+from rockhopper.client.session import Session
+from rockhopper.client.tasks import end_tasks
+from rockhopper.protocol.bodies import CheckClientRequestBody, ConsumerData, SubscriptionData
+from rockhopper.protocol.codes import RequestCode
+from rockhopper.protocol.command import Command
+from rockhopper.protocol.subscription import TYPE_TAG, Subscription
 
 log = logging.getLogger(__name__)
 

@@ -8,14 +8,14 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from client.consuming.process_queue import ProcessQueue, Room
-from client.consuming.settings import ConsumerSettings
-from client.errors import ClientError, RequestRefusedError
-from client.pulling import PullResult
-from client.queues import MessageQueue
-from client.received import ReceivedMessage
-from protocol.codes import ResponseCode
-from protocol.properties import PROPERTY_RETRY_TOPIC
+from rockhopper.client.consuming.process_queue import ProcessQueue, Room
+from rockhopper.client.consuming.settings import ConsumerSettings
+from rockhopper.client.errors import ClientError, RequestRefusedError
+from rockhopper.client.pulling import PullResult
+from rockhopper.client.queues import MessageQueue
+from rockhopper.client.received import ReceivedMessage
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.properties import PROPERTY_RETRY_TOPIC
 
 log = logging.getLogger(__name__)
 

@@ -11,12 +11,12 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
-from client.errors import ClientError, MalformedAnswerError
-from client.queues import MessageQueue
-from client.session import Session
-from protocol.bodies import LockBatchRequestBody, LockBatchResponseBody, MessageQueueKey
-from protocol.codes import RequestCode
-from protocol.errors import ProtocolError
+from rockhopper.client.errors import ClientError, MalformedAnswerError
+from rockhopper.client.queues import MessageQueue
+from rockhopper.client.session import Session
+from rockhopper.protocol.bodies import LockBatchRequestBody, LockBatchResponseBody, MessageQueueKey
+from rockhopper.protocol.codes import RequestCode
+from rockhopper.protocol.errors import ProtocolError
 
 log = logging.getLogger(__name__)
 

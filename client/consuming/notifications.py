@@ -12,26 +12,26 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from client.connection import Connection, RequestAnswer
-from client.consuming.assignment import Assignment
-from client.consuming.delivery import Delivery
-from client.consuming.locks import QueueLocks
-from client.consuming.process_queue import ProcessQueue
-from client.consuming.settings import ConsumerSettings
-from client.queues import MessageQueue
-from client.received import ReceivedMessage
-from client.session import Session
-from protocol import fastjson
-from protocol.bodies import (
+from rockhopper.client.connection import Connection, RequestAnswer
+from rockhopper.client.consuming.assignment import Assignment
+from rockhopper.client.consuming.delivery import Delivery
+from rockhopper.client.consuming.locks import QueueLocks
+from rockhopper.client.consuming.process_queue import ProcessQueue
+from rockhopper.client.consuming.settings import ConsumerSettings
+from rockhopper.client.queues import MessageQueue
+from rockhopper.client.received import ReceivedMessage
+from rockhopper.client.session import Session
+from rockhopper.protocol import fastjson
+from rockhopper.protocol.bodies import (
     GetConsumerStatusBody,
     MessageQueueKey,
     ResetOffsetBody,
     SubscriptionData,
 )
-from protocol.codes import MQ_VERSION, RequestCode, ResponseCode
-from protocol.command import Command
-from protocol.errors import ProtocolError
-from protocol.message_codec import decode_message
+from rockhopper.protocol.codes import MQ_VERSION, RequestCode, ResponseCode
+from rockhopper.protocol.command import Command
+from rockhopper.protocol.errors import ProtocolError
+from rockhopper.protocol.message_codec import decode_message
 
 log = logging.getLogger(__name__)
 

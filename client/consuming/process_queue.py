@@ -11,8 +11,8 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable
 
-from client.queues import MessageQueue
-from client.received import ReceivedMessage
+from rockhopper.client.queues import MessageQueue
+from rockhopper.client.received import ReceivedMessage
 
 
 class Room:

@@ -18,12 +18,12 @@ import tempfile
 from pathlib import Path
 from typing import IO, Protocol
 
-from client.addresses import own_host
-from client.queue_offsets import QueueOffsets
-from client.queues import MessageQueue
-from protocol import fastjson
-from protocol.bodies import MessageQueueKey, ResetOffsetBody
-from protocol.errors import ProtocolError
+from rockhopper.client.addresses import own_host
+from rockhopper.client.queue_offsets import QueueOffsets
+from rockhopper.client.queues import MessageQueue
+from rockhopper.protocol import fastjson
+from rockhopper.protocol.bodies import MessageQueueKey, ResetOffsetBody
+from rockhopper.protocol.errors import ProtocolError
 
 try:
     import fcntl

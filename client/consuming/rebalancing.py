@@ -16,20 +16,20 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Iterable
 
-from client.connection import Connection
-from client.consuming.allocation import sorted_clients
-from client.consuming.assignment import Assignment
-from client.consuming.locks import QueueLocks
-from client.consuming.settings import ConsumerSettings, StartFrom
-from client.errors import ClientError, MalformedAnswerError, RouteNotFoundError
-from client.queues import MessageQueue
-from client.routing import TopicRoute
-from client.session import Session
-from client.tasks import end_tasks
-from protocol.bodies import GetConsumerListByGroupBody
-from protocol.codes import RequestCode, ResponseCode
-from protocol.errors import ProtocolError
-from protocol.requests import GetConsumerListByGroupRequest, encode_fields
+from rockhopper.client.connection import Connection
+from rockhopper.client.consuming.allocation import sorted_clients
+from rockhopper.client.consuming.assignment import Assignment
+from rockhopper.client.consuming.locks import QueueLocks
+from rockhopper.client.consuming.settings import ConsumerSettings, StartFrom
+from rockhopper.client.errors import ClientError, MalformedAnswerError, RouteNotFoundError
+from rockhopper.client.queues import MessageQueue
+from rockhopper.client.routing import TopicRoute
+from rockhopper.client.session import Session
+from rockhopper.client.tasks import end_tasks
+from rockhopper.protocol.bodies import GetConsumerListByGroupBody
+from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.errors import ProtocolError
+from rockhopper.protocol.requests import GetConsumerListByGroupRequest, encode_fields
 
 log = logging.getLogger(__name__)
 

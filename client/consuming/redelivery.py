@@ -15,15 +15,15 @@ import math
 from bisect import bisect_left
 from dataclasses import dataclass
 
-from client.consuming.settings import ConsumerSettings
-from client.errors import BrokerUnreachableError, ClientError
-from client.received import ReceivedMessage
-from client.routing import TopicRoute
-from client.session import Session
-from protocol.codes import RequestCode
-from protocol.message import StoredMessage
-from protocol.names import CLIENT_INNER_PRODUCER_GROUP
-from protocol.properties import (
+from rockhopper.client.consuming.settings import ConsumerSettings
+from rockhopper.client.errors import BrokerUnreachableError, ClientError
+from rockhopper.client.received import ReceivedMessage
+from rockhopper.client.routing import TopicRoute
+from rockhopper.client.session import Session
+from rockhopper.protocol.codes import RequestCode
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.names import CLIENT_INNER_PRODUCER_GROUP
+from rockhopper.protocol.properties import (
     PROPERTY_DELAY_LEVEL,
     PROPERTY_ORIGIN_MESSAGE_ID,
     PROPERTY_RETRY_TOPIC,
@@ -34,7 +34,7 @@ from protocol.properties import (
     PROPERTY_WAIT,
     encode_properties,
 )
-from protocol.requests import ConsumerSendMsgBackRequest, encode_fields
+from rockhopper.protocol.requests import ConsumerSendMsgBackRequest, encode_fields
 
 log = logging.getLogger(__name__)
 

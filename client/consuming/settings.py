@@ -8,9 +8,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
-from client.consuming.allocation import Allocation, Average
-from protocol.names import group_error, retry_topic
-from protocol.subscription import Subscription
+from rockhopper.client.consuming.allocation import Allocation, Average
+from rockhopper.protocol.names import group_error, retry_topic
+from rockhopper.protocol.subscription import Subscription
 
 StartFrom = Literal["earliest", "latest"] | datetime | int
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from client.filters import Sql, subscription_to
-from protocol.names import topic_error
-from protocol.subscription import SUBSCRIBE_ALL, Subscription
+from rockhopper.client.filters import Sql, subscription_to
+from rockhopper.protocol.names import topic_error
+from rockhopper.protocol.subscription import SUBSCRIBE_ALL, Subscription
 
 Filter = str | Sql | None
 Topics = str | Iterable[str] | Mapping[str, Filter]

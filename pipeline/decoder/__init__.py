@@ -7,9 +7,9 @@
 The body of an answer to a pull holds the same records as a file of the log does.
 """
 
-from pipeline.decoder.decode import BATCH_ROWS_MAX, Decoder, decode
-from pipeline.decoder.records import Records, pick, read_records
-from pipeline.decoder.walk import Buffer, Offsets, Stop, Walk, is_record, resync, walk
+from rockhopper.pipeline.decoder.decode import BATCH_ROWS_MAX, Decoder, decode
+from rockhopper.pipeline.decoder.records import Records, pick, read_records
+from rockhopper.pipeline.decoder.walk import Buffer, Offsets, Stop, Walk, is_record, resync, walk
 
 __all__ = [
     "BATCH_ROWS_MAX",

@@ -7,12 +7,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pipeline.decoder.codecs import decompress
-from pipeline.decoder.records import Records
-from pipeline.decoder.strings import gather
-from protocol.errors import CompressionError
-from protocol.message_codec.record import BODY_CRC_MASK
-from protocol.sys_flags import SYS_FLAG_COMPRESSED
+from rockhopper.pipeline.decoder.codecs import decompress
+from rockhopper.pipeline.decoder.records import Records
+from rockhopper.pipeline.decoder.strings import gather
+from rockhopper.protocol.errors import CompressionError
+from rockhopper.protocol.message_codec.record import BODY_CRC_MASK
+from rockhopper.protocol.sys_flags import SYS_FLAG_COMPRESSED
 
 BATCH_SIZE_BYTES_MAX = 32 << 20
 """What a batch aims to stay below; a JVM takes a whole batch at once."""

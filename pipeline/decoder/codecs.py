@@ -6,10 +6,10 @@ pyarrow is always there, and it brings LZ4 (frame format) and Zstandard.
 
 import pyarrow as pa
 
-from protocol.compression import DECOMPRESSED_SIZE_BYTES_MAX
-from protocol.compression import decompress as decompress_by_packages
-from protocol.errors import CompressionError
-from protocol.sys_flags import COMPRESSION_LZ4, COMPRESSION_ZSTD, compression_type
+from rockhopper.protocol.compression import DECOMPRESSED_SIZE_BYTES_MAX
+from rockhopper.protocol.compression import decompress as decompress_by_packages
+from rockhopper.protocol.errors import CompressionError
+from rockhopper.protocol.sys_flags import COMPRESSION_LZ4, COMPRESSION_ZSTD, compression_type
 
 _CODECS = {COMPRESSION_LZ4: "lz4", COMPRESSION_ZSTD: "zstd"}
 

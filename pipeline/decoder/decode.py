@@ -1,4 +1,4 @@
-"""The one decoder: from records to batches with the columns of pipeline.schema."""
+"""The one decoder: from records to batches with the columns of rockhopper.pipeline.schema."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
@@ -8,22 +8,22 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.decoder.bodies import BATCH_SIZE_BYTES_MAX, Bodies, damaged_bodies
-from pipeline.decoder.inner_batches import Unwrapped
-from pipeline.decoder.properties import Properties
-from pipeline.decoder.records import (
+from rockhopper.pipeline.decoder.bodies import BATCH_SIZE_BYTES_MAX, Bodies, damaged_bodies
+from rockhopper.pipeline.decoder.inner_batches import Unwrapped
+from rockhopper.pipeline.decoder.properties import Properties
+from rockhopper.pipeline.decoder.records import (
     Records,
     born_host_start,
     pick,
     read_records,
     store_host_start,
 )
-from pipeline.decoder.strings import constant, gather, host_texts, offset_message_ids
-from pipeline.decoder.walk import Buffer, Offsets
-from pipeline.errors import PipelineError
-from pipeline.schema import COLUMNS, arrow_schema
-from protocol.properties import PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNIQUE_KEY
-from protocol.sys_flags import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
+from rockhopper.pipeline.decoder.strings import constant, gather, host_texts, offset_message_ids
+from rockhopper.pipeline.decoder.walk import Buffer, Offsets
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.schema import COLUMNS, arrow_schema
+from rockhopper.protocol.properties import PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNIQUE_KEY
+from rockhopper.protocol.sys_flags import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
 
 BATCH_ROWS_MAX = 10_000
 

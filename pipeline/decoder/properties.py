@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pipeline.decoder.records import Bytes
-from pipeline.decoder.strings import buffers_of, gather
+from rockhopper.pipeline.decoder.records import Bytes
+from rockhopper.pipeline.decoder.strings import buffers_of, gather
 
 _PAIR_END = 2
 _NAME_END = 1

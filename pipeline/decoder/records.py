@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.decoder.walk import HEAD_SIZE_BYTES, Offsets
-from protocol.message_codec.record import MAGIC_V1, V1_TOPIC_SIZE_BYTES_MAX
-from protocol.sys_flags import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
+from rockhopper.pipeline.decoder.walk import HEAD_SIZE_BYTES, Offsets
+from rockhopper.protocol.message_codec.record import MAGIC_V1, V1_TOPIC_SIZE_BYTES_MAX
+from rockhopper.protocol.sys_flags import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
 
 Bytes = npt.NDArray[np.uint8]
 Array = npt.NDArray[Any]

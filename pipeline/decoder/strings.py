@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pipeline.decoder.records import Bytes, Records, store_host_start
-from pipeline.decoder.walk import Offsets
-from protocol.addresses import host_text
-from protocol.sys_flags import SYS_FLAG_STORE_HOST_V6
+from rockhopper.pipeline.decoder.records import Bytes, Records, store_host_start
+from rockhopper.pipeline.decoder.walk import Offsets
+from rockhopper.protocol.addresses import host_text
+from rockhopper.protocol.sys_flags import SYS_FLAG_STORE_HOST_V6
 
 # Two hex digits for each byte.
 _HEX = np.frombuffer(bytes(range(256)).hex().upper().encode(), dtype=np.uint16)

@@ -2,7 +2,7 @@
 
 import re
 
-from pipeline.errors import PipelineError
+from rockhopper.pipeline.errors import PipelineError
 
 DEFAULT_DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pipeline.derived.delay_levels import DEFAULT_DELAY_LEVELS, delays_ms
-from pipeline.store_source.directory import StoreDirectory
-from pipeline.store_source.topics import topic_table
-from protocol.store_paths import BATCH_CONSUME_QUEUE_DIRECTORY
+from rockhopper.pipeline.derived.delay_levels import DEFAULT_DELAY_LEVELS, delays_ms
+from rockhopper.pipeline.store_source.directory import StoreDirectory
+from rockhopper.pipeline.store_source.topics import topic_table
+from rockhopper.protocol.store_paths import BATCH_CONSUME_QUEUE_DIRECTORY
 
 
 @dataclass(frozen=True, slots=True)

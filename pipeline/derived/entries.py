@@ -12,17 +12,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pipeline.decoder import Records
-from pipeline.decoder.decode import topics
-from pipeline.decoder.properties import Properties
-from pipeline.decoder.strings import buffers_of, gather
-from pipeline.derived.dispatch_rules import DispatchRules
-from pipeline.derived.hashes import as_index_hash, hash_spans, seeded
-from protocol.java_hash import java_string_hash
-from protocol.light_queues import LIGHT_QUEUE_ID, is_light, light_places
-from protocol.message_codec.record import RECORD_SIZE_BYTES_MIN
-from protocol.names import SCHEDULE_TOPIC
-from protocol.properties import (
+from rockhopper.pipeline.decoder import Records
+from rockhopper.pipeline.decoder.decode import topics
+from rockhopper.pipeline.decoder.properties import Properties
+from rockhopper.pipeline.decoder.strings import buffers_of, gather
+from rockhopper.pipeline.derived.dispatch_rules import DispatchRules
+from rockhopper.pipeline.derived.hashes import as_index_hash, hash_spans, seeded
+from rockhopper.protocol.java_hash import java_string_hash
+from rockhopper.protocol.light_queues import LIGHT_QUEUE_ID, is_light, light_places
+from rockhopper.protocol.message_codec.record import RECORD_SIZE_BYTES_MIN
+from rockhopper.protocol.names import SCHEDULE_TOPIC
+from rockhopper.protocol.properties import (
     PROPERTY_DELAY_LEVEL,
     PROPERTY_INNER_BASE,
     PROPERTY_INNER_MULTI_DISPATCH,
@@ -32,7 +32,7 @@ from protocol.properties import (
     PROPERTY_UNIQUE_KEY,
     decode_properties,
 )
-from protocol.sys_flags import (
+from rockhopper.protocol.sys_flags import (
     SYS_FLAG_INNER_BATCH,
     SYS_FLAG_TRANSACTION_MASK,
     SYS_FLAG_TRANSACTION_PREPARED,

@@ -6,17 +6,22 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.derived.entries import QueueKey
-from pipeline.derived.index_files import index_paths
-from pipeline.derived.index_geometry import (
+from rockhopper.pipeline.derived.entries import QueueKey
+from rockhopper.pipeline.derived.index_files import index_paths
+from rockhopper.pipeline.derived.index_geometry import (
     IndexGeometry,
     completed,
     search_geometry,
     usual_size,
 )
-from pipeline.derived.queue_files import QueueFiles, find_queues, rounded_file_size, unit_layout
-from pipeline.errors import PipelineError
-from protocol.store_paths import INDEX_DIRECTORY, OWN_DIRECTORY
+from rockhopper.pipeline.derived.queue_files import (
+    QueueFiles,
+    find_queues,
+    rounded_file_size,
+    unit_layout,
+)
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.protocol.store_paths import INDEX_DIRECTORY, OWN_DIRECTORY
 
 QUEUE_FILE_SIZE_BYTES = 300_000 * 20
 BATCH_QUEUE_FILE_SIZE_BYTES = 300_000 * 46

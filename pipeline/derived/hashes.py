@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from protocol.java_hash import java_string_hash
+from rockhopper.protocol.java_hash import java_string_hash
 
 Hashes = npt.NDArray[np.uint32]
 Positions = npt.NDArray[np.int64]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from protocol.queue_layout import (
+from rockhopper.protocol.queue_layout import (
     INDEX_ENTRY_SIZE_BYTES,
     INDEX_HEADER,
     INDEX_HEADER_SIZE_BYTES,

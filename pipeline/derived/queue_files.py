@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.derived.entries import QueueKey
-from pipeline.errors import PipelineError
-from protocol.queue_layout import (
+from rockhopper.pipeline.derived.entries import QueueKey
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.protocol.queue_layout import (
     BATCH_CONSUME_QUEUE_UNIT_SIZE_BYTES,
     BLANK_UNIT_SIZE_FIELD,
     CONSUME_QUEUE_UNIT_SIZE_BYTES,
 )
-from protocol.store_paths import (
+from rockhopper.protocol.store_paths import (
     BATCH_CONSUME_QUEUE_DIRECTORY,
     CONSUME_QUEUE_DIRECTORY,
     FILE_NAME_DIGITS,

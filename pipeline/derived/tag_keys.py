@@ -4,14 +4,14 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.derived.dispatch_rules import DispatchRules
-from pipeline.derived.entries import KIND_TAG, Entries
-from pipeline.derived.geometry import Geometry
-from pipeline.derived.index_files import entries_between, index_paths, read_index_info
-from pipeline.store_source.directory import StoreDirectory
-from pipeline.store_source.pieces import Piece
-from pipeline.store_source.scan import Damage, scan
-from protocol.store_paths import INDEX_DIRECTORY
+from rockhopper.pipeline.derived.dispatch_rules import DispatchRules
+from rockhopper.pipeline.derived.entries import KIND_TAG, Entries
+from rockhopper.pipeline.derived.geometry import Geometry
+from rockhopper.pipeline.derived.index_files import entries_between, index_paths, read_index_info
+from rockhopper.pipeline.store_source.directory import StoreDirectory
+from rockhopper.pipeline.store_source.pieces import Piece
+from rockhopper.pipeline.store_source.scan import Damage, scan
+from rockhopper.protocol.store_paths import INDEX_DIRECTORY
 
 _LOOKED_AT_BYTES = 1 << 20
 

@@ -1,6 +1,6 @@
-"""Jobs over topics, stores and archives, as functions and as ``python -m pipeline JOB``.
+"""Jobs over topics, stores and archives, as functions and as ``python -m rockhopper.pipeline JOB``.
 
-    from pipeline import jobs
+    from rockhopper.pipeline import jobs
     result = jobs.archive("history", path="data")
 
 Each job is a package here, listed in JOBS.  It has ``job.py`` with a function of the job's name,
@@ -13,14 +13,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from pipeline.jobs.archiving.job import archive
-    from pipeline.jobs.auditing.job import audit
-    from pipeline.jobs.demonstrating.job import demo
-    from pipeline.jobs.packaging.job import package
-    from pipeline.jobs.rebuilding.job import rebuild
-    from pipeline.jobs.replaying.job import replay
-    from pipeline.jobs.reporting.job import report
-    from pipeline.jobs.searching.job import search
+    from rockhopper.pipeline.jobs.archiving.job import archive
+    from rockhopper.pipeline.jobs.auditing.job import audit
+    from rockhopper.pipeline.jobs.demonstrating.job import demo
+    from rockhopper.pipeline.jobs.packaging.job import package
+    from rockhopper.pipeline.jobs.rebuilding.job import rebuild
+    from rockhopper.pipeline.jobs.replaying.job import replay
+    from rockhopper.pipeline.jobs.reporting.job import report
+    from rockhopper.pipeline.jobs.searching.job import search
 
 __all__ = [
     "JOBS",
@@ -58,8 +58,10 @@ JOBS: dict[str, Job] = {
 
 def __getattr__(name: str) -> Any:
     if name in JOBS:
-        from pipeline.session import naming_missing_packages
+        from rockhopper.pipeline.session import naming_missing_packages
 
         with naming_missing_packages():
-            return getattr(import_module(f"pipeline.jobs.{JOBS[name].package}.job"), name)
+            return getattr(
+                import_module(f"rockhopper.pipeline.jobs.{JOBS[name].package}.job"), name
+            )
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

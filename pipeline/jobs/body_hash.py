@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from protocol.message_codec.record import BODY_CRC_MASK
-from protocol.sys_flags import SYS_FLAG_COMPRESSED
+from rockhopper.protocol.message_codec.record import BODY_CRC_MASK
+from rockhopper.protocol.sys_flags import SYS_FLAG_COMPRESSED
 
 CRC_BITS = BODY_CRC_MASK.bit_length()
 """Archives of former days have hashes of CRCs with 32."""

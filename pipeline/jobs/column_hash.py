@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pipeline.jobs.body_hash import WEIGHT, Numbers, body_edges, mixed
-from pipeline.schema import COLUMNS, arrow_schema
+from rockhopper.pipeline.jobs.body_hash import WEIGHT, Numbers, body_edges, mixed
+from rockhopper.pipeline.schema import COLUMNS, arrow_schema
 
 HASHED_COLUMNS = tuple(name for name in COLUMNS if name not in ("topic", "brokerName", "body"))
 

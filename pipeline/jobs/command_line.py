@@ -1,4 +1,4 @@
-"""The command ``python -m pipeline``."""
+"""The command ``python -m rockhopper.pipeline``."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
-from client.commands.running import EXIT_REFUSED, nameserver_option
-from pipeline.errors import PipelineError
-from pipeline.jobs import JOBS
-from pipeline.jobs.running import report
-from pipeline.session import naming_missing_packages
+from rockhopper.client.commands.running import EXIT_REFUSED, nameserver_option
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.jobs import JOBS
+from rockhopper.pipeline.jobs.running import report
+from rockhopper.pipeline.session import naming_missing_packages
 
 
 class _Jobs(click.Group):
@@ -24,7 +24,7 @@ class _Jobs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in JOBS:
             return None
-        module = import_module(f"pipeline.jobs.{JOBS[cmd_name].package}.command")
+        module = import_module(f"rockhopper.pipeline.jobs.{JOBS[cmd_name].package}.command")
         command = getattr(module, cmd_name)
         assert isinstance(command, click.Command)
         return command

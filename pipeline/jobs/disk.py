@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pipeline.errors import PipelineError
+from rockhopper.pipeline.errors import PipelineError
 
 
 @contextmanager

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pipeline.errors import PipelineError
-from pipeline.jobs.results import UsageProblem
-from pipeline.options import Options
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.jobs.results import UsageProblem
+from rockhopper.pipeline.options import Options
 
 
 def size_option(name: str, text: str | None) -> int | None:

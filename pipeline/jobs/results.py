@@ -10,7 +10,7 @@ from enum import Enum
 from pathlib import PurePath
 from typing import Any
 
-from pipeline.errors import PipelineError
+from rockhopper.pipeline.errors import PipelineError
 
 _LATER_WORD = re.compile(r"_([a-z0-9])")
 

@@ -13,18 +13,18 @@ from typing import Any, TypeVar
 
 import click
 
-from client.commands.output import flush, write_json, write_line
-from client.commands.running import (
+from rockhopper.client.commands.output import flush, write_json, write_line
+from rockhopper.client.commands.running import (
     EXIT_INTERRUPTED,
     EXIT_REFUSED,
     EXIT_USAGE,
     nameserver,
     nameserver_option,
 )
-from pipeline.errors import PipelineError
-from pipeline.jobs.disk import naming_disk_problems
-from pipeline.jobs.progress import Progress
-from pipeline.jobs.results import JobResult, UsageProblem, as_document
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.jobs.disk import naming_disk_problems
+from rockhopper.pipeline.jobs.progress import Progress
+from rockhopper.pipeline.jobs.results import JobResult, UsageProblem, as_document
 
 __all__ = [
     "copies_option",
@@ -95,7 +95,7 @@ def named_brokers(question: str, *, is_agreed: bool, remedy: str) -> str:
     Raises:
         click.UsageError: nobody can be asked; says to name them, to do as *remedy* says, or --yes.
     """
-    from client.addresses import NAMESERVER_VARIABLE, parse_nameservers
+    from rockhopper.client.addresses import NAMESERVER_VARIABLE, parse_nameservers
 
     given = nameserver() or os.environ.get(NAMESERVER_VARIABLE)
     found = ";".join(parse_nameservers(given))
@@ -115,7 +115,7 @@ def run_job(
     work: Callable[[Progress], JobResult], *, as_json: bool = False, quiet: bool = False
 ) -> None:
     """Do a job's work and print its result; ends the program where that is not a success."""
-    from pipeline.jobs.spark import hush, stop_own_session
+    from rockhopper.pipeline.jobs.spark import hush, stop_own_session
 
     hush()
     try:

@@ -17,9 +17,9 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
-from pipeline.errors import PipelineError
-from pipeline.jobs.progress import Progress
-from pipeline.packaging import ship
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.jobs.progress import Progress
+from rockhopper.pipeline.packaging import ship
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,7 +47,7 @@ def job_session(
     Raises:
         PipelineError: a session of Spark Connect, no Java, or a package that is missing or too old.
     """
-    from pipeline.session import check_packages, local_session, register
+    from rockhopper.pipeline.session import check_packages, local_session, register
 
     if spark is not None:
         return _with_context(spark)

@@ -10,8 +10,8 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pipeline.jobs.progress import Progress
-from pipeline.store_source.pieces import Piece
+from rockhopper.pipeline.jobs.progress import Progress
+from rockhopper.pipeline.store_source.pieces import Piece
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,7 +39,7 @@ def runner(
     sessions: list[SparkSession] = []
 
     def run(tasks: Sequence[Any], work: Callable[[Any], Any], label: str) -> list[Any]:
-        from pipeline.jobs.spark import job_session, run_tasks
+        from rockhopper.pipeline.jobs.spark import job_session, run_tasks
 
         if not tasks:
             return []

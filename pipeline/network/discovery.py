@@ -4,16 +4,22 @@ import re
 import time
 from collections.abc import Callable, Collection, Mapping
 
-from client.errors import RouteNotFoundError
-from client.queues import MessageQueue
-from pipeline.errors import PipelineError
-from pipeline.network.positions import EARLIEST, LATEST, Offsets, resolve_json, times_by_queue
-from pipeline.network.rules import Position, Rules
-from pipeline.network.stream_offset import Place, place_of
-from pipeline.options import near_or_some
-from pipeline.remote import Remote, connect
-from pipeline.retrying import is_unknown_topic
-from pipeline.store_source.topics import application_topics
+from rockhopper.client.errors import RouteNotFoundError
+from rockhopper.client.queues import MessageQueue
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.network.positions import (
+    EARLIEST,
+    LATEST,
+    Offsets,
+    resolve_json,
+    times_by_queue,
+)
+from rockhopper.pipeline.network.rules import Position, Rules
+from rockhopper.pipeline.network.stream_offset import Place, place_of
+from rockhopper.pipeline.options import near_or_some
+from rockhopper.pipeline.remote import Remote, connect
+from rockhopper.pipeline.retrying import is_unknown_topic
+from rockhopper.pipeline.store_source.topics import application_topics
 
 # Spark asks for the latest offsets a hundred times a second when there is nothing to do.
 ROUTES_KEPT_S = 1.0

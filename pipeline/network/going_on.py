@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from client.queues import MessageQueue
-from pipeline.errors import PipelineError
-from pipeline.network.discovery import Discovery
-from pipeline.network.positions import Offsets
-from pipeline.network.rules import Rules
-from pipeline.network.stream_offset import GUESSED, Place, StreamOffset, place_of
+from rockhopper.client.queues import MessageQueue
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.network.discovery import Discovery
+from rockhopper.pipeline.network.positions import Offsets
+from rockhopper.pipeline.network.rules import Rules
+from rockhopper.pipeline.network.stream_offset import GUESSED, Place, StreamOffset, place_of
 
 _log = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql.datasource import InputPartition
 
-from client.queues import MessageQueue
-from pipeline.network.positions import Offsets
+from rockhopper.client.queues import MessageQueue
+from rockhopper.pipeline.network.positions import Offsets
 
 # Below so many messages a task costs more to start than it saves.
 RECORDS_WORTH_A_TASK = 20_000

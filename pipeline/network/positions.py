@@ -10,8 +10,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from client.queues import MessageQueue
-from pipeline.errors import PipelineError
+from rockhopper.client.queues import MessageQueue
+from rockhopper.pipeline.errors import PipelineError
 
 LATEST = -1
 EARLIEST = -2

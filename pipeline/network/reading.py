@@ -8,14 +8,14 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from pipeline.decoder import decode, walk
-from pipeline.errors import PipelineError
-from pipeline.network.planning import Range
-from pipeline.network.rules import Rules
-from pipeline.pulls import BulkRead
-from pipeline.remote import TOOLS_GROUP, connect, result
-from pipeline.retrying import is_unknown_topic
-from pipeline.schema import arrow_schema
+from rockhopper.pipeline.decoder import decode, walk
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.network.planning import Range
+from rockhopper.pipeline.network.rules import Rules
+from rockhopper.pipeline.pulls import BulkRead
+from rockhopper.pipeline.remote import TOOLS_GROUP, connect, result
+from rockhopper.pipeline.retrying import is_unknown_topic
+from rockhopper.pipeline.schema import arrow_schema
 
 _log = logging.getLogger(__name__)
 

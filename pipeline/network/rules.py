@@ -5,15 +5,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipeline.errors import PipelineError
-from pipeline.network.positions import parse_json
-from pipeline.options import Options, nearest
-from pipeline.retrying import Patience
-from pipeline.schema import COLUMN_OPTIONS, choose_columns
-from protocol.errors import ProtocolError
-from protocol.names import group_error, topic_error
-from protocol.sql92 import compile_filter
-from protocol.subscription import Subscription
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.network.positions import parse_json
+from rockhopper.pipeline.options import Options, nearest
+from rockhopper.pipeline.retrying import Patience
+from rockhopper.pipeline.schema import COLUMN_OPTIONS, choose_columns
+from rockhopper.protocol.errors import ProtocolError
+from rockhopper.protocol.names import group_error, topic_error
+from rockhopper.protocol.sql92 import compile_filter
+from rockhopper.protocol.subscription import Subscription
 
 SOURCE = "rocketmq"
 _ALIASES = {

@@ -29,16 +29,22 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from client.queues import MessageQueue
-from pipeline.errors import PipelineError
-from pipeline.network.discovery import Discovery
-from pipeline.network.going_on import GoingOn
-from pipeline.network.planning import NetworkPartition, Range, limited, limited_by_bytes, plan
-from pipeline.network.positions import Offsets, from_document
-from pipeline.network.reading import empty, read_ranges
-from pipeline.network.rules import SOURCE, Rules, read_rules
-from pipeline.network.stream_offset import Document, StreamOffset, place_of
-from pipeline.schema import spark_schema
+from rockhopper.client.queues import MessageQueue
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.network.discovery import Discovery
+from rockhopper.pipeline.network.going_on import GoingOn
+from rockhopper.pipeline.network.planning import (
+    NetworkPartition,
+    Range,
+    limited,
+    limited_by_bytes,
+    plan,
+)
+from rockhopper.pipeline.network.positions import Offsets, from_document
+from rockhopper.pipeline.network.reading import empty, read_ranges
+from rockhopper.pipeline.network.rules import SOURCE, Rules, read_rules
+from rockhopper.pipeline.network.stream_offset import Document, StreamOffset, place_of
+from rockhopper.pipeline.schema import spark_schema
 
 _log = logging.getLogger(__name__)
 
@@ -53,7 +59,7 @@ class RocketMQSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns that the options choose; asks no broker."""
-        from pipeline.schema import choose_columns
+        from rockhopper.pipeline.schema import choose_columns
 
         return spark_schema(choose_columns(self.options))
 
@@ -71,8 +77,8 @@ class RocketMQSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """A writer of a frame.  Raises PipelineError."""
-        from pipeline.sink.rules import read_rules as read_sink_rules
-        from pipeline.sink.writer import make_writer
+        from rockhopper.pipeline.sink.rules import read_rules as read_sink_rules
+        from rockhopper.pipeline.sink.writer import make_writer
 
         return make_writer(schema, read_sink_rules(self.options, streaming=False), overwrite)
 
@@ -80,8 +86,8 @@ class RocketMQSource(DataSource):
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamWriter:
         """A writer of a stream.  Raises PipelineError."""
-        from pipeline.sink.rules import read_rules as read_sink_rules
-        from pipeline.sink.writer import make_stream_writer
+        from rockhopper.pipeline.sink.rules import read_rules as read_sink_rules
+        from rockhopper.pipeline.sink.writer import make_stream_writer
 
         return make_stream_writer(schema, read_sink_rules(self.options, streaming=True), overwrite)
 

@@ -22,8 +22,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from client.queues import MessageQueue
-from pipeline.network.positions import Offsets, from_document, to_document
+from rockhopper.client.queues import MessageQueue
+from rockhopper.pipeline.network.positions import Offsets, from_document, to_document
 
 Document = dict[str, Any]
 Place = tuple[str, str]

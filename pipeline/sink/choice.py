@@ -17,14 +17,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from client.errors import RequestRefusedError, RouteNotFoundError
-from pipeline.errors import PipelineError
-from pipeline.remote import Remote, connect
-from pipeline.retrying import is_passing
-from pipeline.sink.rules import SinkRules
-from protocol.codes import RequestCode, ResponseCode
-from protocol.requests import decode_fields, encode_fields
-from protocol.requests.extensions import SinkStatusRequest, SinkStatusResponse
+from rockhopper.client.errors import RequestRefusedError, RouteNotFoundError
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.remote import Remote, connect
+from rockhopper.pipeline.retrying import is_passing
+from rockhopper.pipeline.sink.rules import SinkRules
+from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.requests import decode_fields, encode_fields
+from rockhopper.protocol.requests.extensions import SinkStatusRequest, SinkStatusResponse
 
 
 class SinkState(NamedTuple):

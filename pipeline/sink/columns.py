@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from pipeline.errors import PipelineError
-from pipeline.schema import COLUMNS, OPTIONAL_COLUMNS, nearest_column
-from pipeline.sink.rules import SinkRules
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.schema import COLUMNS, OPTIONAL_COLUMNS, nearest_column
+from rockhopper.pipeline.sink.rules import SinkRules
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.errors import PipelineError
-from protocol.message import message_keys
-from protocol.properties import (
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.protocol.message import message_keys
+from rockhopper.protocol.properties import (
     PROPERTY_DELAY_LEVEL,
     PROPERTY_KEYS,
     PROPERTY_SHARDING_KEY,

@@ -14,14 +14,14 @@ from __future__ import annotations
 import json
 import logging
 
-from pipeline.errors import PipelineError
-from pipeline.jobs.archiving.files import files_at
-from pipeline.remote import Remote, result
-from pipeline.retrying import is_passing
-from pipeline.sink.choice import is_not_supported, sink_state
-from protocol.codes import RequestCode
-from protocol.requests import encode_fields
-from protocol.requests.extensions import SinkHomeRequest
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.jobs.archiving.files import files_at
+from rockhopper.pipeline.remote import Remote, result
+from rockhopper.pipeline.retrying import is_passing
+from rockhopper.pipeline.sink.choice import is_not_supported, sink_state
+from rockhopper.protocol.codes import RequestCode
+from rockhopper.protocol.requests import encode_fields
+from rockhopper.protocol.requests.extensions import SinkHomeRequest
 
 HOME_FILE = "rockhopper-sink.json"
 _log = logging.getLogger(__name__)

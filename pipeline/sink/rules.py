@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pipeline.errors import PipelineError
-from pipeline.options import Options
-from pipeline.retrying import Patience
-from protocol.names import NOT_SENDABLE_TOPICS, group_error, topic_error
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.options import Options
+from rockhopper.pipeline.retrying import Patience
+from rockhopper.protocol.names import NOT_SENDABLE_TOPICS, group_error, topic_error
 
 SINK = "rocketmq"
 _ALIASES = {"rocketmq.nameserver.address": "nameServer", "namesrvaddr": "nameServer"}

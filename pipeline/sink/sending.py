@@ -13,19 +13,19 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from client.outgoing import OutgoingMessage
-from client.queue_choice import queue_for_key
-from client.queues import MessageQueue
-from client.routing import TopicRoute
-from client.unique_id import UniqueIds
-from pipeline.errors import PipelineError
-from pipeline.remote import connect, result
-from pipeline.sink.encoding import Messages, encode_messages, pieces
-from pipeline.sink.rules import SinkRules
-from pipeline.sink.staging import OVERHEAD_BYTES, check_refusal, writable
-from protocol.compression import compress_zlib
-from protocol.message_codec import encode_batch
-from protocol.sys_flags import SYS_FLAG_COMPRESSED_ZLIB
+from rockhopper.client.outgoing import OutgoingMessage
+from rockhopper.client.queue_choice import queue_for_key
+from rockhopper.client.queues import MessageQueue
+from rockhopper.client.routing import TopicRoute
+from rockhopper.client.unique_id import UniqueIds
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.remote import connect, result
+from rockhopper.pipeline.sink.encoding import Messages, encode_messages, pieces
+from rockhopper.pipeline.sink.rules import SinkRules
+from rockhopper.pipeline.sink.staging import OVERHEAD_BYTES, check_refusal, writable
+from rockhopper.protocol.compression import compress_zlib
+from rockhopper.protocol.message_codec import encode_batch
+from rockhopper.protocol.sys_flags import SYS_FLAG_COMPRESSED_ZLIB
 
 _REQUESTS_AT_A_TIME = 8
 _SINGLES_AT_A_TIME = 64

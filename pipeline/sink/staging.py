@@ -13,20 +13,20 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from client.errors import RequestRefusedError
-from client.routing import TopicRoute
-from pipeline.errors import PipelineError
-from pipeline.remote import Remote, connect, result
-from pipeline.sink.choice import choose_broker, choose_without_rows
-from pipeline.sink.encoding import Messages, encode_messages, pieces
-from pipeline.sink.home import keep_home, tell_home
-from pipeline.sink.rules import SinkRules
-from protocol.bodies.sinks import SinkPart, encode_sink_body
-from protocol.codes import RequestCode, ResponseCode
-from protocol.command import Command
-from protocol.java_hash import java_string_hash
-from protocol.requests import encode_fields
-from protocol.requests.extensions import SinkBatchRequest, SinkStageRequest
+from rockhopper.client.errors import RequestRefusedError
+from rockhopper.client.routing import TopicRoute
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.remote import Remote, connect, result
+from rockhopper.pipeline.sink.choice import choose_broker, choose_without_rows
+from rockhopper.pipeline.sink.encoding import Messages, encode_messages, pieces
+from rockhopper.pipeline.sink.home import keep_home, tell_home
+from rockhopper.pipeline.sink.rules import SinkRules
+from rockhopper.protocol.bodies.sinks import SinkPart, encode_sink_body
+from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.command import Command
+from rockhopper.protocol.java_hash import java_string_hash
+from rockhopper.protocol.requests import encode_fields
+from rockhopper.protocol.requests.extensions import SinkBatchRequest, SinkStageRequest
 
 # What a message takes in a request beside its body and its properties, at most or nearly so.
 OVERHEAD_BYTES = 64

@@ -19,13 +19,13 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from pipeline.errors import PipelineError
-from pipeline.remote import connect
-from pipeline.sink.choice import choose_broker, sink_state
-from pipeline.sink.columns import check_columns
-from pipeline.sink.rules import SinkRules
-from pipeline.sink.sending import Sender
-from pipeline.sink.staging import PartWriter, StagedPart, abort, publish
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.remote import connect
+from rockhopper.pipeline.sink.choice import choose_broker, sink_state
+from rockhopper.pipeline.sink.columns import check_columns
+from rockhopper.pipeline.sink.rules import SinkRules
+from rockhopper.pipeline.sink.sending import Sender
+from rockhopper.pipeline.sink.staging import PartWriter, StagedPart, abort, publish
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

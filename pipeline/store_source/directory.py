@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from pipeline.decoder import is_record
-from pipeline.errors import PipelineError
-from protocol.queue_layout import decode_checkpoint
-from protocol.store_paths import (
+from rockhopper.pipeline.decoder import is_record
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.protocol.queue_layout import decode_checkpoint
+from rockhopper.protocol.store_paths import (
     ABORT_FILE,
     CHECKPOINT_FILE,
     COMMIT_LOG_DIRECTORY,
@@ -31,7 +31,7 @@ from protocol.store_paths import (
     PURGED_TOPICS_FILE,
     is_numbered_file,
 )
-from protocol.topic_ends import decode_ends, decode_former_ends
+from rockhopper.protocol.topic_ends import decode_ends, decode_former_ends
 
 _PROBE_BYTES = 1 << 16
 

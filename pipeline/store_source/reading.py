@@ -7,12 +7,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.decoder import Decoder, Records, pick
-from pipeline.decoder.decode import topics
-from pipeline.errors import PipelineError
-from pipeline.store_source.pieces import Piece
-from pipeline.store_source.rules import Rules
-from pipeline.store_source.scan import Damage, scan
+from rockhopper.pipeline.decoder import Decoder, Records, pick
+from rockhopper.pipeline.decoder.decode import topics
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.store_source.pieces import Piece
+from rockhopper.pipeline.store_source.rules import Rules
+from rockhopper.pipeline.store_source.scan import Damage, scan
 
 # Of a damaged place a row shows that much.
 _SHOWN_BYTES_MAX = 1 << 20

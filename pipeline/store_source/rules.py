@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar, cast
 
-from pipeline.errors import PipelineError
-from pipeline.options import Options
-from pipeline.schema import COLUMN_OPTIONS, choose_columns
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.options import Options
+from rockhopper.pipeline.schema import COLUMN_OPTIONS, choose_columns
 
 _T = TypeVar("_T")
 

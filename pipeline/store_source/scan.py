@@ -14,9 +14,18 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.decoder import Records, Stop, Walk, is_record, pick, read_records, resync, walk
-from pipeline.store_source.pieces import Piece, data_ranges
-from protocol.sys_flags import SYS_FLAG_BORN_HOST_V6
+from rockhopper.pipeline.decoder import (
+    Records,
+    Stop,
+    Walk,
+    is_record,
+    pick,
+    read_records,
+    resync,
+    walk,
+)
+from rockhopper.pipeline.store_source.pieces import Piece, data_ranges
+from rockhopper.protocol.sys_flags import SYS_FLAG_BORN_HOST_V6
 
 WINDOW_BYTES = 8 << 20
 RECORD_SIZE_BYTES_MAX = 1 << 28

@@ -25,14 +25,14 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from pipeline.errors import PipelineError
-from pipeline.schema import spark_schema
-from pipeline.store_source.directory import find_commit_log, open_store
-from pipeline.store_source.pieces import Piece
-from pipeline.store_source.reading import read_batches
-from pipeline.store_source.rules import SOURCE, Rules, read_rules
-from pipeline.store_source.splits import plan
-from pipeline.store_source.topics import check_topics
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.schema import spark_schema
+from rockhopper.pipeline.store_source.directory import find_commit_log, open_store
+from rockhopper.pipeline.store_source.pieces import Piece
+from rockhopper.pipeline.store_source.reading import read_batches
+from rockhopper.pipeline.store_source.rules import SOURCE, Rules, read_rules
+from rockhopper.pipeline.store_source.splits import plan
+from rockhopper.pipeline.store_source.topics import check_topics
 
 
 @dataclass

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 
-from pipeline.decoder import resync
-from pipeline.errors import PipelineError
-from pipeline.store_source.directory import Segment, StoreDirectory
-from pipeline.store_source.pieces import Piece, data_ranges_of
-from pipeline.store_source.rules import SPLIT_SIZE_BYTES_MAX, SPLIT_SIZE_BYTES_MIN, Rules
-from pipeline.store_source.scan import store_time_ms
+from rockhopper.pipeline.decoder import resync
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.store_source.directory import Segment, StoreDirectory
+from rockhopper.pipeline.store_source.pieces import Piece, data_ranges_of
+from rockhopper.pipeline.store_source.rules import SPLIT_SIZE_BYTES_MAX, SPLIT_SIZE_BYTES_MIN, Rules
+from rockhopper.pipeline.store_source.scan import store_time_ms
 
 # Store times are wall-clock times: a time server may have set them back in between.
 CLOCK_MARGIN_MS = 60_000

@@ -8,10 +8,10 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from pipeline.errors import PipelineError
-from pipeline.options import near_or_some
-from protocol.names import is_system_topic
-from protocol.store_paths import BATCH_CONSUME_QUEUE_DIRECTORY, CONSUME_QUEUE_DIRECTORY
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.options import near_or_some
+from rockhopper.protocol.names import is_system_topic
+from rockhopper.protocol.store_paths import BATCH_CONSUME_QUEUE_DIRECTORY, CONSUME_QUEUE_DIRECTORY
 
 _CONFIG = "config"
 _TOPICS_FILE = "topics.json"

@@ -1,9 +1,7 @@
 """JSON bodies of requests and answers; each class reads and writes one shape."""
 
-from protocol.bodies.body import (
-    Body,
-)
-from protocol.bodies.heartbeat import (
+from rockhopper.protocol.bodies.body import Body
+from rockhopper.protocol.bodies.heartbeat import (
     CONSUME_FROM_WHERE,
     CONSUME_TYPES,
     MESSAGE_MODELS,
@@ -19,11 +17,11 @@ from protocol.bodies.heartbeat import (
     ProducerTableInfo,
     SubscriptionData,
 )
-from protocol.bodies.properties_text import (
+from rockhopper.protocol.bodies.properties_text import (
     decode_properties_text,
     encode_properties_text,
 )
-from protocol.bodies.queues import (
+from rockhopper.protocol.bodies.queues import (
     ConsumeStats,
     GetConsumerStatusBody,
     LockBatchRequestBody,
@@ -33,7 +31,7 @@ from protocol.bodies.queues import (
     TopicOffset,
     TopicStatsTable,
 )
-from protocol.bodies.route import (
+from rockhopper.protocol.bodies.route import (
     BrokerData,
     BrokerMemberGroup,
     ClusterInfo,
@@ -41,7 +39,7 @@ from protocol.bodies.route import (
     QueueData,
     TopicRouteData,
 )
-from protocol.bodies.topics import (
+from rockhopper.protocol.bodies.topics import (
     DataVersion,
     GroupList,
     KVTable,
@@ -52,7 +50,7 @@ from protocol.bodies.topics import (
     parse_topic_text,
     topic_text,
 )
-from protocol.fastjson import MessageQueueKey
+from rockhopper.protocol.fastjson import MessageQueueKey
 
 __all__ = [
     "CONSUME_FROM_WHERE",

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from protocol import fastjson
-from protocol.errors import MalformedBodyError
-from protocol.fastjson import MessageQueueKey
+from rockhopper.protocol import fastjson
+from rockhopper.protocol.errors import MalformedBodyError
+from rockhopper.protocol.fastjson import MessageQueueKey
 
 _Body = TypeVar("_Body", bound="Body")
 

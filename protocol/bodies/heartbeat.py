@@ -4,9 +4,9 @@ from typing import Any
 
 from msgspec import field
 
-from protocol.bodies.body import Body, convert
-from protocol.errors import SubscriptionError
-from protocol.subscription import TYPE_TAG, Subscription
+from rockhopper.protocol.bodies.body import Body, convert
+from rockhopper.protocol.errors import SubscriptionError
+from rockhopper.protocol.subscription import TYPE_TAG, Subscription
 
 CONSUME_TYPES = ("CONSUME_ACTIVELY", "CONSUME_PASSIVELY", "CONSUME_POP")
 MESSAGE_MODELS = ("BROADCASTING", "CLUSTERING")

@@ -2,8 +2,8 @@
 
 from msgspec import field
 
-from protocol.bodies.body import Body
-from protocol.fastjson import MessageQueueKey
+from rockhopper.protocol.bodies.body import Body
+from rockhopper.protocol.fastjson import MessageQueueKey
 
 
 class BatchAck(Body):

@@ -8,7 +8,7 @@ RocketMQ does (MixAll.properties2String): UTF-8, nothing escaped.
 
 from collections.abc import Iterator, Mapping
 
-from protocol.errors import MalformedBodyError
+from rockhopper.protocol.errors import MalformedBodyError
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _BLANKS = " \t\f"

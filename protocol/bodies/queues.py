@@ -4,8 +4,8 @@ from typing import Any, TypeVar
 
 from msgspec import field
 
-from protocol.bodies.body import Body, convert
-from protocol.fastjson import MessageQueueKey
+from rockhopper.protocol.bodies.body import Body, convert
+from rockhopper.protocol.fastjson import MessageQueueKey
 
 _Table = TypeVar("_Table", bound="QueueTable")
 

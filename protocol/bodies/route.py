@@ -4,8 +4,8 @@ from typing import Any
 
 from msgspec import field
 
-from protocol import fastjson
-from protocol.bodies.body import Body
+from rockhopper.protocol import fastjson
+from rockhopper.protocol.bodies.body import Body
 
 
 class QueueData(Body, rename="camel"):

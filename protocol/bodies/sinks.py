@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
-from protocol.errors import MalformedBodyError
+from rockhopper.protocol.errors import MalformedBodyError
 
 _Value = TypeVar("_Value")
 

@@ -6,7 +6,7 @@ answer   [id, …] in the same order, nil for a topic that is not there
 
 import msgspec
 
-from protocol.errors import MalformedBodyError
+from rockhopper.protocol.errors import MalformedBodyError
 
 _encode = msgspec.msgpack.Encoder().encode
 _topics = msgspec.msgpack.Decoder(list[str])

@@ -6,10 +6,10 @@ from typing import Any
 
 from msgspec import field
 
-from protocol import fastjson
-from protocol.bodies.body import Body, convert
-from protocol.errors import MalformedBodyError
-from protocol.frame import FRAME_SIZE_BYTES_MAX
+from rockhopper.protocol import fastjson
+from rockhopper.protocol.bodies.body import Body, convert
+from rockhopper.protocol.errors import MalformedBodyError
+from rockhopper.protocol.frame import FRAME_SIZE_BYTES_MAX
 
 REGISTRATION_SIZE_BYTES_MAX = FRAME_SIZE_BYTES_MAX
 _INT32 = struct.Struct(">i")

@@ -1,7 +1,7 @@
 """Messages to bytes and back: records, batches, checks, ids."""
 
-from protocol.addresses import host_bytes, host_text, ip_bytes, ip_text
-from protocol.message_codec.batch import (
+from rockhopper.protocol.addresses import host_bytes, host_text, ip_bytes, ip_text
+from rockhopper.protocol.message_codec.batch import (
     BATCH_COUNT_MAX,
     INNER_BATCH_COUNT_MAX,
     decode_batch,
@@ -9,7 +9,7 @@ from protocol.message_codec.batch import (
     encode_batch,
     unwrap_inner_batch,
 )
-from protocol.message_codec.record import (
+from rockhopper.protocol.message_codec.record import (
     BLANK_RECORD,
     BODY_CRC_MASK,
     MAGIC_BLANK,
@@ -22,9 +22,13 @@ from protocol.message_codec.record import (
     encode_message,
     encode_stored_message,
 )
-from protocol.message_codec.record_check import RecordCheck, RecordStatus, check_record
-from protocol.message_ids import decode_offset_message_id, make_unique_id, offset_message_id
-from protocol.sys_flags import (
+from rockhopper.protocol.message_codec.record_check import RecordCheck, RecordStatus, check_record
+from rockhopper.protocol.message_ids import (
+    decode_offset_message_id,
+    make_unique_id,
+    offset_message_id,
+)
+from rockhopper.protocol.sys_flags import (
     SYS_FLAG_BORN_HOST_V6,
     SYS_FLAG_COMPRESSED,
     SYS_FLAG_COMPRESSED_ZLIB,

@@ -21,11 +21,11 @@ import re
 import struct
 from collections.abc import Iterable, Sequence
 
-from protocol.errors import MalformedBatchError, MalformedMessageError
-from protocol.message import StoredMessage
-from protocol.message_codec.record import Buffer, body_crc, decode_message
-from protocol.properties import PROPERTY_INNER_BASE, decode_properties
-from protocol.sys_flags import (
+from rockhopper.protocol.errors import MalformedBatchError, MalformedMessageError
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.message_codec.record import Buffer, body_crc, decode_message
+from rockhopper.protocol.properties import PROPERTY_INNER_BASE, decode_properties
+from rockhopper.protocol.sys_flags import (
     SYS_FLAG_COMPRESSED,
     SYS_FLAG_COMPRESSION_MASK,
     SYS_FLAG_INNER_BATCH,

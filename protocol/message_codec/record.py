@@ -33,11 +33,11 @@ from mmap import mmap
 from typing import Any, TypeAlias
 from zlib import crc32
 
-from protocol.addresses import host_text, ip_bytes
-from protocol.errors import MalformedMessageError
-from protocol.message import StoredMessage
-from protocol.properties import decode_properties, encode_properties
-from protocol.sys_flags import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
+from rockhopper.protocol.addresses import host_text, ip_bytes
+from rockhopper.protocol.errors import MalformedMessageError
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.properties import decode_properties, encode_properties
+from rockhopper.protocol.sys_flags import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
 
 # What a record can be decoded from.
 Buffer: TypeAlias = bytes | bytearray | memoryview | mmap

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import Enum
 from zlib import crc32
 
-from protocol.errors import MalformedMessageError
-from protocol.message_codec.record import (
+from rockhopper.protocol.errors import MalformedMessageError
+from rockhopper.protocol.message_codec.record import (
     BLANK_RECORD,
     BODY_CRC_MASK,
     MAGIC_BLANK,
@@ -19,7 +19,7 @@ from protocol.message_codec.record import (
     Buffer,
     split_record,
 )
-from protocol.properties import decode_properties
+from rockhopper.protocol.properties import decode_properties
 
 
 class RecordStatus(Enum):

@@ -5,7 +5,7 @@ On the wire they are the ext fields of a command, text all of them; the names ar
 ``decode_fields`` and ``encode_fields`` are the two ways.  Unknown fields are ignored.
 """
 
-from protocol.requests.administration import (
+from rockhopper.protocol.requests.administration import (
     ConsumerGroupRequest,
     CreateTopicRequest,
     DeleteSubscriptionGroupRequest,
@@ -21,7 +21,7 @@ from protocol.requests.administration import (
     ResetOffsetRequest,
     TopicRequest,
 )
-from protocol.requests.consuming import (
+from rockhopper.protocol.requests.consuming import (
     ConsumerSendMsgBackRequest,
     GetConsumerListByGroupRequest,
     GetEarliestMsgStoretimeRequest,
@@ -42,13 +42,8 @@ from protocol.requests.consuming import (
     UpdateConsumerOffsetRequest,
     ViewMessageRequest,
 )
-from protocol.requests.fields import (
-    NoFields,
-    RpcRequest,
-    decode_fields,
-    encode_fields,
-)
-from protocol.requests.name_service import (
+from rockhopper.protocol.requests.fields import NoFields, RpcRequest, decode_fields, encode_fields
+from rockhopper.protocol.requests.name_service import (
     BrokerHeartbeatRequest,
     BrokerIdentityRequest,
     DeleteTopicFromNamesrvRequest,
@@ -59,7 +54,7 @@ from protocol.requests.name_service import (
     RegisterBrokerRequest,
     RegisterBrokerResponse,
 )
-from protocol.requests.sending import (
+from rockhopper.protocol.requests.sending import (
     CheckTransactionStateRequest,
     EndTransactionRequest,
     RecallMessageRequest,

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from protocol.requests.fields import Int32, Int64, RpcRequest
+from rockhopper.protocol.requests.fields import Int32, Int64, RpcRequest
 
 
 class CreateTopicRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):

@@ -5,7 +5,7 @@ The bodies of 70002 to 70005 are in protocol/bodies/sinks.py; docs/request-codes
 
 import msgspec
 
-from protocol.requests.fields import Int32, Int64, RpcRequest
+from rockhopper.protocol.requests.fields import Int32, Int64, RpcRequest
 
 
 class BulkPullRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):

@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import field
 
-from protocol.errors import FieldError
+from rockhopper.protocol.errors import FieldError
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]

@@ -1,6 +1,6 @@
 """Header fields of what administrators ask about groups and their clients."""
 
-from protocol.requests.fields import Int32, RpcRequest
+from rockhopper.protocol.requests.fields import Int32, RpcRequest
 
 
 class QueryConsumeTimeSpanRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):

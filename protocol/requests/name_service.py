@@ -3,7 +3,7 @@
 import msgspec
 from msgspec import field
 
-from protocol.requests.fields import Int32, Int64, RpcRequest
+from rockhopper.protocol.requests.fields import Int32, Int64, RpcRequest
 
 
 class GetRouteInfoRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):

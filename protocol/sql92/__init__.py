@@ -11,6 +11,6 @@ table that the reference evaluated stands in tests/golden.  docs/filters.md is f
     sql_filter.py    SqlFilter: one expression, ready to be asked
 """
 
-from protocol.sql92.sql_filter import EXPRESSION_LENGTH_MAX, SqlFilter, compile_filter
+from rockhopper.protocol.sql92.sql_filter import EXPRESSION_LENGTH_MAX, SqlFilter, compile_filter
 
 __all__ = ["EXPRESSION_LENGTH_MAX", "SqlFilter", "compile_filter"]

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import TypeAlias
 
-from protocol.sql92.java_numbers import INT_MAX as _INT_MAX
-from protocol.sql92.java_numbers import (
+from rockhopper.protocol.sql92.java_numbers import INT_MAX as _INT_MAX
+from rockhopper.protocol.sql92.java_numbers import (
     LONG_MAX,
     EvaluationError,
     order_of_doubles,

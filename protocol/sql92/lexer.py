@@ -13,7 +13,7 @@ stops is never looked at.
 import re
 from typing import NamedTuple
 
-from protocol.errors import SqlSyntaxError
+from rockhopper.protocol.errors import SqlSyntaxError
 
 _TEXT_WORDS = ["CONTAINS", "STARTSWITH", "ENDSWITH"]
 KEYWORDS = frozenset(

@@ -17,9 +17,9 @@ an operator is applied when one that binds no tighter follows.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from protocol.errors import SqlSyntaxError
-from protocol.sql92 import expressions as ex
-from protocol.sql92.lexer import END, FLOAT, NAME, STRING, WHOLE, Lexer, Token
+from rockhopper.protocol.errors import SqlSyntaxError
+from rockhopper.protocol.sql92 import expressions as ex
+from rockhopper.protocol.sql92.lexer import END, FLOAT, NAME, STRING, WHOLE, Lexer, Token
 
 _OPEN, _OR, _AND, _EQUALITY, _COMPARISON, _UNARY = range(6)
 _PREFIXES = frozenset({"+", "-", "NOT"})

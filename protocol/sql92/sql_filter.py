@@ -3,9 +3,9 @@
 from collections import OrderedDict
 from collections.abc import Mapping
 
-from protocol.errors import SqlSyntaxError
-from protocol.sql92.java_numbers import EvaluationError
-from protocol.sql92.parser import Parser
+from rockhopper.protocol.errors import SqlSyntaxError
+from rockhopper.protocol.sql92.java_numbers import EvaluationError
+from rockhopper.protocol.sql92.parser import Parser
 
 EXPRESSION_LENGTH_MAX = 16_384
 """Characters of an expression: parsing one takes a few milliseconds at most."""

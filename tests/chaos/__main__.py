@@ -49,7 +49,7 @@ def main(
     """Make faults, and hold what is left of the messages against what was acknowledged."""
     _enter_namespaces()
     # That brokers go away is what the clients are here for.
-    logging.getLogger("client").setLevel(logging.CRITICAL)
+    logging.getLogger("rockhopper.client").setLevel(logging.CRITICAL)
     chosen = [one for one in FAULTS if not names or one.name in names]
     lacking = {one.name: missing(one.needs) for one in chosen}
     skipped = {name: f"needs {what}" for name, what in lacking.items() if what}

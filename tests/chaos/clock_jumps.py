@@ -10,8 +10,8 @@ import random
 from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 
-from protocol.codes import RequestCode
-from protocol.message_codec import decode_messages
+from rockhopper.protocol.codes import RequestCode
+from rockhopper.protocol.message_codec import decode_messages
 from tests.chaos import topics
 from tests.chaos.ledger import Ledger
 from tests.chaos.lives import living

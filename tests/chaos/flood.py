@@ -10,9 +10,9 @@ import socket
 import sys
 import threading
 
-from protocol.codes import RequestCode
-from protocol.command import decode_header
-from protocol.frame import FrameDecoder
+from rockhopper.protocol.codes import RequestCode
+from rockhopper.protocol.command import decode_header
+from rockhopper.protocol.frame import FrameDecoder
 from tests.chaos import topics
 from tests.support.direct import pull_fields, send_fields
 from tests.support.raw_peer import request

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import AsyncGenerator
 
-from protocol.codes import RequestCode
+from rockhopper.protocol.codes import RequestCode
 from tests.chaos import topics
 from tests.chaos.flood import BODY, KINDS, SENDS
 from tests.chaos.ledger import Kind, Ledger

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Self
 
-from client import (
+from rockhopper.client import (
     ClientError,
     Consumer,
     Message,
@@ -21,8 +21,8 @@ from client import (
     TransactionProducer,
     TransactionState,
 )
-from client.receipts import SendReceipt, SendStatus
-from client.received import ReceivedMessage
+from rockhopper.client.receipts import SendReceipt, SendStatus
+from rockhopper.client.received import ReceivedMessage
 from tests.chaos import topics
 from tests.chaos.ledger import Commit, Fact, Kind, Ledger
 from tests.chaos.popping import pop_and_acknowledge

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from client.receipts import SendReceipt
-from protocol.codes import ResponseCode
+from rockhopper.client.receipts import SendReceipt
+from rockhopper.protocol.codes import ResponseCode
 from tests.chaos import topics
 from tests.chaos.ledger import Fact, Kind, Ledger
 from tests.support.popping import PopConsumer

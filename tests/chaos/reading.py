@@ -5,8 +5,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
-from protocol.codes import RequestCode, ResponseCode
-from protocol.message_codec import decode_messages
+from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.message_codec import decode_messages
 from tests.chaos import topics
 from tests.chaos.ledger import LATER, Kind, Ledger
 from tests.chaos.lives import living

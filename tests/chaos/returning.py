@@ -3,9 +3,9 @@
 import random
 from collections.abc import Awaitable, Callable
 
-from client.receipts import SendReceipt
-from protocol.codes import RequestCode, ResponseCode
-from protocol.message_ids import decode_offset_message_id
+from rockhopper.client.receipts import SendReceipt
+from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.message_ids import decode_offset_message_id
 from tests.chaos import topics
 from tests.chaos.ledger import Fact, Kind, Ledger
 from tests.support.raw_peer import RawPeer

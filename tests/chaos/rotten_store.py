@@ -10,11 +10,11 @@ from typing import Any, Protocol
 
 import structlog
 
-from broker import Broker
-from broker.broker import TEMPORARY_SETTINGS
-from broker.config_file import build_config
-from broker.startup import StartError
-from broker.store.errors import StoreError
+from rockhopper.broker import Broker
+from rockhopper.broker.broker import TEMPORARY_SETTINGS
+from rockhopper.broker.config_file import build_config
+from rockhopper.broker.startup import StartError
+from rockhopper.broker.store.errors import StoreError
 from tests.chaos import topics
 from tests.chaos.reading import Reader
 from tests.chaos.sinking import last_batch_id

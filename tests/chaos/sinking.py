@@ -4,9 +4,9 @@ import itertools
 import random
 from collections.abc import Awaitable, Callable
 
-from protocol.bodies.sinks import SinkPart, encode_sink_body
-from protocol.codes import RequestCode, ResponseCode
-from protocol.command import Command
+from rockhopper.protocol.bodies.sinks import SinkPart, encode_sink_body
+from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.command import Command
 from tests.chaos import topics
 from tests.chaos.ledger import Fact, Kind, Ledger, Publication
 from tests.support.raw_peer import RawPeer, request

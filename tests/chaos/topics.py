@@ -1,7 +1,7 @@
 """The topics and groups of the mixed load, and how a broker is set up for it."""
 
-from client import Admin
-from protocol.bodies.sinks import SinkMessage
+from rockhopper.client import Admin
+from rockhopper.protocol.bodies.sinks import SinkMessage
 
 QUEUES = 2
 PLAIN, BATCHES, ORDERED, LATER, TIMED, PAID = (

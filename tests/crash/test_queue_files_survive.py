@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.store.consume_queue import ConsumeQueue
-from broker.store.mapped_file_queue import MappedFileQueue
+from rockhopper.broker.store.consume_queue import ConsumeQueue
+from rockhopper.broker.store.mapped_file_queue import MappedFileQueue
 from tests.support.crashing_disk import CrashingDisk
 
 LOG_END = 1 << 40

@@ -16,21 +16,21 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from broker.config import BrokerConfig, FlushDiskType
-from broker.message_ids import UniqueIds
-from broker.sinks import SinkHomes, SinkOwners, SinkPublisher
-from broker.sinks.appender import BatchAppender
-from broker.sinks.journal import Intent, SinkJournal
-from broker.sinks.publisher import SinkError
-from broker.sinks.staged_parts import messages
-from broker.stats import BrokerStats
-from broker.store import disk
-from broker.store.commit_log import CommitLog
-from broker.store.consume_queue import ConsumeQueue
-from broker.store.errors import StoreFailedError, TooManyOpenFilesError
-from broker.store.message_store import MessageStore
-from broker.topics import TopicConfig, TopicTable
-from protocol.bodies.sinks import SinkMessage, SinkPart, encode_sink_body
+from rockhopper.broker.config import BrokerConfig, FlushDiskType
+from rockhopper.broker.message_ids import UniqueIds
+from rockhopper.broker.sinks import SinkHomes, SinkOwners, SinkPublisher
+from rockhopper.broker.sinks.appender import BatchAppender
+from rockhopper.broker.sinks.journal import Intent, SinkJournal
+from rockhopper.broker.sinks.publisher import SinkError
+from rockhopper.broker.sinks.staged_parts import messages
+from rockhopper.broker.stats import BrokerStats
+from rockhopper.broker.store import disk
+from rockhopper.broker.store.commit_log import CommitLog
+from rockhopper.broker.store.consume_queue import ConsumeQueue
+from rockhopper.broker.store.errors import StoreFailedError, TooManyOpenFilesError
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.topics import TopicConfig, TopicTable
+from rockhopper.protocol.bodies.sinks import SinkMessage, SinkPart, encode_sink_body
 from tests.support.killed_store import copy_killed
 from tests.support.open_stores import STORE_HOST, bodies, open_store, put
 from tests.support.peers import Clock
@@ -138,7 +138,7 @@ def snapshots(root: Path, to: Path, monkeypatch: pytest.MonkeyPatch) -> list[Pat
 
     for name in ("write_atomically", "remove_files", "sync_file"):
         monkeypatch.setattr(disk, name, around(getattr(disk, name)))
-    monkeypatch.setattr("broker.sinks.publisher.remove_files", around(disk.remove_files))
+    monkeypatch.setattr("rockhopper.broker.sinks.publisher.remove_files", around(disk.remove_files))
     monkeypatch.setattr(CommitLog, "_pwrite", around(CommitLog._pwrite))
     return taken
 
@@ -270,7 +270,7 @@ async def test_purging_in_the_midst_of_it_leaves_what_nobody_has_seen(
 async def test_a_store_that_refuses_in_the_midst_gets_the_rest_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.sinks.publisher.RETRY_S", 0.0)
+    monkeypatch.setattr("rockhopper.broker.sinks.publisher.RETRY_S", 0.0)
     async with Sinks(tmp_path / "store") as sinks:
         sinks.stage(0)
         real = CommitLog._pwrite
@@ -280,7 +280,7 @@ async def test_a_store_that_refuses_in_the_midst_gets_the_rest_later(
             nonlocal calls
             calls += 1
             if calls in (2, 3, 5):
-                from broker.store.errors import DiskFullError
+                from rockhopper.broker.store.errors import DiskFullError
 
                 raise DiskFullError("the disk is full")
             real(log, file, offset, data)
@@ -293,7 +293,7 @@ async def test_a_store_that_refuses_in_the_midst_gets_the_rest_later(
             ends.append(sinks.store.queue_range("TopicA", 0)[1])
             await real_sleep(0)
 
-        monkeypatch.setattr("broker.sinks.publisher.asyncio.sleep", sleep)
+        monkeypatch.setattr("rockhopper.broker.sinks.publisher.asyncio.sleep", sleep)
         await sinks.publish(0)
         assert calls > 5
         assert set(ends) <= {0, len(WHOLE)}
@@ -323,7 +323,7 @@ async def test_a_store_that_has_failed_leaves_the_batch_to_the_next_process(
 async def test_a_part_that_cannot_be_read_for_once_is_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.sinks.publisher.RETRY_S", 0.0)
+    monkeypatch.setattr("rockhopper.broker.sinks.publisher.RETRY_S", 0.0)
     failures = [600, 50]
 
     def read(path: Path) -> Iterator[SinkMessage]:
@@ -333,7 +333,7 @@ async def test_a_part_that_cannot_be_read_for_once_is_read_again(
                 raise OSError(errno.EIO, os.strerror(errno.EIO))
             yield message
 
-    monkeypatch.setattr("broker.sinks.appender.messages", read)
+    monkeypatch.setattr("rockhopper.broker.sinks.appender.messages", read)
     async with Sinks(tmp_path / "store") as sinks:
         sinks.stage(0)
         await sinks.publish(0)

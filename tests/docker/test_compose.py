@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from client import Message, Producer
+from rockhopper.client import Message, Producer
 
 ROOT = Path(__file__).parents[2]
 DOCKER = os.environ.get("DOCKER", "docker")
@@ -60,7 +60,14 @@ class Compose:
 
     def on_the_host(self, *arguments: str) -> list[Any]:
         """Run the command line on the host; return what it printed as JSON."""
-        command = [sys.executable, "-m", "client", *arguments, "--nameserver", self.nameserver]
+        command = [
+            sys.executable,
+            "-m",
+            "rockhopper.client",
+            *arguments,
+            "--nameserver",
+            self.nameserver,
+        ]
         return [json.loads(line) for line in output_of([*command, "--json"]).splitlines()]
 
     def in_another_container(self, *arguments: str) -> list[Any]:

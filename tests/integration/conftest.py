@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 import pytest
 import pytest_asyncio
 
-from broker import Broker
-from client import Admin, Producer
+from rockhopper.broker import Broker
+from rockhopper.client import Admin, Producer
 from tests.support.command_line import CommandLine
 from tests.support.unharmed import Unharmed
 from tests.support.wire import WireClient

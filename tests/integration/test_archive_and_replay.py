@@ -10,16 +10,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from client.queues import MessageQueue
-from pipeline import jobs
-from pipeline.errors import PipelineError
-from pipeline.jobs.progress import Progress
-from pipeline.jobs.replaying import job as replaying
-from pipeline.jobs.replaying import work
-from pipeline.jobs.results import UsageProblem
-from pipeline.jobs.tasks import in_this_process
-from pipeline.sink import staging
-from protocol.codes import RequestCode
+from rockhopper.client.queues import MessageQueue
+from rockhopper.pipeline import jobs
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.jobs.progress import Progress
+from rockhopper.pipeline.jobs.replaying import job as replaying
+from rockhopper.pipeline.jobs.replaying import work
+from rockhopper.pipeline.jobs.results import UsageProblem
+from rockhopper.pipeline.jobs.tasks import in_this_process
+from rockhopper.pipeline.sink import staging
+from rockhopper.protocol.codes import RequestCode
 from tests.support.pipeline_broker import PipelineBroker
 from tests.support.remade_topics import remake, without_ids
 from tests.support.written_logs import WrittenLog

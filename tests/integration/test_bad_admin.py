@@ -5,9 +5,9 @@ import json
 import pytest
 import pytest_asyncio
 
-from broker import server
-from protocol.codes import FLAG_ONEWAY, RequestCode, ResponseCode
-from protocol.command import Command
+from rockhopper.broker import server
+from rockhopper.protocol.codes import FLAG_ONEWAY, RequestCode, ResponseCode
+from rockhopper.protocol.command import Command
 from tests.support.direct import send_fields, topic_fields
 from tests.support.raw_peer import RawPeer, request
 from tests.support.unharmed import Unharmed

@@ -6,8 +6,8 @@ import struct
 
 import pytest
 
-from protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, RequestCode, ResponseCode
-from protocol.frame import FRAME_SIZE_BYTES_MAX
+from rockhopper.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, RequestCode, ResponseCode
+from rockhopper.protocol.frame import FRAME_SIZE_BYTES_MAX
 from tests.support.direct import pull_fields, send_fields
 from tests.support.raw_peer import RawPeer, frame, request
 from tests.support.unharmed import Unharmed

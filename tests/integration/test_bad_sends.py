@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from protocol.codes import RequestCode, ResponseCode
-from protocol.command import Command
-from protocol.message_codec import decode_message, encode_batch
-from protocol.properties import decode_properties
+from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.command import Command
+from rockhopper.protocol.message_codec import decode_message, encode_batch
+from rockhopper.protocol.properties import decode_properties
 from tests.support.direct import pull_fields, send_fields
 from tests.support.raw_peer import RawPeer, frame, request
 from tests.support.unharmed import Unharmed

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from broker import Broker, json_table
-from broker.broker import TEMPORARY_SETTINGS
-from broker.config_file import build_config
-from broker.startup import StartError
-from broker.store import disk
-from protocol.codes import RequestCode, ResponseCode
+from rockhopper.broker import Broker, json_table
+from rockhopper.broker.broker import TEMPORARY_SETTINGS
+from rockhopper.broker.config_file import build_config
+from rockhopper.broker.startup import StartError
+from rockhopper.broker.store import disk
+from rockhopper.protocol.codes import RequestCode, ResponseCode
 from tests.support.direct import ask, pull, pull_fields, route, send, send_fields
 from tests.support.free_ports import free_port
 from tests.support.hang import HANG_S

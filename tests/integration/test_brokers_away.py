@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from client.queues import MessageQueue
-from pipeline import jobs
-from pipeline.jobs.archiving.catalog import Catalog
-from pipeline.jobs.archiving.files import LocalFiles
+from rockhopper.client.queues import MessageQueue
+from rockhopper.pipeline import jobs
+from rockhopper.pipeline.jobs.archiving.catalog import Catalog
+from rockhopper.pipeline.jobs.archiving.files import LocalFiles
 from tests.support.pipeline_broker import PipelineBroker
 
 

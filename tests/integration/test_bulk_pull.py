@@ -4,11 +4,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from broker import Broker
-from client import Message, Producer
-from protocol.codes import RequestCode, ResponseCode
-from protocol.message import StoredMessage
-from protocol.message_codec import decode_messages
+from rockhopper.broker import Broker
+from rockhopper.client import Message, Producer
+from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.message_codec import decode_messages
 from tests.support.raw_peer import RawPeer, request
 
 MESSAGES = 1000

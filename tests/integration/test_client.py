@@ -9,8 +9,8 @@ from datetime import datetime
 
 import pytest
 
-from broker import Broker
-from client import (
+from rockhopper.broker import Broker
+from rockhopper.client import (
     Admin,
     BrokerUnreachableError,
     Message,
@@ -21,8 +21,8 @@ from client import (
     RequestTimeoutError,
     RouteNotFoundError,
 )
-from client.received import ReceivedMessage
-from protocol.codes import SerializeType
+from rockhopper.client.received import ReceivedMessage
+from rockhopper.protocol.codes import SerializeType
 from tests.support.hang import HANG_S
 from tests.support.turns import until
 

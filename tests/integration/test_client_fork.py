@@ -9,9 +9,16 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from broker import Broker
-from client import Admin, ClientStateError, Message, Producer, PullConsumer, TransactionProducer
-from client.received import ReceivedMessage
+from rockhopper.broker import Broker
+from rockhopper.client import (
+    Admin,
+    ClientStateError,
+    Message,
+    Producer,
+    PullConsumer,
+    TransactionProducer,
+)
+from rockhopper.client.received import ReceivedMessage
 from tests.support.hang import HANG_S
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
-from broker.threaded import ThreadedBroker
-from client import (
+from rockhopper.broker.threaded import ThreadedBroker
+from rockhopper.client import (
     Admin,
     ClientStateError,
     Consumer,
@@ -17,7 +17,7 @@ from client import (
     PullConsumer,
     TransactionProducer,
 )
-from client.received import ReceivedMessage
+from rockhopper.client.received import ReceivedMessage
 from tests.support.hang import HANG_S
 
 Call = Callable[[], Awaitable[object]]

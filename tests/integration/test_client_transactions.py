@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from broker.broker import Broker
-from client import Message, TransactionProducer
+from rockhopper.broker.broker import Broker
+from rockhopper.client import Message, TransactionProducer
 from tests.support.direct import pull
 from tests.support.hang import HANG_S
 from tests.support.raw_peer import until

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from broker import Broker
-from client import Message, Producer
+from rockhopper.broker import Broker
+from rockhopper.client import Message, Producer
 from tests.support.command_line import CommandLine, Ended
 from tests.support.hang import HANG_S
 from tests.support.turns import until
@@ -31,7 +31,7 @@ class Shell:
         environment = {**os.environ, "NAMESRV_ADDR": self.nameserver}
         pipe = asyncio.subprocess.PIPE
         return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "client", *arguments),
+            *(sys.executable, "-m", "rockhopper.client", *arguments),
             env=environment,
             **{"stdin": pipe, "stdout": pipe, "stderr": pipe, **streams},
         )

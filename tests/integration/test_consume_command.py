@@ -10,8 +10,8 @@ import sys
 
 import pytest
 
-from broker import Broker
-from client import Producer
+from rockhopper.broker import Broker
+from rockhopper.client import Producer
 from tests.support.command_line import CommandLine
 from tests.support.hang import HANG_S
 from tests.support.turns import until
@@ -21,7 +21,16 @@ PIPE = asyncio.subprocess.PIPE
 
 async def start(broker: Broker, *options: str) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "client", "consume", "orders", "--group", "billing", *options),
+        *(
+            sys.executable,
+            "-m",
+            "rockhopper.client",
+            "consume",
+            "orders",
+            "--group",
+            "billing",
+            *options,
+        ),
         env={**os.environ, "NAMESRV_ADDR": broker.nameserver},
         stdout=PIPE,
         stderr=PIPE,
@@ -90,7 +99,9 @@ async def test_other_signals_end_it_as_well_and_are_named(
 @pytest.mark.parametrize("lines", [1, 3])
 async def test_what_its_reader_did_not_take_is_not_acknowledged(broker: Broker, lines: int) -> None:
     await send(broker, *(b"%d" % number for number in range(50)))
-    command = f"{sys.executable} -m client consume orders --group billing | head -{lines}"
+    command = (
+        f"{sys.executable} -m rockhopper.client consume orders --group billing | head -{lines}"
+    )
     process = await asyncio.create_subprocess_shell(
         command,
         env={**os.environ, "NAMESRV_ADDR": broker.nameserver},

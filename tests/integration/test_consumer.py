@@ -9,16 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from broker import Broker
-from broker.broker import TEMPORARY_SETTINGS
-from broker.config_file import build_config
-from client import (
-    ClientStateError,
-    Message,
-    Producer,
-    RetryLater,
-)
-from client.received import ReceivedMessage
+from rockhopper.broker import Broker
+from rockhopper.broker.broker import TEMPORARY_SETTINGS
+from rockhopper.broker.config_file import build_config
+from rockhopper.client import ClientStateError, Message, Producer, RetryLater
+from rockhopper.client.received import ReceivedMessage
 from tests.support.billing import (
     AT_ONCE,
     NEXT_ROUND_S,

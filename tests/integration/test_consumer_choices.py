@@ -9,17 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from broker import Broker
-from client import (
-    Admin,
-    Consumer,
-    Producer,
-    PullConsumer,
-    RequestRefusedError,
-    Sql,
-)
-from protocol.codes import RequestCode
-from protocol.errors import SubscriptionError
+from rockhopper.broker import Broker
+from rockhopper.client import Admin, Consumer, Producer, PullConsumer, RequestRefusedError, Sql
+from rockhopper.protocol.codes import RequestCode
+from rockhopper.protocol.errors import SubscriptionError
 from tests.support.billing import (
     AT_ONCE,
     NEXT_ROUND_S,

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from broker import Broker
-from broker.broker import TEMPORARY_SETTINGS
-from broker.config_file import build_config
-from client import Admin, Consumer, Message, Producer, RetryLater
-from client.received import ReceivedMessage
+from rockhopper.broker import Broker
+from rockhopper.broker.broker import TEMPORARY_SETTINGS
+from rockhopper.broker.config_file import build_config
+from rockhopper.client import Admin, Consumer, Message, Producer, RetryLater
+from rockhopper.client.received import ReceivedMessage
 from tests.support.billing import AT_ONCE, NEXT_ROUND_S
 from tests.support.hang import HANG_S
 from tests.support.turns import until

@@ -8,16 +8,11 @@ from itertools import pairwise
 
 import pytest
 
-from broker import Broker
-from client import (
-    Message,
-    Producer,
-    PullConsumer,
-    RetryLater,
-)
-from client.queues import MessageQueue
-from client.received import ReceivedMessage
-from protocol.names import dlq_topic
+from rockhopper.broker import Broker
+from rockhopper.client import Message, Producer, PullConsumer, RetryLater
+from rockhopper.client.queues import MessageQueue
+from rockhopper.client.received import ReceivedMessage
+from rockhopper.protocol.names import dlq_topic
 from tests.support.billing import AT_ONCE, billing, committed, leave_with, send, sent_back, take
 from tests.support.hang import HANG_S
 from tests.support.turns import until

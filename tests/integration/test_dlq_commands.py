@@ -8,8 +8,8 @@ from contextlib import aclosing
 
 import pytest
 
-from broker import Broker
-from client import (
+from rockhopper.broker import Broker
+from rockhopper.client import (
     Admin,
     ClientStateError,
     Consumer,
@@ -18,9 +18,9 @@ from client import (
     RequestRefusedError,
     RetryLater,
 )
-from client.dead_letters import PROPERTY_REQUEUED, DeadLetters
-from client.group_states import REQUEUE_GROUP
-from client.received import ReceivedMessage
+from rockhopper.client.dead_letters import PROPERTY_REQUEUED, DeadLetters
+from rockhopper.client.group_states import REQUEUE_GROUP
+from rockhopper.client.received import ReceivedMessage
 from tests.support.billing import AT_ONCE
 from tests.support.command_line import CommandLine
 from tests.support.hang import HANG_S

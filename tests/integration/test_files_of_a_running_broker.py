@@ -3,8 +3,8 @@
 import asyncio
 from pathlib import Path
 
-from client import Message, Producer
-from pipeline.store_source.directory import open_store
+from rockhopper.client import Message, Producer
+from rockhopper.pipeline.store_source.directory import open_store
 from tests.support.daemon import Daemon
 from tests.support.hang import HANG_S
 from tests.support.written_logs import read_rows

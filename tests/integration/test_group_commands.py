@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from broker import Broker
-from broker.config_file import build_config
-from broker.nameserver.alone import NameServer
-from client import Consumer, Message, Producer
-from client.received import ReceivedMessage
+from rockhopper.broker import Broker
+from rockhopper.broker.config_file import build_config
+from rockhopper.broker.nameserver.alone import NameServer
+from rockhopper.client import Consumer, Message, Producer
+from rockhopper.client.received import ReceivedMessage
 from tests.support.command_line import CommandLine
 from tests.support.hang import HANG_S
 from tests.support.turns import until

@@ -3,14 +3,14 @@
 import json
 from pathlib import Path
 
-from broker.broker import TEMPORARY_SETTINGS, Broker
-from broker.config_file import build_config
-from protocol import fastjson
-from protocol.codes import RequestCode as Code
-from protocol.codes import ResponseCode
-from protocol.command import Command
-from protocol.message import StoredMessage
-from protocol.message_codec import decode_messages
+from rockhopper.broker.broker import TEMPORARY_SETTINGS, Broker
+from rockhopper.broker.config_file import build_config
+from rockhopper.protocol import fastjson
+from rockhopper.protocol.codes import RequestCode as Code
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.command import Command
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.message_codec import decode_messages
 from tests.support.wire import WireClient
 
 

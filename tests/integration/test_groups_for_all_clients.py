@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.broker import TEMPORARY_SETTINGS, Broker
-from broker.config_file import build_config
-from protocol import fastjson
-from protocol.codes import RequestCode as Code
-from protocol.codes import ResponseCode
-from protocol.command import Command
+from rockhopper.broker.broker import TEMPORARY_SETTINGS, Broker
+from rockhopper.broker.config_file import build_config
+from rockhopper.protocol import fastjson
+from rockhopper.protocol.codes import RequestCode as Code
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.command import Command
 from tests.integration.test_group_consumption import heartbeat, members, pull, send
 from tests.support.daemon import Daemon
 from tests.support.raw_peer import RawPeer, until

@@ -5,11 +5,11 @@ import json
 
 import pytest
 
-from broker import Broker
-from broker.store.errors import StoreFailedError
-from broker.topics import TopicConfig
-from client import Admin
-from protocol.codes import RequestCode
+from rockhopper.broker import Broker
+from rockhopper.broker.store.errors import StoreFailedError
+from rockhopper.broker.topics import TopicConfig
+from rockhopper.client import Admin
+from rockhopper.protocol.codes import RequestCode
 from tests.support.direct import pull, send
 from tests.support.wire import WireClient
 

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from client import Message, Producer
-from pipeline.errors import PipelineError
-from pipeline.jobs.archiving.job import archive
-from pipeline.jobs.auditing.job import audit
-from pipeline.jobs.command_line import main
-from pipeline.jobs.rebuilding.job import rebuild
-from pipeline.jobs.searching.job import search
-from pipeline.jobs.tasks import in_this_process
+from rockhopper.client import Message, Producer
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.jobs.archiving.job import archive
+from rockhopper.pipeline.jobs.auditing.job import audit
+from rockhopper.pipeline.jobs.command_line import main
+from rockhopper.pipeline.jobs.rebuilding.job import rebuild
+from rockhopper.pipeline.jobs.searching.job import search
+from rockhopper.pipeline.jobs.tasks import in_this_process
 from tests.support.daemon import Daemon
 from tests.support.derived_stores import queue_files, write_store
 from tests.support.pipeline_broker import PipelineBroker

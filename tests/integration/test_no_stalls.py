@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from broker import Broker
-from broker.stalls import STALL_S
-from broker.topics import TopicConfig
-from protocol.bodies.sinks import SinkMessage, SinkPart, encode_sink_body
-from protocol.codes import RequestCode
-from protocol.command import Command, decode_header
-from protocol.frame import FrameDecoder
-from protocol.message_codec import encode_batch
+from rockhopper.broker import Broker
+from rockhopper.broker.stalls import STALL_S
+from rockhopper.broker.topics import TopicConfig
+from rockhopper.protocol.bodies.sinks import SinkMessage, SinkPart, encode_sink_body
+from rockhopper.protocol.codes import RequestCode
+from rockhopper.protocol.command import Command, decode_header
+from rockhopper.protocol.frame import FrameDecoder
+from rockhopper.protocol.message_codec import encode_batch
 from tests.support.callback_times import CallbackTimes
 from tests.support.direct import pull_fields, send_fields, topic_fields
 from tests.support.hang import HANG_S

@@ -5,13 +5,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from broker import Broker
-from client import Message, Producer
-from client.queues import MessageQueue
-from pipeline.errors import PipelineError
-from pipeline.pulls import BulkRead
-from pipeline.remote import Remote
-from protocol.message_codec import decode_messages
+from rockhopper.broker import Broker
+from rockhopper.client import Message, Producer
+from rockhopper.client.queues import MessageQueue
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.pulls import BulkRead
+from rockhopper.pipeline.remote import Remote
+from rockhopper.protocol.message_codec import decode_messages
 
 MESSAGES = 3000
 
@@ -44,7 +44,9 @@ async def test_a_remote_that_outlives_its_brokers_is_silent(
     caplog.clear()
     for session in (remote._admin._session, delivery._session):
         await asyncio.to_thread(remote.run, session.keep_up_once())
-    assert [record.name for record in caplog.records if record.name.startswith("client")] == []
+    assert [
+        record.name for record in caplog.records if record.name.startswith("rockhopper.client")
+    ] == []
     with pytest.raises(PipelineError):
         await asyncio.to_thread(remote.topics)
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from protocol.codes import ResponseCode
+from rockhopper.protocol.codes import ResponseCode
 from tests.support.daemon import Daemon
 from tests.support.popping import PopConsumer
 from tests.support.raw_peer import RawPeer

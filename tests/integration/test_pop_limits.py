@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from broker.broker import Broker
-from broker.topics import TopicConfig
-from protocol.codes import RequestCode as Code
-from protocol.codes import ResponseCode
+from rockhopper.broker.broker import Broker
+from rockhopper.broker.topics import TopicConfig
+from rockhopper.protocol.codes import RequestCode as Code
+from rockhopper.protocol.codes import ResponseCode
 from tests.support.popping import GROUP, TOPIC, PopConsumer, pop_fields
 from tests.support.raw_peer import RawPeer, request, until
 

@@ -4,14 +4,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from broker.broker import Broker
-from broker.long_polling import PARKED_PER_CONNECTION_MAX
-from broker.pop import polling
-from broker.pop.sources import QUEUES_PER_SLICE
-from broker.topics import TopicConfig
-from protocol.codes import RequestCode as Code
-from protocol.codes import ResponseCode
-from protocol.message_codec import decode_messages
+from rockhopper.broker.broker import Broker
+from rockhopper.broker.long_polling import PARKED_PER_CONNECTION_MAX
+from rockhopper.broker.pop import polling
+from rockhopper.broker.pop.sources import QUEUES_PER_SLICE
+from rockhopper.broker.topics import TopicConfig
+from rockhopper.protocol.codes import RequestCode as Code
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.message_codec import decode_messages
 from tests.support.direct import send_fields
 from tests.support.popping import TOPIC, pop_fields
 from tests.support.raw_peer import RawPeer, request, until

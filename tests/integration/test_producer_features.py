@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from broker import Broker
-from client import (
+from rockhopper.broker import Broker
+from rockhopper.client import (
     Admin,
     Consumer,
     Message,
@@ -20,8 +20,8 @@ from client import (
     RequestRefusedError,
     TransactionProducer,
 )
-from client.received import ReceivedMessage
-from client.transactions import Transaction
+from rockhopper.client.received import ReceivedMessage
+from rockhopper.client.transactions import Transaction
 from tests.support.hang import HANG_S
 
 SETTINGS = {"transactionTimeOut": 50, "transactionCheckInterval": 50}

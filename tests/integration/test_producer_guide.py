@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker import Broker
+from rockhopper.broker import Broker
 from tests.support.hang import HANG_S
 
 GUIDE = Path(__file__).parents[2] / "docs" / "producer.md"

@@ -10,8 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from client import Admin, ClientError, Message, Producer, PullConsumer, TransactionProducer
-from client.received import ReceivedMessage
+from rockhopper.client import (
+    Admin,
+    ClientError,
+    Message,
+    Producer,
+    PullConsumer,
+    TransactionProducer,
+)
+from rockhopper.client.received import ReceivedMessage
 from tests.support.daemon import Daemon
 from tests.support.hang import HANG_S
 

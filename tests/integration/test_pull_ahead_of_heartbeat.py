@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from broker import pull_filters
-from broker.broker import Broker
-from protocol.codes import RequestCode as Code
-from protocol.codes import ResponseCode
-from protocol.command import Command
-from protocol.message_codec import decode_messages
+from rockhopper.broker import pull_filters
+from rockhopper.broker.broker import Broker
+from rockhopper.protocol.codes import RequestCode as Code
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.command import Command
+from rockhopper.protocol.message_codec import decode_messages
 from tests.support.wire import WireClient
 
 GROUP, TOPIC = "hasty", "Topic"

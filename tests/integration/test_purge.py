@@ -7,13 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from broker import Broker
-from broker.broker import TEMPORARY_SETTINGS
-from broker.config_file import build_config
-from client import Admin, Consumer, Message, MessageNotFoundError, Producer, TransactionProducer
-from client.errors import RequestRefusedError
-from client.received import ReceivedMessage
-from protocol.codes import RequestCode, ResponseCode
+from rockhopper.broker import Broker
+from rockhopper.broker.broker import TEMPORARY_SETTINGS
+from rockhopper.broker.config_file import build_config
+from rockhopper.client import (
+    Admin,
+    Consumer,
+    Message,
+    MessageNotFoundError,
+    Producer,
+    TransactionProducer,
+)
+from rockhopper.client.errors import RequestRefusedError
+from rockhopper.client.received import ReceivedMessage
+from rockhopper.protocol.codes import RequestCode, ResponseCode
 from tests.support.daemon import Daemon
 from tests.support.hang import HANG_S
 

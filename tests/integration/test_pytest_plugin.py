@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.threaded import ThreadedBroker
-from client import Admin, Producer
+from rockhopper.broker.threaded import ThreadedBroker
+from rockhopper.client import Admin, Producer
 from tests.support.hang import HANG_S
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "example-project"
@@ -48,7 +48,7 @@ async def test_synchronous_and_asynchronous_tests_share_brokers(tmp_path: Path) 
     )
     (tmp_path / "test_them.py").write_text(
         "import pytest\n"
-        "from client import Admin, Producer\n"
+        "from rockhopper.client import Admin, Producer\n"
         "\n"
         "brokers = set()\n"
         "\n"
@@ -104,7 +104,8 @@ async def test_runs_that_need_no_broker_do_not_load_one(tmp_path: Path) -> None:
         "\n"
         "def test_nothing_is_loaded():\n"
         "    assert 'rockhopper.pytest_plugin' in sys.modules\n"
-        "    assert not {'structlog', 'msgspec', 'uvloop', 'broker.broker'} & set(sys.modules)\n"
+        "    loaded = {'structlog', 'msgspec', 'uvloop', 'rockhopper.broker'}\n"
+        "    assert not loaded & set(sys.modules)\n"
     )
     code, out = await run_pytest(tmp_path, "-p", "no:asyncio", "-p", "no:hypothesispytest")
     assert code == 0, out

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from broker import Broker
-from broker.config_file import build_config
-from broker.nameserver.alone import NameServer
-from broker.nameserver.route_table import Accepted
-from broker.topics import TopicConfig
-from protocol.codes import ResponseCode
+from rockhopper.broker import Broker
+from rockhopper.broker.config_file import build_config
+from rockhopper.broker.nameserver.alone import NameServer
+from rockhopper.broker.nameserver.route_table import Accepted
+from rockhopper.broker.topics import TopicConfig
+from rockhopper.protocol.codes import ResponseCode
 from tests.support.direct import pull, route, send
 from tests.support.hang import HANG_S
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.jobs.archiving.job import archive
-from pipeline.jobs.reporting.inputs import Chosen, archive_work, network_work
-from pipeline.jobs.reporting.lag import sample
-from pipeline.jobs.reporting.tallies import tally, together
+from rockhopper.pipeline.jobs.archiving.job import archive
+from rockhopper.pipeline.jobs.reporting.inputs import Chosen, archive_work, network_work
+from rockhopper.pipeline.jobs.reporting.lag import sample
+from rockhopper.pipeline.jobs.reporting.tallies import tally, together
 from tests.support.pipeline_broker import PipelineBroker
 
 
@@ -22,7 +22,7 @@ def broker() -> Iterator[PipelineBroker]:
 
 
 def test_lag_is_sampled_by_queue(broker: PipelineBroker) -> None:
-    from pipeline.remote import connect
+    from rockhopper.pipeline.remote import connect
 
     remote = connect(broker.nameserver)
     queue = next(each for each in remote.queues("orders") if each.queue_id == 1)

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from broker.broker import Broker
-from protocol.codes import RequestCode as Code
-from protocol.codes import ResponseCode
-from protocol.command import Command
-from protocol.properties import decode_properties
+from rockhopper.broker.broker import Broker
+from rockhopper.protocol.codes import RequestCode as Code
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.command import Command
+from rockhopper.protocol.properties import decode_properties
 from tests.integration.test_groups_for_all_clients import _response
 from tests.support.raw_peer import RawPeer
 from tests.support.wire import WireClient

@@ -6,11 +6,11 @@ import os
 
 import pytest
 
-from broker import Broker
-from broker import __main__ as daemon
-from broker.config import BrokerConfig
-from broker.config_file import LoadedConfig
-from broker.store.errors import StoreFailedError
+from rockhopper.broker import Broker
+from rockhopper.broker import __main__ as daemon
+from rockhopper.broker.config import BrokerConfig
+from rockhopper.broker.config_file import LoadedConfig
+from rockhopper.broker.store.errors import StoreFailedError
 
 LOADED = LoadedConfig(BrokerConfig(), [], [])
 
@@ -50,7 +50,7 @@ async def test_tables_that_cannot_be_saved_at_the_end_are_an_error(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     await broker.topics.saved()
-    monkeypatch.setattr("broker.json_table.write_atomically", full)
+    monkeypatch.setattr("rockhopper.broker.json_table.write_atomically", full)
     broker.topics.ensure_retry_topic("billing")
     os.kill(os.getpid(), 15)
     assert await task == 1

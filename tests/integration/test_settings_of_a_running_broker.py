@@ -1,7 +1,7 @@
 """UPDATE_BROKER_CONFIG (25) on a running broker: what Apache's changes live changes here, too."""
 
-from broker import Broker
-from protocol.codes import RequestCode, ResponseCode
+from rockhopper.broker import Broker
+from rockhopper.protocol.codes import RequestCode, ResponseCode
 from tests.support.direct import ask, pull_fields, send, send_fields
 from tests.support.wire import WireClient
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from broker import Broker
-from protocol.bodies.sinks import SinkMessage, SinkPart, encode_sink_body
-from protocol.codes import RequestCode, ResponseCode
-from protocol.command import Command
-from protocol.message_codec import decode_messages
+from rockhopper.broker import Broker
+from rockhopper.protocol.bodies.sinks import SinkMessage, SinkPart, encode_sink_body
+from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.command import Command
+from rockhopper.protocol.message_codec import decode_messages
 from tests.support.daemon import Daemon
 from tests.support.raw_peer import RawPeer, request
 

@@ -10,18 +10,18 @@ from typing import cast
 
 import pytest
 
-from broker import server
-from broker.long_polling import PARKED_PER_CONNECTION_MAX
-from broker.server import Connection, Server
-from broker.sweeping import (
+from rockhopper.broker import server
+from rockhopper.broker.long_polling import PARKED_PER_CONNECTION_MAX
+from rockhopper.broker.server import Connection, Server
+from rockhopper.broker.sweeping import (
     FIRST_FRAME_TIMEOUT_S,
     FRAME_TIMEOUT_S,
     IDLE_TIMEOUT_S,
     WRITE_STALL_TIMEOUT_S,
     sweep_connections,
 )
-from protocol.codes import RequestCode, ResponseCode
-from protocol.message_codec import encode_batch
+from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.message_codec import encode_batch
 from tests.support.direct import pull_fields, send_fields
 from tests.support.raw_peer import RawPeer, request, until
 from tests.support.unharmed import Unharmed

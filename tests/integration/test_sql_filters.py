@@ -7,16 +7,16 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from broker import pull_filters
-from broker.broker import TEMPORARY_SETTINGS, Broker
-from broker.config_file import apply_live, build_config
-from client import Message, Producer, PullConsumer, Sql
-from client.errors import RequestRefusedError
-from protocol.codes import RequestCode as Code
-from protocol.codes import ResponseCode
-from protocol.command import Command
-from protocol.errors import SqlSyntaxError
-from protocol.message_codec import decode_messages
+from rockhopper.broker import pull_filters
+from rockhopper.broker.broker import TEMPORARY_SETTINGS, Broker
+from rockhopper.broker.config_file import apply_live, build_config
+from rockhopper.client import Message, Producer, PullConsumer, Sql
+from rockhopper.client.errors import RequestRefusedError
+from rockhopper.protocol.codes import RequestCode as Code
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.command import Command
+from rockhopper.protocol.errors import SqlSyntaxError
+from rockhopper.protocol.message_codec import decode_messages
 from tests.support.direct import pull_fields
 from tests.support.hang import HANG_S
 from tests.support.wire import WireClient
@@ -248,7 +248,7 @@ def test_our_client_refuses_what_does_not_compile_or_would_be_ignored() -> None:
 async def shell(*arguments: str) -> tuple[int, str, str]:
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "client", *arguments), stdout=pipe, stderr=pipe
+        *(sys.executable, "-m", "rockhopper.client", *arguments), stdout=pipe, stderr=pipe
     )
     async with asyncio.timeout(HANG_S):
         out, err = await process.communicate()

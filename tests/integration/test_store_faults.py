@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from broker import Broker, json_table
-from broker.broker import TEMPORARY_SETTINGS
-from broker.config_file import build_config
-from broker.store import checkpoint, disk, reput
-from protocol.codes import RequestCode, ResponseCode
-from protocol.command import Command
+from rockhopper.broker import Broker, json_table
+from rockhopper.broker.broker import TEMPORARY_SETTINGS
+from rockhopper.broker.config_file import build_config
+from rockhopper.broker.store import checkpoint, disk, reput
+from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.command import Command
 from tests.support.direct import ask, pull, send, send_fields, topic_fields
 from tests.support.hang import HANG_S
 from tests.support.raw_peer import RawPeer, request, until

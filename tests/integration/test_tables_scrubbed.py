@@ -3,7 +3,7 @@
 import pytest
 from structlog.testing import capture_logs
 
-from broker import Broker
+from rockhopper.broker import Broker
 from tests.support.raw_peer import until
 
 

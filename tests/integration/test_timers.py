@@ -4,11 +4,11 @@ import asyncio
 import time
 from pathlib import Path
 
-from broker import Broker
-from protocol.codes import RequestCode, ResponseCode
-from protocol.command import Command
-from protocol.message import StoredMessage
-from protocol.message_codec import decode_messages
+from rockhopper.broker import Broker
+from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.command import Command
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.message_codec import decode_messages
 from tests.support.daemon import Daemon
 from tests.support.direct import ask, pull, pull_fields, send_fields
 from tests.support.hang import HANG_S

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from protocol.codes import RequestCode
-from protocol.message import StoredMessage
-from protocol.message_codec import decode_messages
-from protocol.properties import encode_properties
+from rockhopper.protocol.codes import RequestCode
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.message_codec import decode_messages
+from rockhopper.protocol.properties import encode_properties
 from tests.support.daemon import Daemon
 from tests.support.direct import pull_fields, send_fields
 from tests.support.raw_peer import RawPeer, request

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from broker import Broker
-from broker.topic_ids import TopicIds
-from client import Admin, Message, Producer
-from protocol.bodies.topic_ids import decode_topic_ids, encode_topic_ids
-from protocol.codes import RequestCode, ResponseCode
+from rockhopper.broker import Broker
+from rockhopper.broker.topic_ids import TopicIds
+from rockhopper.client import Admin, Message, Producer
+from rockhopper.protocol.bodies.topic_ids import decode_topic_ids, encode_topic_ids
+from rockhopper.protocol.codes import RequestCode, ResponseCode
 from tests.support.daemon import Daemon
 from tests.support.raw_peer import RawPeer, request
 

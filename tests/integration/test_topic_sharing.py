@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from broker.broker import Broker
-from broker.config_file import build_config
-from broker.nameserver.alone import NameServer
-from protocol import fastjson
-from protocol.codes import RequestCode as Code
-from protocol.codes import ResponseCode
-from protocol.command import Command
+from rockhopper.broker.broker import Broker
+from rockhopper.broker.config_file import build_config
+from rockhopper.broker.nameserver.alone import NameServer
+from rockhopper.protocol import fastjson
+from rockhopper.protocol.codes import RequestCode as Code
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.command import Command
 from tests.integration.test_group_consumption import heartbeat
 from tests.support.direct import ask, route, send
 from tests.support.raw_peer import RawPeer, until

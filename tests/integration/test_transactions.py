@@ -4,13 +4,13 @@ import time
 
 import pytest
 
-from broker.broker import Broker
-from protocol.codes import RequestCode as Code
-from protocol.codes import ResponseCode
-from protocol.command import Command
-from protocol.message import StoredMessage
-from protocol.message_codec import decode_message
-from protocol.names import TIMER_TOPIC
+from rockhopper.broker.broker import Broker
+from rockhopper.protocol.codes import RequestCode as Code
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.command import Command
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.message_codec import decode_message
+from rockhopper.protocol.names import TIMER_TOPIC
 from tests.support.direct import pull
 from tests.support.raw_peer import until
 from tests.support.transactions import (
@@ -413,7 +413,7 @@ async def test_under_sync_flush_answers_wait_for_the_disk() -> None:
 
 
 async def test_metrics_count_transactions(broker: Broker, client: WireClient) -> None:
-    from broker.metrics import metrics_page
+    from rockhopper.broker.metrics import metrics_page
 
     await end(client, await send_half(client), COMMIT)
     await end(client, await send_half(client, "K2"), ROLLBACK)

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from protocol.codes import RequestCode as Code
-from protocol.command import Command
-from protocol.message_codec import decode_messages
+from rockhopper.protocol.codes import RequestCode as Code
+from rockhopper.protocol.command import Command
+from rockhopper.protocol.message_codec import decode_messages
 from tests.support.daemon import Daemon
 from tests.support.direct import pull_all, pull_fields
 from tests.support.hang import HANG_S

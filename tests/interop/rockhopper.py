@@ -1,4 +1,4 @@
-"""Our broker as an operator runs it: a process of its own, started by ``python -m broker``."""
+"""Our broker as an operator runs it: a process of its own, ``python -m rockhopper.broker``."""
 
 import sys
 from collections.abc import Mapping
@@ -68,7 +68,7 @@ def start(
     }
     conf = directory / "broker.conf"
     conf.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
-    command = [sys.executable, "-m", "broker", "-c", str(conf)]
+    command = [sys.executable, "-m", "rockhopper.broker", "-c", str(conf)]
     process = LineProcess(command, directory / "broker.log", cwd=ROOT)
     try:
         wait_for_port(process, broker_port, start_timeout_s)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from client import Admin
+from rockhopper.client import Admin
 from tests.interop import node
 from tests.interop.apache import SMALL_FILES
 from tests.interop.bodies import hashes

@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
-from client import Admin, Producer, PullConsumer
-from client.received import ReceivedMessage
+from rockhopper.client import Admin, Producer, PullConsumer
+from rockhopper.client.received import ReceivedMessage
 from tests.interop.apache import SMALL_FILES
 from tests.interop.bodies import body, hashes
 from tests.interop.conftest import Launcher

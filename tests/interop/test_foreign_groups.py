@@ -148,7 +148,7 @@ def test_java_consumers_go_on_at_once_after_kill_9_of_the_broker(
     broker.kill()
 
     conf = broker.store.parent / "broker.conf"
-    command = [sys.executable, "-m", "broker", "-c", str(conf)]
+    command = [sys.executable, "-m", "rockhopper.broker", "-c", str(conf)]
     again = LineProcess(command, tmp_path / "again.log", cwd=rockhopper.ROOT)
     try:
         wait_for_port(again, broker.broker_port, RESULT_S)

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from client import Admin, Consumer, Producer
-from client.received import ReceivedMessage
+from rockhopper.client import Admin, Consumer, Producer
+from rockhopper.client.received import ReceivedMessage
 from tests.interop import node
 from tests.interop.apache import ApacheServer
 from tests.interop.conftest import Server

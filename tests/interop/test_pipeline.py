@@ -9,15 +9,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from client import Admin, Message, Producer
-from client.queues import MessageQueue
-from pipeline.errors import PipelineError
-from pipeline.network.rules import read_rules
-from pipeline.network.source import NetworkReader, NetworkStreamReader
-from pipeline.remote import connect
-from pipeline.sink.choice import choose_broker
-from pipeline.sink.rules import read_rules as read_sink_rules
-from pipeline.sink.sending import Sender
+from rockhopper.client import Admin, Message, Producer
+from rockhopper.client.queues import MessageQueue
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.network.rules import read_rules
+from rockhopper.pipeline.network.source import NetworkReader, NetworkStreamReader
+from rockhopper.pipeline.remote import connect
+from rockhopper.pipeline.sink.choice import choose_broker
+from rockhopper.pipeline.sink.rules import read_rules as read_sink_rules
+from rockhopper.pipeline.sink.sending import Sender
 from tests.interop.apache import ApacheServer
 
 pytestmark = pytest.mark.interop

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from client import (
+from rockhopper.client import (
     Admin,
     Message,
     MessageNotFoundError,

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from protocol.codes import RequestCode, ResponseCode
-from protocol.message import StoredMessage
-from protocol.message_codec import decode_messages
+from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.message_codec import decode_messages
 from tests.interop.conftest import Launcher, Server
 from tests.support.direct import ask, pull_fields, send_fields
 

@@ -16,8 +16,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
 
     Two cores, and a task may be tried twice.
     """
-    import pipeline
-    from pipeline.java import ensure_java
+    from rockhopper import pipeline
+    from rockhopper.pipeline.java import ensure_java
 
     try:
         ensure_java()

@@ -29,7 +29,7 @@ APP = """
 import json, sys
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import col, crc32, sum as total, count
-import pipeline
+from rockhopper import pipeline
 
 spark = pipeline.register(SparkSession.builder.appName("counts").getOrCreate())
 assert ".zip" in pipeline.__file__, pipeline.__file__
@@ -77,7 +77,7 @@ def finish(process: "subprocess.Popen[str]") -> str:
 
 def job(cluster: Cluster, *arguments: str) -> "subprocess.Popen[str]":
     options = ["--json", "--master", cluster.url]
-    return start([sys.executable, "-m", "pipeline", *arguments, *options], ROOT)
+    return start([sys.executable, "-m", "rockhopper.pipeline", *arguments, *options], ROOT)
 
 
 def kill_an_executor(cluster: Cluster, process: "subprocess.Popen[str]", ready: Any) -> int:
@@ -110,7 +110,7 @@ def test_spark_submit_gives_the_same_after_an_executor_was_killed(
 ) -> None:
     package = tmp_path / "rockhopper-pipeline.zip"
     subprocess.run(
-        [sys.executable, "-m", "pipeline", "package", "--output", str(package)],
+        [sys.executable, "-m", "rockhopper.pipeline", "package", "--output", str(package)],
         cwd=ROOT,
         check=True,
     )

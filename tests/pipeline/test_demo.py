@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.jobs.demonstrating.text import passages, words
+from rockhopper.pipeline.jobs.demonstrating.text import passages, words
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(2400)]
 
@@ -32,7 +32,7 @@ def without_java(directory: Path) -> dict[str, str]:
 
 def run(*arguments: str, environment: dict[str, str]) -> "subprocess.Popen[str]":
     return subprocess.Popen(
-        [sys.executable, "-m", "pipeline", "demo", *arguments],
+        [sys.executable, "-m", "rockhopper.pipeline", "demo", *arguments],
         cwd=ROOT,
         env=environment,
         text=True,

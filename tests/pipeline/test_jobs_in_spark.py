@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pipeline import jobs
-from pipeline.errors import PipelineError
-from pipeline.jobs.archiving.reading import read_archive
-from pipeline.jobs.results import UsageProblem
-from pipeline.schema import COLUMNS
+from rockhopper.pipeline import jobs
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.jobs.archiving.reading import read_archive
+from rockhopper.pipeline.jobs.results import UsageProblem
+from rockhopper.pipeline.schema import COLUMNS
 from tests.support.hang import HANG_S
 from tests.support.pipeline_broker import PipelineBroker
 from tests.support.written_logs import T0_MS, WrittenLog
@@ -93,7 +93,7 @@ def test_the_command_line(tmp_path: Path) -> None:
 
     def run(*arguments: str) -> tuple[int, str, str]:
         done = subprocess.run(
-            [sys.executable, "-m", "pipeline", *arguments],
+            [sys.executable, "-m", "rockhopper.pipeline", *arguments],
             capture_output=True,
             text=True,
             timeout=HANG_S,
@@ -120,7 +120,7 @@ def test_help_needs_no_pyspark() -> None:
     script = (
         "import sys\n"
         "for name in ('pyspark', 'pyarrow', 'numpy'): sys.modules[name] = None\n"
-        "from pipeline.jobs.command_line import main\n"
+        "from rockhopper.pipeline.jobs.command_line import main\n"
         "main(sys.argv[1:])\n"
     )
     for arguments in (["--help"], ["archive", "--help"], ["replay", "--help"]):

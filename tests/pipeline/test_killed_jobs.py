@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.pipeline_data import write_store
-from pipeline import jobs
-from pipeline.jobs.archiving.catalog import Catalog
-from pipeline.jobs.archiving.files import LocalFiles
-from pipeline.jobs.spark import stop_own_session
+from rockhopper.pipeline import jobs
+from rockhopper.pipeline.jobs.archiving.catalog import Catalog
+from rockhopper.pipeline.jobs.archiving.files import LocalFiles
+from rockhopper.pipeline.jobs.spark import stop_own_session
 from tests.support.growing_directories import count_files
 from tests.support.pipeline_broker import PipelineBroker
 from tests.support.process_tree import command_line, descendants
@@ -27,7 +27,7 @@ MESSAGES = 200_000
 def run_and_kill(arguments: list[str], is_time: Callable[[], bool]) -> bool:
     """Run a job until it is time to kill it; False if it was done before."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "pipeline", *arguments, "--master", "local[2]"],
+        [sys.executable, "-m", "rockhopper.pipeline", *arguments, "--master", "local[2]"],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
@@ -51,7 +51,7 @@ def test_an_archive_one_of_whose_processes_is_killed(tmp_path: Path, victim: str
     staged = root / "_rockhopper" / "staging"
 
     process = subprocess.Popen(
-        [sys.executable, "-m", "pipeline", *arguments], stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "rockhopper.pipeline", *arguments], stderr=subprocess.PIPE, text=True
     )
     while process.poll() is None and count_files(staged, ".parquet") == 0:
         with contextlib.suppress(subprocess.TimeoutExpired):

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pipeline.schema import spark_schema
-from pipeline.sink.home import HOME_FILE
+from rockhopper.pipeline.schema import spark_schema
+from rockhopper.pipeline.sink.home import HOME_FILE
 from tests.support.ending_query import run_to_end
 from tests.support.pipeline_broker import PipelineBroker
 

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.mark.slow
 def test_workers_count(spark: "SparkSession", tmp_path: Path) -> None:
-    from pipeline import jobs
+    from rockhopper.pipeline import jobs
 
     WrittenLog(tmp_path / "store").add(2_000)
 

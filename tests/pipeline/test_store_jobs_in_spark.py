@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pipeline import PipelineError, jobs
-from pipeline.jobs.tasks import in_this_process
+from rockhopper.pipeline import PipelineError, jobs
+from rockhopper.pipeline.jobs.tasks import in_this_process
 from tests.support.derived_stores import (
     GEOMETRY,
     index_files,

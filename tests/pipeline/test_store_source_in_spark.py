@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipeline.schema import COLUMNS, OPTIONAL_COLUMNS, spark_schema
+from rockhopper.pipeline.schema import COLUMNS, OPTIONAL_COLUMNS, spark_schema
 from tests.support import apache_golden
 from tests.support.written_logs import T0_MS, WrittenLog
 
@@ -60,8 +60,8 @@ def test_filters_are_pushed_and_hold(spark: "SparkSession", tmp_path: Path) -> N
 def test_a_session_that_does_not_push_filters_works_too(
     spark: "SparkSession", tmp_path: Path
 ) -> None:
-    import pipeline
-    from pipeline.session import PUSHDOWN_CONF
+    from rockhopper import pipeline
+    from rockhopper.pipeline.session import PUSHDOWN_CONF
 
     WrittenLog(tmp_path).add(30)
     try:

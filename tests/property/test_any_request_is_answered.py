@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from broker.processors.table import build_table
-from protocol.codes import RequestCode
+from rockhopper.broker.processors.table import build_table
+from rockhopper.protocol.codes import RequestCode
 from tests.support.peers import Clock, Peer
 from tests.support.served_broker import ServedBroker
 

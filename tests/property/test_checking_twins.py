@@ -6,12 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.store import checking, encoding
-from broker.store.fast_encoding import encode_plain
-from protocol.message_codec import encode_message
-from protocol.queue_layout import CONSUME_QUEUE_UNIT
+from rockhopper.broker.store import checking, encoding
+from rockhopper.broker.store.fast_encoding import encode_plain
+from rockhopper.protocol.message_codec import encode_message
+from rockhopper.protocol.queue_layout import CONSUME_QUEUE_UNIT
 
-compiled = pytest.importorskip("broker.store._encoding", reason="installed without a compiler")
+compiled = pytest.importorskip(
+    "rockhopper.broker.store._encoding", reason="installed without a compiler"
+)
 
 V6_HOST = b"\0" * 15 + b"\1\0\0\x2a\x9f"
 

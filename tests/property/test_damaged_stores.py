@@ -4,9 +4,9 @@ import random
 import shutil
 from pathlib import Path
 
-from pipeline.errors import PipelineError
-from pipeline.jobs.searching.job import search
-from pipeline.jobs.tasks import in_this_process
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.jobs.searching.job import search
+from rockhopper.pipeline.jobs.tasks import in_this_process
 from tests.support import apache_golden
 from tests.support.derived_stores import (
     APACHE_GEOMETRY,

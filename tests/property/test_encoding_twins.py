@@ -7,11 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.store import encoding
-from protocol.message_codec import decode_message, encode_batch
-from protocol.queue_layout import CONSUME_QUEUE_UNIT
+from rockhopper.broker.store import encoding
+from rockhopper.protocol.message_codec import decode_message, encode_batch
+from rockhopper.protocol.queue_layout import CONSUME_QUEUE_UNIT
 
-compiled = pytest.importorskip("broker.store._encoding", reason="installed without a compiler")
+compiled = pytest.importorskip(
+    "rockhopper.broker.store._encoding", reason="installed without a compiler"
+)
 
 CONSTANTS = encoding.queue_constants("TopicA", 3)
 V4_HOST = b"\x7f\0\0\1\0\0\x2a\x9f"

@@ -5,8 +5,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import MalformedFrameError
-from protocol.frame import Frame, FrameDecoder, encode_frame
+from rockhopper.protocol.errors import MalformedFrameError
+from rockhopper.protocol.frame import Frame, FrameDecoder, encode_frame
 
 FRAMES = st.lists(
     st.tuples(st.integers(0, 255), st.binary(max_size=40), st.binary(max_size=100)), max_size=6

@@ -5,11 +5,11 @@ import json
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from protocol.codes import LanguageCode, SerializeType
-from protocol.command import Command, decode_header, encode_command
-from protocol.errors import FieldError, MalformedHeaderError
-from protocol.frame import FrameDecoder
-from protocol.requests import (
+from rockhopper.protocol.codes import LanguageCode, SerializeType
+from rockhopper.protocol.command import Command, decode_header, encode_command
+from rockhopper.protocol.errors import FieldError, MalformedHeaderError
+from rockhopper.protocol.frame import FrameDecoder
+from rockhopper.protocol.requests import (
     PullMessageRequest,
     SendMessageRequestV2,
     decode_fields,

@@ -17,10 +17,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.store import encoding
-from protocol.command import Command
-from protocol.frame import Frame
-from protocol.message_codec import encode_batch
+from rockhopper.broker.store import encoding
+from rockhopper.protocol.command import Command
+from rockhopper.protocol.frame import Frame
+from rockhopper.protocol.message_codec import encode_batch
 from tests.support.hot_broker import HotBroker
 from tests.support.open_stores import flush
 
@@ -204,7 +204,7 @@ def test_sends_are_served_alike(asked: list[Asked], mode: str) -> None:
 @given(asked=st.lists(sends(), min_size=1, max_size=8))
 def test_sends_are_served_alike_without_compiled_functions(asked: list[Asked]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("broker.store.staging.encode_plain", encoding.encode_plain)
+        patch.setattr("rockhopper.broker.store.staging.encode_plain", encoding.encode_plain)
         check(asked)
 
 

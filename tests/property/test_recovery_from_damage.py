@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.store.geometry import FILE_NAME as GEOMETRY_FILE
-from broker.store.inventory import FILE_NAME as INVENTORY_FILE
+from rockhopper.broker.store.geometry import FILE_NAME as GEOMETRY_FILE
+from rockhopper.broker.store.inventory import FILE_NAME as INVENTORY_FILE
 from tests.support.store_directories import LogWriter, Recovered, Written, recover
 
 MESSAGE_COUNT = 60

@@ -5,8 +5,8 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import SqlSyntaxError
-from protocol.sql92.sql_filter import SqlFilter
+from rockhopper.protocol.errors import SqlSyntaxError
+from rockhopper.protocol.sql92.sql_filter import SqlFilter
 from tests.support.sql_grammar import random_expression
 
 WORDS = st.sampled_from(

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from protocol.bodies import (
+from rockhopper.protocol.bodies import (
     HeartbeatData,
     RegisterBrokerBody,
     TopicConfig,
@@ -15,11 +15,11 @@ from protocol.bodies import (
     decode_properties_text,
     encode_properties_text,
 )
-from protocol.errors import MalformedBodyError, SubscriptionError
-from protocol.fastjson import MessageQueueKey, dumps, loads
-from protocol.java_hash import index_key_hash, java_string_hash
-from protocol.names import topic_error
-from protocol.subscription import Subscription
+from rockhopper.protocol.errors import MalformedBodyError, SubscriptionError
+from rockhopper.protocol.fastjson import MessageQueueKey, dumps, loads
+from rockhopper.protocol.java_hash import index_key_hash, java_string_hash
+from rockhopper.protocol.names import topic_error
+from rockhopper.protocol.subscription import Subscription
 
 ANY_TEXT = st.text(st.characters(), max_size=80)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)

@@ -9,13 +9,13 @@ from unittest.mock import patch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.decoder import Stop, decode, walk
-from pipeline.errors import PipelineError
-from pipeline.schema import COLUMNS, arrow_schema
-from protocol.addresses import host_bytes, ip_bytes
-from protocol.compression import compress_zlib
-from protocol.message import StoredMessage
-from protocol.message_codec import (
+from rockhopper.pipeline.decoder import Stop, decode, walk
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.schema import COLUMNS, arrow_schema
+from rockhopper.protocol.addresses import host_bytes, ip_bytes
+from rockhopper.protocol.compression import compress_zlib
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.message_codec import (
     MAGIC_V1,
     MAGIC_V2,
     SYS_FLAG_COMPRESSED_ZLIB,
@@ -137,7 +137,7 @@ def test_records_of_any_sizes_are_walked_as_one_by_one(
         expected.append(at)
         at += size
 
-    with patch("pipeline.decoder.walk._AHEAD_BYTES_MIN", ahead_bytes):
+    with patch("rockhopper.pipeline.decoder.walk._AHEAD_BYTES_MIN", ahead_bytes):
         found = walk(log, 0, end)
 
     assert found.offsets.tolist() == expected

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from broker import Broker
-from client import Consumer, Producer
-from client.received import ReceivedMessage
+from rockhopper.broker import Broker
+from rockhopper.client import Consumer, Producer
+from rockhopper.client.received import ReceivedMessage
 
 # A consumer looks at everything by itself every 20 s: what has to happen at once is over before.
 NEXT_ROUND_S = 15.0

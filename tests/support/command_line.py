@@ -10,7 +10,7 @@ from typing import Any
 import structlog
 from click.testing import CliRunner
 
-from client.cli import main
+from rockhopper.client.cli import main
 
 
 @dataclass(frozen=True)

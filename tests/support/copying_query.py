@@ -8,7 +8,7 @@ Prints ``ready`` when the query runs, and ``batch N`` after each batch that had 
 import sys
 import threading
 
-import pipeline
+from rockhopper import pipeline
 
 SOURCE, TARGET = "source", "target"
 MESSAGES_PER_BATCH = 1_000

@@ -19,7 +19,7 @@ SMALL += ["--set", "maxIndexNum=200000"]
 
 
 class Daemon:
-    """``python -m broker`` on *store*; started by ``async with``, killed at the end if need be."""
+    """``python -m rockhopper.broker`` on *store*, in ``async with``; killed if need be."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Daemon:
             f'{limit}exec "$0" "$@"',
             sys.executable,
             "-m",
-            "broker",
+            "rockhopper.broker",
             *ports,
             *self._options,
             cwd=ROOT,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from broker.store.message_store import MessageStore
-from pipeline.jobs.auditing.job import audit
-from pipeline.jobs.auditing.result import AuditResult
-from pipeline.jobs.rebuilding.job import RebuildResult, rebuild
-from pipeline.jobs.tasks import in_this_process
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.pipeline.jobs.auditing.job import audit
+from rockhopper.pipeline.jobs.auditing.result import AuditResult
+from rockhopper.pipeline.jobs.rebuilding.job import RebuildResult, rebuild
+from rockhopper.pipeline.jobs.tasks import in_this_process
 from tests.support import open_stores
 from tests.support.peers import Clock
 

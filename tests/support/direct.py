@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from protocol.codes import RequestCode
-from protocol.command import Command
-from protocol.message import StoredMessage
-from protocol.message_codec import decode_messages
+from rockhopper.protocol.codes import RequestCode
+from rockhopper.protocol.command import Command
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.message_codec import decode_messages
 from tests.support.wire import WireClient
 
 

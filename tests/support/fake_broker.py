@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Self
 
-from protocol.command import Command
-from protocol.message_codec import encode_message, host_bytes
+from rockhopper.protocol.command import Command
+from rockhopper.protocol.message_codec import encode_message, host_bytes
 from tests.support.fake_server import FakeServer, route
 
 Record = tuple[bytes, str | None]

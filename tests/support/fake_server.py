@@ -7,9 +7,9 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Self
 
-from protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE
-from protocol.command import Command, decode_header, encode_command
-from protocol.frame import FrameDecoder
+from rockhopper.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE
+from rockhopper.protocol.command import Command, decode_header, encode_command
+from rockhopper.protocol.frame import FrameDecoder
 
 Answer = Command | None
 Handler = Callable[[Command], Answer | Awaitable[Answer]]

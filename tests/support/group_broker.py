@@ -6,7 +6,7 @@ import json
 from collections.abc import Awaitable
 from typing import Any, Self
 
-from protocol.command import Command, encode_command
+from rockhopper.protocol.command import Command, encode_command
 from tests.support.fake_broker import FakeBroker
 from tests.support.fake_server import Answer, Handler, route
 

@@ -4,11 +4,11 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
-from broker.hot_pass import HotPass
-from broker.topics import TopicConfig
-from protocol.command import Command, decode_header
-from protocol.errors import ProtocolError
-from protocol.frame import HEADER_SIZE_BYTES_WRITABLE, Frame, FrameDecoder
+from rockhopper.broker.hot_pass import HotPass
+from rockhopper.broker.topics import TopicConfig
+from rockhopper.protocol.command import Command, decode_header
+from rockhopper.protocol.errors import ProtocolError
+from rockhopper.protocol.frame import HEADER_SIZE_BYTES_WRITABLE, Frame, FrameDecoder
 from tests.support.peers import Clock, Peer
 from tests.support.served_broker import STORE_HOST, ServedBroker
 

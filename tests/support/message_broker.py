@@ -5,11 +5,11 @@ from __future__ import annotations
 import base64
 from typing import Self
 
-from protocol.codes import FLAG_ONEWAY
-from protocol.command import Command
-from protocol.message_codec import encode_message
-from protocol.properties import decode_properties
-from protocol.requests import EndTransactionRequest, SendMessageRequestV2, decode_fields
+from rockhopper.protocol.codes import FLAG_ONEWAY
+from rockhopper.protocol.command import Command
+from rockhopper.protocol.message_codec import encode_message
+from rockhopper.protocol.properties import decode_properties
+from rockhopper.protocol.requests import EndTransactionRequest, SendMessageRequestV2, decode_fields
 from tests.support.fake_server import FakeServer, route
 
 

@@ -3,16 +3,16 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from broker.config import BrokerConfig
-from broker.dispatcher import Dispatcher
-from broker.nameserver.embedded import EmbeddedBroker
-from broker.nameserver.kv_config import KeyValueTable
-from broker.nameserver.processors import NameServiceProcessors
-from broker.nameserver.route_table import RouteTable
-from broker.topics import TopicTable
-from protocol.codes import RequestCode
-from protocol.command import Command, decode_header
-from protocol.frame import FrameDecoder
+from rockhopper.broker.config import BrokerConfig
+from rockhopper.broker.dispatcher import Dispatcher
+from rockhopper.broker.nameserver.embedded import EmbeddedBroker
+from rockhopper.broker.nameserver.kv_config import KeyValueTable
+from rockhopper.broker.nameserver.processors import NameServiceProcessors
+from rockhopper.broker.nameserver.route_table import RouteTable
+from rockhopper.broker.topics import TopicTable
+from rockhopper.protocol.codes import RequestCode
+from rockhopper.protocol.command import Command, decode_header
+from rockhopper.protocol.frame import FrameDecoder
 from tests.support.peers import Clock, Peer
 
 REMOTE = Peer("10.0.0.2")

@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-from pipeline.network.rules import read_rules
-from pipeline.network.source import NetworkReader, NetworkStreamReader
+from rockhopper.pipeline.network.rules import read_rules
+from rockhopper.pipeline.network.source import NetworkReader, NetworkStreamReader
 from tests.support.pipeline_broker import PipelineBroker
 
 

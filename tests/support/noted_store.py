@@ -9,13 +9,13 @@ delivered and pending, messages popped and acknowledged, batches of a sink publi
 import asyncio
 from pathlib import Path
 
-from broker.pop.extra_info import ExtraInfo
-from broker.pop.reading import Wanted
-from broker.slices import at_once
-from broker.subscription_groups import SubscriptionGroup
-from protocol.bodies.sinks import SinkMessage, SinkPart, encode_sink_body
-from protocol.message_codec import decode_messages
-from protocol.properties import encode_properties
+from rockhopper.broker.pop.extra_info import ExtraInfo
+from rockhopper.broker.pop.reading import Wanted
+from rockhopper.broker.slices import at_once
+from rockhopper.broker.subscription_groups import SubscriptionGroup
+from rockhopper.protocol.bodies.sinks import SinkMessage, SinkPart, encode_sink_body
+from rockhopper.protocol.message_codec import decode_messages
+from rockhopper.protocol.properties import encode_properties
 from tests.support.killed_store import copy_killed
 from tests.support.peers import Clock
 from tests.support.served_broker import ServedBroker

@@ -5,13 +5,13 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from broker.config import StoreConfig
-from broker.store.get_result import GetResult
-from broker.store.mappings import MAPPED_FILES_MAX
-from broker.store.message_store import MessageStore
-from broker.store.put import MessageToStore, PutResult
-from protocol.message import StoredMessage
-from protocol.message_codec import decode_messages
+from rockhopper.broker.config import StoreConfig
+from rockhopper.broker.store.get_result import GetResult
+from rockhopper.broker.store.mappings import MAPPED_FILES_MAX
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.put import MessageToStore, PutResult
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.message_codec import decode_messages
 from tests.support.killed_store import copy_killed
 from tests.support.peers import Clock
 

@@ -3,9 +3,9 @@
 import asyncio
 from typing import cast
 
-from broker.server import Connection, Server
-from protocol.command import Command, decode_header
-from protocol.frame import FrameDecoder
+from rockhopper.broker.server import Connection, Server
+from rockhopper.protocol.command import Command, decode_header
+from rockhopper.protocol.frame import FrameDecoder
 
 READ_BYTES = 256_000
 """What uvloop reads at a time."""

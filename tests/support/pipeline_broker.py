@@ -7,11 +7,11 @@ import threading
 from collections.abc import Coroutine, Iterable
 from typing import Any, Self, TypeVar
 
-from broker import Broker
-from client import Admin, Message, Producer
-from client.queues import MessageQueue
-from protocol.message import StoredMessage
-from protocol.message_codec import decode_messages
+from rockhopper.broker import Broker
+from rockhopper.client import Admin, Message, Producer
+from rockhopper.client.queues import MessageQueue
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.message_codec import decode_messages
 from tests.support.hang import HANG_S
 
 _Value = TypeVar("_Value")

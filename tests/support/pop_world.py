@@ -4,20 +4,20 @@ import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
-from broker.clock import BrokerClock
-from broker.config import StoreConfig
-from broker.config_file import build_config
-from broker.consumer_offsets import ConsumerOffsetTable
-from broker.pop.extra_info import ExtraInfo, parse_extra_info, pop_retry_topic
-from broker.pop.reading import Wanted
-from broker.pop.service import PopService
-from broker.slices import at_once
-from broker.stats import BrokerStats
-from broker.store.put import MessageToStore
-from broker.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
-from broker.topics import TopicConfig, TopicTable
-from protocol.message import StoredMessage
-from protocol.message_codec import decode_messages
+from rockhopper.broker.clock import BrokerClock
+from rockhopper.broker.config import StoreConfig
+from rockhopper.broker.config_file import build_config
+from rockhopper.broker.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.pop.extra_info import ExtraInfo, parse_extra_info, pop_retry_topic
+from rockhopper.broker.pop.reading import Wanted
+from rockhopper.broker.pop.service import PopService
+from rockhopper.broker.slices import at_once
+from rockhopper.broker.stats import BrokerStats
+from rockhopper.broker.store.put import MessageToStore
+from rockhopper.broker.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
+from rockhopper.broker.topics import TopicConfig, TopicTable
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.message_codec import decode_messages
 from tests.support.killed_store import copy_killed
 from tests.support.open_stores import flush, open_store
 from tests.support.peers import Clock

@@ -4,11 +4,11 @@ import base64
 import json
 from collections.abc import Mapping
 
-from protocol.codes import RequestCode as Code
-from protocol.codes import ResponseCode
-from protocol.command import Command
-from protocol.message import StoredMessage
-from protocol.message_codec import decode_messages
+from rockhopper.protocol.codes import RequestCode as Code
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.command import Command
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.message_codec import decode_messages
 from tests.support.raw_peer import RawPeer
 
 GROUP, TOPIC = "pickers", "parcels"

@@ -9,8 +9,8 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Self
 
-from protocol.command import Command, decode_header
-from protocol.frame import FrameDecoder
+from rockhopper.protocol.command import Command, decode_header
+from rockhopper.protocol.frame import FrameDecoder
 from tests.support.hang import HANG_S
 
 _HEAD = struct.Struct(">II")

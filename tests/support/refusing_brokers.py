@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from client.errors import RequestRefusedError
-from pipeline.remote import Remote
-from protocol.codes import RequestCode
+from rockhopper.client.errors import RequestRefusedError
+from rockhopper.pipeline.remote import Remote
+from rockhopper.protocol.codes import RequestCode
 
 
 def fail(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from protocol.codes import RequestCode
+from rockhopper.protocol.codes import RequestCode
 from tests.support.pipeline_broker import PipelineBroker
 from tests.support.refusing_brokers import refuse
 

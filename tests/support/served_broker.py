@@ -7,20 +7,20 @@ would get.
 import asyncio
 from pathlib import Path
 
-from broker.clock import BrokerClock
-from broker.config import BrokerConfig
-from broker.config_file import apply_live, build_config
-from broker.delay_levels import DelayLevels
-from broker.dispatcher import Dispatcher
-from broker.processors.table import build_table
-from broker.serving import ServingParts
-from broker.stats import BrokerStats
-from broker.store.put import MessageToStore, PutResult
-from broker.topics import TopicConfig
-from protocol.addresses import host_bytes
-from protocol.codes import RequestCode
-from protocol.command import Command, decode_header
-from protocol.frame import HEADER_SIZE_BYTES_WRITABLE, FrameDecoder
+from rockhopper.broker.clock import BrokerClock
+from rockhopper.broker.config import BrokerConfig
+from rockhopper.broker.config_file import apply_live, build_config
+from rockhopper.broker.delay_levels import DelayLevels
+from rockhopper.broker.dispatcher import Dispatcher
+from rockhopper.broker.processors.table import build_table
+from rockhopper.broker.serving import ServingParts
+from rockhopper.broker.stats import BrokerStats
+from rockhopper.broker.store.put import MessageToStore, PutResult
+from rockhopper.broker.topics import TopicConfig
+from rockhopper.protocol.addresses import host_bytes
+from rockhopper.protocol.codes import RequestCode
+from rockhopper.protocol.command import Command, decode_header
+from rockhopper.protocol.frame import HEADER_SIZE_BYTES_WRITABLE, FrameDecoder
 from tests.support.hang import HANG_S
 from tests.support.peers import Clock, Peer
 

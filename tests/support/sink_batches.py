@@ -5,8 +5,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.sink.rules import SinkRules, read_rules
-from pipeline.sink.writer import Task, Written, _Writing
+from rockhopper.pipeline.sink.rules import SinkRules, read_rules
+from rockhopper.pipeline.sink.writer import Task, Written, _Writing
 from tests.support.pipeline_broker import PipelineBroker
 
 

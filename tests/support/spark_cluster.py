@@ -108,7 +108,7 @@ def environment() -> dict[str, str]:
     """What cluster and drivers need to find Java and each other.  Sets JAVA_HOME here too."""
     import pyspark
 
-    from pipeline.java import ensure_java
+    from rockhopper.pipeline.java import ensure_java
 
     ensure_java()
     kept = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}

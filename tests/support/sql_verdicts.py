@@ -1,8 +1,8 @@
 """Our verdicts on the truth table for SQL92, in the letters of interop.JavaFilter."""
 
-from protocol.errors import SqlSyntaxError
-from protocol.sql92.java_numbers import EvaluationError
-from protocol.sql92.sql_filter import SqlFilter
+from rockhopper.protocol.errors import SqlSyntaxError
+from rockhopper.protocol.sql92.java_numbers import EvaluationError
+from rockhopper.protocol.sql92.sql_filter import SqlFilter
 
 _LETTERS = {True: "T", False: "F", None: "N"}
 REFUSED = "refused"

@@ -10,18 +10,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from broker.store import checkpoint as checkpoints
-from broker.store import inventory, recovery
-from broker.store.checkpoint import StoreCheckpoint
-from broker.store.index import MessageIndex
-from broker.store.layout import StoreLayout, file_name
-from broker.store.mapped_file_queue import MappedFileQueue
-from broker.store.queue_repair import QueueRules
-from broker.store.queue_table import ConsumeQueueTable
-from broker.store.recovery_report import RecoveryReport
-from broker.store.tags_codes import TagsCodes
-from protocol.message import StoredMessage
-from protocol.message_codec import BLANK_RECORD, MAGIC_BLANK, decode_message, encode_message
+from rockhopper.broker.store import checkpoint as checkpoints
+from rockhopper.broker.store import inventory, recovery
+from rockhopper.broker.store.checkpoint import StoreCheckpoint
+from rockhopper.broker.store.index import MessageIndex
+from rockhopper.broker.store.layout import StoreLayout, file_name
+from rockhopper.broker.store.mapped_file_queue import MappedFileQueue
+from rockhopper.broker.store.queue_repair import QueueRules
+from rockhopper.broker.store.queue_table import ConsumeQueueTable
+from rockhopper.broker.store.recovery_report import RecoveryReport
+from rockhopper.broker.store.tags_codes import TagsCodes
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.message_codec import (
+    BLANK_RECORD,
+    MAGIC_BLANK,
+    decode_message,
+    encode_message,
+)
 from tests.support.rot import overwrite
 
 FILE_SIZE_BYTES = 4096

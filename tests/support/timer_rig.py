@@ -4,13 +4,13 @@ import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from broker.timers.recall_handle import decode_recall_handle
-from protocol.codes import RequestCode
-from protocol.command import Command
-from protocol.message import StoredMessage
-from protocol.message_codec import decode_messages
-from protocol.names import TIMER_TOPIC
-from protocol.properties import encode_properties
+from rockhopper.broker.timers.recall_handle import decode_recall_handle
+from rockhopper.protocol.codes import RequestCode
+from rockhopper.protocol.command import Command
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.message_codec import decode_messages
+from rockhopper.protocol.names import TIMER_TOPIC
+from rockhopper.protocol.properties import encode_properties
 from tests.support.killed_store import copy_killed
 from tests.support.peers import Clock
 from tests.support.served_broker import ServedBroker

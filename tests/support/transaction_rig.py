@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from broker.consumer_groups import Client
-from protocol.codes import RequestCode
-from protocol.command import Command
-from protocol.message import StoredMessage
-from protocol.message_codec import decode_messages
+from rockhopper.broker.consumer_groups import Client
+from rockhopper.protocol.codes import RequestCode
+from rockhopper.protocol.command import Command
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.message_codec import decode_messages
 from tests.support.killed_store import copy_killed
 from tests.support.peers import Clock, Peer
 from tests.support.served_broker import ServedBroker

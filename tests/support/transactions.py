@@ -3,10 +3,10 @@
 import json
 from typing import NamedTuple
 
-from protocol.codes import RequestCode
-from protocol.command import Command
-from protocol.message_ids import decode_offset_message_id
-from protocol.properties import encode_properties
+from rockhopper.protocol.codes import RequestCode
+from rockhopper.protocol.command import Command
+from rockhopper.protocol.message_ids import decode_offset_message_id
+from rockhopper.protocol.properties import encode_properties
 
 COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0
 GROUP = "payers"

@@ -22,13 +22,13 @@ import pytest
 import structlog
 from structlog.testing import LogCapture
 
-from broker import Broker
-from broker.broker import TEMPORARY_SETTINGS
-from broker.config_file import build_config
-from broker.store.opening import OpenedStore
-from broker.store.tags_codes import TagsCodes
-from protocol.addresses import host_bytes
-from protocol.codes import RequestCode, ResponseCode
+from rockhopper.broker import Broker
+from rockhopper.broker.broker import TEMPORARY_SETTINGS
+from rockhopper.broker.config_file import build_config
+from rockhopper.broker.store.opening import OpenedStore
+from rockhopper.broker.store.tags_codes import TagsCodes
+from rockhopper.protocol.addresses import host_bytes
+from rockhopper.protocol.codes import RequestCode, ResponseCode
 from tests.support.direct import pull_fields, send_fields
 from tests.support.raw_peer import RawPeer
 
@@ -157,5 +157,5 @@ def _capture_logs(capture: LogCapture, monkeypatch: pytest.MonkeyPatch) -> None:
         wrapper_class=structlog.make_filtering_bound_logger(0),
     )
     for name, module in list(sys.modules.items()):
-        if name.startswith("broker.") and hasattr(getattr(module, "log", None), "bind"):
+        if name.startswith("rockhopper.broker.") and hasattr(getattr(module, "log", None), "bind"):
             monkeypatch.setattr(module, "log", logger)

@@ -3,9 +3,9 @@
 import asyncio
 from types import TracebackType
 
-from protocol.codes import FLAG_ONEWAY, RequestCode
-from protocol.command import Command, decode_header, encode_command
-from protocol.frame import FrameDecoder
+from rockhopper.protocol.codes import FLAG_ONEWAY, RequestCode
+from rockhopper.protocol.command import Command, decode_header, encode_command
+from rockhopper.protocol.frame import FrameDecoder
 from tests.support.hang import HANG_S
 
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 
-from pipeline.jobs.archiving.catalog import Catalog
-from pipeline.jobs.archiving.files import files_at
-from pipeline.jobs.archiving.manifest import Manifest
-from pipeline.jobs.archiving.writing import FILE_COLUMNS, SplitWriter, WriteTarget
+from rockhopper.pipeline.jobs.archiving.catalog import Catalog
+from rockhopper.pipeline.jobs.archiving.files import files_at
+from rockhopper.pipeline.jobs.archiving.manifest import Manifest
+from rockhopper.pipeline.jobs.archiving.writing import FILE_COLUMNS, SplitWriter, WriteTarget
 from tests.support.written_logs import WrittenLog, store_reader
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from protocol.message_codec import BLANK_RECORD, MAGIC_BLANK, encode_message
+from rockhopper.protocol.message_codec import BLANK_RECORD, MAGIC_BLANK, encode_message
 from tests.support.rot import overwrite
 
 T0_MS = 1_760_000_000_000
@@ -85,7 +85,7 @@ def store_reader(path: Path | str, options: Mapping[str, Any] | None = None) -> 
     """The reader that Spark gets for these options."""
     from pyspark.sql.datasource import CaseInsensitiveDict
 
-    from pipeline.store_source.source import StoreSource
+    from rockhopper.pipeline.store_source.source import StoreSource
 
     given = {"path": str(path), **{k: str(v) for k, v in (options or {}).items()}}
     source = StoreSource(CaseInsensitiveDict(given))

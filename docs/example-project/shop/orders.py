@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 
-from client import Consumer, Message, Producer
+from rockhopper import Consumer, Message, Producer
 
 TOPIC = "orders"
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from shop.orders import TOPIC, announce, book
 
-from client import Admin, Producer
+from rockhopper import Admin, Producer
 
 
 def test_an_order_is_booked(rockhopper):

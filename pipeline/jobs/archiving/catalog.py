@@ -21,9 +21,9 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pipeline.errors import PipelineError
-from pipeline.jobs.archiving.files import Files
-from pipeline.jobs.archiving.manifest import ArchivedFile, Manifest
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.jobs.archiving.files import Files
+from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile, Manifest
 
 OWN_DIRECTORY = "_rockhopper"
 CURRENT_FILE = f"{OWN_DIRECTORY}/current.json"

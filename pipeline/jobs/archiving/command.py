@@ -1,4 +1,4 @@
-"""`python -m pipeline archive`."""
+"""`python -m rockhopper.pipeline archive`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from pipeline.errors import PipelineError
-from pipeline.jobs.running import (
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.jobs.running import (
     copies_option,
     job_options,
     named_brokers,
@@ -80,11 +80,11 @@ def archive(
 
     \b
     Examples:
-      python -m pipeline archive history --nameserver localhost:9876
-      python -m pipeline archive history --path /var/lib/rockhopper --broker-name broker-a
-      python -m pipeline archive orders -t orders --decode json --schema order.json
+      python -m rockhopper.pipeline archive history --nameserver localhost:9876
+      python -m rockhopper.pipeline archive history --path /var/lib/rockhopper --broker-name a
+      python -m rockhopper.pipeline archive orders -t orders --decode json --schema order.json
     """  # noqa: D301  click's mark for a paragraph that stays as it is
-    from pipeline.jobs.archiving.job import archive as run_archive
+    from rockhopper.pipeline.jobs.archiving.job import archive as run_archive
 
     text = _read(schema) if schema is not None else None
     nameserver = nameserver_text()
@@ -128,8 +128,8 @@ def _read(schema: Path) -> str:
 
 
 def _size_bytes(text: str | None) -> int | None:
-    from pipeline.jobs.results import UsageProblem
-    from pipeline.options import Options
+    from rockhopper.pipeline.jobs.results import UsageProblem
+    from rockhopper.pipeline.options import Options
 
     options = Options("archive", {"--split-size": text or ""}, ("--split-size",))
     try:

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
-from pipeline.errors import PipelineError
-from pipeline.jobs.disk import check_writable
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.jobs.disk import check_writable
 
 
 class Files(Protocol):

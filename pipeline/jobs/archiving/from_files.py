@@ -14,17 +14,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pipeline.decoder import Records, pick
-from pipeline.decoder.decode import topics
-from pipeline.errors import PipelineError
-from pipeline.jobs.archiving.manifest import LogPosition
-from pipeline.jobs.archiving.selection import Selection, archived_up_to
-from pipeline.jobs.archiving.writing import SplitWriter, WriteTarget, WrittenSplit
-from pipeline.store_source.directory import StoreDirectory
-from pipeline.store_source.pieces import Piece
-from pipeline.store_source.reading import Reading
-from pipeline.store_source.rules import Rules
-from pipeline.store_source.scan import Damage, scan
+from rockhopper.pipeline.decoder import Records, pick
+from rockhopper.pipeline.decoder.decode import topics
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.jobs.archiving.manifest import LogPosition
+from rockhopper.pipeline.jobs.archiving.selection import Selection, archived_up_to
+from rockhopper.pipeline.jobs.archiving.writing import SplitWriter, WriteTarget, WrittenSplit
+from rockhopper.pipeline.store_source.directory import StoreDirectory
+from rockhopper.pipeline.store_source.pieces import Piece
+from rockhopper.pipeline.store_source.reading import Reading
+from rockhopper.pipeline.store_source.rules import Rules
+from rockhopper.pipeline.store_source.scan import Damage, scan
 
 HEAD_BYTES = 88
 """What is remembered of a record, to know its log by: all of its fixed fields."""

@@ -5,17 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from client.queues import MessageQueue
-from pipeline.errors import PipelineError
-from pipeline.jobs.archiving.manifest import Manifest, Positions
-from pipeline.jobs.archiving.selection import Selection
-from pipeline.jobs.archiving.writing import FILE_COLUMNS, SplitWriter, WriteTarget, WrittenSplit
-from pipeline.network.discovery import Discovery
-from pipeline.network.planning import Range
-from pipeline.network.positions import from_document, to_document
-from pipeline.network.reading import read_ranges
-from pipeline.network.rules import Rules, read_rules
-from pipeline.network.stream_offset import Place, ids_from_document, ids_to_document, place_of
+from rockhopper.client.queues import MessageQueue
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.jobs.archiving.manifest import Manifest, Positions
+from rockhopper.pipeline.jobs.archiving.selection import Selection
+from rockhopper.pipeline.jobs.archiving.writing import (
+    FILE_COLUMNS,
+    SplitWriter,
+    WriteTarget,
+    WrittenSplit,
+)
+from rockhopper.pipeline.network.discovery import Discovery
+from rockhopper.pipeline.network.planning import Range
+from rockhopper.pipeline.network.positions import from_document, to_document
+from rockhopper.pipeline.network.reading import read_ranges
+from rockhopper.pipeline.network.rules import Rules, read_rules
+from rockhopper.pipeline.network.stream_offset import (
+    Place,
+    ids_from_document,
+    ids_to_document,
+    place_of,
+)
 
 
 @dataclass(frozen=True)

@@ -8,23 +8,23 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from pipeline.errors import PipelineError
-from pipeline.jobs.archiving import from_files, from_network
-from pipeline.jobs.archiving.catalog import Catalog
-from pipeline.jobs.archiving.files import files_at
-from pipeline.jobs.archiving.manifest import LogPosition, Manifest, merged
-from pipeline.jobs.archiving.planning import Plan, Request, plan_run, spelled
-from pipeline.jobs.archiving.result import ArchiveResult, TopicCount
-from pipeline.jobs.archiving.selection import Selection
-from pipeline.jobs.archiving.values import ValueFormat, value_format
-from pipeline.jobs.archiving.writing import FILE_COLUMNS, WriteTarget, WrittenSplit
-from pipeline.jobs.disk import naming_disk_problems
-from pipeline.jobs.progress import Progress
-from pipeline.jobs.results import UsageProblem, count_text
-from pipeline.jobs.spark import job_session, run_tasks
-from pipeline.store_source.directory import open_store
-from pipeline.store_source.pieces import Piece
-from pipeline.store_source.splits import data_bytes
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.jobs.archiving import from_files, from_network
+from rockhopper.pipeline.jobs.archiving.catalog import Catalog
+from rockhopper.pipeline.jobs.archiving.files import files_at
+from rockhopper.pipeline.jobs.archiving.manifest import LogPosition, Manifest, merged
+from rockhopper.pipeline.jobs.archiving.planning import Plan, Request, plan_run, spelled
+from rockhopper.pipeline.jobs.archiving.result import ArchiveResult, TopicCount
+from rockhopper.pipeline.jobs.archiving.selection import Selection
+from rockhopper.pipeline.jobs.archiving.values import ValueFormat, value_format
+from rockhopper.pipeline.jobs.archiving.writing import FILE_COLUMNS, WriteTarget, WrittenSplit
+from rockhopper.pipeline.jobs.disk import naming_disk_problems
+from rockhopper.pipeline.jobs.progress import Progress
+from rockhopper.pipeline.jobs.results import UsageProblem, count_text
+from rockhopper.pipeline.jobs.spark import job_session, run_tasks
+from rockhopper.pipeline.store_source.directory import open_store
+from rockhopper.pipeline.store_source.pieces import Piece
+from rockhopper.pipeline.store_source.splits import data_bytes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

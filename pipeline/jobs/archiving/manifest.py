@@ -19,8 +19,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from pipeline.errors import PipelineError
-from pipeline.jobs.body_hash import CRC_BITS
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.jobs.body_hash import CRC_BITS
 
 FORMAT = 4
 FORMATS = (1, 2, 3, FORMAT)

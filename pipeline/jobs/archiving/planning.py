@@ -9,21 +9,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pipeline.errors import PipelineError
-from pipeline.jobs.archiving import from_files, from_network
-from pipeline.jobs.archiving.manifest import LogPosition, Manifest
-from pipeline.jobs.archiving.selection import Selection
-from pipeline.jobs.archiving.values import ValueFormat
-from pipeline.jobs.archiving.writing import FILE_COLUMNS
-from pipeline.jobs.progress import Progress
-from pipeline.network.planning import Range
-from pipeline.network.planning import plan as plan_ranges
-from pipeline.remote import connect
-from pipeline.store_source.directory import StoreDirectory, find_commit_log, open_store
-from pipeline.store_source.pieces import Piece
-from pipeline.store_source.splits import data_bytes
-from pipeline.store_source.splits import plan as plan_pieces
-from pipeline.store_source.topics import check_topics
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.jobs.archiving import from_files, from_network
+from rockhopper.pipeline.jobs.archiving.manifest import LogPosition, Manifest
+from rockhopper.pipeline.jobs.archiving.selection import Selection
+from rockhopper.pipeline.jobs.archiving.values import ValueFormat
+from rockhopper.pipeline.jobs.archiving.writing import FILE_COLUMNS
+from rockhopper.pipeline.jobs.progress import Progress
+from rockhopper.pipeline.network.planning import Range
+from rockhopper.pipeline.network.planning import plan as plan_ranges
+from rockhopper.pipeline.remote import connect
+from rockhopper.pipeline.store_source.directory import StoreDirectory, find_commit_log, open_store
+from rockhopper.pipeline.store_source.pieces import Piece
+from rockhopper.pipeline.store_source.splits import data_bytes
+from rockhopper.pipeline.store_source.splits import plan as plan_pieces
+from rockhopper.pipeline.store_source.topics import check_topics
 
 _SMALL_BYTES = 8 << 20
 _SMALL_MESSAGES = 20_000

@@ -6,13 +6,13 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pipeline.errors import PipelineError
-from pipeline.jobs.archiving.catalog import Catalog
-from pipeline.jobs.archiving.files import files_at
-from pipeline.jobs.archiving.manifest import ArchivedFile
-from pipeline.jobs.archiving.values import ValueFormat
-from pipeline.jobs.archiving.writing import FILE_COLUMNS
-from pipeline.schema import COLUMNS, spark_schema
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.jobs.archiving.catalog import Catalog
+from rockhopper.pipeline.jobs.archiving.files import files_at
+from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile
+from rockhopper.pipeline.jobs.archiving.values import ValueFormat
+from rockhopper.pipeline.jobs.archiving.writing import FILE_COLUMNS
+from rockhopper.pipeline.schema import COLUMNS, spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -38,7 +38,7 @@ def read_archive(
     if current is None:
         raise PipelineError(
             f"there is no archive in {catalog.files.location}: make one with "
-            f"python -m pipeline archive {directory}"
+            f"python -m rockhopper.pipeline archive {directory}"
         )
     schema = spark_schema(FILE_COLUMNS)
     names = list(COLUMNS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from pipeline.jobs.results import JobResult, count_text, size_text
+from rockhopper.pipeline.jobs.results import JobResult, count_text, size_text
 
 _SHOWN_MAX = 12
 

@@ -11,8 +11,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pipeline.jobs.results import UsageProblem
-from protocol.names import is_system_topic, topic_error
+from rockhopper.pipeline.jobs.results import UsageProblem
+from rockhopper.protocol.names import is_system_topic, topic_error
 
 ALL = "*"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.errors import PipelineError
+from rockhopper.pipeline.errors import PipelineError
 
 _TIME = pa.timestamp("us", tz="UTC")
 _SPARK = {

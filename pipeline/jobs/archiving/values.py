@@ -17,9 +17,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.errors import PipelineError
-from pipeline.jobs.archiving.value_schema import avro_type, json_type
-from pipeline.options import nearest
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.jobs.archiving.value_schema import avro_type, json_type
+from rockhopper.pipeline.options import nearest
 
 FORMATS = ("json", "avro")
 

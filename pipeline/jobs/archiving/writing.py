@@ -22,11 +22,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.jobs.archiving.files import Files, files_at
-from pipeline.jobs.archiving.manifest import ArchivedFile, QueueSummary, merged
-from pipeline.jobs.archiving.values import ValueDecoder, ValueFormat
-from pipeline.jobs.body_hash import CRC_BITS, Numbers, body_edges, body_hashes, stored_crcs
-from pipeline.schema import COLUMNS, arrow_schema
+from rockhopper.pipeline.jobs.archiving.files import Files, files_at
+from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile, QueueSummary, merged
+from rockhopper.pipeline.jobs.archiving.values import ValueDecoder, ValueFormat
+from rockhopper.pipeline.jobs.body_hash import (
+    CRC_BITS,
+    Numbers,
+    body_edges,
+    body_hashes,
+    stored_crcs,
+)
+from rockhopper.pipeline.schema import COLUMNS, arrow_schema
 
 FILE_COLUMNS = tuple(name for name in COLUMNS if name != "topic")
 """What is in the files; topic and date are in the names of their directories."""

@@ -20,14 +20,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pipeline.decoder import Decoder, Records, pick
-from pipeline.decoder.decode import topics
-from pipeline.jobs.archiving.catalog import Catalog
-from pipeline.jobs.archiving.files import Files, files_at
-from pipeline.jobs.archiving.manifest import ArchivedFile, QueueSummary
-from pipeline.jobs.auditing.findings import Finding, Findings, Kind
-from pipeline.jobs.body_hash import CRC_BITS, Numbers, body_crcs, body_edges, body_hashes
-from pipeline.jobs.column_hash import (
+from rockhopper.pipeline.decoder import Decoder, Records, pick
+from rockhopper.pipeline.decoder.decode import topics
+from rockhopper.pipeline.jobs.archiving.catalog import Catalog
+from rockhopper.pipeline.jobs.archiving.files import Files, files_at
+from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile, QueueSummary
+from rockhopper.pipeline.jobs.auditing.findings import Finding, Findings, Kind
+from rockhopper.pipeline.jobs.body_hash import CRC_BITS, Numbers, body_crcs, body_edges, body_hashes
+from rockhopper.pipeline.jobs.column_hash import (
     HASHED_COLUMNS,
     NO_SUMS,
     ColumnSums,
@@ -36,7 +36,7 @@ from pipeline.jobs.column_hash import (
     sums_of,
     total_of,
 )
-from pipeline.jobs.results import count_text
+from rockhopper.pipeline.jobs.results import count_text
 
 _COLUMNS = ("topic", "body", *HASHED_COLUMNS)
 
@@ -343,7 +343,7 @@ def _read(task: ArchiveFileTask) -> tuple[dict[tuple[str, str, int], Sums], str]
     """What is in a file by queue, and its SHA-256."""
     import pyarrow.parquet as pq
 
-    from pipeline.jobs.archiving.writing import summaries_of
+    from rockhopper.pipeline.jobs.archiving.writing import summaries_of
 
     with open_archived(task.location, task.file.path) as source:
         sha256 = hashlib.file_digest(source, "sha256").hexdigest()

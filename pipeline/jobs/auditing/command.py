@@ -1,13 +1,13 @@
-"""`python -m pipeline audit`."""
+"""`python -m rockhopper.pipeline audit`."""
 
 from __future__ import annotations
 
 import click
 
-from pipeline.derived.delay_levels import DEFAULT_DELAY_LEVELS
-from pipeline.jobs.option_values import size_option
-from pipeline.jobs.running import job_options, run_job
-from pipeline.jobs.store_options import index_options
+from rockhopper.pipeline.derived.delay_levels import DEFAULT_DELAY_LEVELS
+from rockhopper.pipeline.jobs.option_values import size_option
+from rockhopper.pipeline.jobs.running import job_options, run_job
+from rockhopper.pipeline.jobs.store_options import index_options
 
 
 @click.command()
@@ -58,11 +58,11 @@ def audit(
 
     \b
     Examples:
-      python -m pipeline audit /var/lib/rockhopper
-      python -m pipeline audit /var/lib/rockhopper --archive history --json
-      python -m pipeline audit ~/store --check crc
+      python -m rockhopper.pipeline audit /var/lib/rockhopper
+      python -m rockhopper.pipeline audit /var/lib/rockhopper --archive history --json
+      python -m rockhopper.pipeline audit ~/store --check crc
     """  # noqa: D301  click's mark for a paragraph that stays as it is
-    from pipeline.jobs.auditing.job import audit as run_audit
+    from rockhopper.pipeline.jobs.auditing.job import audit as run_audit
 
     run_job(
         lambda progress: run_audit(

@@ -37,7 +37,7 @@ class Kind(StrEnum):
     ARCHIVE_DIFFERS = "archive differs"
 
 
-_REBUILD = "stop the broker and run: python -m pipeline rebuild --in-place STORE"
+_REBUILD = "stop the broker and run: python -m rockhopper.pipeline rebuild --in-place STORE"
 REMEDIES: dict[Kind, str] = {
     Kind.LOG_DAMAGE: "restore the file from a replica or a backup; else what stood there is lost",
     Kind.TORN_TAIL: "nothing: the broker cuts it off when it starts",

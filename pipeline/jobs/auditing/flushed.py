@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable
 
 import pyarrow.parquet as pq
 
-from pipeline.jobs.archiving.manifest import ArchivedFile
-from pipeline.jobs.auditing.archive import open_archived
-from pipeline.store_source.directory import Flushed, StoreDirectory, open_store
+from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile
+from rockhopper.pipeline.jobs.auditing.archive import open_archived
+from rockhopper.pipeline.store_source.directory import Flushed, StoreDirectory, open_store
 
 WAIT_S = 10.0
 POLL_S = 0.1

@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.derived.entries import KIND_DELETED, KIND_KEY, KIND_TAG
-from pipeline.derived.index_files import (
+from rockhopper.pipeline.derived.entries import KIND_DELETED, KIND_KEY, KIND_TAG
+from rockhopper.pipeline.derived.index_files import (
     IndexFileInfo,
     check_chains,
     entries_between,
     index_paths,
     seconds_since,
 )
-from pipeline.jobs.auditing.findings import Finding, Findings, Kind, runs_of
-from pipeline.jobs.results import count_text
+from rockhopper.pipeline.jobs.auditing.findings import Finding, Findings, Kind, runs_of
+from rockhopper.pipeline.jobs.results import count_text
 
 Array = npt.NDArray[Any]
 

@@ -10,17 +10,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.derived.delay_levels import DEFAULT_DELAY_LEVELS
-from pipeline.derived.dispatch_rules import read_dispatch_rules
-from pipeline.derived.entries import QueueKey
-from pipeline.derived.geometry import Geometry, find_geometry
-from pipeline.derived.index_files import IndexFileInfo, index_paths, read_index_info
-from pipeline.derived.queue_files import find_queues
-from pipeline.derived.tag_keys import has_tag_keys
-from pipeline.errors import PipelineError
-from pipeline.jobs.auditing.findings import KEPT_MAX, Finding, Findings, Kind
-from pipeline.jobs.auditing.index import IndexFileTask, check_index_file, no_index
-from pipeline.jobs.auditing.queues import (
+from rockhopper.pipeline.derived.delay_levels import DEFAULT_DELAY_LEVELS
+from rockhopper.pipeline.derived.dispatch_rules import read_dispatch_rules
+from rockhopper.pipeline.derived.entries import QueueKey
+from rockhopper.pipeline.derived.geometry import Geometry, find_geometry
+from rockhopper.pipeline.derived.index_files import IndexFileInfo, index_paths, read_index_info
+from rockhopper.pipeline.derived.queue_files import find_queues
+from rockhopper.pipeline.derived.tag_keys import has_tag_keys
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.jobs.auditing.findings import KEPT_MAX, Finding, Findings, Kind
+from rockhopper.pipeline.jobs.auditing.index import IndexFileTask, check_index_file, no_index
+from rockhopper.pipeline.jobs.auditing.queues import (
     LogBounds,
     RestTask,
     Span,
@@ -29,24 +29,24 @@ from pipeline.jobs.auditing.queues import (
     impossible_spans,
     missing_units,
 )
-from pipeline.jobs.auditing.result import AuditResult
-from pipeline.jobs.auditing.work import AuditPart, AuditTask, audit_pieces
-from pipeline.jobs.disk import naming_disk_problems
-from pipeline.jobs.progress import Progress
-from pipeline.jobs.results import UsageProblem, count_text
-from pipeline.jobs.tasks import RunTasks, runner, size_of
-from pipeline.options import nearest
-from pipeline.store_source.directory import StoreDirectory, find_commit_log, open_store
-from pipeline.store_source.rules import Rules
-from pipeline.store_source.splits import plan
-from pipeline.store_source.topics import may_have_multi_tags
-from protocol.store_paths import INDEX_DIRECTORY
+from rockhopper.pipeline.jobs.auditing.result import AuditResult
+from rockhopper.pipeline.jobs.auditing.work import AuditPart, AuditTask, audit_pieces
+from rockhopper.pipeline.jobs.disk import naming_disk_problems
+from rockhopper.pipeline.jobs.progress import Progress
+from rockhopper.pipeline.jobs.results import UsageProblem, count_text
+from rockhopper.pipeline.jobs.tasks import RunTasks, runner, size_of
+from rockhopper.pipeline.options import nearest
+from rockhopper.pipeline.store_source.directory import StoreDirectory, find_commit_log, open_store
+from rockhopper.pipeline.store_source.rules import Rules
+from rockhopper.pipeline.store_source.splits import plan
+from rockhopper.pipeline.store_source.topics import may_have_multi_tags
+from rockhopper.protocol.store_paths import INDEX_DIRECTORY
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipeline.jobs.archiving.manifest import ArchivedFile
-    from pipeline.jobs.auditing.archive import ArchivedRanges
+    from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile
+    from rockhopper.pipeline.jobs.auditing.archive import ArchivedRanges
 
 CHECKS = ("crc", "queues", "index", "archive")
 
@@ -91,7 +91,7 @@ def audit(
         files, archived = _archived(archive, broker_name)
     store = open_store(path)
     if archive is not None and files is not None and not dry_run:
-        from pipeline.jobs.auditing.flushed import open_with_archived
+        from rockhopper.pipeline.jobs.auditing.flushed import open_with_archived
 
         store = open_with_archived(path, archive, files, broker_name)
     geometry = _geometry(root, index_slots, index_entries, chosen)
@@ -216,7 +216,7 @@ def _chosen_checks(
 
 
 def _archived(location: str, broker_name: str | None) -> tuple[list[ArchivedFile], ArchivedRanges]:
-    from pipeline.jobs.auditing.archive import archived_ranges, read_archive
+    from rockhopper.pipeline.jobs.auditing.archive import archived_ranges, read_archive
 
     files = read_archive(location)
     if files is None:
@@ -346,7 +346,7 @@ def _check_archive(
     findings: Findings,
     result: AuditResult,
 ) -> None:
-    from pipeline.jobs.auditing.archive import (
+    from rockhopper.pipeline.jobs.auditing.archive import (
         ArchiveFileTask,
         FileColumns,
         LogSums,

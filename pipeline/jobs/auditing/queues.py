@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.derived.entries import QueueKey
-from pipeline.derived.queue_files import QueueFiles, Units, is_blank
-from pipeline.jobs.auditing.findings import Finding, Findings, Kind, runs_of
-from pipeline.jobs.results import count_text
-from pipeline.store_source.scan import Damage
-from protocol.message_codec.record import RECORD_SIZE_BYTES_MIN
-from protocol.queue_layout import EXT_ADDRESS_MAX
-from protocol.store_paths import CONSUME_QUEUE_EXT_DIRECTORY
+from rockhopper.pipeline.derived.entries import QueueKey
+from rockhopper.pipeline.derived.queue_files import QueueFiles, Units, is_blank
+from rockhopper.pipeline.jobs.auditing.findings import Finding, Findings, Kind, runs_of
+from rockhopper.pipeline.jobs.results import count_text
+from rockhopper.pipeline.store_source.scan import Damage
+from rockhopper.protocol.message_codec.record import RECORD_SIZE_BYTES_MIN
+from rockhopper.protocol.queue_layout import EXT_ADDRESS_MAX
+from rockhopper.protocol.store_paths import CONSUME_QUEUE_EXT_DIRECTORY
 
 Array = npt.NDArray[Any]
 

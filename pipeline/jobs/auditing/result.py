@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipeline.jobs.auditing.findings import HARMLESS, Finding, Kind
-from pipeline.jobs.results import JobResult, count_text, size_text
+from rockhopper.pipeline.jobs.auditing.findings import HARMLESS, Finding, Kind
+from rockhopper.pipeline.jobs.results import JobResult, count_text, size_text
 
 _SHOWN_MAX = 30
 

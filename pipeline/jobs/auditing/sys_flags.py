@@ -13,13 +13,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pipeline.decoder import Records
-from protocol.properties import (
+from rockhopper.pipeline.decoder import Records
+from rockhopper.protocol.properties import (
     PROPERTY_INNER_NUM,
     PROPERTY_PRODUCER_GROUP,
     decode_properties,
 )
-from protocol.sys_flags import (
+from rockhopper.protocol.sys_flags import (
     COMPRESSION_LZ4,
     COMPRESSION_ZLIB,
     COMPRESSION_ZSTD,

@@ -10,20 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.decoder import Records
-from pipeline.decoder.bodies import damaged_bodies
-from pipeline.derived.dispatch_rules import DispatchRules
-from pipeline.derived.entries import Entries, QueueKey, impossible_rows
-from pipeline.derived.index_files import IndexFileInfo
-from pipeline.derived.queue_files import queue_directory
-from pipeline.jobs.auditing.archive import ArchivedRanges, LogSums, add_log_sums
-from pipeline.jobs.auditing.findings import Finding, Findings, Kind
-from pipeline.jobs.auditing.index import check_index_entries, required_keys
-from pipeline.jobs.auditing.queues import Span, check_batch, check_plain
-from pipeline.jobs.auditing.sys_flags import contradictions
-from pipeline.store_source.pieces import Piece
-from pipeline.store_source.scan import Damage, scan
-from protocol.names import LMQ_PREFIX
+from rockhopper.pipeline.decoder import Records
+from rockhopper.pipeline.decoder.bodies import damaged_bodies
+from rockhopper.pipeline.derived.dispatch_rules import DispatchRules
+from rockhopper.pipeline.derived.entries import Entries, QueueKey, impossible_rows
+from rockhopper.pipeline.derived.index_files import IndexFileInfo
+from rockhopper.pipeline.derived.queue_files import queue_directory
+from rockhopper.pipeline.jobs.auditing.archive import ArchivedRanges, LogSums, add_log_sums
+from rockhopper.pipeline.jobs.auditing.findings import Finding, Findings, Kind
+from rockhopper.pipeline.jobs.auditing.index import check_index_entries, required_keys
+from rockhopper.pipeline.jobs.auditing.queues import Span, check_batch, check_plain
+from rockhopper.pipeline.jobs.auditing.sys_flags import contradictions
+from rockhopper.pipeline.store_source.pieces import Piece
+from rockhopper.pipeline.store_source.scan import Damage, scan
+from rockhopper.protocol.names import LMQ_PREFIX
 
 
 @dataclass(frozen=True, slots=True)

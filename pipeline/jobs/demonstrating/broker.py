@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from pipeline.errors import PipelineError
+from rockhopper.pipeline.errors import PipelineError
 
 STOP_TIMEOUT_S = 20
 
@@ -33,7 +33,7 @@ def throw_away_broker() -> Iterator[RunningBroker]:
         where = ("--bind-address", "127.0.0.1", "--store", store)
         # Ctrl-C is for the demo alone, which then ends the broker.
         process = subprocess.Popen(
-            [sys.executable, "-m", "broker", *where, *ports, *small],
+            [sys.executable, "-m", "rockhopper.broker", *where, *ports, *small],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=(log := open(Path(directory) / "broker.log", "wb+")),  # noqa: SIM115
@@ -67,5 +67,5 @@ def _nameserver(process: subprocess.Popen[bytes], log: Path) -> str:
                 told = log.read_text("utf-8", "replace").strip().splitlines()
                 raise PipelineError(
                     f"the broker of the demo did not start ({told[-1] if told else 'no output'}): "
-                    "try python -m broker by itself"
+                    "try python -m rockhopper.broker by itself"
                 )

@@ -1,10 +1,10 @@
-"""`python -m pipeline demo`."""
+"""`python -m rockhopper.pipeline demo`."""
 
 from __future__ import annotations
 
 import click
 
-from pipeline.jobs.running import job_options, run_job
+from rockhopper.pipeline.jobs.running import job_options, run_job
 
 
 @click.command()
@@ -27,7 +27,7 @@ def demo(
 
     It starts a broker of its own and takes it away again. The text is Python's own reference.
     """
-    from pipeline.jobs.demonstrating.job import demo as run_demo
+    from rockhopper.pipeline.jobs.demonstrating.job import demo as run_demo
 
     run_job(
         lambda progress: run_demo(

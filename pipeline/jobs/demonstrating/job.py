@@ -14,17 +14,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.errors import PipelineError
-from pipeline.jobs.demonstrating.broker import throw_away_broker
-from pipeline.jobs.demonstrating.text import passages, words
-from pipeline.jobs.disk import naming_disk_problems
-from pipeline.jobs.progress import Progress
-from pipeline.jobs.results import JobResult, UsageProblem, count_text
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.jobs.demonstrating.broker import throw_away_broker
+from rockhopper.pipeline.jobs.demonstrating.text import passages, words
+from rockhopper.pipeline.jobs.disk import naming_disk_problems
+from rockhopper.pipeline.jobs.progress import Progress
+from rockhopper.pipeline.jobs.results import JobResult, UsageProblem, count_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipeline.jobs.demonstrating.words import WordCounts
+    from rockhopper.pipeline.jobs.demonstrating.words import WordCounts
 
 TOPIC, COPY_TOPIC = "reference", "reference-again"
 PAGE_FILE = "demo.html"
@@ -92,7 +92,7 @@ def demo(
     Raises:
         PipelineError: something did not come out as it should.
     """
-    from pipeline.jobs.spark import job_session
+    from rockhopper.pipeline.jobs.spark import job_session
 
     started = time.monotonic()
     if stream_s <= 0:
@@ -124,7 +124,7 @@ def _stream(
     stream_s: float,
     progress: Progress,
 ) -> WordCounts:
-    from pipeline.jobs.demonstrating.words import WordCounts, start
+    from rockhopper.pipeline.jobs.demonstrating.words import WordCounts, start
 
     asyncio.run(_create_topics(nameserver))
     counts = WordCounts()
@@ -148,7 +148,7 @@ def _most_frequent(counts: WordCounts) -> str:
 
 
 async def _create_topics(nameserver: str) -> None:
-    from client import Admin
+    from rockhopper.client import Admin
 
     async with Admin(nameserver) as admin:
         for topic in (TOPIC, COPY_TOPIC):
@@ -174,7 +174,7 @@ class _Sending(threading.Thread):
             self.error = error
 
     async def _send(self) -> None:
-        from client import Message, Producer
+        from rockhopper.client import Message, Producer
 
         began = time.monotonic()
         async with Producer(self._nameserver) as producer:
@@ -224,8 +224,8 @@ def _check_counts(counts: WordCounts, lines: Sequence[tuple[str, str]], result: 
 def _archive_and_replay(
     spark: SparkSession, nameserver: str, directory: Path, result: DemoResult, progress: Progress
 ) -> None:
-    from pipeline.jobs.archiving.job import archive
-    from pipeline.jobs.replaying.job import replay
+    from rockhopper.pipeline.jobs.archiving.job import archive
+    from rockhopper.pipeline.jobs.replaying.job import replay
 
     shutil.rmtree(result.archive, ignore_errors=True)
     directory.mkdir(parents=True, exist_ok=True)
@@ -267,8 +267,8 @@ def _check_copy(spark: SparkSession, nameserver: str, count: int, result: DemoRe
 
 
 def _show(counts: WordCounts, result: DemoResult) -> None:
-    from pipeline.jobs.demonstrating.page import page
-    from pipeline.jobs.reporting.tables import replace
+    from rockhopper.pipeline.jobs.demonstrating.page import page
+    from rockhopper.pipeline.jobs.reporting.tables import replace
 
     facts = [
         (f"{result.messages:,}", "messages streamed"),

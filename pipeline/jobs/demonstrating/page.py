@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from pipeline.jobs.demonstrating.words import WINDOW_S, WordCounts
-from pipeline.jobs.reporting import plots
-from pipeline.jobs.reporting.page_style import CSS
-from pipeline.jobs.reporting.plots import SERIES_MAX
+from rockhopper.pipeline.jobs.demonstrating.words import WINDOW_S, WordCounts
+from rockhopper.pipeline.jobs.reporting import plots
+from rockhopper.pipeline.jobs.reporting.page_style import CSS
+from rockhopper.pipeline.jobs.reporting.plots import SERIES_MAX
 
 TOP = 15
 
@@ -51,6 +51,6 @@ def page(counts: WordCounts, facts: Sequence[tuple[str, str]], checks: Sequence[
         f"came, in windows of {WINDOW_S} s.</p>{plot}</section>"
         f'<section><h2>Most frequent words</h2><p class="note"></p><table>{rows}</table></section>'
         f'<section><h2>Checked</h2><p class="note"></p><table>{checked}</table></section>'
-        "<footer>Made by <code>python -m pipeline demo</code>.</footer>"
+        "<footer>Made by <code>python -m rockhopper.pipeline demo</code>.</footer>"
         "\n</main>\n</body>\n</html>\n"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from pipeline.jobs.demonstrating.text import WORD_PATTERN
+from rockhopper.pipeline.jobs.demonstrating.text import WORD_PATTERN
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -1,10 +1,10 @@
-"""`python -m pipeline package`."""
+"""`python -m rockhopper.pipeline package`."""
 
 from __future__ import annotations
 
 import click
 
-from pipeline.jobs.running import run_job
+from rockhopper.pipeline.jobs.running import run_job
 
 
 @click.command()
@@ -23,9 +23,9 @@ def package(output: str, as_json: bool, dry_run: bool) -> None:
 
     \b
     Example:
-      python -m pipeline package
+      python -m rockhopper.pipeline package
       spark-submit --master spark://host:7077 --py-files rockhopper-pipeline.zip app.py
     """  # noqa: D301  click's mark for a paragraph that stays as it is
-    from pipeline.jobs.packaging.job import package as run_package
+    from rockhopper.pipeline.jobs.packaging.job import package as run_package
 
     run_job(lambda _: run_package(output, dry_run=dry_run), as_json=as_json)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from pipeline.jobs.disk import naming_disk_problems
-from pipeline.jobs.results import JobResult, size_text
-from pipeline.packaging import write_zip
+from rockhopper.pipeline.jobs.disk import naming_disk_problems
+from rockhopper.pipeline.jobs.results import JobResult, size_text
+from rockhopper.pipeline.packaging import write_zip
 
 
 @dataclass

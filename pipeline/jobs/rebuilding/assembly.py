@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.derived.entries import UNIT, QueueKey
-from pipeline.derived.index_files import file_names
-from pipeline.derived.queue_files import QueueWriter, packed
-from pipeline.jobs.rebuilding.work import (
+from rockhopper.pipeline.derived.entries import UNIT, QueueKey
+from rockhopper.pipeline.derived.index_files import file_names
+from rockhopper.pipeline.derived.queue_files import QueueWriter, packed
+from rockhopper.pipeline.jobs.rebuilding.work import (
     IndexTask,
     PieceResult,
     PieceTask,
@@ -23,9 +23,9 @@ from pipeline.jobs.rebuilding.work import (
     keys_path,
     rebuild_pieces,
 )
-from pipeline.store_source.scan import Damage
-from protocol.message_codec.record import RECORD_SIZE_BYTES_MIN
-from protocol.store_paths import INDEX_DIRECTORY
+from rockhopper.pipeline.store_source.scan import Damage
+from rockhopper.protocol.message_codec.record import RECORD_SIZE_BYTES_MIN
+from rockhopper.protocol.store_paths import INDEX_DIRECTORY
 
 _RECORD_SIZE_BYTES_MAX = 2**31 - 2
 

@@ -1,13 +1,13 @@
-"""`python -m pipeline rebuild`."""
+"""`python -m rockhopper.pipeline rebuild`."""
 
 from __future__ import annotations
 
 import click
 
-from pipeline.derived.delay_levels import DEFAULT_DELAY_LEVELS
-from pipeline.jobs.option_values import size_option
-from pipeline.jobs.running import job_options, run_job
-from pipeline.jobs.store_options import index_options
+from rockhopper.pipeline.derived.delay_levels import DEFAULT_DELAY_LEVELS
+from rockhopper.pipeline.jobs.option_values import size_option
+from rockhopper.pipeline.jobs.running import job_options, run_job
+from rockhopper.pipeline.jobs.store_options import index_options
 
 
 @click.command()
@@ -55,10 +55,10 @@ def rebuild(
 
     \b
     Examples:
-      python -m pipeline rebuild /var/lib/rockhopper --output rebuilt
-      python -m pipeline rebuild /var/lib/rockhopper --in-place
+      python -m rockhopper.pipeline rebuild /var/lib/rockhopper --output rebuilt
+      python -m rockhopper.pipeline rebuild /var/lib/rockhopper --in-place
     """  # noqa: D301  click's mark for a paragraph that stays as it is
-    from pipeline.jobs.rebuilding.job import rebuild as run_rebuild
+    from rockhopper.pipeline.jobs.rebuilding.job import rebuild as run_rebuild
 
     run_job(
         lambda progress: run_rebuild(

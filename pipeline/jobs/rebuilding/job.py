@@ -11,29 +11,29 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.derived.delay_levels import DEFAULT_DELAY_LEVELS
-from pipeline.derived.dispatch_rules import read_dispatch_rules
-from pipeline.derived.geometry import Geometry, find_geometry
-from pipeline.derived.tag_keys import has_tag_keys
-from pipeline.errors import PipelineError
-from pipeline.jobs.disk import check_writable, naming_disk_problems
-from pipeline.jobs.progress import Progress
-from pipeline.jobs.rebuilding.assembly import Assembly, QueueNote
-from pipeline.jobs.rebuilding.kept_queues import keep_expired_queues
-from pipeline.jobs.rebuilding.store_lock import in_use, locked_store
-from pipeline.jobs.rebuilding.work import (
+from rockhopper.pipeline.derived.delay_levels import DEFAULT_DELAY_LEVELS
+from rockhopper.pipeline.derived.dispatch_rules import read_dispatch_rules
+from rockhopper.pipeline.derived.geometry import Geometry, find_geometry
+from rockhopper.pipeline.derived.tag_keys import has_tag_keys
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.jobs.disk import check_writable, naming_disk_problems
+from rockhopper.pipeline.jobs.progress import Progress
+from rockhopper.pipeline.jobs.rebuilding.assembly import Assembly, QueueNote
+from rockhopper.pipeline.jobs.rebuilding.kept_queues import keep_expired_queues
+from rockhopper.pipeline.jobs.rebuilding.store_lock import in_use, locked_store
+from rockhopper.pipeline.jobs.rebuilding.work import (
     PieceTask,
     Place,
     build_index_file,
     rebuild_pieces,
 )
-from pipeline.jobs.results import JobResult, UsageProblem, count_text, size_text
-from pipeline.jobs.tasks import RunTasks, runner, size_of
-from pipeline.store_source.directory import StoreDirectory, find_commit_log, open_store
-from pipeline.store_source.rules import Rules
-from pipeline.store_source.scan import Damage
-from pipeline.store_source.splits import plan
-from protocol.store_paths import (
+from rockhopper.pipeline.jobs.results import JobResult, UsageProblem, count_text, size_text
+from rockhopper.pipeline.jobs.tasks import RunTasks, runner, size_of
+from rockhopper.pipeline.store_source.directory import StoreDirectory, find_commit_log, open_store
+from rockhopper.pipeline.store_source.rules import Rules
+from rockhopper.pipeline.store_source.scan import Damage
+from rockhopper.pipeline.store_source.splits import plan
+from rockhopper.protocol.store_paths import (
     BATCH_CONSUME_QUEUE_DIRECTORY,
     CONSUME_QUEUE_DIRECTORY,
     CONSUME_QUEUE_EXT_DIRECTORY,

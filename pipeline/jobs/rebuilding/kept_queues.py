@@ -9,8 +9,13 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from pipeline.derived.queue_files import QueueFiles, find_queues, is_blank, queue_directory
-from pipeline.store_source.directory import StoreDirectory
+from rockhopper.pipeline.derived.queue_files import (
+    QueueFiles,
+    find_queues,
+    is_blank,
+    queue_directory,
+)
+from rockhopper.pipeline.store_source.directory import StoreDirectory
 
 
 def keep_expired_queues(root: Path, made: Path, store: StoreDirectory) -> int:

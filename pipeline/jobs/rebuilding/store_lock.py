@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pipeline.errors import PipelineError
-from protocol.store_paths import LOCK_FILE
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.protocol.store_paths import LOCK_FILE
 
 
 @contextmanager

@@ -16,13 +16,13 @@ from uuid import uuid4
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.derived.dispatch_rules import DispatchRules
-from pipeline.derived.entries import KEY, UNIT, Entries, QueueKey, impossible_rows
-from pipeline.derived.geometry import Geometry
-from pipeline.derived.index_files import write_index_file
-from pipeline.derived.queue_files import QueueWriter, packed
-from pipeline.store_source.pieces import Piece
-from pipeline.store_source.scan import Damage, scan
+from rockhopper.pipeline.derived.dispatch_rules import DispatchRules
+from rockhopper.pipeline.derived.entries import KEY, UNIT, Entries, QueueKey, impossible_rows
+from rockhopper.pipeline.derived.geometry import Geometry
+from rockhopper.pipeline.derived.index_files import write_index_file
+from rockhopper.pipeline.derived.queue_files import QueueWriter, packed
+from rockhopper.pipeline.store_source.pieces import Piece
+from rockhopper.pipeline.store_source.scan import Damage, scan
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,11 @@
-"""`python -m pipeline replay`."""
+"""`python -m rockhopper.pipeline replay`."""
 
 from __future__ import annotations
 
 import click
 
-from pipeline.errors import PipelineError
-from pipeline.jobs.running import (
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.jobs.running import (
     copies_option,
     job_options,
     named_brokers,
@@ -70,11 +70,11 @@ def replay(
 
     \b
     Examples:
-      python -m pipeline replay history --topic orders --to orders-again --rate 2000
-      python -m pipeline replay history --from 2026-11-20 --until 2026-11-21 --key A17
-      python -m pipeline replay history --to orders=copy --where "tags = 'paid'" --dry-run
+      python -m rockhopper.pipeline replay history --topic orders --to orders-again --rate 2000
+      python -m rockhopper.pipeline replay history --from 2026-11-20 --until 2026-11-21 --key A17
+      python -m rockhopper.pipeline replay history --to orders=copy --key A17 --dry-run
     """  # noqa: D301  click's mark for a paragraph that stays as it is
-    from pipeline.jobs.replaying.job import replay as run_replay
+    from rockhopper.pipeline.jobs.replaying.job import replay as run_replay
 
     nameserver = named_brokers(
         f"Send messages of {source} to the brokers behind {{}}?",
@@ -106,7 +106,7 @@ def replay(
 
 
 def _mapping(targets: tuple[str, ...]) -> str | dict[str, str] | None:
-    from pipeline.jobs.results import UsageProblem
+    from rockhopper.pipeline.jobs.results import UsageProblem
 
     pairs = [text.partition("=") for text in targets]
     if not pairs:
@@ -123,8 +123,8 @@ def _mapping(targets: tuple[str, ...]) -> str | dict[str, str] | None:
 
 
 def _time_ms(option: str, text: str | None) -> int | None:
-    from pipeline.jobs.results import UsageProblem
-    from pipeline.options import Options
+    from rockhopper.pipeline.jobs.results import UsageProblem
+    from rockhopper.pipeline.options import Options
 
     try:
         return Options("replay", {option: text or ""}, (option,)).time_ms(option)

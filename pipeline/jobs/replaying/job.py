@@ -14,13 +14,18 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.errors import PipelineError
-from pipeline.jobs.archiving.catalog import OWN_DIRECTORY
-from pipeline.jobs.archiving.files import LocalFiles
-from pipeline.jobs.disk import naming_disk_problems
-from pipeline.jobs.progress import Progress
-from pipeline.jobs.replaying.parquet_files import Source, SourceFile, find_source, mean_row_bytes
-from pipeline.jobs.replaying.plan import (
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.jobs.archiving.catalog import OWN_DIRECTORY
+from rockhopper.pipeline.jobs.archiving.files import LocalFiles
+from rockhopper.pipeline.jobs.disk import naming_disk_problems
+from rockhopper.pipeline.jobs.progress import Progress
+from rockhopper.pipeline.jobs.replaying.parquet_files import (
+    Source,
+    SourceFile,
+    find_source,
+    mean_row_bytes,
+)
+from rockhopper.pipeline.jobs.replaying.plan import (
     LOCK_FILE,
     PLAN_FILE,
     PROGRESS_FILE,
@@ -31,9 +36,9 @@ from pipeline.jobs.replaying.plan import (
     batch_rows_for,
     shares,
 )
-from pipeline.jobs.replaying.result import ReplayResult
-from pipeline.jobs.replaying.selecting import chosen_rows, planned, prune
-from pipeline.jobs.replaying.targets import (
+from rockhopper.pipeline.jobs.replaying.result import ReplayResult
+from rockhopper.pipeline.jobs.replaying.selecting import chosen_rows, planned, prune
+from rockhopper.pipeline.jobs.replaying.targets import (
     check_targets,
     choose_target,
     last_batch,
@@ -41,11 +46,11 @@ from pipeline.jobs.replaying.targets import (
     sink_rules,
     target_ids,
 )
-from pipeline.jobs.replaying.work import ReplayTask, replay_slices
-from pipeline.jobs.results import UsageProblem
-from pipeline.jobs.spark import job_session, run_tasks, spark_problem
-from pipeline.options import nearest
-from pipeline.sink.staging import publish
+from rockhopper.pipeline.jobs.replaying.work import ReplayTask, replay_slices
+from rockhopper.pipeline.jobs.results import UsageProblem
+from rockhopper.pipeline.jobs.spark import job_session, run_tasks, spark_problem
+from rockhopper.pipeline.options import nearest
+from rockhopper.pipeline.sink.staging import publish
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,10 +17,10 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.errors import PipelineError
-from pipeline.jobs.archiving.catalog import Catalog
-from pipeline.jobs.archiving.files import LocalFiles
-from pipeline.jobs.archiving.manifest import ArchivedFile
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.jobs.archiving.catalog import Catalog
+from rockhopper.pipeline.jobs.archiving.files import LocalFiles
+from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile
 
 _PART = re.compile(r"part-(\d+)-(\d+)-(\d+)\.parquet")
 

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from pipeline.errors import PipelineError
+from rockhopper.pipeline.errors import PipelineError
 
 FORMAT = 1
 PLAN_FILE = "plan.json"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from pipeline.jobs.results import JobResult, are, count_text
+from rockhopper.pipeline.jobs.results import JobResult, are, count_text
 
 
 @dataclass

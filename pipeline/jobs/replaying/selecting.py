@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from pipeline.errors import PipelineError
-from pipeline.jobs.replaying.parquet_files import Source, SourceFile
-from pipeline.jobs.replaying.plan import PlannedFile, Request
-from pipeline.jobs.results import UsageProblem
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.jobs.replaying.parquet_files import Source, SourceFile
+from rockhopper.pipeline.jobs.replaying.plan import PlannedFile, Request
+from rockhopper.pipeline.jobs.results import UsageProblem
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from pipeline.errors import PipelineError
-from pipeline.jobs.replaying.plan import Plan
-from pipeline.network.stream_offset import ids_from_document, ids_to_document
-from pipeline.remote import connect
-from pipeline.retrying import Patience
-from pipeline.sink.choice import choose_broker, sink_state
-from pipeline.sink.rules import SinkRules, read_rules
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.jobs.replaying.plan import Plan
+from rockhopper.pipeline.network.stream_offset import ids_from_document, ids_to_document
+from rockhopper.pipeline.remote import connect
+from rockhopper.pipeline.retrying import Patience
+from rockhopper.pipeline.sink.choice import choose_broker, sink_state
+from rockhopper.pipeline.sink.rules import SinkRules, read_rules
 
 SINK_PREFIX = "replay-"
 _PROBE_RETRIES = 3

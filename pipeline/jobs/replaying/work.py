@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.errors import PipelineError
-from pipeline.jobs.replaying.parquet_files import read_rows
-from pipeline.jobs.replaying.plan import Request, Slice
-from pipeline.sink.rules import SinkRules
-from pipeline.sink.sending import Sender
-from pipeline.sink.staging import PartWriter, StagedPart
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.jobs.replaying.parquet_files import read_rows
+from rockhopper.pipeline.jobs.replaying.plan import Request, Slice
+from rockhopper.pipeline.sink.rules import SinkRules
+from rockhopper.pipeline.sink.sending import Sender
+from rockhopper.pipeline.sink.staging import PartWriter, StagedPart
 
 ORIGIN_PREFIX = "RH_ORIGIN_"
 ORIGINS = {

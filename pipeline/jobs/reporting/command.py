@@ -1,11 +1,11 @@
-"""`python -m pipeline report`."""
+"""`python -m rockhopper.pipeline report`."""
 
 from __future__ import annotations
 
 import click
 
-from pipeline.jobs.option_values import time_option
-from pipeline.jobs.running import (
+from rockhopper.pipeline.jobs.option_values import time_option
+from rockhopper.pipeline.jobs.running import (
     job_options,
     nameserver_option,
     nameserver_text,
@@ -59,11 +59,11 @@ def report(
 
     \b
     Examples:
-      python -m pipeline report traffic --nameserver localhost:9876
-      python -m pipeline report traffic --path /var/lib/rockhopper -n localhost:9876 --watch 60
-      python -m pipeline report november --archive history --from 2026-11-01 --until 2026-12-01
+      python -m rockhopper.pipeline report traffic --nameserver localhost:9876
+      python -m rockhopper.pipeline report traffic --path store -n localhost:9876 --watch 60
+      python -m rockhopper.pipeline report november --archive history --from 2026-11-01
     """  # noqa: D301  click's mark for a paragraph that stays as it is
-    from pipeline.jobs.reporting.job import report as run_report
+    from rockhopper.pipeline.jobs.reporting.job import report as run_report
 
     run_job(
         lambda progress: run_report(
@@ -88,7 +88,7 @@ def report(
 
 
 def _nameserver(*, has_files: bool) -> str | None:
-    from client.addresses import parse_nameservers
+    from rockhopper.client.addresses import parse_nameservers
 
     text = nameserver_text()
     return None if has_files and text is None else ";".join(parse_nameservers(text))

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from pipeline.errors import PipelineError
-from pipeline.jobs.tasks import size_of
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.jobs.tasks import size_of
 
 COLUMNS = (
     "topic",
@@ -62,7 +62,7 @@ class ArchiveTask:
         import pyarrow.compute as pc
         import pyarrow.parquet as pq
 
-        from pipeline.schema import arrow_schema
+        from rockhopper.pipeline.schema import arrow_schema
 
         filesystem, root = _file_system(self.location)
         low, high = (_timestamp(ms) for ms in (self.chosen.start_ms, self.chosen.end_ms))
@@ -94,8 +94,8 @@ class Work(NamedTuple):
 
 def store_work(path: str, chosen: Chosen) -> Work:
     """The tasks that read a store directory.  Raises PipelineError."""
-    from pipeline.store_source.rules import read_rules
-    from pipeline.store_source.source import StoreReader
+    from rockhopper.pipeline.store_source.rules import read_rules
+    from rockhopper.pipeline.store_source.source import StoreReader
 
     options = {
         "path": path,
@@ -114,8 +114,8 @@ def store_work(path: str, chosen: Chosen) -> Work:
 
 def network_work(nameserver: str, chosen: Chosen, parallelism: int) -> Work:
     """The tasks that read what brokers hold now.  Raises PipelineError."""
-    from pipeline.network.rules import read_rules
-    from pipeline.network.source import NetworkReader
+    from rockhopper.pipeline.network.rules import read_rules
+    from rockhopper.pipeline.network.source import NetworkReader
 
     options = {
         "nameServer": nameserver,
@@ -139,14 +139,14 @@ def archive_work(location: str, chosen: Chosen, parallelism: int) -> Work:
     Raises:
         PipelineError: there is no archive, or it is damaged.
     """
-    from pipeline.jobs.archiving.catalog import Catalog
-    from pipeline.jobs.archiving.files import files_at
+    from rockhopper.pipeline.jobs.archiving.catalog import Catalog
+    from rockhopper.pipeline.jobs.archiving.files import files_at
 
     catalog = Catalog(files_at(location))
     if catalog.current() is None:
         raise PipelineError(
-            f"there is no archive in {location}: make one with python -m pipeline archive, or "
-            "name another directory"
+            f"there is no archive in {location}: make one with "
+            "python -m rockhopper.pipeline archive, or name another directory"
         )
     low = chosen.start_ms if chosen.start_ms is not None else -(1 << 63)
     high = chosen.end_ms if chosen.end_ms is not None else (1 << 63) - 1
@@ -178,7 +178,7 @@ def _given(options: Mapping[str, str]) -> dict[str, str]:
 def _file_system(location: str) -> tuple[Any, str]:
     from pyarrow import fs
 
-    from pipeline.jobs.archiving.files import LocalFiles, files_at
+    from rockhopper.pipeline.jobs.archiving.files import LocalFiles, files_at
 
     files = files_at(location)
     if isinstance(files, LocalFiles):

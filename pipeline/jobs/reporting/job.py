@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from pipeline.jobs.disk import check_writable, naming_disk_problems
-from pipeline.jobs.progress import Progress
-from pipeline.jobs.reporting.inputs import (
+from rockhopper.pipeline.jobs.disk import check_writable, naming_disk_problems
+from rockhopper.pipeline.jobs.progress import Progress
+from rockhopper.pipeline.jobs.reporting.inputs import (
     Chosen,
     Work,
     archive_work,
     network_work,
     store_work,
 )
-from pipeline.jobs.reporting.tables import CSV, PARQUET, for_files, replace, write_tables
-from pipeline.jobs.reporting.tallies import Tables, tally, together
-from pipeline.jobs.results import JobResult, UsageProblem, count_text, size_text
-from pipeline.jobs.tasks import runner
+from rockhopper.pipeline.jobs.reporting.tables import CSV, PARQUET, for_files, replace, write_tables
+from rockhopper.pipeline.jobs.reporting.tallies import Tables, tally, together
+from rockhopper.pipeline.jobs.results import JobResult, UsageProblem, count_text, size_text
+from rockhopper.pipeline.jobs.tasks import runner
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -134,7 +134,7 @@ def report(
     _write(directory, source, counted, lag, formats, now_ms())
     result = _result(page_file, counted, lag, len(work.tasks), nameserver, formats)
     if nameserver is not None:
-        from pipeline.jobs.reporting.lag import away
+        from rockhopper.pipeline.jobs.reporting.lag import away
 
         result.away = sorted(set(away(nameserver, lag)) - set(without))
     result.seconds = round(time.monotonic() - started, 3)
@@ -194,7 +194,7 @@ def _counted(
 
 def _lag(directory: Path, nameserver: str | None, chosen: Chosen, now_ms: int) -> pa.Table:
     """The samples so far, with one more if there are brokers to ask."""
-    from pipeline.jobs.reporting.lag import earlier_samples, sample
+    from rockhopper.pipeline.jobs.reporting.lag import earlier_samples, sample
 
     samples = earlier_samples(directory / f"{LAG_TABLE}.{PARQUET}")
     if nameserver is None:
@@ -210,7 +210,7 @@ def _write(
     formats: Sequence[str],
     now_ms: int,
 ) -> None:
-    from pipeline.jobs.reporting.page import Facts, page
+    from rockhopper.pipeline.jobs.reporting.page import Facts, page
 
     write_tables(directory, for_files(counted), formats)
     # The samples are kept as Parquet in any case: the next run adds to them.

@@ -8,14 +8,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.errors import PipelineError
-from pipeline.remote import connect
-from protocol import fastjson
-from protocol.bodies import ConsumeStats
-from protocol.codes import RequestCode
-from protocol.errors import ProtocolError
-from protocol.names import is_system_group, is_system_topic
-from protocol.requests import GetConsumeStatsRequest, encode_fields
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.remote import connect
+from rockhopper.protocol import fastjson
+from rockhopper.protocol.bodies import ConsumeStats
+from rockhopper.protocol.codes import RequestCode
+from rockhopper.protocol.errors import ProtocolError
+from rockhopper.protocol.names import is_system_group, is_system_topic
+from rockhopper.protocol.requests import GetConsumeStatsRequest, encode_fields
 
 SCHEMA = pa.schema(
     [

@@ -11,11 +11,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.jobs.reporting import plots
-from pipeline.jobs.reporting.page_style import CSS
-from pipeline.jobs.reporting.plots import SERIES_MAX, short_number
-from pipeline.jobs.reporting.tallies import HOUR_MS, MINUTE_MS, Tables
-from pipeline.jobs.results import count_text, size_text
+from rockhopper.pipeline.jobs.reporting import plots
+from rockhopper.pipeline.jobs.reporting.page_style import CSS
+from rockhopper.pipeline.jobs.reporting.plots import SERIES_MAX, short_number
+from rockhopper.pipeline.jobs.reporting.tallies import HOUR_MS, MINUTE_MS, Tables
+from rockhopper.pipeline.jobs.results import count_text, size_text
 
 ROWS_MAX = 12
 BARS_MAX = 110
@@ -67,8 +67,8 @@ def page(facts: Facts) -> str:
     else:
         body += [_section("No messages", "There is nothing to count here.", []), _lag(facts.lag)]
     body.append(
-        "<footer>Made by <code>python -m pipeline report</code>. The tables behind this page are "
-        "in the files beside it.</footer>"
+        "<footer>Made by <code>python -m rockhopper.pipeline report</code>. "
+        "The tables behind this page are in the files beside it.</footer>"
     )
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.jobs.reporting.tallies import HOUR_MS, Tables
+from rockhopper.pipeline.jobs.reporting.tallies import HOUR_MS, Tables
 
 PARQUET, CSV = "parquet", "csv"
 

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.jobs.reporting.inputs import Task
-from protocol.names import is_system_topic
+from rockhopper.pipeline.jobs.reporting.inputs import Task
+from rockhopper.protocol.names import is_system_topic
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS

@@ -1,11 +1,11 @@
-"""`python -m pipeline search`."""
+"""`python -m rockhopper.pipeline search`."""
 
 from __future__ import annotations
 
 import click
 
-from pipeline.jobs.option_values import time_option
-from pipeline.jobs.running import (
+from rockhopper.pipeline.jobs.option_values import time_option
+from rockhopper.pipeline.jobs.running import (
     job_options,
     nameserver_option,
     nameserver_text,
@@ -57,11 +57,11 @@ def search(
 
     \b
     Examples:
-      python -m pipeline search --path /var/lib/rockhopper --key order-00042
-      python -m pipeline search --live --archive history -t orders --contains refused
-      python -m pipeline search --archive history --where "size(properties) > 5" --lines
+      python -m rockhopper.pipeline search --path /var/lib/rockhopper --key order-00042
+      python -m rockhopper.pipeline search --live --archive history -t orders --contains refused
+      python -m rockhopper.pipeline search --archive history --where "size(properties) > 5" --lines
     """  # noqa: D301  click's mark for a paragraph that stays as it is
-    from pipeline.jobs.searching.job import search as run_search
+    from rockhopper.pipeline.jobs.searching.job import search as run_search
 
     run_job(
         lambda progress: run_search(
@@ -90,6 +90,6 @@ def search(
 
 
 def _nameserver() -> str:
-    from client.addresses import parse_nameservers
+    from rockhopper.client.addresses import parse_nameservers
 
     return ";".join(parse_nameservers(nameserver_text()))

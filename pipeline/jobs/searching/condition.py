@@ -10,12 +10,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.decoder import Records, pick
-from pipeline.errors import PipelineError
-from pipeline.jobs.searching.where import understood
-from protocol.errors import SqlSyntaxError
-from protocol.sql92 import compile_filter
-from protocol.sys_flags import SYS_FLAG_COMPRESSED
+from rockhopper.pipeline.decoder import Records, pick
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.jobs.searching.where import understood
+from rockhopper.protocol.errors import SqlSyntaxError
+from rockhopper.protocol.sql92 import compile_filter
+from rockhopper.protocol.sys_flags import SYS_FLAG_COMPRESSED
 
 Mask = npt.NDArray[np.bool_]
 

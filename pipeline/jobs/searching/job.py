@@ -9,17 +9,17 @@ from dataclasses import replace
 from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
-from pipeline.errors import PipelineError
-from pipeline.jobs.archiving.catalog import Catalog
-from pipeline.jobs.archiving.files import files_at
-from pipeline.jobs.archiving.manifest import ArchivedFile
-from pipeline.jobs.disk import naming_disk_problems
-from pipeline.jobs.progress import Progress
-from pipeline.jobs.results import UsageProblem
-from pipeline.jobs.searching.condition import Condition
-from pipeline.jobs.searching.result import SearchResult, document
-from pipeline.jobs.searching.where import understood
-from pipeline.jobs.searching.work import (
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.jobs.archiving.catalog import Catalog
+from rockhopper.pipeline.jobs.archiving.files import files_at
+from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile
+from rockhopper.pipeline.jobs.disk import naming_disk_problems
+from rockhopper.pipeline.jobs.progress import Progress
+from rockhopper.pipeline.jobs.results import UsageProblem
+from rockhopper.pipeline.jobs.searching.condition import Condition
+from rockhopper.pipeline.jobs.searching.result import SearchResult, document
+from rockhopper.pipeline.jobs.searching.where import understood
+from rockhopper.pipeline.jobs.searching.work import (
     ArchiveTask,
     Found,
     NetworkTask,
@@ -31,18 +31,18 @@ from pipeline.jobs.searching.work import (
     search_network,
     search_store,
 )
-from pipeline.jobs.tasks import RunTasks, is_small, runner, size_of
-from pipeline.options import near_or_some
-from pipeline.schema import COLUMNS, spark_schema
-from pipeline.store_source.directory import find_commit_log, open_store
-from pipeline.store_source.rules import Rules
-from pipeline.store_source.splits import plan
-from pipeline.store_source.topics import check_topics, known_topics
+from rockhopper.pipeline.jobs.tasks import RunTasks, is_small, runner, size_of
+from rockhopper.pipeline.options import near_or_some
+from rockhopper.pipeline.schema import COLUMNS, spark_schema
+from rockhopper.pipeline.store_source.directory import find_commit_log, open_store
+from rockhopper.pipeline.store_source.rules import Rules
+from rockhopper.pipeline.store_source.splits import plan
+from rockhopper.pipeline.store_source.topics import check_topics, known_topics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from pipeline.network.rules import Rules as NetworkRules
+    from rockhopper.pipeline.network.rules import Rules as NetworkRules
 
 LIMIT = 100
 
@@ -105,7 +105,7 @@ def search(
     if where is not None and not is_here:
         if dry_run:
             return result
-        from pipeline.jobs.spark import job_session
+        from rockhopper.pipeline.jobs.spark import job_session
 
         rows = search_.by_spark(job_session("search", spark, master), where)
         found = [Found(rows, len(rows))]
@@ -208,7 +208,7 @@ class _Search:
             check_topics(root, elsewhere)
             known = known_topics(root)
         elif self._nameserver is not None and len(elsewhere) < len(topics):
-            from pipeline.remote import connect
+            from rockhopper.pipeline.remote import connect
 
             # What is in neither the source refuses itself.
             known = frozenset(connect(self._nameserver).topics())
@@ -230,7 +230,7 @@ class _Search:
         """Brokers that are not there to be searched."""
         if self._nameserver is None:
             return []
-        from pipeline.remote import connect
+        from rockhopper.pipeline.remote import connect
 
         return sorted(set(connect(self._nameserver).away()) - set(without))
 
@@ -243,7 +243,7 @@ class _Search:
             for pieces in plan(store, rules, os.cpu_count() or 1):
                 yield StoreTask(pieces, rules, store.gone, condition, self._limit)
         if self._is_live and self._nameserver is not None:
-            from pipeline.network.source import NetworkReader
+            from rockhopper.pipeline.network.source import NetworkReader
 
             reader = NetworkReader(self._network_rules())
             for partition in reader.partitions():
@@ -276,7 +276,7 @@ class _Search:
         )
 
     def _network_rules(self) -> NetworkRules:
-        from pipeline.network.rules import read_rules
+        from rockhopper.pipeline.network.rules import read_rules
 
         return read_rules(self._network_options(), streaming=False)
 
@@ -305,7 +305,7 @@ class _Search:
 
     def by_spark(self, spark: SparkSession, where: str) -> list[Row]:
         """The matches of a condition in Spark's SQL."""
-        from pipeline.jobs.spark import spark_problem
+        from rockhopper.pipeline.jobs.spark import spark_problem
 
         try:
             parsed = spark.createDataFrame([], spark_schema(COLUMNS)).where(where)
@@ -353,7 +353,7 @@ class _Search:
             yield spark.read.format("rocketmq").options(**options).load(), self._nameserver
         files = [file for file in self._files if self._may_hold(file)]
         if files:
-            from pipeline.jobs.archiving.reading import read_archive
+            from rockhopper.pipeline.jobs.archiving.reading import read_archive
 
             assert self._archive is not None
             frame = read_archive(spark, self._archive, files).select(*COLUMNS)

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from pipeline.jobs.results import JobResult, count_text
-from pipeline.jobs.searching.work import Row
+from rockhopper.pipeline.jobs.results import JobResult, count_text
+from rockhopper.pipeline.jobs.searching.work import Row
 
 _BODY_WIDTH = 60
 _SKIPPED_SHOWN_MAX = 5
@@ -89,7 +89,7 @@ def document(row: Row) -> dict[str, Any]:
 
 
 def _table_lines(message: dict[str, Any]) -> Iterator[str]:
-    from client.commands.output import body_preview, printable
+    from rockhopper.client.commands.output import body_preview, printable
 
     body = message.get("body")
     shown = (

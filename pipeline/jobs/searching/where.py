@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.schema import COLUMNS, arrow_schema
+from rockhopper.pipeline.schema import COLUMNS, arrow_schema
 
 Predicate = Callable[[Any], Any]
 """From a batch to a boolean array, null where SQL says null."""

@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline.jobs.archiving.manifest import ArchivedFile
-from pipeline.jobs.searching.condition import Condition, candidates
-from pipeline.jobs.searching.where import understood
-from pipeline.jobs.tasks import SMALL_BYTES
-from pipeline.schema import COLUMNS
-from pipeline.store_source.pieces import Piece
-from pipeline.store_source.reading import Reading
-from pipeline.store_source.rules import Rules
-from pipeline.store_source.scan import Damage, scan
-from protocol.message_codec.record import RECORD_SIZE_BYTES_MIN
+from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile
+from rockhopper.pipeline.jobs.searching.condition import Condition, candidates
+from rockhopper.pipeline.jobs.searching.where import understood
+from rockhopper.pipeline.jobs.tasks import SMALL_BYTES
+from rockhopper.pipeline.schema import COLUMNS
+from rockhopper.pipeline.store_source.pieces import Piece
+from rockhopper.pipeline.store_source.reading import Reading
+from rockhopper.pipeline.store_source.rules import Rules
+from rockhopper.pipeline.store_source.scan import Damage, scan
+from rockhopper.protocol.message_codec.record import RECORD_SIZE_BYTES_MIN
 
 _SAMPLED_QUEUES = 8
 
@@ -108,7 +108,7 @@ class NetworkTask:
 
 def network_bytes(rules: Any, partitions: Sequence[Any]) -> int:
     """About how much is in the ranges of *partitions*, by samples from the longest queues."""
-    from pipeline.network.discovery import Discovery
+    from rockhopper.pipeline.network.discovery import Discovery
 
     waiting = {each.queue: each for partition in partitions for each in partition.ranges}
     ranges = sorted((each for each in waiting.values() if each.count), key=lambda one: -one.count)

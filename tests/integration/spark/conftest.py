@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipeline.network import discovery
+from rockhopper.pipeline.network import discovery
 from tests.support.pipeline_broker import PipelineBroker
 
 

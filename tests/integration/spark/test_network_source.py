@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from client.queues import MessageQueue
-from pipeline import remote as remote_module
-from pipeline.errors import PipelineError
-from pipeline.network.rules import read_rules
-from pipeline.network.source import NetworkReader
-from pipeline.remote import connect
+from rockhopper.client.queues import MessageQueue
+from rockhopper.pipeline import remote as remote_module
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.network.rules import read_rules
+from rockhopper.pipeline.network.source import NetworkReader
+from rockhopper.pipeline.remote import connect
 from tests.support.network_queries import Query, numbered, options, read, rows_of
 from tests.support.pipeline_broker import PipelineBroker
 
@@ -236,7 +236,7 @@ class Unreliable:
         async def read_or_fail(remote: Any, *arguments: Any) -> Any:
             if self.left:
                 self.left -= 1
-                from client.errors import BrokerUnreachableError
+                from rockhopper.client.errors import BrokerUnreachableError
 
                 raise BrokerUnreachableError("the connection to 10.0.0.1:10911 is closed")
             return await real(remote, *arguments)

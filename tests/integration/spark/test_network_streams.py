@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from broker import Broker
-from broker.broker import TEMPORARY_SETTINGS
-from broker.config_file import build_config
-from client.queues import MessageQueue
-from pipeline.errors import PipelineError
-from pipeline.network import discovery
-from protocol.codes import RequestCode
+from rockhopper.broker import Broker
+from rockhopper.broker.broker import TEMPORARY_SETTINGS
+from rockhopper.broker.config_file import build_config
+from rockhopper.client.queues import MessageQueue
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.network import discovery
+from rockhopper.protocol.codes import RequestCode
 from tests.support.network_queries import Query, numbered, read
 from tests.support.pipeline_broker import PipelineBroker
 from tests.support.remade_topics import remake, without_ids

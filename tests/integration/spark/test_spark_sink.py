@@ -5,14 +5,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from client.errors import BrokerUnreachableError
-from client.queues import MessageQueue
-from pipeline.errors import PipelineError
-from pipeline.sink.rules import read_rules
-from pipeline.sink.writer import Task, _Writing
-from protocol.codes import RequestCode
-from protocol.java_hash import java_string_hash
-from protocol.properties import PROPERTY_SHARDING_KEY
+from rockhopper.client.errors import BrokerUnreachableError
+from rockhopper.client.queues import MessageQueue
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.sink.rules import read_rules
+from rockhopper.pipeline.sink.writer import Task, _Writing
+from rockhopper.protocol.codes import RequestCode
+from rockhopper.protocol.java_hash import java_string_hash
+from rockhopper.protocol.properties import PROPERTY_SHARDING_KEY
 from tests.support.pipeline_broker import PipelineBroker
 from tests.support.sink_batches import batches, exact, numbered, rules, send, write
 
@@ -117,7 +117,7 @@ def test_queues_that_do_not_exist(broker: PipelineBroker, topic: str) -> None:
 def test_a_broker_that_is_away_for_a_moment(
     broker: PipelineBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from client.connection_pool import ConnectionPool
+    from rockhopper.client.connection_pool import ConnectionPool
 
     real = ConnectionPool.request
     failures = 5

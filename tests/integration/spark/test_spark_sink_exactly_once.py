@@ -9,15 +9,15 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
-from client.errors import BrokerUnreachableError
-from pipeline import remote as remote_module
-from pipeline.errors import PipelineError
-from pipeline.sink import choice, staging
-from pipeline.sink.choice import SinkState, choose_broker
-from pipeline.sink.home import HOME_FILE, tell_home
-from pipeline.sink.rules import SinkRules, read_rules
-from pipeline.sink.writer import Task, Written, _Writing, make_stream_writer, make_writer
-from protocol.codes import RequestCode
+from rockhopper.client.errors import BrokerUnreachableError
+from rockhopper.pipeline import remote as remote_module
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.sink import choice, staging
+from rockhopper.pipeline.sink.choice import SinkState, choose_broker
+from rockhopper.pipeline.sink.home import HOME_FILE, tell_home
+from rockhopper.pipeline.sink.rules import SinkRules, read_rules
+from rockhopper.pipeline.sink.writer import Task, Written, _Writing, make_stream_writer, make_writer
+from rockhopper.protocol.codes import RequestCode
 from tests.support.pipeline_broker import PipelineBroker
 from tests.support.refusing_brokers import fail, refuse
 from tests.support.sink_batches import batches, exact, numbered, rules, send, write

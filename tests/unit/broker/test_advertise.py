@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.advertise import (
+from rockhopper.broker.advertise import (
     Advertiser,
     fixed_host,
     is_loopback,

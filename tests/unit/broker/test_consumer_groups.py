@@ -2,16 +2,16 @@
 
 from pathlib import Path
 
-from broker.consumer_groups import (
+from rockhopper.broker.consumer_groups import (
     DEPARTED_MEMORY_MS,
     HEARTBEAT_TIMEOUT_MS,
     Client,
     ConsumerGroups,
     ConsumeSettings,
 )
-from broker.producers import ProducerTable
-from broker.remembered_subscriptions import REMEMBERED_MS, RememberedSubscriptions
-from protocol.subscription import Subscription
+from rockhopper.broker.producers import ProducerTable
+from rockhopper.broker.remembered_subscriptions import REMEMBERED_MS, RememberedSubscriptions
+from rockhopper.protocol.subscription import Subscription
 from tests.support.peers import Clock, Peer
 
 PUSH = ConsumeSettings()

@@ -5,10 +5,10 @@ import os
 
 from structlog.testing import capture_logs
 
-from broker.dispatcher import Dispatcher, Entry, Request, Response
-from protocol.codes import ResponseCode
-from protocol.command import Command, decode_header
-from protocol.frame import FrameDecoder
+from rockhopper.broker.dispatcher import Dispatcher, Entry, Request, Response
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.command import Command, decode_header
+from rockhopper.protocol.frame import FrameDecoder
 from tests.support.peers import Peer
 
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from broker import hot_pass
-from broker.store import disk
-from broker.store.errors import StoreBusyError, StoreFailedError
-from broker.store.mapped_file import MappedFile
-from protocol.codes import ResponseCode
-from protocol.command import Command, encode_command
-from protocol.frame import Frame, FrameDecoder
-from protocol.message_codec import decode_messages, encode_batch
+from rockhopper.broker import hot_pass
+from rockhopper.broker.store import disk
+from rockhopper.broker.store.errors import StoreBusyError, StoreFailedError
+from rockhopper.broker.store.mapped_file import MappedFile
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.command import Command, encode_command
+from rockhopper.protocol.frame import Frame, FrameDecoder
+from rockhopper.protocol.message_codec import decode_messages, encode_batch
 from tests.support.direct import pull_fields
 from tests.support.hot_broker import HotBroker
 from tests.support.open_stores import flush

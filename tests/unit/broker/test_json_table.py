@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import structlog
 
-from broker import json_table
-from broker.json_table import DataVersion, JsonObject, JsonTable
-from broker.store import disk
-from broker.store.errors import CorruptFileError, TooManyOpenFilesError
+from rockhopper.broker import json_table
+from rockhopper.broker.json_table import DataVersion, JsonObject, JsonTable
+from rockhopper.broker.store import disk
+from rockhopper.broker.store.errors import CorruptFileError, TooManyOpenFilesError
 from tests.support.rot import flipped
 
 GOOD = '{"dataVersion":{"counter":3,"stateVersion":0,"timestamp":5},"values":{0:"a"}}'

@@ -4,7 +4,7 @@ import resource
 
 import pytest
 
-from broker.limits import (
+from rockhopper.broker.limits import (
     CONNECTIONS_MAX,
     DESCRIPTORS_KEPT,
     connection_shares,

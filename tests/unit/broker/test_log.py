@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from broker import log
+from rockhopper.broker import log
 
 
 @pytest.fixture(autouse=True)

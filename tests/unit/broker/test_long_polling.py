@@ -6,14 +6,10 @@ from itertools import pairwise
 
 import pytest
 
-from broker import long_polling
-from broker.long_polling import (
-    TURN_BUDGET_S,
-    LongPolling,
-    ParkedPull,
-)
-from broker.store.queue_tail import QueueTail
-from protocol.subscription import Subscription
+from rockhopper.broker import long_polling
+from rockhopper.broker.long_polling import TURN_BUDGET_S, LongPolling, ParkedPull
+from rockhopper.broker.store.queue_tail import QueueTail
+from rockhopper.protocol.subscription import Subscription
 from tests.support.peers import Peer
 from tests.support.stepped_loop import SteppedLoop
 

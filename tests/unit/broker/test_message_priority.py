@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from broker.message_priority import queue_of_priority
-from broker.topics import TopicConfig
-from protocol.codes import RequestCode as Code
-from protocol.codes import ResponseCode
-from protocol.frame import FrameDecoder
-from protocol.message import Message
-from protocol.message_codec import decode_messages
-from protocol.properties import encode_properties
+from rockhopper.broker.message_priority import queue_of_priority
+from rockhopper.broker.topics import TopicConfig
+from rockhopper.protocol.codes import RequestCode as Code
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.frame import FrameDecoder
+from rockhopper.protocol.message import Message
+from rockhopper.protocol.message_codec import decode_messages
+from rockhopper.protocol.properties import encode_properties
 from tests.support.direct import short_send_fields, topic_fields
 from tests.support.hot_broker import HotBroker
 from tests.support.peers import Clock

@@ -6,15 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from broker.message_ids import UniqueIds
-from broker.pop.reviving import _properties_of_copy
-from broker.sinks.appender import BatchAppender
-from protocol.codes import RequestCode, ResponseCode
-from protocol.command import Command, encode_command
-from protocol.frame import Frame, FrameDecoder
-from protocol.message import StoredMessage
-from protocol.message_codec import decode_batch, decode_message, decode_messages, encode_batch
-from protocol.properties import decode_properties
+from rockhopper.broker.message_ids import UniqueIds
+from rockhopper.broker.pop.reviving import _properties_of_copy
+from rockhopper.broker.sinks.appender import BatchAppender
+from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.command import Command, encode_command
+from rockhopper.protocol.frame import Frame, FrameDecoder
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.message_codec import (
+    decode_batch,
+    decode_message,
+    decode_messages,
+    encode_batch,
+)
+from rockhopper.protocol.properties import decode_properties
 from tests.support.hot_broker import HotBroker
 from tests.support.served_broker import STORE_HOST
 

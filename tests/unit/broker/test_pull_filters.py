@@ -3,10 +3,10 @@
 import pytest
 from structlog.testing import capture_logs
 
-from broker.config import BrokerConfig
-from broker.dispatcher import RequestError
-from broker.pull_filters import PullFilters
-from protocol.subscription import TYPE_SQL92, Subscription
+from rockhopper.broker.config import BrokerConfig
+from rockhopper.broker.dispatcher import RequestError
+from rockhopper.broker.pull_filters import PullFilters
+from rockhopper.protocol.subscription import TYPE_SQL92, Subscription
 
 
 def logged(filters: PullFilters, expression: str, group: str = "g") -> list[tuple[str, str]]:

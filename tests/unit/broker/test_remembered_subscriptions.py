@@ -4,10 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from broker.remembered_subscriptions import GROUPS_MAX, REMEMBERED_MS, RememberedSubscriptions
-from broker.store.disk import backup_path
-from broker.store.errors import CorruptFileError
-from protocol.subscription import Subscription
+from rockhopper.broker.remembered_subscriptions import (
+    GROUPS_MAX,
+    REMEMBERED_MS,
+    RememberedSubscriptions,
+)
+from rockhopper.broker.store.disk import backup_path
+from rockhopper.broker.store.errors import CorruptFileError
+from rockhopper.protocol.subscription import Subscription
 from tests.support.peers import Clock
 
 RED = {"orders": Subscription("orders", "red", version=7)}

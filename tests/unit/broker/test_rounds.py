@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.general_pass import frame_handler
-from broker.rounds import FRAMES_PER_PASS, FRAMES_PER_ROUND, PASS_S
-from broker.server import Connection, Server
-from broker.sweeping import FRAME_TIMEOUT_S, IDLE_TIMEOUT_S, sweep_connections
-from protocol.command import Command, encode_command
-from protocol.frame import Frame
+from rockhopper.broker.general_pass import frame_handler
+from rockhopper.broker.rounds import FRAMES_PER_PASS, FRAMES_PER_ROUND, PASS_S
+from rockhopper.broker.server import Connection, Server
+from rockhopper.broker.sweeping import FRAME_TIMEOUT_S, IDLE_TIMEOUT_S, sweep_connections
+from rockhopper.protocol.command import Command, encode_command
+from rockhopper.protocol.frame import Frame
 from tests.support.direct import pull_fields, send_fields
 from tests.support.hot_broker import HotBroker
 from tests.support.piped_peer import PipedPeer

@@ -5,10 +5,10 @@ import threading
 from collections import Counter
 from unittest.mock import Mock
 
-from broker.dispatcher import Dispatcher, Entry, Request, Response
-from broker.server import Connection
-from broker.slices import in_thread, next_slice
-from protocol.command import Command
+from rockhopper.broker.dispatcher import Dispatcher, Entry, Request, Response
+from rockhopper.broker.server import Connection
+from rockhopper.broker.slices import in_thread, next_slice
+from rockhopper.protocol.command import Command
 from tests.support.raw_peer import until
 
 LONG = 900

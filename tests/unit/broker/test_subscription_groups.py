@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import BrokerConfig
-from broker.config_file import build_config
-from broker.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
+from rockhopper.broker.config import BrokerConfig
+from rockhopper.broker.config_file import build_config
+from rockhopper.broker.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
 from tests.support.peers import Clock
 
 # Printed by RocketMQ's own encoder (fastjson, pretty), with a time of ours.

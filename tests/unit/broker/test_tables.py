@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from broker.config_file import build_config
-from broker.tables import Tables
-from broker.topics import TopicConfig
-from protocol.names import SCHEDULE_TOPIC
+from rockhopper.broker.config_file import build_config
+from rockhopper.broker.tables import Tables
+from rockhopper.broker.topics import TopicConfig
+from rockhopper.protocol.names import SCHEDULE_TOPIC
 from tests.support.peers import Clock
 
 

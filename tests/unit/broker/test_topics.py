@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import BrokerConfig
-from broker.config_file import build_config
-from broker.json_table import JsonObject
-from broker.store.layout import StoreLayout
-from broker.topics import QUEUE_COUNT_MAX, TopicConfig, TopicTable, queue_directories
-from protocol import fastjson
+from rockhopper.broker.config import BrokerConfig
+from rockhopper.broker.config_file import build_config
+from rockhopper.broker.json_table import JsonObject
+from rockhopper.broker.store.layout import StoreLayout
+from rockhopper.broker.topics import QUEUE_COUNT_MAX, TopicConfig, TopicTable, queue_directories
+from rockhopper.protocol import fastjson
 from tests.support.peers import Clock
 
 # Printed by RocketMQ's own encoder (fastjson, pretty), with a time of ours.

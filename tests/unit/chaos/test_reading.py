@@ -2,8 +2,8 @@
 
 import random
 
-from broker import Broker
-from client import Message, Producer
+from rockhopper.broker import Broker
+from rockhopper.client import Message, Producer
 from tests.chaos import topics
 from tests.chaos.ledger import Fact, Kind, Ledger
 from tests.chaos.outcome import outcome_of

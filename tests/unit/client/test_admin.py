@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from client import (
+from rockhopper.client import (
     Admin,
     BrokerUnreachableError,
     MalformedAnswerError,
@@ -14,8 +14,8 @@ from client import (
     RequestRefusedError,
     RouteNotFoundError,
 )
-from protocol.command import Command
-from protocol.message_codec import encode_message, host_bytes
+from rockhopper.protocol.command import Command
+from rockhopper.protocol.message_codec import encode_message, host_bytes
 from tests.support.fake_server import FakeServer, route
 
 UNIQUE_ID = "C0A800010DB14C8F0EEC647096BB0000"

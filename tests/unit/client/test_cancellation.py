@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from client import Admin, Message, Producer, PullConsumer, TransactionProducer
-from client.received import ReceivedMessage
-from protocol.command import Command
+from rockhopper.client import Admin, Message, Producer, PullConsumer, TransactionProducer
+from rockhopper.client.received import ReceivedMessage
+from rockhopper.protocol.command import Command
 from tests.support.hang import HANG_S
 from tests.support.message_broker import MessageBroker
 from tests.unit.client.test_request_reply import reply_to

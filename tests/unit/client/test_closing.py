@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from client import Admin, Consumer, Message, Producer, PullConsumer, TransactionProducer
-from client.connection_pool import ConnectionPool
-from client.errors import BrokerUnreachableError
-from client.received import ReceivedMessage
-from protocol.command import Command
+from rockhopper.client import Admin, Consumer, Message, Producer, PullConsumer, TransactionProducer
+from rockhopper.client.connection_pool import ConnectionPool
+from rockhopper.client.errors import BrokerUnreachableError
+from rockhopper.client.received import ReceivedMessage
+from rockhopper.protocol.command import Command
 from tests.support.fake_server import FakeServer
 from tests.support.group_broker import GroupBroker
 from tests.support.hang import HANG_S

@@ -8,15 +8,15 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from client.connection_pool import ConnectionPool
-from client.errors import (
+from rockhopper.client.connection_pool import ConnectionPool
+from rockhopper.client.errors import (
     BrokerUnreachableError,
     ClientStateError,
     MalformedAnswerError,
     RequestTimeoutError,
 )
-from protocol.codes import FLAG_ONEWAY, SerializeType
-from protocol.command import Command, encode_command
+from rockhopper.protocol.codes import FLAG_ONEWAY, SerializeType
+from rockhopper.protocol.command import Command, encode_command
 from tests.support.fake_server import FakeServer
 from tests.support.held_clock import HeldClock
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from client import (
+from rockhopper.client import (
     BrokerUnreachableError,
     EarlierSendFailedError,
     Message,
@@ -15,11 +15,11 @@ from client import (
     RequestRefusedError,
     RequestTimeoutError,
 )
-from client.queue_choice import queue_for_key
-from client.queues import MessageQueue
-from client.routing import route_from_data
-from protocol.bodies import TopicRouteData
-from protocol.command import Command
+from rockhopper.client.queue_choice import queue_for_key
+from rockhopper.client.queues import MessageQueue
+from rockhopper.client.routing import route_from_data
+from rockhopper.protocol.bodies import TopicRouteData
+from rockhopper.protocol.command import Command
 from tests.support.fake_server import FakeServer, route
 from tests.support.held_clock import HeldClock
 from tests.unit.client.test_producer import stored

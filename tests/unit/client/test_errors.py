@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from client.errors import RequestRefusedError
-from protocol.codes import RequestCode, ResponseCode
+from rockhopper.client.errors import RequestRefusedError
+from rockhopper.protocol.codes import RequestCode, ResponseCode
 
 
 def refusal(code: ResponseCode, remark: str | None) -> str:

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from client.errors import BrokerUnreachableError, EarlierSendFailedError
-from client.key_lanes import KeyLanes
+from rockhopper.client.errors import BrokerUnreachableError, EarlierSendFailedError
+from rockhopper.client.key_lanes import KeyLanes
 from tests.support.stepped_loop import SETTLING_TURNS, SteppedLoop
 from tests.support.turns import until
 

@@ -7,13 +7,13 @@ import zlib
 
 import pytest
 
-from client.errors import MessageRejectedError
-from client.outgoing import BODY_SIZE_BYTES_MAX, OutgoingPolicy
-from client.unique_id import UniqueIds
-from protocol.command import Command, encode_command
-from protocol.message import Message
-from protocol.message_codec import decode_batch
-from protocol.properties import decode_properties
+from rockhopper.client.errors import MessageRejectedError
+from rockhopper.client.outgoing import BODY_SIZE_BYTES_MAX, OutgoingPolicy
+from rockhopper.client.unique_id import UniqueIds
+from rockhopper.protocol.command import Command, encode_command
+from rockhopper.protocol.message import Message
+from rockhopper.protocol.message_codec import decode_batch
+from rockhopper.protocol.properties import decode_properties
 
 NOW_MS = 1_700_000_000_000
 

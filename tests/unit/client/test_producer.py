@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 import pytest
 
-from client import (
+from rockhopper.client import (
     ClientStateError,
     Message,
     MessageRejectedError,
@@ -16,12 +16,12 @@ from client import (
     RequestTimeoutError,
     RouteNotFoundError,
 )
-from client.queues import MessageQueue
-from client.receipts import SendStatus
-from protocol.codes import FLAG_ONEWAY
-from protocol.command import Command
-from protocol.message_codec import decode_batch
-from protocol.properties import decode_properties
+from rockhopper.client.queues import MessageQueue
+from rockhopper.client.receipts import SendStatus
+from rockhopper.protocol.codes import FLAG_ONEWAY
+from rockhopper.protocol.command import Command
+from rockhopper.protocol.message_codec import decode_batch
+from rockhopper.protocol.properties import decode_properties
 from tests.support.fake_server import FakeServer, route
 from tests.support.held_clock import HeldClock
 from tests.support.turns import until

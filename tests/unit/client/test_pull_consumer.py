@@ -10,10 +10,15 @@ from itertools import islice
 
 import pytest
 
-from client import ClientStateError, PullConsumer, RequestRefusedError, RouteNotFoundError
-from client.queues import MessageQueue
-from client.received import ReceivedMessage
-from protocol.command import Command
+from rockhopper.client import (
+    ClientStateError,
+    PullConsumer,
+    RequestRefusedError,
+    RouteNotFoundError,
+)
+from rockhopper.client.queues import MessageQueue
+from rockhopper.client.received import ReceivedMessage
+from rockhopper.protocol.command import Command
 from tests.support.fake_broker import FakeBroker
 from tests.support.fake_server import route
 

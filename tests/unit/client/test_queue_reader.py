@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from client.errors import BrokerUnreachableError, ClientError, RequestRefusedError
-from client.pulling import PullResult
-from client.queue_reader import QueueReader
-from client.queues import MessageQueue
-from client.received import ReceivedMessage
-from protocol.message import StoredMessage
+from rockhopper.client.errors import BrokerUnreachableError, ClientError, RequestRefusedError
+from rockhopper.client.pulling import PullResult
+from rockhopper.client.queue_reader import QueueReader
+from rockhopper.client.queues import MessageQueue
+from rockhopper.client.received import ReceivedMessage
+from rockhopper.protocol.message import StoredMessage
 
 QUEUE = MessageQueue("orders", "a", 0)
 

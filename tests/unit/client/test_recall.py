@@ -7,15 +7,15 @@ from datetime import UTC, datetime
 
 import pytest
 
-from client import (
+from rockhopper.client import (
     Message,
     MessageRejectedError,
     Producer,
     RequestRefusedError,
     RouteNotFoundError,
 )
-from client.recall import broker_of_handle
-from protocol.command import Command
+from rockhopper.client.recall import broker_of_handle
+from rockhopper.protocol.command import Command
 from tests.support.message_broker import MessageBroker
 
 # v1 orders a 99 ID

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from client import (
+from rockhopper.client import (
     Message,
     MessageRejectedError,
     Producer,
@@ -16,11 +16,11 @@ from client import (
     RequestRefusedError,
     RequestTimeoutError,
 )
-from client.queues import MessageQueue
-from client.received import ReceivedMessage
-from protocol.command import Command
-from protocol.message import StoredMessage
-from protocol.properties import decode_properties, encode_properties
+from rockhopper.client.queues import MessageQueue
+from rockhopper.client.received import ReceivedMessage
+from rockhopper.protocol.command import Command
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.properties import decode_properties, encode_properties
 from tests.support.held_clock import HeldClock
 from tests.support.message_broker import MessageBroker
 from tests.support.turns import until

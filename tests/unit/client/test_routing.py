@@ -7,17 +7,17 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from client.connection_pool import ConnectionPool
-from client.errors import (
+from rockhopper.client.connection_pool import ConnectionPool
+from rockhopper.client.errors import (
     BrokerUnreachableError,
     MalformedAnswerError,
     RequestRefusedError,
     RouteNotFoundError,
 )
-from client.queues import MessageQueue
-from client.routing import NameServices, RouteTable, TopicRoute, route_from_data
-from protocol.bodies import TopicRouteData
-from protocol.command import Command
+from rockhopper.client.queues import MessageQueue
+from rockhopper.client.routing import NameServices, RouteTable, TopicRoute, route_from_data
+from rockhopper.protocol.bodies import TopicRouteData
+from rockhopper.protocol.command import Command
 from tests.support.fake_server import FakeServer, route
 
 # As a name service of release 4.x writes it for old clients: bare keys that are numbers.

@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from client import Message, Producer, TransactionProducer
-from client.queues import MessageQueue
-from client.received import ReceivedMessage
-from client.session import Session
-from client.trace import ConsumeResult, MessageTrace, TraceRecord
-from protocol.command import Command
-from protocol.message import StoredMessage
-from protocol.properties import decode_properties
+from rockhopper.client import Message, Producer, TransactionProducer
+from rockhopper.client.queues import MessageQueue
+from rockhopper.client.received import ReceivedMessage
+from rockhopper.client.session import Session
+from rockhopper.client.trace import ConsumeResult, MessageTrace, TraceRecord
+from rockhopper.protocol.command import Command
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.properties import decode_properties
 from tests.support.fake_server import route
 from tests.support.held_clock import HeldClock
 from tests.support.message_broker import MessageBroker

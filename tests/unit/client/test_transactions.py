@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from client import (
+from rockhopper.client import (
     Message,
     MessageRejectedError,
     RequestRefusedError,
@@ -16,12 +16,12 @@ from client import (
     TransactionProducer,
     TransactionState,
 )
-from client.reachability import Reachability
-from client.received import ReceivedMessage
-from client.session import Session
-from client.transactions import Transaction
-from protocol.codes import FLAG_ONEWAY
-from protocol.command import Command, encode_command
+from rockhopper.client.reachability import Reachability
+from rockhopper.client.received import ReceivedMessage
+from rockhopper.client.session import Session
+from rockhopper.client.transactions import Transaction
+from rockhopper.protocol.codes import FLAG_ONEWAY
+from rockhopper.protocol.command import Command, encode_command
 from tests.support.held_clock import HeldClock
 from tests.support.message_broker import MessageBroker
 from tests.support.turns import until

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import java
-from pipeline.errors import PipelineError
+from rockhopper.pipeline import java
+from rockhopper.pipeline.errors import PipelineError
 from tests.support.written_logs import environment
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.packaging import ship, write_zip
+from rockhopper.pipeline.packaging import ship, write_zip
 
 
 def test_the_zip_works_by_itself_and_has_no_broker(tmp_path: Path) -> None:
@@ -18,11 +18,12 @@ def test_the_zip_works_by_itself_and_has_no_broker(tmp_path: Path) -> None:
 
     assert size == file.stat().st_size
     names = zipfile.ZipFile(file).namelist()
-    assert {name.partition("/")[0] for name in names} == {"pipeline", "client", "protocol"}
+    assert {name.partition("/")[0] for name in names} == {"rockhopper"}
     assert all(name.endswith(".py") for name in names)
     code = (
-        f"import sys; sys.path.insert(0, {str(file)!r}); import pipeline; "
-        "from pipeline.store_source import source; from pipeline.network import source as s; "
+        f"import sys; sys.path.insert(0, {str(file)!r}); from rockhopper import pipeline; "
+        "from rockhopper.pipeline.store_source import source; "
+        "from rockhopper.pipeline.network import source as other; "
         "print(pipeline.__file__)"
     )
     done = subprocess.run(

@@ -4,16 +4,16 @@ import pickle
 
 import pytest
 
-from client.errors import (
+from rockhopper.client.errors import (
     BrokerUnreachableError,
     ClientError,
     RequestRefusedError,
     RequestTimeoutError,
     RouteNotFoundError,
 )
-from pipeline.errors import PipelineError
-from pipeline.retrying import Patience, is_passing
-from protocol.codes import RequestCode, ResponseCode
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.retrying import Patience, is_passing
+from rockhopper.protocol.codes import RequestCode, ResponseCode
 
 
 def failed(cause: ClientError | None) -> PipelineError:

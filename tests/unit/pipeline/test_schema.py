@@ -4,8 +4,8 @@ import pickle
 
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from pipeline.errors import PipelineError
-from pipeline.schema import (
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.schema import (
     COLUMNS,
     OPTIONAL_COLUMNS,
     arrow_schema,

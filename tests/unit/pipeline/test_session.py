@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from pipeline import session
-from pipeline.errors import PipelineError
+import rockhopper
+from rockhopper.pipeline import session
+from rockhopper.pipeline.errors import PipelineError
 
 
 @pytest.mark.parametrize(
@@ -36,8 +37,9 @@ def test_a_package_that_is_missing(name: str, monkeypatch: pytest.MonkeyPatch) -
 def test_importing_the_package_needs_neither_spark_nor_arrow(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for name in [name for name in sys.modules if name.partition(".")[0] == "pipeline"]:
+    for name in [name for name in sys.modules if name.startswith("rockhopper.pipeline")]:
         monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delattr(rockhopper, "pipeline")
     real_import = builtins.__import__
 
     def no_spark(name: str, *rest: Any) -> Any:
@@ -45,4 +47,4 @@ def test_importing_the_package_needs_neither_spark_nor_arrow(
         return real_import(name, *rest)
 
     monkeypatch.setattr(builtins, "__import__", no_spark)
-    __import__("pipeline")
+    __import__("rockhopper.pipeline")

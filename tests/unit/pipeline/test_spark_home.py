@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.spark_home import home_without_zip, quick_to_start
+from rockhopper.pipeline.spark_home import home_without_zip, quick_to_start
 from tests.support.written_logs import environment
 
 

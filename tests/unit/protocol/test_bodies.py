@@ -4,8 +4,8 @@ import zlib
 
 import pytest
 
-from protocol import bodies
-from protocol.bodies import (
+from rockhopper.protocol import bodies
+from rockhopper.protocol.bodies import (
     Body,
     BrokerData,
     CheckClientRequestBody,
@@ -36,9 +36,9 @@ from protocol.bodies import (
     parse_topic_text,
     topic_text,
 )
-from protocol.errors import MalformedBodyError, SubscriptionError
-from protocol.fastjson import MessageQueueKey
-from protocol.subscription import Subscription
+from rockhopper.protocol.errors import MalformedBodyError, SubscriptionError
+from rockhopper.protocol.fastjson import MessageQueueKey
+from rockhopper.protocol.subscription import Subscription
 
 QUEUE = '{"brokerName":"broker-a","queueId":0,"topic":"T"}'
 VERSION = '{"counter":0,"stateVersion":0,"timestamp":1795166829807}'

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from protocol.compression import compress_zlib, decompress
-from protocol.errors import CompressionError
-from protocol.message import StoredMessage
+from rockhopper.protocol.compression import compress_zlib, decompress
+from rockhopper.protocol.errors import CompressionError
+from rockhopper.protocol.message import StoredMessage
 
 BODY = b"hello hello hello " * 1000
 ZLIB_OLD, LZ4, ZSTD, ZLIB = 0x1, 0x101, 0x201, 0x301

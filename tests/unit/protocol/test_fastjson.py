@@ -6,8 +6,8 @@ from enum import Enum, IntEnum
 import msgspec
 import pytest
 
-from protocol.errors import MalformedBodyError
-from protocol.fastjson import MessageQueueKey, array_of, dumps, loads, map_of, queue_text
+from rockhopper.protocol.errors import MalformedBodyError
+from rockhopper.protocol.fastjson import MessageQueueKey, array_of, dumps, loads, map_of, queue_text
 
 Y = {"y": 1}
 QUEUE = '{"brokerName":"broker-a","queueId":0,"topic":"T"}'

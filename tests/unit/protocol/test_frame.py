@@ -4,8 +4,8 @@ import struct
 
 import pytest
 
-from protocol.errors import MalformedFrameError
-from protocol.frame import FRAME_SIZE_BYTES_MAX, FrameDecoder, encode_frame
+from rockhopper.protocol.errors import MalformedFrameError
+from rockhopper.protocol.frame import FRAME_SIZE_BYTES_MAX, FrameDecoder, encode_frame
 
 # GET_ROUTEINFO_BY_TOPIC for TopicTest in the binary serialisation, made by the reference.
 ROCKETMQ_FRAME = bytes.fromhex(

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from protocol.java_hash import index_key_hash, java_string_hash
-from protocol.message import StoredMessage
-from protocol.message_codec import (
+from rockhopper.protocol.java_hash import index_key_hash, java_string_hash
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.message_codec import (
     check_record,
     decode_message,
     decode_messages,
     encode_stored_message,
 )
-from protocol.names import SCHEDULE_TOPIC
-from protocol.queue_layout import (
+from rockhopper.protocol.names import SCHEDULE_TOPIC
+from rockhopper.protocol.queue_layout import (
     BATCH_CONSUME_QUEUE_UNIT,
     BLANK_UNIT_SIZE_FIELD,
     CONSUME_QUEUE_UNIT,
@@ -23,7 +23,7 @@ from protocol.queue_layout import (
     INDEX_HEADER_SIZE_BYTES,
     INDEX_SLOT,
 )
-from protocol.sys_flags import SYS_FLAG_TRANSACTION_ROLLBACK, transaction_type
+from rockhopper.protocol.sys_flags import SYS_FLAG_TRANSACTION_ROLLBACK, transaction_type
 from tests.support.golden_stores import golden_directory
 
 STORES = ["basic30", "crcprop", "eof_exact8", "mix", "prepared_rollback", "three_sessions", "timer"]

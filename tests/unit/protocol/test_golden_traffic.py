@@ -6,12 +6,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from protocol.bodies import Body, CheckClientRequestBody, HeartbeatData, LockBatchRequestBody
-from protocol.codes import LanguageCode, RequestCode
-from protocol.command import Command, decode_header, encode_command
-from protocol.frame import FrameDecoder
-from protocol.message_codec import decode_batch
-from protocol.requests import (
+from rockhopper.protocol.bodies import (
+    Body,
+    CheckClientRequestBody,
+    HeartbeatData,
+    LockBatchRequestBody,
+)
+from rockhopper.protocol.codes import LanguageCode, RequestCode
+from rockhopper.protocol.command import Command, decode_header, encode_command
+from rockhopper.protocol.frame import FrameDecoder
+from rockhopper.protocol.message_codec import decode_batch
+from rockhopper.protocol.requests import (
     ConsumerSendMsgBackRequest,
     EndTransactionRequest,
     GetConsumerListByGroupRequest,

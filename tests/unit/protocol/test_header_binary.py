@@ -4,10 +4,10 @@ import struct
 
 import pytest
 
-from protocol.codes import LanguageCode, RequestCode, SerializeType
-from protocol.command import Command, decode_header, encode_command
-from protocol.errors import MalformedHeaderError
-from protocol.frame import FrameDecoder
+from rockhopper.protocol.codes import LanguageCode, RequestCode, SerializeType
+from rockhopper.protocol.command import Command, decode_header, encode_command
+from rockhopper.protocol.errors import MalformedHeaderError
+from rockhopper.protocol.frame import FrameDecoder
 
 ROUTE_FRAME = bytes.fromhex(
     "0000002d0100002900690001df000000050000000000000000000000140005"

@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from protocol.codes import LanguageCode
-from protocol.command import Command, decode_header, encode_command
-from protocol.errors import MalformedHeaderError
+from rockhopper.protocol.codes import LanguageCode
+from rockhopper.protocol.command import Command, decode_header, encode_command
+from rockhopper.protocol.errors import MalformedHeaderError
 from tests.support.machine_speed import slowness
 
 # Headers that the reference wrote.

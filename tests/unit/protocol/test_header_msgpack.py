@@ -3,10 +3,10 @@
 import msgpack  # type: ignore[import-untyped]
 import pytest
 
-from protocol.codes import LanguageCode, SerializeType
-from protocol.command import Command, decode_header, encode_command
-from protocol.errors import MalformedHeaderError
-from protocol.frame import FrameDecoder
+from rockhopper.protocol.codes import LanguageCode, SerializeType
+from rockhopper.protocol.command import Command, decode_header, encode_command
+from rockhopper.protocol.errors import MalformedHeaderError
+from rockhopper.protocol.frame import FrameDecoder
 
 COMMAND = Command(
     310,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from protocol.java_hash import (
+from rockhopper.protocol.java_hash import (
     index_key_hash,
     index_key_seed,
     java_string_hash,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from protocol.message import Message, StoredMessage
+from rockhopper.protocol.message import Message, StoredMessage
 
 
 def test_fields_become_properties() -> None:

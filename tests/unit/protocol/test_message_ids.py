@@ -4,8 +4,8 @@ from datetime import datetime
 
 import pytest
 
-from protocol.errors import FieldError
-from protocol.message_codec import (
+from rockhopper.protocol.errors import FieldError
+from rockhopper.protocol.message_codec import (
     decode_offset_message_id,
     host_bytes,
     host_text,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from protocol import names
-from protocol.names import (
+from rockhopper.protocol import names
+from rockhopper.protocol.names import (
     dlq_topic,
     group_error,
     is_dlq_topic,

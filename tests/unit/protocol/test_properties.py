@@ -2,7 +2,7 @@ r"""The properties string: separators only, with or without the last one."""
 
 import pytest
 
-from protocol.properties import SYSTEM_PROPERTIES, decode_properties, encode_properties
+from rockhopper.protocol.properties import SYSTEM_PROPERTIES, decode_properties, encode_properties
 
 
 def test_writes_the_last_separator() -> None:

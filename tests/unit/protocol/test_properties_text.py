@@ -2,8 +2,8 @@ r"""Settings as text: what java.util.Properties reads, what RocketMQ writes."""
 
 import pytest
 
-from protocol.bodies import decode_properties_text, encode_properties_text
-from protocol.errors import MalformedBodyError
+from rockhopper.protocol.bodies import decode_properties_text, encode_properties_text
+from rockhopper.protocol.errors import MalformedBodyError
 
 
 @pytest.mark.parametrize(

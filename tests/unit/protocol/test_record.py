@@ -5,9 +5,9 @@ import struct
 
 import pytest
 
-from protocol.errors import MalformedMessageError
-from protocol.message import StoredMessage
-from protocol.message_codec import (
+from rockhopper.protocol.errors import MalformedMessageError
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.message_codec import (
     MAGIC_V1,
     MAGIC_V2,
     body_crc,

@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from protocol import requests
-from protocol.errors import FieldError
-from protocol.requests import (
+from rockhopper.protocol import requests
+from rockhopper.protocol.errors import FieldError
+from rockhopper.protocol.requests import (
     EndTransactionRequest,
     GetAllTopicConfigRequest,
     GetMaxOffsetRequest,

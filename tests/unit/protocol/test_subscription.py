@@ -2,8 +2,8 @@
 
 import pytest
 
-from protocol.errors import SqlSyntaxError, SubscriptionError
-from protocol.subscription import Subscription
+from rockhopper.protocol.errors import SqlSyntaxError, SubscriptionError
+from rockhopper.protocol.subscription import Subscription
 
 
 @pytest.mark.parametrize("expression", ["*", "", None, " * ", "  "])

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
-from rockhopper.pytest_plugin import _ini_settings, _marked_settings, _threaded_broker
+from rockhopper.pytest_plugin import _ini_settings, _marked_settings
 
 
 class Given:
@@ -64,10 +62,3 @@ def test_the_nearest_mark_wins() -> None:
 def test_a_mark_without_a_mapping_is_refused(wrong: pytest.MarkDecorator) -> None:
     with pytest.raises(pytest.UsageError, match="takes settings, a mapping"):
         marked(wrong)
-
-
-def test_where_the_name_broker_is_another_s_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "broker", SimpleNamespace(__file__="shop/broker.py"))
-    monkeypatch.setitem(sys.modules, "broker.threaded", None)
-    with pytest.raises(pytest.UsageError, match=r"that name is shop/broker\.py"):
-        _threaded_broker()

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from protocol.codes import RequestCode
-from protocol.command import Command
+from rockhopper.protocol.codes import RequestCode
+from rockhopper.protocol.command import Command
 from tests.support.wire import WireClient
 
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from broker.nameserver import registering, saved_answers
-from broker.nameserver.kv_config import KeyValueTable
-from broker.nameserver.route_table import Accepted
-from protocol.bodies.topics import RegisterBrokerBody
-from protocol.codes import RequestCode, ResponseCode
-from protocol.command import Command, decode_header
-from protocol.frame import FrameDecoder
+from rockhopper.broker.nameserver import registering, saved_answers
+from rockhopper.broker.nameserver.kv_config import KeyValueTable
+from rockhopper.broker.nameserver.route_table import Accepted
+from rockhopper.protocol.bodies.topics import RegisterBrokerBody
+from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.command import Command, decode_header
+from rockhopper.protocol.frame import FrameDecoder
 from tests.support.name_server import BODY, FIELDS, NameServer
 from tests.support.peers import Peer
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from broker.config_file import build_config
-from broker.topics import TopicConfig
-from protocol import fastjson
-from protocol.codes import RequestCode, ResponseCode
-from protocol.command import Command
+from rockhopper.broker.config_file import build_config
+from rockhopper.broker.topics import TopicConfig
+from rockhopper.protocol import fastjson
+from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.command import Command
 from tests.support.name_server import BODY, FIELDS, REMOTE, NameServer
 from tests.support.peers import Clock, Peer
 

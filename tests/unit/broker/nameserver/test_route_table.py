@@ -4,18 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import BrokerConfig
-from broker.json_table import DataVersion
-from broker.nameserver.embedded import EmbeddedBroker
-from broker.nameserver.route_table import (
+from rockhopper.broker.config import BrokerConfig
+from rockhopper.broker.json_table import DataVersion
+from rockhopper.broker.nameserver.embedded import EmbeddedBroker
+from rockhopper.broker.nameserver.route_table import (
     DEPARTED_MAX,
     TOPICS_PER_STEP,
     Accepted,
     Registration,
     RouteTable,
 )
-from broker.slices import at_once
-from broker.topics import TopicConfig, TopicTable
+from rockhopper.broker.slices import at_once
+from rockhopper.broker.topics import TopicConfig, TopicTable
 
 NOW = 1_700_000_000_000
 

@@ -2,7 +2,11 @@
 
 import pytest
 
-from broker.pop.assignment import allocate_by_circle, allocate_for_pop, allocate_on_average
+from rockhopper.broker.pop.assignment import (
+    allocate_by_circle,
+    allocate_for_pop,
+    allocate_on_average,
+)
 
 QUEUES = [("a", 0), ("a", 1), ("a", 2), ("b", 0), ("b", 1)]
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.pop.journal import PopJournal
-from broker.pop.lanes import Lane, Lanes, lane_record
-from broker.pop.ordered import OrderedBatch
-from broker.store import disk
+from rockhopper.broker.pop.journal import PopJournal
+from rockhopper.broker.pop.lanes import Lane, Lanes, lane_record
+from rockhopper.broker.pop.ordered import OrderedBatch
+from rockhopper.broker.store import disk
 from tests.support.rot import flipped
 
 DIRECTORY = "pop"

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from broker.pop.compaction import Compaction
-from broker.store.commit_log import CommitLog
-from broker.store.errors import DiskFullError
-from broker.store.get_result import GetResult
+from rockhopper.broker.pop.compaction import Compaction
+from rockhopper.broker.store.commit_log import CommitLog
+from rockhopper.broker.store.errors import DiskFullError
+from rockhopper.broker.store.get_result import GetResult
 from tests.support.pop_world import DEAD, GROUP, RETRY, TOPIC, PopWorld
 
 

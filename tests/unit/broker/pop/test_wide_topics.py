@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from broker.dispatcher import RequestError
-from broker.pop.reading import Wanted
-from broker.pop.sources import QUEUES_PER_SLICE
-from broker.slices import Work, at_once
-from broker.store.put import MessageToStore
-from broker.topics import TopicConfig
-from protocol.message_codec import decode_messages
+from rockhopper.broker.dispatcher import RequestError
+from rockhopper.broker.pop.reading import Wanted
+from rockhopper.broker.pop.sources import QUEUES_PER_SLICE
+from rockhopper.broker.slices import Work, at_once
+from rockhopper.broker.store.put import MessageToStore
+from rockhopper.broker.topics import TopicConfig
+from rockhopper.protocol.message_codec import decode_messages
 from tests.support.pop_world import GROUP, TOPIC, PopWorld
 
 QUEUES = 4 * QUEUES_PER_SLICE

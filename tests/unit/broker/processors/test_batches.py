@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from broker.store.errors import StoreFailedError
-from broker.topics import TopicConfig
-from protocol.codes import RequestCode as Code
-from protocol.codes import ResponseCode
-from protocol.command import Command, encode_command
-from protocol.frame import FrameDecoder
-from protocol.message_codec import decode_messages, encode_batch
-from protocol.sys_flags import (
+from rockhopper.broker.store.errors import StoreFailedError
+from rockhopper.broker.topics import TopicConfig
+from rockhopper.protocol.codes import RequestCode as Code
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.command import Command, encode_command
+from rockhopper.protocol.frame import FrameDecoder
+from rockhopper.protocol.message_codec import decode_messages, encode_batch
+from rockhopper.protocol.sys_flags import (
     SYS_FLAG_INNER_BATCH,
     SYS_FLAG_NEED_UNWRAP,
     SYS_FLAG_TRANSACTION_PREPARED,

@@ -6,11 +6,11 @@ import re
 import pytest
 from structlog.testing import capture_logs
 
-from broker.processors import runtime_info
-from protocol import fastjson
-from protocol.codes import RequestCode as Code
-from protocol.codes import ResponseCode
-from protocol.command import Command
+from rockhopper.broker.processors import runtime_info
+from rockhopper.protocol import fastjson
+from rockhopper.protocol.codes import RequestCode as Code
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.command import Command
 from tests.support.direct import send_fields
 from tests.support.peers import Clock
 from tests.support.served_broker import ServedBroker
@@ -131,7 +131,9 @@ async def test_settings_are_shown_by_rocketmqs_names(broker: ServedBroker) -> No
 
 async def test_secrets_are_masked(broker: ServedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = {"innerClientAuthenticationCredentials": "s3cret", "aclPassword": "", "a": "b"}
-    monkeypatch.setattr("broker.processors.broker_admin.properties_of", lambda _config: shown)
+    monkeypatch.setattr(
+        "rockhopper.broker.processors.broker_admin.properties_of", lambda _config: shown
+    )
     assert await settings(broker) == {
         "innerClientAuthenticationCredentials": "******",
         "aclPassword": "",

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from protocol import fastjson
-from protocol.codes import RequestCode as Code
-from protocol.codes import ResponseCode
-from protocol.command import Command
+from rockhopper.protocol import fastjson
+from rockhopper.protocol.codes import RequestCode as Code
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.command import Command
 from tests.support.peers import Peer
 from tests.support.served_broker import ServedBroker
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from broker.processors import compatibility
-from broker.processors.table import build_table
-from broker.processors.unserved import UNSERVED
+from rockhopper.broker.processors import compatibility
+from rockhopper.broker.processors.table import build_table
+from rockhopper.broker.processors.unserved import UNSERVED
 from tests.support.served_broker import ServedBroker
 
 # What the broker of Apache RocketMQ 5.5.0 has processors for.

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from broker.consumer_groups import Client, ConsumeSettings
-from broker.subscription_groups import SubscriptionGroup
-from protocol import fastjson
-from protocol.codes import LanguageCode, ResponseCode
-from protocol.codes import RequestCode as Code
-from protocol.command import Command
-from protocol.subscription import Subscription
+from rockhopper.broker.consumer_groups import Client, ConsumeSettings
+from rockhopper.broker.subscription_groups import SubscriptionGroup
+from rockhopper.protocol import fastjson
+from rockhopper.protocol.codes import LanguageCode, ResponseCode
+from rockhopper.protocol.codes import RequestCode as Code
+from rockhopper.protocol.command import Command
+from rockhopper.protocol.subscription import Subscription
 from tests.support.direct import pull_fields
 from tests.support.peers import Clock, Peer
 from tests.support.popping import pop_fields

@@ -4,10 +4,10 @@ import asyncio
 import itertools
 import json
 
-from broker.dispatcher import Request, Response
-from broker.processors.json_bodies import SHORT_BODY_SIZE_BYTES_MAX, with_body
-from protocol.bodies.topics import TopicList
-from protocol.command import Command
+from rockhopper.broker.dispatcher import Request, Response
+from rockhopper.broker.processors.json_bodies import SHORT_BODY_SIZE_BYTES_MAX, with_body
+from rockhopper.protocol.bodies.topics import TopicList
+from rockhopper.protocol.command import Command
 from tests.support.peers import Peer
 
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from broker.config import InitialOffset
-from broker.consumer_groups import Client, ConsumeSettings
-from protocol import fastjson
-from protocol.codes import RequestCode as Code
-from protocol.codes import ResponseCode
+from rockhopper.broker.config import InitialOffset
+from rockhopper.broker.consumer_groups import Client, ConsumeSettings
+from rockhopper.protocol import fastjson
+from rockhopper.protocol.codes import RequestCode as Code
+from rockhopper.protocol.codes import ResponseCode
 from tests.support.peers import Clock, Peer
 from tests.support.served_broker import ServedBroker
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from protocol import fastjson
-from protocol.codes import RequestCode as Code
-from protocol.codes import ResponseCode
+from rockhopper.protocol import fastjson
+from rockhopper.protocol.codes import RequestCode as Code
+from rockhopper.protocol.codes import ResponseCode
 from tests.support.peers import Peer
 from tests.support.served_broker import ServedBroker
 

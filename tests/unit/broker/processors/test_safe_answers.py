@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from broker.processors.table import build_table
-from protocol.bodies.sinks import SinkMessage, SinkPart, encode_sink_body
-from protocol.codes import RequestCode as Code
-from protocol.codes import ResponseCode
-from protocol.command import Command, decode_header
-from protocol.frame import FrameDecoder
-from protocol.message_codec import encode_batch
-from protocol.message_ids import offset_message_id
+from rockhopper.broker.processors.table import build_table
+from rockhopper.protocol.bodies.sinks import SinkMessage, SinkPart, encode_sink_body
+from rockhopper.protocol.codes import RequestCode as Code
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.command import Command, decode_header
+from rockhopper.protocol.frame import FrameDecoder
+from rockhopper.protocol.message_codec import encode_batch
+from rockhopper.protocol.message_ids import offset_message_id
 from tests.support.peers import Clock, Peer
 from tests.support.raw_peer import until
 from tests.support.served_broker import ServedBroker

@@ -2,13 +2,13 @@
 
 import pytest
 
-from broker.subscription_groups import SubscriptionGroup
-from broker.topics import TopicConfig
-from protocol.codes import RequestCode as Code
-from protocol.codes import ResponseCode
-from protocol.command import Command
-from protocol.message import StoredMessage
-from protocol.message_codec import decode_messages
+from rockhopper.broker.subscription_groups import SubscriptionGroup
+from rockhopper.broker.topics import TopicConfig
+from rockhopper.protocol.codes import RequestCode as Code
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.command import Command
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.message_codec import decode_messages
 from tests.support.served_broker import ServedBroker
 
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"

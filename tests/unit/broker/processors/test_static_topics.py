@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from broker.nameserver.route_table import Registration, RouteTable
-from broker.static_topics import StaticTopic
-from broker.topics import TopicConfig
-from protocol import fastjson
-from protocol.codes import RequestCode as Code
-from protocol.codes import ResponseCode
-from protocol.command import Command
-from protocol.message_codec import decode_messages
+from rockhopper.broker.nameserver.route_table import Registration, RouteTable
+from rockhopper.broker.static_topics import StaticTopic
+from rockhopper.broker.topics import TopicConfig
+from rockhopper.protocol import fastjson
+from rockhopper.protocol.codes import RequestCode as Code
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.command import Command
+from rockhopper.protocol.message_codec import decode_messages
 from tests.support.direct import pull_fields, short_send_fields, topic_fields
 from tests.support.peers import Clock
 from tests.support.served_broker import ServedBroker

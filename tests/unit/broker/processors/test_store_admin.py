@@ -5,10 +5,10 @@ import struct
 
 import pytest
 
-from protocol import fastjson
-from protocol.codes import RequestCode as Code
-from protocol.codes import ResponseCode
-from protocol.command import Command
+from rockhopper.protocol import fastjson
+from rockhopper.protocol.codes import RequestCode as Code
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.command import Command
 from tests.support.direct import short_send_fields
 from tests.support.peers import Clock
 from tests.support.served_broker import ServedBroker

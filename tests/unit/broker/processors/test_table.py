@@ -2,9 +2,9 @@
 
 import pytest
 
-from broker.processors.table import build_table
-from protocol.codes import RequestCode as Code
-from protocol.codes import ResponseCode
+from rockhopper.broker.processors.table import build_table
+from rockhopper.protocol.codes import RequestCode as Code
+from rockhopper.protocol.codes import ResponseCode
 from tests.support.served_broker import ServedBroker
 
 # Codes that clients without special rights need; everything else is an administrator's.

@@ -8,14 +8,14 @@ from unittest import mock
 
 import pytest
 
-from broker.consumer_groups import Client, ConsumeSettings
-from broker.store import disk
-from broker.topics import TopicConfig
-from protocol import fastjson
-from protocol.codes import RequestCode as Code
-from protocol.codes import ResponseCode
-from protocol.command import Command
-from protocol.subscription import Subscription
+from rockhopper.broker.consumer_groups import Client, ConsumeSettings
+from rockhopper.broker.store import disk
+from rockhopper.broker.topics import TopicConfig
+from rockhopper.protocol import fastjson
+from rockhopper.protocol.codes import RequestCode as Code
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.command import Command
+from rockhopper.protocol.subscription import Subscription
 from tests.support.direct import topic_fields
 from tests.support.peers import Clock, Peer
 from tests.support.served_broker import ServedBroker

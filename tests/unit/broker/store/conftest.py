@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.store.message_store import MessageStore
+from rockhopper.broker.store.message_store import MessageStore
 from tests.support.open_stores import Stores
 
 

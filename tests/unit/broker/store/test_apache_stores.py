@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from broker.config_file import build_config
-from broker.store.get_result import GetStatus
-from broker.store.message_store import MessageStore
-from broker.store.put import MessageToStore
-from broker.topics import TopicTable
-from protocol.message import StoredMessage
-from protocol.message_codec import decode_message, decode_messages
-from protocol.subscription import Subscription
+from rockhopper.broker.config_file import build_config
+from rockhopper.broker.store.get_result import GetStatus
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.put import MessageToStore
+from rockhopper.broker.topics import TopicTable
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.message_codec import decode_message, decode_messages
+from rockhopper.protocol.subscription import Subscription
 from tests.support.apache_golden import ApacheStore, unpack
 
 NOW_MS = 1_900_000_000_000

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.store.batch_consume_queue import BatchConsumeQueue
-from broker.store.errors import QueueConflictError, QueueGapError
-from protocol.queue_layout import BATCH_CONSUME_QUEUE_UNIT
+from rockhopper.broker.store.batch_consume_queue import BatchConsumeQueue
+from rockhopper.broker.store.errors import QueueConflictError, QueueGapError
+from rockhopper.protocol.queue_layout import BATCH_CONSUME_QUEUE_UNIT
 
 FILE_SIZE = 138  # three units
 LOG_END = 1 << 20

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.store import disk
-from broker.store.consume_queue import ConsumeQueue
-from broker.store.errors import (
+from rockhopper.broker.store import disk
+from rockhopper.broker.store.consume_queue import ConsumeQueue
+from rockhopper.broker.store.errors import (
     CorruptFileError,
     DiskFullError,
     QueueConflictError,

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from broker.store import disk
-from broker.store.consume_queue import ConsumeQueue
-from broker.store.deleted_queues import DeletedQueues
-from broker.store.layout import StoreLayout
-from broker.store.mapped_file import MappedFile
-from broker.store.queue_table import ConsumeQueueTable
+from rockhopper.broker.store import disk
+from rockhopper.broker.store.consume_queue import ConsumeQueue
+from rockhopper.broker.store.deleted_queues import DeletedQueues
+from rockhopper.broker.store.layout import StoreLayout
+from rockhopper.broker.store.mapped_file import MappedFile
+from rockhopper.broker.store.queue_table import ConsumeQueueTable
 from tests.support.open_files import open_files_in
 from tests.support.open_stores import Stores, bodies, put
 

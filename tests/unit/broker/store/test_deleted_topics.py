@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from broker.store import disk
-from broker.store.deleted_topics import DeletedTopics
+from rockhopper.broker.store import disk
+from rockhopper.broker.store.deleted_topics import DeletedTopics
 from tests.support.killed_store import copy_killed
 from tests.support.open_stores import Stores, flush, put
 

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from broker.config import FlushDiskType
-from broker.dispatcher import error_response
-from broker.store import flush as flush_service
-from broker.store import reput
-from broker.store.checkpoint import load
-from broker.store.errors import StoreBusyError, StoreError, TooManyOpenFilesError
-from protocol.codes import ResponseCode
+from rockhopper.broker.config import FlushDiskType
+from rockhopper.broker.dispatcher import error_response
+from rockhopper.broker.store import flush as flush_service
+from rockhopper.broker.store import reput
+from rockhopper.broker.store.checkpoint import load
+from rockhopper.broker.store.errors import StoreBusyError, StoreError, TooManyOpenFilesError
+from rockhopper.protocol.codes import ResponseCode
 from tests.support.no_descriptor import no_descriptor_free
 from tests.support.open_stores import (
     Stores,

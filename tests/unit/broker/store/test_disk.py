@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.store import disk
-from broker.store.errors import TooManyOpenFilesError
+from rockhopper.broker.store import disk
+from rockhopper.broker.store.errors import TooManyOpenFilesError
 
 
 def failing(code: int) -> object:

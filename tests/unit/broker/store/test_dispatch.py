@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import FlushDiskType
-from broker.store import disk, reput
-from broker.store.consume_queue import ConsumeQueue
-from broker.store.encoding import INDEX_KEY
-from broker.store.errors import DiskFullError
-from broker.store.index_file import IndexFile
-from broker.store.message_store import MessageStore
-from broker.store.queue_tail import QueueTail
-from protocol.message_codec import encode_batch
+from rockhopper.broker.config import FlushDiskType
+from rockhopper.broker.store import disk, reput
+from rockhopper.broker.store.consume_queue import ConsumeQueue
+from rockhopper.broker.store.encoding import INDEX_KEY
+from rockhopper.broker.store.errors import DiskFullError
+from rockhopper.broker.store.index_file import IndexFile
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.queue_tail import QueueTail
+from rockhopper.protocol.message_codec import encode_batch
 from tests.support.hang import HANG_S
 from tests.support.open_stores import (
     BORN_HOST,
@@ -348,7 +348,7 @@ async def test_the_reput_coroutine_goes_on_when_there_is_room_again(
 async def test_catching_up_leaves_the_loop_to_others_in_between(
     stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.store.dispatch.CATCH_UP_BYTES", 500)
+    monkeypatch.setattr("rockhopper.broker.store.dispatch.CATCH_UP_BYTES", 500)
     store = await stores.start()
     store.begin()
     with monkeypatch.context() as broken:

@@ -9,13 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import FlushDiskType
-from broker.store import disk
-from broker.store.checkpoint import load
-from broker.store.errors import GeometryError, StoreBusyError, StoreError, StoreFailedError
-from broker.store.flush import EXPIRY_INTERVAL_S, FlushService, FlushWork, ParkedAnswers
-from broker.store.get_result import GetStatus
-from broker.store.message_store import MessageStore
+from rockhopper.broker.config import FlushDiskType
+from rockhopper.broker.store import disk
+from rockhopper.broker.store.checkpoint import load
+from rockhopper.broker.store.errors import (
+    GeometryError,
+    StoreBusyError,
+    StoreError,
+    StoreFailedError,
+)
+from rockhopper.broker.store.flush import EXPIRY_INTERVAL_S, FlushService, FlushWork, ParkedAnswers
+from rockhopper.broker.store.get_result import GetStatus
+from rockhopper.broker.store.message_store import MessageStore
 from tests.support.hang import HANG_S
 from tests.support.killed_store import copy_killed
 from tests.support.open_stores import (
@@ -304,7 +309,7 @@ def test_the_checkpoint_states_only_what_was_synced_before_it(
         real_write(path, data)
 
     monkeypatch.setattr(disk, "sync_file", sync_file)
-    monkeypatch.setattr("broker.store.checkpoint.write_atomically", write_atomically)
+    monkeypatch.setattr("rockhopper.broker.store.checkpoint.write_atomically", write_atomically)
     put(store, properties="KEYS\x01k\x02")
     flush(store)
     flush_derived_files(store)

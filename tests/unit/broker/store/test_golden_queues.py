@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from broker.store import checkpoint
-from broker.store.batch_consume_queue import BatchConsumeQueue
-from broker.store.consume_queue import ConsumeQueue
-from broker.store.layout import StoreLayout
-from broker.store.mapped_file_queue import MappedFileQueue
-from broker.store.queue_table import ConsumeQueueTable
-from protocol.java_hash import java_string_hash
-from protocol.message import StoredMessage
-from protocol.message_codec import MAGIC_BLANK, decode_message
+from rockhopper.broker.store import checkpoint
+from rockhopper.broker.store.batch_consume_queue import BatchConsumeQueue
+from rockhopper.broker.store.consume_queue import ConsumeQueue
+from rockhopper.broker.store.layout import StoreLayout
+from rockhopper.broker.store.mapped_file_queue import MappedFileQueue
+from rockhopper.broker.store.queue_table import ConsumeQueueTable
+from rockhopper.protocol.java_hash import java_string_hash
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.message_codec import MAGIC_BLANK, decode_message
 from tests.support.golden_stores import copy_golden_store, golden_directory
 
 STORES = ["basic30", "crcprop", "eof_exact8", "mix", "prepared_rollback", "three_sessions", "timer"]

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.store import disk
-from broker.store.index import MessageIndex
-from protocol.java_hash import index_key_hash
+from rockhopper.broker.store import disk
+from rockhopper.broker.store.index import MessageIndex
+from rockhopper.protocol.java_hash import index_key_hash
 from tests.support.golden_stores import copy_golden_store, golden_directory
 from tests.support.rot import overwrite
 

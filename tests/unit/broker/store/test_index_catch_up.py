@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.store.index import MessageIndex
-from broker.store.index_catch_up import IndexCatchUp, key_hashes
-from broker.store.log_scan import Record
-from broker.store.record_properties import KeysAndTags, KeysAndTagsReader, keys_and_tags
-from protocol.java_hash import index_key_hash
-from protocol.properties import decode_properties
+from rockhopper.broker.store.index import MessageIndex
+from rockhopper.broker.store.index_catch_up import IndexCatchUp, key_hashes
+from rockhopper.broker.store.log_scan import Record
+from rockhopper.broker.store.record_properties import KeysAndTags, KeysAndTagsReader, keys_and_tags
+from rockhopper.protocol.java_hash import index_key_hash
+from rockhopper.protocol.properties import decode_properties
 
 T0 = 1_795_166_323_715
 PREPARED, ROLLBACK = 0x4, 0xC

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.store import disk, index_file
-from broker.store.encoding import INDEX_KEY
-from broker.store.errors import CorruptFileError
-from broker.store.index_file import IndexFile, file_size_bytes
+from rockhopper.broker.store import disk, index_file
+from rockhopper.broker.store.encoding import INDEX_KEY
+from rockhopper.broker.store.errors import CorruptFileError
+from rockhopper.broker.store.index_file import IndexFile, file_size_bytes
 from tests.support.rot import overwrite
 
 SLOTS = 16

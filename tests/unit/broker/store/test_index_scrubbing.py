@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from broker.store import disk, index_scrubbing
-from broker.store import scrubbing as scrubbing_module
-from broker.store.index_file import HEADER_SIZE_BYTES
-from broker.store.message_store import MessageStore
-from protocol.java_hash import index_key_hash
-from protocol.properties import encode_properties
+from rockhopper.broker.store import disk, index_scrubbing
+from rockhopper.broker.store import scrubbing as scrubbing_module
+from rockhopper.broker.store.index_file import HEADER_SIZE_BYTES
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.protocol.java_hash import index_key_hash
+from rockhopper.protocol.properties import encode_properties
 from tests.support.golden_stores import copy_golden_store
 from tests.support.open_stores import Stores, close, put
 from tests.support.rot import overwrite

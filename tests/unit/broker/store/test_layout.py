@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-import broker
-from broker.config import StoreConfig
-from broker.store.layout import StoreLayout, file_name
+from rockhopper import broker
+from rockhopper.broker.config import StoreConfig
+from rockhopper.broker.store.layout import StoreLayout, file_name
 
 
 def test_files_are_named_by_twenty_digits() -> None:

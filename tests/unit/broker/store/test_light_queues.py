@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from broker.store import disk
-from broker.store.errors import RecordTooLargeError, StoreError
-from broker.store.message_store import MessageStore
-from protocol.light_queues import light_places, light_queue_error
-from protocol.queue_layout import CONSUME_QUEUE_UNIT
+from rockhopper.broker.store import disk
+from rockhopper.broker.store.errors import RecordTooLargeError, StoreError
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.protocol.light_queues import light_places, light_queue_error
+from rockhopper.protocol.queue_layout import CONSUME_QUEUE_UNIT
 from tests.support.derived_stores import audited, queue_files, rebuilt
 from tests.support.killed_store import copy_killed
 from tests.support.open_stores import (

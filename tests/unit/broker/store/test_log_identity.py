@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from broker.config import FlushDiskType
-from broker.store import disk, log_identity
-from broker.store.errors import CorruptFileError
-from broker.store.layout import StoreLayout
-from broker.store.message_store import MessageStore
+from rockhopper.broker.config import FlushDiskType
+from rockhopper.broker.store import disk, log_identity
+from rockhopper.broker.store.errors import CorruptFileError
+from rockhopper.broker.store.layout import StoreLayout
+from rockhopper.broker.store.message_store import MessageStore
 from tests.support.killed_store import copy_killed
 from tests.support.open_stores import FILE_SIZE_BYTES, Stores, bodies, flush, put
 

@@ -7,9 +7,9 @@ from zlib import crc32
 
 import pytest
 
-from broker.store import log_tail
-from broker.store.layout import StoreLayout
-from broker.store.log_scan import (
+from rockhopper.broker.store import log_tail
+from rockhopper.broker.store.layout import StoreLayout
+from rockhopper.broker.store.log_scan import (
     find_next,
     is_blank,
     last_store_time_ms,
@@ -17,10 +17,10 @@ from broker.store.log_scan import (
     read_record,
     why_not,
 )
-from broker.store.log_walk import Hole, LogWalk
-from broker.store.mapped_file import MappedFile
-from broker.store.mapped_file_queue import MappedFileQueue
-from protocol.message_codec import BLANK_RECORD, MAGIC_BLANK, encode_message
+from rockhopper.broker.store.log_walk import Hole, LogWalk
+from rockhopper.broker.store.mapped_file import MappedFile
+from rockhopper.broker.store.mapped_file_queue import MappedFileQueue
+from rockhopper.protocol.message_codec import BLANK_RECORD, MAGIC_BLANK, encode_message
 from tests.support.golden_stores import copy_golden_store
 from tests.support.store_directories import T0, LogWriter
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from broker.store import disk
-from broker.store.errors import CorruptFileError
-from broker.store.mapped_file_queue import MappedFileQueue
+from rockhopper.broker.store import disk
+from rockhopper.broker.store.errors import CorruptFileError
+from rockhopper.broker.store.mapped_file_queue import MappedFileQueue
 
 
 def write_files(directory: Path, *files: tuple[str, bytes]) -> None:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.store.consume_queue import ConsumeQueue
-from broker.store.errors import TooManyOpenFilesError
-from broker.store.layout import StoreLayout
-from broker.store.mappings import Mappings
-from broker.store.queue_table import ConsumeQueueTable
+from rockhopper.broker.store.consume_queue import ConsumeQueue
+from rockhopper.broker.store.errors import TooManyOpenFilesError
+from rockhopper.broker.store.layout import StoreLayout
+from rockhopper.broker.store.mappings import Mappings
+from rockhopper.broker.store.queue_table import ConsumeQueueTable
 from tests.support.no_descriptor import no_descriptor_free
 from tests.support.open_files import open_files_in
 from tests.support.open_stores import FILE_SIZE_BYTES, Stores, bodies, flush, put

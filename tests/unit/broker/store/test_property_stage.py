@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from broker.store import property_stage
-from broker.store.property_stage import BUDGET_S, STRIDE, WINDOW_S, PropertyStage
-from protocol.message_codec import encode_message
+from rockhopper.broker.store import property_stage
+from rockhopper.broker.store.property_stage import BUDGET_S, STRIDE, WINDOW_S, PropertyStage
+from rockhopper.protocol.message_codec import encode_message
 
 START = 1000
 

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from broker.store.checkpoint import StoreCheckpoint
-from broker.store.inventory import Inventory
-from broker.store.layout import StoreLayout
-from broker.store.mapped_file_queue import MappedFileQueue
-from broker.store.proven_end import ProvenEnd
-from broker.store.queue_table import ConsumeQueueTable
-from broker.store.recovery_start import QueueState
+from rockhopper.broker.store.checkpoint import StoreCheckpoint
+from rockhopper.broker.store.inventory import Inventory
+from rockhopper.broker.store.layout import StoreLayout
+from rockhopper.broker.store.mapped_file_queue import MappedFileQueue
+from rockhopper.broker.store.proven_end import ProvenEnd
+from rockhopper.broker.store.queue_table import ConsumeQueueTable
+from rockhopper.broker.store.recovery_start import QueueState
 from tests.support.store_directories import FILE_SIZE_BYTES, LogWriter, recover, written_store
 
 NOTHING = StoreCheckpoint()

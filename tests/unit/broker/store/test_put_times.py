@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.store.put_times import PutTimes
+from rockhopper.broker.store.put_times import PutTimes
 
 
 def counts(times: PutTimes) -> dict[str, int]:

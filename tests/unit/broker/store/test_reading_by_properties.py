@@ -3,11 +3,11 @@
 import pytest
 from structlog.testing import capture_logs
 
-from broker.store.get_result import GetResult, GetStatus
-from broker.store.message_store import MessageStore
-from broker.store.property_stage import BUDGET_S, STRIDE, WINDOW_S
-from protocol.message_codec import decode_messages
-from protocol.subscription import TYPE_SQL92, Subscription
+from rockhopper.broker.store.get_result import GetResult, GetStatus
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.property_stage import BUDGET_S, STRIDE, WINDOW_S
+from rockhopper.protocol.message_codec import decode_messages
+from rockhopper.protocol.subscription import TYPE_SQL92, Subscription
 from tests.support.open_stores import Stores, close, messages, put
 
 TOPIC = "TopicA"

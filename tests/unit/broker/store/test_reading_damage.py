@@ -3,10 +3,10 @@
 import pytest
 from structlog.testing import capture_logs
 
-from broker.store.get_result import GetStatus
-from broker.store.message_store import MessageStore
-from protocol.message_codec import decode_messages
-from protocol.subscription import Subscription
+from rockhopper.broker.store.get_result import GetStatus
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.protocol.message_codec import decode_messages
+from rockhopper.protocol.subscription import Subscription
 from tests.support.open_stores import (
     FILE_SIZE_BYTES,
     Stores,

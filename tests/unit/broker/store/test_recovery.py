@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.store import inventory
-from broker.store.layout import StoreLayout
-from protocol.message_codec import BLANK_RECORD, MAGIC_BLANK
+from rockhopper.broker.store import inventory
+from rockhopper.broker.store.layout import StoreLayout
+from rockhopper.protocol.message_codec import BLANK_RECORD, MAGIC_BLANK
 from tests.support.store_directories import (
     LogWriter,
     assert_complete,

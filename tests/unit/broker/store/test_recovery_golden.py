@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.store.checkpoint import StoreCheckpoint
-from broker.store.log_walk import LogWalk
+from rockhopper.broker.store.checkpoint import StoreCheckpoint
+from rockhopper.broker.store.log_walk import LogWalk
 from tests.support.golden_stores import copy_golden_store
 from tests.support.store_directories import Recovered, queue_files, recover
 

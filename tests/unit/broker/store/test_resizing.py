@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.store import disk, inventory, resizing
-from broker.store.errors import CorruptFileError
-from broker.store.resizing import FoundFile, common_size
+from rockhopper.broker.store import disk, inventory, resizing
+from rockhopper.broker.store.errors import CorruptFileError
+from rockhopper.broker.store.resizing import FoundFile, common_size
 from tests.support.golden_stores import copy_golden_store
 from tests.support.killed_store import copy_killed
 from tests.support.open_stores import Stores, bodies, messages, put
@@ -148,7 +148,7 @@ def test_a_repair_that_was_cut_off_is_finished_by_the_next_start(
 
     with monkeypatch.context() as failing:
         if step == "after":
-            failing.setattr("broker.store.opening.recover", cut_off)
+            failing.setattr("rockhopper.broker.store.opening.recover", cut_off)
         else:
             failing.setattr(disk, step, cut_off)
         with pytest.raises(CutOffError):

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from broker.store import disk, log_identity
-from broker.store.retention import (
+from rockhopper.broker.store import disk, log_identity
+from rockhopper.broker.store.retention import (
     UNKNOWN_PERCENT,
     RetentionService,
     RetentionSettings,

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from broker.store.message_store import MessageStore
-from broker.store.scrubbing import CHUNK_BYTES, RECORD_COST_BYTES, ScrubSettings
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.scrubbing import CHUNK_BYTES, RECORD_COST_BYTES, ScrubSettings
 from tests.support.hang import HANG_S
 from tests.support.open_stores import Stores, messages, put
 from tests.support.rot import overwrite

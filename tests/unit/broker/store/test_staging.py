@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.store import encoding
-from broker.store.errors import RecordTooLargeError
-from broker.store.message_store import MessageStore
-from protocol.message_codec import decode_messages, encode_batch
-from protocol.queue_layout import CONSUME_QUEUE_UNIT
+from rockhopper.broker.store import encoding
+from rockhopper.broker.store.errors import RecordTooLargeError
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.protocol.message_codec import decode_messages, encode_batch
+from rockhopper.protocol.queue_layout import CONSUME_QUEUE_UNIT
 from tests.support.golden_stores import golden_directory
 from tests.support.open_stores import (
     BORN_HOST,
@@ -211,7 +211,7 @@ def test_waiting_for_the_disk_is_left_out_only_as_a_property_of_its_own(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch, sent: str, stored: str, encode: str
 ) -> None:
     if encode == "python":
-        monkeypatch.setattr("broker.store.staging.encode_plain", encoding.encode_plain)
+        monkeypatch.setattr("rockhopper.broker.store.staging.encode_plain", encoding.encode_plain)
     assert stage_with(store, sent) == stored
 
 

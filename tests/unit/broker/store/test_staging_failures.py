@@ -4,10 +4,10 @@ import errno
 
 import pytest
 
-from broker.store import disk
-from broker.store.errors import DiskFullError, StoreError
-from broker.store.mapped_file import MappedFile
-from broker.store.message_store import MessageStore
+from rockhopper.broker.store import disk
+from rockhopper.broker.store.errors import DiskFullError, StoreError
+from rockhopper.broker.store.mapped_file import MappedFile
+from rockhopper.broker.store.message_store import MessageStore
 from tests.support.open_stores import Stores, bodies, put, stage
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from broker.store import disk
-from broker.store.record_journal import RecordJournal
-from protocol.note_records import encode_record
+from rockhopper.broker.store import disk
+from rockhopper.broker.store.record_journal import RecordJournal
+from rockhopper.protocol.note_records import encode_record
 from tests.support.killed_store import copy_killed
 from tests.support.open_stores import Stores, put
 

@@ -6,10 +6,10 @@ from unittest import mock
 
 import pytest
 
-from broker.config import FlushDiskType
-from broker.store import disk
-from broker.store.message_store import MessageStore
-from broker.store.queue_tail import QueueTail
+from rockhopper.broker.config import FlushDiskType
+from rockhopper.broker.store import disk
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.queue_tail import QueueTail
 from tests.support.open_stores import Stores, bodies, flush, put
 
 

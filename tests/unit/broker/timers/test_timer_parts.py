@@ -4,14 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from broker.timers.checkpoint import TimerCheckpoint, load_checkpoint, save_checkpoint
-from broker.timers.due import DueTimers
-from broker.timers.entries import ENTRY, Entry
-from broker.timers.index import TimerIndex
-from broker.timers.java_files import encode_timer_check, load_timer_check
-from broker.timers.recall_handle import RecallHandle, decode_recall_handle, encode_recall_handle
-from broker.timers.slot_files import SlotFiles
-from broker.timers.times import due_ms, out_ms
+from rockhopper.broker.timers.checkpoint import TimerCheckpoint, load_checkpoint, save_checkpoint
+from rockhopper.broker.timers.due import DueTimers
+from rockhopper.broker.timers.entries import ENTRY, Entry
+from rockhopper.broker.timers.index import TimerIndex
+from rockhopper.broker.timers.java_files import encode_timer_check, load_timer_check
+from rockhopper.broker.timers.recall_handle import (
+    RecallHandle,
+    decode_recall_handle,
+    encode_recall_handle,
+)
+from rockhopper.broker.timers.slot_files import SlotFiles
+from rockhopper.broker.timers.times import due_ms, out_ms
 from tests.support.golden_stores import golden_directory
 
 
@@ -101,7 +105,7 @@ def test_an_append_that_fails_leaves_every_slot_as_it_was(
         if writes == 2:
             raise OSError(28, "no space")
 
-    monkeypatch.setattr("broker.store.disk.write_fully", fail)
+    monkeypatch.setattr("rockhopper.broker.store.disk.write_fully", fail)
     with pytest.raises(OSError, match="no space"):
         files.append([(1, one), (2, one)])
     assert [files.entries_size(slot) for slot in (1, 2)] == [40, 40]

@@ -3,12 +3,12 @@
 import pytest
 from structlog.testing import capture_logs
 
-from broker.store.commit_log import CommitLog
-from broker.store.errors import DiskFullError
-from broker.timers.timers import RETRY_S
-from protocol.codes import RequestCode, ResponseCode
-from protocol.command import Command
-from protocol.message_codec import encode_batch
+from rockhopper.broker.store.commit_log import CommitLog
+from rockhopper.broker.store.errors import DiskFullError
+from rockhopper.broker.timers.timers import RETRY_S
+from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.command import Command
+from rockhopper.protocol.message_codec import encode_batch
 from tests.support.timer_rig import START_MS, TimerRig, handle_of
 from tests.support.transactions import COMMIT, end_fields, half_fields, half_of
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.transactions.half_messages import (
+from rockhopper.broker.transactions.half_messages import (
     finished_offsets,
     immunity_ms,
     is_half,

@@ -2,7 +2,7 @@
 
 import random
 
-from broker.transactions.open_halves import DEAD_ENTRIES_MAX, OpenHalf, OpenHalves
+from rockhopper.broker.transactions.open_halves import DEAD_ENTRIES_MAX, OpenHalf, OpenHalves
 
 
 def half(offset: int, group: str = "payers", copies: tuple[int, ...] = ()) -> OpenHalf:

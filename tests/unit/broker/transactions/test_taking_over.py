@@ -118,7 +118,7 @@ def test_one_that_stays_open_is_put_behind_the_many_that_end(
     rig: TransactionRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A start would have to read all that ended since."""
-    monkeypatch.setattr("broker.transactions.transactions.ENDED_BEHIND_MAX", 10)
+    monkeypatch.setattr("rockhopper.broker.transactions.transactions.ENDED_BEHIND_MAX", 10)
     producer = rig.producer()
     stuck = rig.send("K1")
     rig.pass_time(6)

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from client.commands.output import (
+from rockhopper.client.commands.output import (
     body_preview,
     counted,
     cut,
@@ -17,9 +17,9 @@ from client.commands.output import (
     printable,
     time_text,
 )
-from client.queues import MessageQueue
-from client.received import ReceivedMessage
-from protocol.message import StoredMessage
+from rockhopper.client.queues import MessageQueue
+from rockhopper.client.received import ReceivedMessage
+from rockhopper.protocol.message import StoredMessage
 
 
 def received(body: bytes, sys_flag: int = 0, **properties: str) -> ReceivedMessage:

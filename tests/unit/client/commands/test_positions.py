@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 import click
 import pytest
 
-from client.commands.positions import PositionType, QueueType, parse_time, select_queues
-from client.queues import MessageQueue
+from rockhopper.client.commands.positions import PositionType, QueueType, parse_time, select_queues
+from rockhopper.client.queues import MessageQueue
 
 NOW = datetime(2024, 5, 1, 12, 0, 0)
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from client.commands.progress import ProgressBar
+from rockhopper.client.commands.progress import ProgressBar
 
 
 class Terminal(io.StringIO):
@@ -19,7 +19,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("client.commands.progress._SHOW_AFTER_S", 0.0)
+    monkeypatch.setattr("rockhopper.client.commands.progress._SHOW_AFTER_S", 0.0)
 
 
 def watch(monkeypatch: pytest.MonkeyPatch, *, is_wanted: bool = True) -> str:

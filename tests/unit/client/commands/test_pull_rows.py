@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from client.commands.rows import row
+from rockhopper.client.commands.rows import row
 
 FIRST = ("broker-a:1", "0", "2026-11-20 12:04:09.802")
 START = "broker-a:1            0  2026-11-20 12:04:09.802  new       o-1           "

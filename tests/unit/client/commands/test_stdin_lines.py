@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from client.commands.stdin_lines import stdin_lines
+from rockhopper.client.commands.stdin_lines import stdin_lines
 
 
 @pytest.fixture

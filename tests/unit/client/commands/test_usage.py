@@ -8,7 +8,7 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from client.cli import main
+from rockhopper.client.cli import main
 
 # Nothing listens there: a command that asked anybody would end with 1.
 NOWHERE = {"NAMESRV_ADDR": "127.0.0.1:1"}
@@ -118,8 +118,8 @@ def test_no_command_is_described_by_half_a_sentence() -> None:
 
 def test_help_and_sends_load_neither_rich_nor_the_broker_nor_uvloop() -> None:
     program = (
-        "import sys, client.cli, client.producer; "
-        "print(*({'rich', 'broker', 'uvloop', 'structlog'} & sys.modules.keys()))"
+        "import sys, rockhopper.client.cli, rockhopper.client.producer; "
+        "print(*({'rich', 'rockhopper.broker', 'uvloop', 'structlog'} & sys.modules.keys()))"
     )
     result = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from client.consuming.allocation import (
+from rockhopper.client.consuming.allocation import (
     Allocation,
     Average,
     AverageByCircle,
@@ -17,7 +17,7 @@ from client.consuming.allocation import (
     allocation_of,
     sorted_clients,
 )
-from client.queues import MessageQueue
+from rockhopper.client.queues import MessageQueue
 
 BROKERS = {
     "average": ["a"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from client import Consumer
+from rockhopper.client import Consumer
 
 
 @pytest.mark.parametrize(

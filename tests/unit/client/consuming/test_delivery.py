@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from client import ClientError
-from client.consuming.delivery import Delivery
-from client.consuming.process_queue import ProcessQueue, Room
-from client.consuming.redelivery import BY_THE_LADDER, DEAD_LETTER, Delay
-from client.consuming.settings import ConsumerSettings
-from client.queues import MessageQueue
-from client.received import ReceivedMessage
-from protocol.message import StoredMessage
-from protocol.subscription import Subscription
+from rockhopper.client import ClientError
+from rockhopper.client.consuming.delivery import Delivery
+from rockhopper.client.consuming.process_queue import ProcessQueue, Room
+from rockhopper.client.consuming.redelivery import BY_THE_LADDER, DEAD_LETTER, Delay
+from rockhopper.client.consuming.settings import ConsumerSettings
+from rockhopper.client.queues import MessageQueue
+from rockhopper.client.received import ReceivedMessage
+from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.subscription import Subscription
 
 SETTINGS = ConsumerSettings(
     "billing", {"orders": Subscription("orders")}, suspend_s=0.0, local_retry_s=0.0

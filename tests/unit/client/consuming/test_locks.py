@@ -6,11 +6,11 @@ from typing import cast
 
 import pytest
 
-from client.consuming.locks import QueueLocks
-from client.queues import MessageQueue
-from client.session import Session
-from protocol.bodies import LockBatchRequestBody, LockBatchResponseBody
-from protocol.codes import RequestCode
+from rockhopper.client.consuming.locks import QueueLocks
+from rockhopper.client.queues import MessageQueue
+from rockhopper.client.session import Session
+from rockhopper.protocol.bodies import LockBatchRequestBody, LockBatchResponseBody
+from rockhopper.protocol.codes import RequestCode
 
 QUEUE = MessageQueue("orders", "a", 0)
 

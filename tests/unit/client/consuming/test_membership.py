@@ -10,13 +10,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from client import ClientError, ClientStateError, Consumer, RequestRefusedError
-from client.consuming import rebalancing
-from client.queues import MessageQueue
-from client.received import ReceivedMessage
-from protocol import fastjson
-from protocol.command import Command
-from protocol.message_codec import encode_message
+from rockhopper.client import ClientError, ClientStateError, Consumer, RequestRefusedError
+from rockhopper.client.consuming import rebalancing
+from rockhopper.client.queues import MessageQueue
+from rockhopper.client.received import ReceivedMessage
+from rockhopper.protocol import fastjson
+from rockhopper.protocol.command import Command
+from rockhopper.protocol.message_codec import encode_message
 from tests.support.fake_server import route
 from tests.support.group_broker import GroupBroker
 from tests.support.held_clock import HeldClock

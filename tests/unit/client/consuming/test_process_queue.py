@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from client.consuming.process_queue import ProcessQueue, Room
-from client.queues import MessageQueue
-from client.received import ReceivedMessage
-from protocol.message import StoredMessage
+from rockhopper.client.consuming.process_queue import ProcessQueue, Room
+from rockhopper.client.queues import MessageQueue
+from rockhopper.client.received import ReceivedMessage
+from rockhopper.protocol.message import StoredMessage
 
 QUEUE = MessageQueue("orders", "a", 0)
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from client import BrokerUnreachableError
-from client.consuming.progress import BrokerProgress, LocalProgress
-from client.queues import MessageQueue
+from rockhopper.client import BrokerUnreachableError
+from rockhopper.client.consuming.progress import BrokerProgress, LocalProgress
+from rockhopper.client.queues import MessageQueue
 from tests.support.hang import HANG_S
 
 ZERO = MessageQueue("orders", "a", 0)

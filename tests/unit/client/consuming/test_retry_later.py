@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from client import Consumer, RetryLater
-from protocol.command import Command
+from rockhopper.client import Consumer, RetryLater
+from rockhopper.protocol.command import Command
 from tests.support.group_broker import GroupBroker
 
 

@@ -8,8 +8,8 @@ import lz4.frame  # type: ignore[import-untyped]
 import pytest
 import zstandard
 
-from pipeline.decoder.codecs import decompress
-from protocol.errors import CompressionError
+from rockhopper.pipeline.decoder.codecs import decompress
+from rockhopper.protocol.errors import CompressionError
 
 BODY = b"hello hello hello " * 1000
 ZLIB, LZ4, ZSTD = 0x301, 0x101, 0x201

@@ -4,9 +4,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.derived import hashes
-from pipeline.derived.hashes import as_index_hash, hash_spans, seeded
-from protocol.java_hash import index_key_hash, java_string_hash
+from rockhopper.pipeline.derived import hashes
+from rockhopper.pipeline.derived.hashes import as_index_hash, hash_spans, seeded
+from rockhopper.protocol.java_hash import index_key_hash, java_string_hash
 
 
 def spans(texts: list[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.derived.index_files import index_paths, write_index_file
-from pipeline.derived.index_geometry import IndexGeometry, completed, search_geometry
+from rockhopper.pipeline.derived.index_files import index_paths, write_index_file
+from rockhopper.pipeline.derived.index_geometry import IndexGeometry, completed, search_geometry
 from tests.support import apache_golden, golden_stores
 from tests.support.rot import overwrite
 

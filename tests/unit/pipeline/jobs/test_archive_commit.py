@@ -7,10 +7,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.errors import PipelineError
-from pipeline.jobs.archiving import job
-from pipeline.jobs.archiving.catalog import CURRENT_FILE, INTENT_FILE, Catalog
-from pipeline.jobs.archiving.files import Files, LocalFiles, RemoteFiles
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.jobs.archiving import job
+from rockhopper.pipeline.jobs.archiving.catalog import CURRENT_FILE, INTENT_FILE, Catalog
+from rockhopper.pipeline.jobs.archiving.files import Files, LocalFiles, RemoteFiles
 from tests.support.written_logs import WrittenLog
 
 STEPS = ("write", "create_directory", "create_leaf", "move", "remove", "remove_tree", "settle")
@@ -58,7 +58,7 @@ def log(tmp_path: Path) -> WrittenLog:
 def run(log: WrittenLog, root: Path, monkeypatch: pytest.MonkeyPatch, files: Files) -> Any:
     """Archive with *files* in place of the directory's own; tasks run here, without Spark."""
     monkeypatch.setattr(job, "files_at", lambda _: files)
-    monkeypatch.setattr("pipeline.jobs.archiving.writing.files_at", lambda _: files)
+    monkeypatch.setattr("rockhopper.pipeline.jobs.archiving.writing.files_at", lambda _: files)
     return job.archive(root, path=log.root)
 
 

@@ -9,14 +9,14 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import jobs
-from pipeline.errors import PipelineError
-from pipeline.jobs.archiving.catalog import Catalog
-from pipeline.jobs.archiving.files import LocalFiles
-from pipeline.jobs.archiving.manifest import ArchivedFile, merged
-from pipeline.jobs.archiving.writing import FILE_COLUMNS, file_schema
-from pipeline.jobs.results import UsageProblem, as_document
-from protocol.store_paths import CONSUME_QUEUE_DIRECTORY
+from rockhopper.pipeline import jobs
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.jobs.archiving.catalog import Catalog
+from rockhopper.pipeline.jobs.archiving.files import LocalFiles
+from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile, merged
+from rockhopper.pipeline.jobs.archiving.writing import FILE_COLUMNS, file_schema
+from rockhopper.pipeline.jobs.results import UsageProblem, as_document
+from rockhopper.protocol.store_paths import CONSUME_QUEUE_DIRECTORY
 from tests.support import apache_golden
 from tests.support.written_logs import T0_MS, WrittenLog, read_rows
 

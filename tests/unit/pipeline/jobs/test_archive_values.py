@@ -9,8 +9,8 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from pipeline.errors import PipelineError
-from pipeline.jobs.archiving.values import ValueDecoder, value_format
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.jobs.archiving.values import ValueDecoder, value_format
 
 ORDER = {
     "type": "object",

@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.decoder import decode, walk
-from pipeline.jobs.archiving.files import LocalFiles
-from pipeline.jobs.archiving.manifest import merged
-from pipeline.jobs.archiving.selection import Selection, archived_up_to
-from pipeline.jobs.archiving.writing import SplitWriter, WriteTarget, summaries_of
-from pipeline.jobs.body_hash import body_crcs, body_edges, body_hashes, stored_crcs
-from protocol.compression import compress_zlib
-from protocol.message_codec import SYS_FLAG_COMPRESSED_ZLIB, encode_message
+from rockhopper.pipeline.decoder import decode, walk
+from rockhopper.pipeline.jobs.archiving.files import LocalFiles
+from rockhopper.pipeline.jobs.archiving.manifest import merged
+from rockhopper.pipeline.jobs.archiving.selection import Selection, archived_up_to
+from rockhopper.pipeline.jobs.archiving.writing import SplitWriter, WriteTarget, summaries_of
+from rockhopper.pipeline.jobs.body_hash import body_crcs, body_edges, body_hashes, stored_crcs
+from rockhopper.protocol.compression import compress_zlib
+from rockhopper.protocol.message_codec import SYS_FLAG_COMPRESSED_ZLIB, encode_message
 
 
 def batch_of(count: int, first: int = 0, topic: str = "t", queue_id: int = 0) -> pa.RecordBatch:

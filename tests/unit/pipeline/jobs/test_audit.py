@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.derived.index_files import index_paths, read_index_info
-from pipeline.errors import PipelineError
-from pipeline.jobs.auditing.findings import KEPT_MAX, REMEDIES, Findings, Kind, runs_of
-from pipeline.jobs.results import UsageProblem, as_document
+from rockhopper.pipeline.derived.index_files import index_paths, read_index_info
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.jobs.auditing.findings import KEPT_MAX, REMEDIES, Findings, Kind, runs_of
+from rockhopper.pipeline.jobs.results import UsageProblem, as_document
 from tests.support import apache_golden, golden_stores, open_stores
 from tests.support.derived_stores import (
     APACHE_GEOMETRY,
@@ -439,7 +439,7 @@ def test_the_result_for_programs(store: Path) -> None:
 def test_many_findings_are_counted_and_few_kept() -> None:
     import numpy as np
 
-    from pipeline.jobs.auditing.findings import Finding
+    from rockhopper.pipeline.jobs.auditing.findings import Finding
 
     findings = Findings()
     for number in range(KEPT_MAX + 50):

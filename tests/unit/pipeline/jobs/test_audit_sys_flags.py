@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from protocol.sys_flags import SYS_FLAG_COMPRESSED_ZLIB
+from rockhopper.protocol.sys_flags import SYS_FLAG_COMPRESSED_ZLIB
 from tests.support import apache_golden
 from tests.support.derived_stores import APACHE_GEOMETRY, audited, rebuilt, write_store
 from tests.support.written_logs import WrittenLog

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline.jobs.column_hash import (
+from rockhopper.pipeline.jobs.column_hash import (
     HASHED_COLUMNS,
     added,
     column_hashes,

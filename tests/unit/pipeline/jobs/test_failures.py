@@ -9,17 +9,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from pipeline import jobs
-from pipeline.errors import PipelineError
-from pipeline.jobs import spark
-from pipeline.jobs.archiving.files import LocalFiles
-from pipeline.jobs.archiving.result import ArchiveResult
-from pipeline.jobs.disk import check_writable, naming_disk_problems
-from pipeline.jobs.progress import Progress
-from pipeline.jobs.results import JobResult
-from pipeline.jobs.running import run_job
-from pipeline.jobs.spark import spark_problem
-from pipeline.store_source.directory import StoreDirectory
+from rockhopper.pipeline import jobs
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.jobs import spark
+from rockhopper.pipeline.jobs.archiving.files import LocalFiles
+from rockhopper.pipeline.jobs.archiving.result import ArchiveResult
+from rockhopper.pipeline.jobs.disk import check_writable, naming_disk_problems
+from rockhopper.pipeline.jobs.progress import Progress
+from rockhopper.pipeline.jobs.results import JobResult
+from rockhopper.pipeline.jobs.running import run_job
+from rockhopper.pipeline.jobs.spark import spark_problem
+from rockhopper.pipeline.store_source.directory import StoreDirectory
 from tests.support.written_logs import WrittenLog
 
 STAGE = "An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.\n"
@@ -102,7 +102,7 @@ def test_so_do_functions_that_only_read(
     def fail(_: str) -> StoreDirectory:
         raise OSError(errno.EIO, os.strerror(errno.EIO), "/dev/bad")
 
-    monkeypatch.setattr(f"pipeline.jobs.{name}ing.job.open_store", fail)
+    monkeypatch.setattr(f"rockhopper.pipeline.jobs.{name}ing.job.open_store", fail)
     with pytest.raises(PipelineError, match="/dev/bad cannot be read or written"):
         jobs.audit(str(store)) if name == "audit" else jobs.search(str(store), key="k")
 

@@ -46,8 +46,11 @@ def run(*command: str, pyspark: str, directory: Path) -> subprocess.CompletedPro
 def test_a_job(way: str, pyspark: str, says: str, tmp_path: Path) -> None:
     (tmp_path / "store" / "commitlog").mkdir(parents=True)
     call = {
-        "command": ("-m", "pipeline", "archive", "history", "--path", "store"),
-        "function": ("-c", "from pipeline import jobs; jobs.archive('history', path='store')"),
+        "command": ("-m", "rockhopper.pipeline", "archive", "history", "--path", "store"),
+        "function": (
+            "-c",
+            "from rockhopper.pipeline import jobs; jobs.archive('history', path='store')",
+        ),
     }[way]
 
     ran = run(*call, pyspark=pyspark, directory=tmp_path)
@@ -61,7 +64,7 @@ def test_a_job(way: str, pyspark: str, says: str, tmp_path: Path) -> None:
 def test_help_needs_no_pyspark(tmp_path: Path) -> None:
     ran = run(
         "-m",
-        "pipeline",
+        "rockhopper.pipeline",
         "archive",
         "--help",
         pyspark="raise ModuleNotFoundError",

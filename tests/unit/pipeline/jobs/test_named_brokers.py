@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from client.addresses import NAMESERVER_VARIABLE
-from pipeline.jobs.archiving import command as archiving
-from pipeline.jobs.command_line import main
-from pipeline.jobs.replaying import command as replaying
+from rockhopper.client.addresses import NAMESERVER_VARIABLE
+from rockhopper.pipeline.jobs.archiving import command as archiving
+from rockhopper.pipeline.jobs.command_line import main
+from rockhopper.pipeline.jobs.replaying import command as replaying
 
 
 @pytest.fixture
@@ -21,8 +21,8 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def note(_directory: object, *, nameserver: str, **_options: Any) -> None:
         begun.append(nameserver)
 
-    monkeypatch.setattr("pipeline.jobs.archiving.job.archive", note)
-    monkeypatch.setattr("pipeline.jobs.replaying.job.replay", note)
+    monkeypatch.setattr("rockhopper.pipeline.jobs.archiving.job.archive", note)
+    monkeypatch.setattr("rockhopper.pipeline.jobs.replaying.job.replay", note)
     for command in (archiving, replaying):
         monkeypatch.setattr(command, "run_job", lambda work, **_options: work(None))
     return begun

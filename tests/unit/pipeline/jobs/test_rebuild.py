@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import PipelineError
-from pipeline.jobs.rebuilding.job import rebuild
-from pipeline.jobs.results import UsageProblem
-from pipeline.jobs.tasks import in_this_process
-from protocol.queue_layout import (
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.jobs.rebuilding.job import rebuild
+from rockhopper.pipeline.jobs.results import UsageProblem
+from rockhopper.pipeline.jobs.tasks import in_this_process
+from rockhopper.protocol.queue_layout import (
     BLANK_CONSUME_QUEUE_UNIT,
     BLANK_UNIT_SIZE_FIELD,
     CONSUME_QUEUE_UNIT,

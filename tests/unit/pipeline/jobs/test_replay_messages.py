@@ -4,16 +4,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.jobs.replaying.plan import (
+from rockhopper.pipeline.jobs.replaying.plan import (
     Plan,
     PlannedFile,
     Request,
     batch_rows_for,
     shares,
 )
-from pipeline.jobs.replaying.work import as_messages
-from pipeline.schema import arrow_schema
-from pipeline.sink.encoding import encode_messages
+from rockhopper.pipeline.jobs.replaying.work import as_messages
+from rockhopper.pipeline.schema import arrow_schema
+from rockhopper.pipeline.sink.encoding import encode_messages
 
 COLUMNS = ("topic", "brokerName", "queueId", "queueOffset", "msgId", "body", "tags", "properties")
 TIMES = ("bornTimestamp", "storeTimestamp")

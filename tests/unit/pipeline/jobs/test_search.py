@@ -12,16 +12,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.errors import PipelineError
-from pipeline.jobs.archiving.writing import summaries_of
-from pipeline.jobs.auditing.result import AuditResult
-from pipeline.jobs.body_hash import body_crcs
-from pipeline.jobs.column_hash import column_hashes, sums_of, total_of
-from pipeline.jobs.results import UsageProblem
-from pipeline.jobs.searching.condition import _holding
-from pipeline.jobs.searching.job import search
-from pipeline.jobs.searching.result import SearchResult
-from pipeline.jobs.tasks import in_this_process
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.jobs.archiving.writing import summaries_of
+from rockhopper.pipeline.jobs.auditing.result import AuditResult
+from rockhopper.pipeline.jobs.body_hash import body_crcs
+from rockhopper.pipeline.jobs.column_hash import column_hashes, sums_of, total_of
+from rockhopper.pipeline.jobs.results import UsageProblem
+from rockhopper.pipeline.jobs.searching.condition import _holding
+from rockhopper.pipeline.jobs.searching.job import search
+from rockhopper.pipeline.jobs.searching.result import SearchResult
+from rockhopper.pipeline.jobs.tasks import in_this_process
 from tests.support import apache_golden
 from tests.support.derived_stores import APACHE_GEOMETRY, audited
 from tests.support.rot import overwrite

@@ -6,10 +6,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pipeline.jobs.searching import job
-from pipeline.jobs.searching.job import search
-from pipeline.jobs.searching.where import understood
-from pipeline.schema import COLUMNS, arrow_schema
+from rockhopper.pipeline.jobs.searching import job
+from rockhopper.pipeline.jobs.searching.job import search
+from rockhopper.pipeline.jobs.searching.where import understood
+from rockhopper.pipeline.schema import COLUMNS, arrow_schema
 from tests.support.pipeline_broker import PipelineBroker
 from tests.support.where_conditions import LEFT_TO_SPARK, UNDERSTOOD, log_of_odd_messages
 from tests.support.written_archives import archive_of
@@ -77,7 +77,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> None:
         raise AssertionError("Spark is asked")
 
-    monkeypatch.setattr("pipeline.jobs.spark.job_session", refuse)
+    monkeypatch.setattr("rockhopper.pipeline.jobs.spark.job_session", refuse)
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
 
 

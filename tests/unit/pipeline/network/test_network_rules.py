@@ -4,10 +4,10 @@ import pickle
 
 import pytest
 
-from pipeline.errors import PipelineError
-from pipeline.network.rules import Position, read_rules
-from pipeline.retrying import Patience
-from pipeline.schema import COLUMNS
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.network.rules import Position, read_rules
+from rockhopper.pipeline.retrying import Patience
+from rockhopper.pipeline.schema import COLUMNS
 
 BASE = {"nameServer": "127.0.0.1:9876", "subscribe": "orders"}
 

@@ -5,8 +5,8 @@ import os
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.queues import MessageQueue
-from pipeline.network.planning import Range, limited, limited_by_bytes, plan
+from rockhopper.client.queues import MessageQueue
+from rockhopper.pipeline.network.planning import Range, limited, limited_by_bytes, plan
 
 Q = [MessageQueue("T", "a", number) for number in range(4)]
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from client.queues import MessageQueue
-from pipeline.errors import PipelineError
-from pipeline.network.positions import (
+from rockhopper.client.queues import MessageQueue
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.network.positions import (
     from_document,
     parse_json,
     resolve_json,

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.errors import PipelineError
-from pipeline.sink.encoding import Messages, encode_messages, pieces
-from pipeline.sink.staging import part_ids
-from protocol.properties import decode_properties, encode_properties
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.sink.encoding import Messages, encode_messages, pieces
+from rockhopper.pipeline.sink.staging import part_ids
+from rockhopper.protocol.properties import decode_properties, encode_properties
 
 MAP = pa.map_(pa.string(), pa.string())
 

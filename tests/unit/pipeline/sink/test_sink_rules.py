@@ -15,11 +15,11 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pipeline.errors import PipelineError
-from pipeline.retrying import Patience
-from pipeline.sink.columns import SINK_COLUMNS, check_columns
-from pipeline.sink.rules import SinkRules, read_rules
-from pipeline.sink.writer import make_stream_writer, make_writer
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.retrying import Patience
+from rockhopper.pipeline.sink.columns import SINK_COLUMNS, check_columns
+from rockhopper.pipeline.sink.rules import SinkRules, read_rules
+from rockhopper.pipeline.sink.writer import make_stream_writer, make_writer
 
 BASE = {"nameServer": "127.0.0.1:9876", "topic": "orders"}
 

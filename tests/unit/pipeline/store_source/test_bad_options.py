@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import PipelineError
+from rockhopper.pipeline.errors import PipelineError
 from tests.support.written_logs import WrittenLog, read_rows
 
 
@@ -149,7 +149,7 @@ def test_a_start_in_front_of_what_is_left(tmp_path: Path) -> None:
 def test_a_schema_of_the_users_own(tmp_path: Path) -> None:
     from pyspark.sql.types import StringType, StructField, StructType
 
-    from pipeline.store_source.source import StoreSource
+    from rockhopper.pipeline.store_source.source import StoreSource
 
     WrittenLog(tmp_path).add(1)
     source = StoreSource({"path": str(tmp_path)})
@@ -159,8 +159,8 @@ def test_a_schema_of_the_users_own(tmp_path: Path) -> None:
 
 
 def test_streams_and_writes(tmp_path: Path) -> None:
-    from pipeline.schema import spark_schema
-    from pipeline.store_source.source import StoreSource
+    from rockhopper.pipeline.schema import spark_schema
+    from rockhopper.pipeline.store_source.source import StoreSource
 
     WrittenLog(tmp_path).add(1)
     source = StoreSource({"path": str(tmp_path)})

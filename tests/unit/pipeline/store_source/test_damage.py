@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.errors import PipelineError
+from rockhopper.pipeline.errors import PipelineError
 from tests.support.written_logs import T0_MS, WrittenLog, read_rows
 
 SPLIT_SIZES = pytest.mark.parametrize("split_size", [4096, 1 << 20])

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import PipelineError
-from pipeline.store_source.directory import find_commit_log, open_store
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.store_source.directory import find_commit_log, open_store
 from tests.support.open_stores import Stores, put
 from tests.support.written_logs import WrittenLog, read_rows
 

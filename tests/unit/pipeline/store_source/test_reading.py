@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from pipeline.errors import PipelineError
-from pipeline.store_source.splits import split_size_bytes
-from protocol.queue_layout import CHECKPOINT, encode_own_checkpoint
-from protocol.topic_ends import encode_ends
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.store_source.splits import split_size_bytes
+from rockhopper.protocol.queue_layout import CHECKPOINT, encode_own_checkpoint
+from rockhopper.protocol.topic_ends import encode_ends
 from tests.support import apache_golden, golden_stores
 from tests.support.written_logs import T0_MS, WrittenLog, read_rows, store_reader
 
@@ -214,8 +214,8 @@ def test_a_file_that_expires_while_the_store_is_read_is_an_error_unless_allowed(
 def test_a_filter_of_the_query_narrows_what_is_read_and_stays_with_spark(tmp_path: Path) -> None:
     from pyspark.sql.datasource import EqualTo, In
 
-    from pipeline.store_source.rules import read_rules
-    from pipeline.store_source.source import PushingStoreReader
+    from rockhopper.pipeline.store_source.rules import read_rules
+    from rockhopper.pipeline.store_source.source import PushingStoreReader
 
     WrittenLog(tmp_path).add(60)
     reader = PushingStoreReader(read_rules({"path": str(tmp_path), **FIVE}))
@@ -230,9 +230,9 @@ def test_a_filter_of_the_query_narrows_what_is_read_and_stays_with_spark(tmp_pat
 
 
 def test_big_records_and_compressed_bodies_fit_small_windows(tmp_path: Path) -> None:
-    from pipeline.store_source.scan import Damage, scan
-    from protocol.compression import compress_zlib
-    from protocol.message_codec import SYS_FLAG_COMPRESSED_ZLIB
+    from rockhopper.pipeline.store_source.scan import Damage, scan
+    from rockhopper.protocol.compression import compress_zlib
+    from rockhopper.protocol.message_codec import SYS_FLAG_COMPRESSED_ZLIB
 
     log = WrittenLog(tmp_path, file_size_bytes=1 << 20).add(5).add(body=bytes(300_000)).add(5)
     log.add(body=compress_zlib(b"x" * 5000), sys_flag=SYS_FLAG_COMPRESSED_ZLIB)

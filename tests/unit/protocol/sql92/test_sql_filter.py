@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from protocol.errors import SqlSyntaxError
-from protocol.sql92 import EXPRESSION_LENGTH_MAX, compile_filter
-from protocol.sql92.sql_filter import SqlFilter
+from rockhopper.protocol.errors import SqlSyntaxError
+from rockhopper.protocol.sql92 import EXPRESSION_LENGTH_MAX, compile_filter
+from rockhopper.protocol.sql92.sql_filter import SqlFilter
 from tests.support.machine_speed import slowness
 
 

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from pipeline.jobs.demonstrating.text import passages, words
+from rockhopper.pipeline.jobs.demonstrating.text import passages, words
 
 
 def test_there_is_text_enough_and_each_line_has_a_word() -> None:

@@ -10,10 +10,10 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.errors import PipelineError
-from pipeline.jobs.reporting.job import ReportResult, report
-from pipeline.jobs.reporting.lag import SCHEMA
-from pipeline.jobs.results import UsageProblem
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.jobs.reporting.job import ReportResult, report
+from rockhopper.pipeline.jobs.reporting.lag import SCHEMA
+from rockhopper.pipeline.jobs.results import UsageProblem
 from tests.support.written_logs import T0_MS, WrittenLog
 
 
@@ -22,8 +22,8 @@ class Lag:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.asked: list[tuple[str, int, Any]] = []
-        monkeypatch.setattr("pipeline.jobs.reporting.lag.sample", self.sample)
-        monkeypatch.setattr("pipeline.jobs.reporting.lag.away", lambda *_: [])
+        monkeypatch.setattr("rockhopper.pipeline.jobs.reporting.lag.sample", self.sample)
+        monkeypatch.setattr("rockhopper.pipeline.jobs.reporting.lag.away", lambda *_: [])
 
     def sample(self, nameserver: str, now_ms: int, topics: Any) -> pa.Table:
         self.asked.append((nameserver, now_ms, topics))

@@ -7,11 +7,18 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pipeline.jobs.reporting import tallies
-from pipeline.jobs.reporting.inputs import Chosen, store_work
-from pipeline.jobs.reporting.tables import for_files
-from pipeline.jobs.reporting.tallies import HOUR_MS, MINUTE_MS, Tally, merged, tally, together
-from pipeline.sink.staging import part_ids
+from rockhopper.pipeline.jobs.reporting import tallies
+from rockhopper.pipeline.jobs.reporting.inputs import Chosen, store_work
+from rockhopper.pipeline.jobs.reporting.tables import for_files
+from rockhopper.pipeline.jobs.reporting.tallies import (
+    HOUR_MS,
+    MINUTE_MS,
+    Tally,
+    merged,
+    tally,
+    together,
+)
+from rockhopper.pipeline.sink.staging import part_ids
 from tests.support.written_logs import T0_MS, WrittenLog
 
 
