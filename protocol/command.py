@@ -15,9 +15,9 @@ from rockhopper.protocol.codes import (
 )
 from rockhopper.protocol.errors import MalformedHeaderError
 from rockhopper.protocol.frame import encode_frame
-from rockhopper.protocol.header_binary import decode_binary_header, encode_binary_header
-from rockhopper.protocol.header_json import decode_json_header, encode_json_header
-from rockhopper.protocol.header_msgpack import decode_msgpack_header, encode_msgpack_header
+from rockhopper.protocol.headers.header_binary import decode_binary_header, encode_binary_header
+from rockhopper.protocol.headers.header_json import decode_json_header, encode_json_header
+from rockhopper.protocol.headers.header_msgpack import decode_msgpack_header, encode_msgpack_header
 
 _DECODERS = {
     SerializeType.JSON.value: decode_json_header,

@@ -17,7 +17,7 @@ after the broker echoed the ext field ``rh=1`` of its first request.
 import msgpack  # type: ignore[import-untyped]
 
 from rockhopper.protocol.errors import MalformedHeaderError
-from rockhopper.protocol.header_fields import (
+from rockhopper.protocol.headers.header_fields import (
     INT32_MAX,
     INT32_MIN,
     HeaderFields,

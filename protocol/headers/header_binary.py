@@ -24,7 +24,7 @@ import struct
 
 from rockhopper.protocol.codes import FLAG_RESPONSE, RequestCode
 from rockhopper.protocol.errors import MalformedHeaderError
-from rockhopper.protocol.header_fields import (
+from rockhopper.protocol.headers.header_fields import (
     EXT_FIELDS_MAX,
     HeaderFields,
     check_ext_count,

@@ -17,7 +17,7 @@ from typing import Annotated
 import msgspec
 
 from rockhopper.protocol.errors import MalformedHeaderError
-from rockhopper.protocol.header_fields import (
+from rockhopper.protocol.headers.header_fields import (
     INT32_MAX,
     INT32_MIN,
     LANGUAGE_BY_NAME,
