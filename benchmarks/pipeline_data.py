@@ -14,7 +14,7 @@ from zlib import crc32
 import numpy as np
 
 from rockhopper.protocol.addresses import host_bytes
-from rockhopper.protocol.message_codec.record import (
+from rockhopper.protocol.store.message_codec.record import (
     BLANK_RECORD,
     BODY_CRC_MASK,
     MAGIC_BLANK,

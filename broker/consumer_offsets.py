@@ -21,7 +21,7 @@ import structlog
 from rockhopper.broker.clock import wall_clock_ms
 from rockhopper.broker.json_table import JsonObject, JsonTable
 from rockhopper.broker.offset_journal import OffsetJournal, fingerprint
-from rockhopper.protocol.light_queues import LIGHT_QUEUE_ID, is_light
+from rockhopper.protocol.store.light_queues import LIGHT_QUEUE_ID, is_light
 
 log = structlog.get_logger("broker.offsets")
 

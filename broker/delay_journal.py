@@ -1,7 +1,7 @@
 """The journal of the delay levels: what they were about to deliver; a crash then repeats nothing.
 
-``<store>/rockhopper/delay/<20-digit number>.records``, records (protocol/note_records.py) of one
-kind, 1, whose payload is, big-endian:
+``<store>/rockhopper/delay/<20-digit number>.records``, records (protocol/store/note_records.py) of
+one kind, 1, whose payload is, big-endian:
 
     offset  size  field
          0     8  level
@@ -26,7 +26,7 @@ import structlog
 
 from rockhopper.broker.store import disk
 from rockhopper.broker.store.record_journal import RecordJournal
-from rockhopper.protocol.note_records import encode_record
+from rockhopper.protocol.store.note_records import encode_record
 
 log = structlog.get_logger("broker.delayed")
 

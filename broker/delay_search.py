@@ -14,9 +14,9 @@ from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.timers.copies import is_copy
 from rockhopper.broker.topics import TopicTable
 from rockhopper.protocol.message import StoredMessage
-from rockhopper.protocol.message_codec import decode_message, decode_messages
 from rockhopper.protocol.names import SCHEDULE_TOPIC
 from rockhopper.protocol.properties import PROPERTY_REAL_QUEUE_ID, PROPERTY_REAL_TOPIC
+from rockhopper.protocol.store.message_codec import decode_message, decode_messages
 
 # How many messages behind the due time a copy is looked for: a broker that was down delivers late.
 LOOKED_AT_MAX = 20_000

@@ -43,9 +43,9 @@ from rockhopper.broker.timers.copies import stage_copy, written_copies
 from rockhopper.broker.topics import TopicTable
 from rockhopper.broker.wall_waits import WallWaits
 from rockhopper.protocol.message import StoredMessage
-from rockhopper.protocol.message_codec import decode_messages
 from rockhopper.protocol.names import SCHEDULE_TOPIC
 from rockhopper.protocol.properties import PROPERTY_REAL_TOPIC
+from rockhopper.protocol.store.message_codec import decode_messages
 
 log = structlog.get_logger("broker.delayed")
 

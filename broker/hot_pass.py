@@ -47,8 +47,8 @@ from rockhopper.protocol.command import Command, decode_header, encode_command
 from rockhopper.protocol.errors import MalformedHeaderError
 from rockhopper.protocol.frame import Frame
 from rockhopper.protocol.names import NOT_SENDABLE_TOPICS
-from rockhopper.protocol.queue_layout import CONSUME_QUEUE_UNIT_SIZE_BYTES
 from rockhopper.protocol.requests.fields import Int32, Int64
+from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT_SIZE_BYTES
 from rockhopper.protocol.sys_flags import SYS_FLAG_TRANSACTION_MASK
 
 SPECIAL_FLAGS = SYS_FLAG_TRANSACTION_MASK | INNER_BATCH_FLAGS

@@ -1,7 +1,7 @@
 """OffsetJournal: what was committed since consumerOffset.json was last saved.
 
 ``<store>/rockhopper/offsets/<20-digit number>.records`` are files of records
-(protocol/note_records.py) of one kind, 1: lines of text, applied in order::
+(protocol/store/note_records.py) of one kind, 1: lines of text, applied in order::
 
     file <sha1>                     consumerOffset.json as it is, or as it is about to be
     set <topic@group> <queue> <offset>
@@ -33,7 +33,7 @@ import structlog
 
 from rockhopper.broker.store import disk
 from rockhopper.broker.store.record_journal import RecordJournal
-from rockhopper.protocol.note_records import encode_record
+from rockhopper.protocol.store.note_records import encode_record
 
 log = structlog.get_logger("broker.offsets")
 

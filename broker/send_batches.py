@@ -12,8 +12,12 @@ from rockhopper.broker.topics import TopicConfig
 from rockhopper.broker.transactions.half_messages import whole_number
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.errors import MalformedBatchError
-from rockhopper.protocol.message_codec import INNER_BATCH_COUNT_MAX, decode_batch, encode_batch
 from rockhopper.protocol.properties import PROPERTY_INNER_NUM, decode_properties
+from rockhopper.protocol.store.message_codec import (
+    INNER_BATCH_COUNT_MAX,
+    decode_batch,
+    encode_batch,
+)
 from rockhopper.protocol.sys_flags import SYS_FLAG_INNER_BATCH, SYS_FLAG_TRANSACTION_MASK
 
 Messages = list[tuple[int, bytes, bytes]]

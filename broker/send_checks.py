@@ -16,9 +16,9 @@ from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
 from rockhopper.broker.topics import TopicConfig, TopicTable
 from rockhopper.protocol.codes import ResponseCode
-from rockhopper.protocol.light_queues import is_light, light_queue_error
 from rockhopper.protocol.names import NOT_SENDABLE_TOPICS, RETRY_PREFIX, topic_error
 from rockhopper.protocol.properties import PROPERTY_INNER_MULTI_DISPATCH, decode_properties
+from rockhopper.protocol.store.light_queues import is_light, light_queue_error
 
 if TYPE_CHECKING:
     from rockhopper.broker.server import Connection

@@ -38,7 +38,6 @@ from rockhopper.broker.topics import TopicConfig, TopicTable
 from rockhopper.broker.transactions.half_messages import HALF_QUEUE_ID, is_half, make_half
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.errors import FieldError
-from rockhopper.protocol.light_queues import light_name_of
 from rockhopper.protocol.message_ids import offset_message_id
 from rockhopper.protocol.names import DLQ_PREFIX, RETRY_PREFIX, TRANSACTION_HALF_TOPIC
 from rockhopper.protocol.properties import (
@@ -47,6 +46,7 @@ from rockhopper.protocol.properties import (
     PROPERTY_REPLY_TO_CLIENT,
     decode_properties,
 )
+from rockhopper.protocol.store.light_queues import light_name_of
 from rockhopper.protocol.sys_flags import (
     SYS_FLAG_INNER_BATCH,
     SYS_FLAG_NEED_UNWRAP,

@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from rockhopper.protocol.light_queues import is_light
 from rockhopper.protocol.names import LMQ_PREFIX, is_system_topic
+from rockhopper.protocol.store.light_queues import is_light
 
 SAMPLE_INTERVAL_MS = 10_000
 TPS_WINDOWS_S = (10, 60, 600)

@@ -20,7 +20,7 @@ from rockhopper.broker.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.topic_ids import TopicIds
 from rockhopper.broker.topics import TopicConfig, TopicTable, queue_directories
 from rockhopper.protocol.names import SCHEDULE_TOPIC
-from rockhopper.protocol.store_paths import DELETED_TOPICS_FILE
+from rockhopper.protocol.store.store_paths import DELETED_TOPICS_FILE
 
 log = structlog.get_logger("broker.tables")
 

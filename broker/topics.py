@@ -22,7 +22,6 @@ from rockhopper.broker.topic_attributes import (
 )
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.bodies import topics as bodies
-from rockhopper.protocol.light_queues import is_light, light_queue_error
 from rockhopper.protocol.names import (
     AUTO_CREATE_TOPIC,
     DLQ_PREFIX,
@@ -41,6 +40,7 @@ from rockhopper.protocol.names import (
     retry_topic,
     topic_error,
 )
+from rockhopper.protocol.store.light_queues import is_light, light_queue_error
 
 log = structlog.get_logger("broker.topics")
 

@@ -25,9 +25,9 @@ from rockhopper.client.tasks import end_tasks
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.message import StoredMessage
-from rockhopper.protocol.message_codec import decode_messages
 from rockhopper.protocol.message_ids import decode_offset_message_id
 from rockhopper.protocol.requests import QueryMessageRequest, encode_fields
+from rockhopper.protocol.store.message_codec import decode_messages
 
 _TIME_MAX = 0x7FFF_FFFF_FFFF_FFFF
 _MESSAGE_ID = re.compile(r"[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}")

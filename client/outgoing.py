@@ -12,9 +12,9 @@ from rockhopper.client.unique_id import UniqueIds
 from rockhopper.protocol.compression import compress_zlib
 from rockhopper.protocol.frame import FRAME_SIZE_BYTES_MAX
 from rockhopper.protocol.message import Message
-from rockhopper.protocol.message_codec import encode_batch
 from rockhopper.protocol.names import NOT_SENDABLE_TOPICS, is_retry_topic, topic_error
 from rockhopper.protocol.properties import PROPERTIES_SIZE_BYTES_MAX, encode_properties
+from rockhopper.protocol.store.message_codec import encode_batch
 from rockhopper.protocol.sys_flags import SYS_FLAG_COMPRESSED_ZLIB
 
 # What a frame has room for beside the largest header: of JSON, whose escapes take six bytes each.

@@ -15,13 +15,13 @@ from rockhopper.client.session import Session
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.errors import FieldError, ProtocolError
-from rockhopper.protocol.message_codec import decode_messages
 from rockhopper.protocol.requests import (
     PullMessageRequest,
     PullMessageResponse,
     decode_fields,
     encode_fields,
 )
+from rockhopper.protocol.store.message_codec import decode_messages
 from rockhopper.protocol.subscription import Subscription
 
 log = logging.getLogger(__name__)

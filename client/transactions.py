@@ -36,7 +36,6 @@ from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.message import Message
-from rockhopper.protocol.message_codec import decode_message
 from rockhopper.protocol.message_ids import decode_offset_message_id
 from rockhopper.protocol.properties import PROPERTY_PRODUCER_GROUP, PROPERTY_TRANSACTION_PREPARED
 from rockhopper.protocol.requests import (
@@ -45,6 +44,7 @@ from rockhopper.protocol.requests import (
     decode_fields,
     encode_fields,
 )
+from rockhopper.protocol.store.message_codec import decode_message
 from rockhopper.protocol.sys_flags import (
     SYS_FLAG_TRANSACTION_COMMIT,
     SYS_FLAG_TRANSACTION_NONE,

@@ -31,9 +31,9 @@ from rockhopper.pipeline.pulls import PULLED, BulkRead, OrdinaryPulls, read_answ
 from rockhopper.protocol.bodies.topic_ids import decode_topic_ids, encode_topic_ids
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
-from rockhopper.protocol.message_codec import decode_messages
 from rockhopper.protocol.requests import encode_fields
 from rockhopper.protocol.requests.extensions import BulkPullRequest
+from rockhopper.protocol.store.message_codec import decode_messages
 
 TOOLS_GROUP = "TOOLS_CONSUMER"
 _NOT_SUPPORTED = int(ResponseCode.REQUEST_CODE_NOT_SUPPORTED)

@@ -17,7 +17,7 @@ from rockhopper.broker.store.get_result import GetResult, GetStatus
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.subscription_groups import SubscriptionGroupTable
 from rockhopper.protocol.codes import ResponseCode
-from rockhopper.protocol.message_codec import decode_message
+from rockhopper.protocol.store.message_codec import decode_message
 from rockhopper.protocol.subscription import Subscription
 
 READS_PER_QUEUE = 8

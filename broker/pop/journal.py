@@ -1,9 +1,10 @@
 """The journal of pop consumption: what must be known again after a crash of the process.
 
-Files ``<store>/rockhopper/pop/<20-digit number>`` of records (protocol/note_records.py), whose
-kinds stand in lanes.py.  Records are appended with one write(2) for each request and never synced
-on the way: a crash of the process loses nothing, a power cut the newest ones, and then messages
-repeat (the committed offset of a group is never beyond its oldest message that is not settled).
+Files ``<store>/rockhopper/pop/<20-digit number>`` of records (protocol/store/note_records.py),
+whose kinds stand in lanes.py. Records are appended with one write(2) for each request and never
+synced on the way: a crash of the process loses nothing, a power cut the newest ones, and then
+messages repeat (the committed offset of a group is never beyond its oldest message that is not
+settled).
 
 Nothing counts behind a record that is lost: what follows it could say that messages were handed out
 of which nobody knows any more whether they were settled.  They come again instead.

@@ -32,7 +32,7 @@ import structlog
 
 from rockhopper.broker.pop.journal import PopJournal
 from rockhopper.broker.pop.ordered import OrderedBatch, decode_batch, encode_batch
-from rockhopper.protocol.note_records import encode_record
+from rockhopper.protocol.store.note_records import encode_record
 
 log = structlog.get_logger("broker.pop")
 

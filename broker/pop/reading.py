@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from rockhopper.broker.pop import extra_info
 from rockhopper.broker.pop.extra_info import NORMAL, RETRY_V1
-from rockhopper.protocol.message_codec import decode_message, encode_stored_message
 from rockhopper.protocol.properties import PROPERTY_POP_CK
+from rockhopper.protocol.store.message_codec import decode_message, encode_stored_message
 from rockhopper.protocol.subscription import Subscription
 
 _SIZE = struct.Struct(">I")

@@ -28,7 +28,6 @@ from rockhopper.broker.wall_waits import WallTimer
 from rockhopper.protocol.addresses import host_bytes
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.message import StoredMessage
-from rockhopper.protocol.message_codec import decode_message
 from rockhopper.protocol.names import is_retry_topic
 from rockhopper.protocol.properties import (
     PROPERTY_DELAY_LEVEL,
@@ -38,6 +37,7 @@ from rockhopper.protocol.properties import (
     PROPERTY_RETRY_TOPIC,
     PROPERTY_WAIT,
 )
+from rockhopper.protocol.store.message_codec import decode_message
 
 log = structlog.get_logger("broker.pop")
 

@@ -19,7 +19,6 @@ from rockhopper.broker.topics import TopicConfig
 from rockhopper.protocol.addresses import host_bytes
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.message import StoredMessage
-from rockhopper.protocol.message_codec import decode_message
 from rockhopper.protocol.properties import (
     PROPERTY_DELAY_LEVEL,
     PROPERTY_ORIGIN_MESSAGE_ID,
@@ -27,6 +26,7 @@ from rockhopper.protocol.properties import (
     PROPERTY_WAIT,
 )
 from rockhopper.protocol.requests import ConsumerSendMsgBackRequest
+from rockhopper.protocol.store.message_codec import decode_message
 
 PERM_WRITE = 2
 FIRST_RETRY_LEVEL = 3

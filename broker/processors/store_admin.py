@@ -16,14 +16,14 @@ from rockhopper.broker.timers.java_files import TimerCheck, encode_fields
 from rockhopper.protocol.bodies import SubscriptionData
 from rockhopper.protocol.bodies.properties_text import decode_properties_text
 from rockhopper.protocol.codes import ResponseCode
-from rockhopper.protocol.message_codec import decode_message
 from rockhopper.protocol.properties import PROPERTY_REAL_TOPIC
-from rockhopper.protocol.queue_layout import CONSUME_QUEUE_UNIT
 from rockhopper.protocol.requests.administration import (
     ExportConfigRequest,
     QueryConsumeQueueRequest,
     ReadAheadModeRequest,
 )
+from rockhopper.protocol.store.message_codec import decode_message
+from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
 
 log = structlog.get_logger("broker.admin")
 

@@ -30,7 +30,6 @@ from rockhopper.broker.topics import QUEUE_COUNT_MAX, TopicConfig
 from rockhopper.protocol.bodies import GroupList, TopicList, TopicOffset
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.fastjson import MessageQueueKey, map_of, queue_text
-from rockhopper.protocol.light_queues import is_light, light_queue_error
 from rockhopper.protocol.names import retry_topic, topic_error
 from rockhopper.protocol.requests import (
     CreateTopicRequest,
@@ -39,6 +38,7 @@ from rockhopper.protocol.requests import (
     TopicRequest,
     encode_fields,
 )
+from rockhopper.protocol.store.light_queues import is_light, light_queue_error
 
 log = structlog.get_logger("broker.admin")
 

@@ -5,10 +5,10 @@ from rockhopper.broker.processors.parts import BrokerParts
 from rockhopper.broker.safe_answers import answer_when_safe
 from rockhopper.broker.store.errors import StoreError, StoreFailedError
 from rockhopper.protocol.codes import ResponseCode
-from rockhopper.protocol.message_codec import decode_message
 from rockhopper.protocol.message_ids import decode_offset_message_id
 from rockhopper.protocol.names import TRANSACTION_CHECK_MAX_TIME_TOPIC
 from rockhopper.protocol.requests import EndTransactionRequest, ResumeCheckHalfMessageRequest
+from rockhopper.protocol.store.message_codec import decode_message
 from rockhopper.protocol.sys_flags import (
     SYS_FLAG_TRANSACTION_COMMIT,
     SYS_FLAG_TRANSACTION_NONE,

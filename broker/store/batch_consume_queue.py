@@ -1,7 +1,8 @@
 """BatchConsumeQueue: the queue of a BatchCQ topic, whose records may hold several messages each.
 
-One 46-byte unit for each record (protocol/queue_layout.py); it carries the queue offset of the
-record's first message and their number, so a message is found by a binary search over the units.
+One 46-byte unit for each record (protocol/store/queue_layout.py); it carries the queue offset of
+the record's first message and their number, so a message is found by a binary search over the
+units.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -12,9 +13,9 @@ from rockhopper.broker.store.errors import QueueConflictError, QueueGapError
 from rockhopper.broker.store.mappings import Mappings
 from rockhopper.broker.store.unit_files import points_into_log
 from rockhopper.broker.store.unit_queue import Noted, UnitQueue, ignore
-from rockhopper.protocol.message_codec import RecordCheck
 from rockhopper.protocol.properties import PROPERTY_INNER_BASE, PROPERTY_INNER_NUM
-from rockhopper.protocol.queue_layout import (
+from rockhopper.protocol.store.message_codec import RecordCheck
+from rockhopper.protocol.store.queue_layout import (
     BATCH_CONSUME_QUEUE_UNIT,
     BATCH_CONSUME_QUEUE_UNIT_SIZE_BYTES,
     COMPACTED_OFFSET_NONE,

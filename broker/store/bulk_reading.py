@@ -14,7 +14,7 @@ from rockhopper.broker.store.commit_log import CommitLog
 from rockhopper.broker.store.consume_queue import ConsumeQueue
 from rockhopper.broker.store.fast_encoding import count_sound
 from rockhopper.broker.store.get_result import GetResult, GetStatus
-from rockhopper.protocol.queue_layout import CONSUME_QUEUE_UNIT
+from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
 
 COUNT_MAX = 16_384
 

@@ -12,13 +12,13 @@ prefers; what follows is what both have to do.  A record is sound when
 import struct
 from zlib import crc32
 
-from rockhopper.protocol.message_codec import (
+from rockhopper.protocol.store.message_codec import (
     BODY_CRC_MASK,
     MAGIC_V1,
     MAGIC_V2,
     RECORD_SIZE_BYTES_MIN,
 )
-from rockhopper.protocol.queue_layout import CONSUME_QUEUE_UNIT
+from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
 from rockhopper.protocol.sys_flags import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
 
 # Size, magic, CRC of the body, queue id, queue offset, commit log offset, sysFlag.

@@ -30,7 +30,11 @@ import structlog
 
 from rockhopper.broker.store.disk import make_directories_durably, write_atomically
 from rockhopper.broker.store.layout import StoreLayout
-from rockhopper.protocol.queue_layout import CHECKPOINT, decode_checkpoint, encode_own_checkpoint
+from rockhopper.protocol.store.queue_layout import (
+    CHECKPOINT,
+    decode_checkpoint,
+    encode_own_checkpoint,
+)
 
 log = structlog.get_logger("broker.store")
 

@@ -28,7 +28,7 @@ from rockhopper.broker.store.errors import (
 )
 from rockhopper.broker.store.mapped_file import MappedFile
 from rockhopper.broker.store.mapped_file_queue import MappedFileQueue
-from rockhopper.protocol.message_codec import (
+from rockhopper.protocol.store.message_codec import (
     BLANK_RECORD,
     MAGIC_BLANK,
     MAGIC_V1,

@@ -1,8 +1,9 @@
 """ConsumeQueue: where the messages of one queue of one topic are in the commit log.
 
 Message number n (its queue offset) has the 20-byte unit at position 20·n of the queue's address
-space; the layout is in protocol/queue_layout.py.  A queue whose first message has an offset above
-0 starts with blank units up to it, so that its files can keep the names that RocketMQ expects.
+space; the layout is in protocol/store/queue_layout.py. A queue whose first message has an offset
+above 0 starts with blank units up to it, so that its files can keep the names that RocketMQ
+expects.
 
 RocketMQ writes a unit behind the last one whatever its offset is, which shifts the rest of a queue
 after any mishap.  Here a unit is only ever written where its offset says, and a gap is an error.
@@ -16,9 +17,9 @@ from rockhopper.broker.store.errors import QueueConflictError, QueueGapError
 from rockhopper.broker.store.mappings import Mappings
 from rockhopper.broker.store.unit_files import points_into_log
 from rockhopper.broker.store.unit_queue import Noted, UnitQueue, ignore
-from rockhopper.protocol.light_queues import is_light
-from rockhopper.protocol.message_codec import RecordCheck
-from rockhopper.protocol.queue_layout import (
+from rockhopper.protocol.store.light_queues import is_light
+from rockhopper.protocol.store.message_codec import RecordCheck
+from rockhopper.protocol.store.queue_layout import (
     BLANK_CONSUME_QUEUE_UNIT,
     BLANK_UNIT_SIZE_FIELD,
     CONSUME_QUEUE_UNIT,

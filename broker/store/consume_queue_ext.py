@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from rockhopper.broker.store.errors import CorruptFileError
 from rockhopper.broker.store.mapped_file_queue import MappedFileQueue
-from rockhopper.protocol.queue_layout import EXT_ADDRESS_MAX
+from rockhopper.protocol.store.queue_layout import EXT_ADDRESS_MAX
 
 _HEAD = struct.Struct(">hqqh")
 _ADDRESS_OF_OFFSET_0 = -(2**63)

@@ -20,7 +20,7 @@ from rockhopper.broker.store.lookups import find_unit, record_at
 from rockhopper.broker.store.mapped_file import MappedFile
 from rockhopper.broker.store.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.queue_table import ConsumeQueueTable
-from rockhopper.protocol.message_codec import (
+from rockhopper.protocol.store.message_codec import (
     MAGIC_V1,
     RECORD_SIZE_BYTES_MIN,
     SYS_FLAG_BORN_HOST_V6,

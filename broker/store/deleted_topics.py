@@ -3,7 +3,7 @@
 The records of a deleted topic stay in the log until they expire.  Recovery rebuilds queues from the
 log; without this note it would bring a deleted topic back, or mix the old messages of a topic that
 was made anew with its new ones.  Kept in ``<store>/rockhopper/deleted-topics.records``
-(protocol/topic_ends.py).
+(protocol/store/topic_ends.py).
 
 ``purged-topics.records`` beside it says the same of topics that were emptied.  Their queues stay as
 they are, and begin behind those records.
@@ -17,7 +17,7 @@ import structlog
 
 from rockhopper.broker.store import disk
 from rockhopper.broker.store.record_file import RecordFile, mend, read_records
-from rockhopper.protocol.topic_ends import decode_former_ends, encode_ends, ends_of
+from rockhopper.protocol.store.topic_ends import decode_former_ends, encode_ends, ends_of
 
 log = structlog.get_logger("broker.store")
 

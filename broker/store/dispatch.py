@@ -17,11 +17,11 @@ from rockhopper.broker.store.index import MessageIndex
 from rockhopper.broker.store.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.queue_tail import QueueTail, Run
 from rockhopper.broker.store.tags_codes import TagsCodes
-from rockhopper.protocol.light_queues import LIGHT_QUEUE_ID, light_places
 from rockhopper.protocol.message import StoredMessage
-from rockhopper.protocol.message_codec import decode_message
 from rockhopper.protocol.properties import PROPERTY_INNER_NUM, PROPERTY_KEYS, PROPERTY_UNIQUE_KEY
-from rockhopper.protocol.queue_layout import CONSUME_QUEUE_UNIT
+from rockhopper.protocol.store.light_queues import LIGHT_QUEUE_ID, light_places
+from rockhopper.protocol.store.message_codec import decode_message
+from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
 from rockhopper.protocol.sys_flags import SYS_FLAG_INNER_BATCH
 
 CATCH_UP_BYTES = 1 << 20

@@ -24,7 +24,6 @@ from zlib import crc32
 from rockhopper.broker.store.tags_codes import hash_of_tags
 from rockhopper.protocol.errors import MalformedBatchError
 from rockhopper.protocol.java_hash import index_key_seed, seeded_index_key_hash
-from rockhopper.protocol.message_codec import MAGIC_V1, MAGIC_V2, RECORD_HEADS, decode_batch
 from rockhopper.protocol.properties import (
     PROPERTY_KEYS,
     PROPERTY_TAGS,
@@ -32,7 +31,8 @@ from rockhopper.protocol.properties import (
     PROPERTY_WAIT,
     decode_properties,
 )
-from rockhopper.protocol.queue_layout import CONSUME_QUEUE_UNIT, INDEX_ENTRY, INDEX_SLOT
+from rockhopper.protocol.store.message_codec import MAGIC_V1, MAGIC_V2, RECORD_HEADS, decode_batch
+from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT, INDEX_ENTRY, INDEX_SLOT
 from rockhopper.protocol.sys_flags import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
 
 PROPERTIES_SIZE_BYTES_MAX = 32_767

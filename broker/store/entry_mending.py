@@ -21,9 +21,9 @@ from rockhopper.broker.store.commit_log import CommitLog
 from rockhopper.broker.store.consume_queue_ext import is_address
 from rockhopper.broker.store.queue_table import Queue
 from rockhopper.broker.store.record_places import RecordPlaces
-from rockhopper.protocol.light_queues import light_places
-from rockhopper.protocol.message_codec import BLANK_RECORD, MAGIC_BLANK, RecordCheck
 from rockhopper.protocol.names import SCHEDULE_TOPIC
+from rockhopper.protocol.store.light_queues import light_places
+from rockhopper.protocol.store.message_codec import BLANK_RECORD, MAGIC_BLANK, RecordCheck
 
 log = structlog.get_logger("broker.store")
 

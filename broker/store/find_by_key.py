@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from rockhopper.broker.store.index import MessageIndex
 from rockhopper.protocol.message import StoredMessage
-from rockhopper.protocol.message_codec import decode_message
 from rockhopper.protocol.properties import PROPERTY_KEYS, PROPERTY_UNIQUE_KEY
+from rockhopper.protocol.store.message_codec import decode_message
 
 BODY_BYTES_MAX = 8 << 20
 # A look at each record costs, and no query may hold up the others for long.

@@ -12,9 +12,9 @@ from rockhopper.broker.store.consume_queue import ConsumeQueue
 from rockhopper.broker.store.find_by_key import BODY_BYTES_MAX
 from rockhopper.broker.store.tags_codes import hash_of_tags
 from rockhopper.protocol.message import StoredMessage
-from rockhopper.protocol.message_codec import decode_message
 from rockhopper.protocol.properties import PROPERTY_TAGS
-from rockhopper.protocol.queue_layout import CONSUME_QUEUE_UNIT, CONSUME_QUEUE_UNIT_SIZE_BYTES
+from rockhopper.protocol.store.message_codec import decode_message
+from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT, CONSUME_QUEUE_UNIT_SIZE_BYTES
 
 UNITS_PER_STEP = 16_384
 # 10 million messages: a second of work, in steps of a millisecond or two.

@@ -14,7 +14,7 @@ from rockhopper.broker.store.lookups import record_at, record_start
 from rockhopper.broker.store.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.record_properties import KeysAndTags, KeysAndTagsReader, keys_and_tags
 from rockhopper.protocol.java_hash import index_key_seed, seeded_index_key_hash
-from rockhopper.protocol.message_codec import (
+from rockhopper.protocol.store.message_codec import (
     SYS_FLAG_TRANSACTION_MASK,
     SYS_FLAG_TRANSACTION_ROLLBACK,
 )

@@ -17,7 +17,7 @@ from rockhopper.broker.store.index_file import (
     SLOT_SIZE_BYTES,
     IndexFile,
 )
-from rockhopper.protocol.queue_layout import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
+from rockhopper.protocol.store.queue_layout import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
 
 SLOT_SLICE_BYTES = 64 << 10
 _STEPS_MAX = 10_000

@@ -1,8 +1,8 @@
 """IndexFile: one file of the message index, a hash table on disk from keys to commit log offsets.
 
-The layout is in protocol/queue_layout.py; RocketMQ (IndexFile, IndexHeader) reads and writes the
-same.  New entries go to the head of the chain of their slot, so that a look-up finds the newest
-message first.  A file of S slots and N entries is 40 + 4·S + 20·N bytes long and takes N − 1
+The layout is in protocol/store/queue_layout.py; RocketMQ (IndexFile, IndexHeader) reads and writes
+the same. New entries go to the head of the chain of their slot, so that a look-up finds the newest
+message first. A file of S slots and N entries is 40 + 4·S + 20·N bytes long and takes N − 1
 entries, entry 0 being unused.
 
 The file has its full length at once but not its blocks: the slot table is reserved when the file is
@@ -26,7 +26,7 @@ from rockhopper.broker.store.descriptors import descriptor_needed
 from rockhopper.broker.store.encoding import INDEX_KEY
 from rockhopper.broker.store.errors import CorruptFileError
 from rockhopper.broker.store.fast_encoding import put_entries
-from rockhopper.protocol.queue_layout import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
+from rockhopper.protocol.store.queue_layout import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
 
 HEADER_SIZE_BYTES = INDEX_HEADER.size
 SLOT_SIZE_BYTES = INDEX_SLOT.size

@@ -19,7 +19,7 @@ from rockhopper.broker.store.index_file import (
     SLOT_SIZE_BYTES,
     IndexFile,
 )
-from rockhopper.protocol.queue_layout import INDEX_ENTRY, INDEX_SLOT
+from rockhopper.protocol.store.queue_layout import INDEX_ENTRY, INDEX_SLOT
 
 _PAGE_SIZE_BYTES = 4096
 _ZERO_ENTRY = bytes(ENTRY_SIZE_BYTES)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rockhopper.broker.store_config import StoreConfig
-from rockhopper.protocol.store_paths import (
+from rockhopper.protocol.store.store_paths import (
     ABORT_FILE,
     BATCH_CONSUME_QUEUE_DIRECTORY,
     CHECKPOINT_FILE,

@@ -9,17 +9,17 @@ from collections.abc import Callable, Iterable
 
 from rockhopper.broker.store.queue_tail import QueueTail
 from rockhopper.broker.store_config import StoreConfig
-from rockhopper.protocol.light_queues import (
+from rockhopper.protocol.names import TRANSACTION_CHECK_MAX_TIME_TOPIC, TRANSACTION_HALF_TOPIC
+from rockhopper.protocol.properties import (
+    PROPERTY_INNER_MULTI_DISPATCH,
+    PROPERTY_INNER_MULTI_QUEUE_OFFSET,
+)
+from rockhopper.protocol.store.light_queues import (
     LIGHT_QUEUE_ID,
     SEPARATOR,
     dispatches,
     is_light,
     light_queue_error,
-)
-from rockhopper.protocol.names import TRANSACTION_CHECK_MAX_TIME_TOPIC, TRANSACTION_HALF_TOPIC
-from rockhopper.protocol.properties import (
-    PROPERTY_INNER_MULTI_DISPATCH,
-    PROPERTY_INNER_MULTI_QUEUE_OFFSET,
 )
 
 # Messages of transactions that are open, or were given up.

@@ -28,7 +28,7 @@ from rockhopper.broker.store.log_tail import is_all_zeros
 from rockhopper.broker.store.lookups import record_at
 from rockhopper.broker.store.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.queue_table import ConsumeQueueTable
-from rockhopper.protocol.store_paths import (
+from rockhopper.protocol.store.store_paths import (
     COMMIT_LOG_DIRECTORY,
     COMMIT_LOG_DIRECTORY_FILE,
     is_numbered_file,

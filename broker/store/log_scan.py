@@ -19,7 +19,7 @@ from zlib import crc32
 
 from rockhopper.broker.store import disk
 from rockhopper.broker.store.mapped_file import MappedFile
-from rockhopper.protocol.message_codec import (
+from rockhopper.protocol.store.message_codec import (
     BLANK_RECORD,
     BODY_CRC_MASK,
     MAGIC_BLANK,

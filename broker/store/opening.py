@@ -54,7 +54,7 @@ from rockhopper.broker.store.retention import RetentionService, RetentionSetting
 from rockhopper.broker.store.tags_codes import TagsCodes
 from rockhopper.broker.store.watch import StoreWatch
 from rockhopper.broker.store_config import FlushDiskType, StoreConfig
-from rockhopper.protocol.store_paths import DELETED_TOPICS_FILE, PURGED_TOPICS_FILE
+from rockhopper.protocol.store.store_paths import DELETED_TOPICS_FILE, PURGED_TOPICS_FILE
 
 log = structlog.get_logger("broker.store")
 

@@ -29,17 +29,17 @@ from rockhopper.broker.store.lookups import find_unit, queue_end, record_at
 from rockhopper.broker.store.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.queue_table import ConsumeQueueTable, Queue
 from rockhopper.broker.store.record_properties import KeysAndTagsReader
-from rockhopper.protocol.light_queues import LIGHT_QUEUE_ID, light_places
-from rockhopper.protocol.message_codec import (
-    RECORD_SIZE_BYTES_MIN,
-    SYS_FLAG_INNER_BATCH,
-    SYS_FLAG_TRANSACTION_PREPARED,
-)
 from rockhopper.protocol.names import LMQ_PREFIX, SCHEDULE_TOPIC
 from rockhopper.protocol.properties import (
     PROPERTY_INNER_MULTI_DISPATCH,
     PROPERTY_TAGS,
     decode_properties,
+)
+from rockhopper.protocol.store.light_queues import LIGHT_QUEUE_ID, light_places
+from rockhopper.protocol.store.message_codec import (
+    RECORD_SIZE_BYTES_MIN,
+    SYS_FLAG_INNER_BATCH,
+    SYS_FLAG_TRANSACTION_PREPARED,
 )
 
 log = structlog.get_logger("broker.store")

@@ -31,8 +31,8 @@ from rockhopper.broker.store.property_stage import MessageFilter, PropertyStage
 from rockhopper.broker.store.queue_table import Queue
 from rockhopper.broker.store.record_places import RecordPlaces
 from rockhopper.protocol.errors import ProtocolError
-from rockhopper.protocol.message_codec import RecordCheck, check_record, decode_message
-from rockhopper.protocol.queue_layout import (
+from rockhopper.protocol.store.message_codec import RecordCheck, check_record, decode_message
+from rockhopper.protocol.store.queue_layout import (
     BATCH_CONSUME_QUEUE_UNIT,
     CONSUME_QUEUE_UNIT,
     CONSUME_QUEUE_UNIT_SIZE_BYTES,

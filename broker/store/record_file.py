@@ -1,4 +1,4 @@
-"""Files of records (protocol/note_records.py): what the broker notes by appending.
+"""Files of records (protocol/store/note_records.py): what the broker notes by appending.
 
 An append is whole or not at all, however the disk fails.  What a power cut tore off and what is
 damaged is named in the log and kept in the quarantine before the file is written anew.
@@ -11,7 +11,7 @@ from pathlib import Path
 import structlog
 
 from rockhopper.broker.store import disk
-from rockhopper.protocol.note_records import RecordsRead, decode_records, encode_record
+from rockhopper.protocol.store.note_records import RecordsRead, decode_records, encode_record
 
 log = structlog.get_logger("broker.store")
 

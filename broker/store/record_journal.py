@@ -14,7 +14,7 @@ from pathlib import Path
 from rockhopper.broker.store import disk
 from rockhopper.broker.store.layout import file_name
 from rockhopper.broker.store.record_file import RecordFile, mend, read_records
-from rockhopper.protocol.note_records import Record, RecordsRead
+from rockhopper.protocol.store.note_records import Record, RecordsRead
 
 
 class RecordJournal:

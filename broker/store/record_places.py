@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from rockhopper.broker.store.commit_log import CommitLog
 from rockhopper.broker.store.queue_table import ConsumeQueueTable
-from rockhopper.protocol.message_codec import (
+from rockhopper.protocol.store.message_codec import (
     MAGIC_V1,
     MAGIC_V2,
     RECORD_SIZE_BYTES_MIN,

@@ -21,9 +21,9 @@ from rockhopper.broker.store.lookups import find_unit, record_at
 from rockhopper.broker.store.mapped_file import MappedFile
 from rockhopper.broker.store.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.queue_table import Queue
-from rockhopper.protocol.message_codec import BLANK_RECORD, MAGIC_V1, MAGIC_V2
 from rockhopper.protocol.names import LMQ_PREFIX
-from rockhopper.protocol.queue_layout import BLANK_UNIT_SIZE_FIELD
+from rockhopper.protocol.store.message_codec import BLANK_RECORD, MAGIC_V1, MAGIC_V2
+from rockhopper.protocol.store.queue_layout import BLANK_UNIT_SIZE_FIELD
 
 # Units looked at, from the end, until one fits the log.
 _UNITS_COMPARED = (2, 64)

@@ -24,7 +24,7 @@ import structlog
 
 from rockhopper.broker.store import disk
 from rockhopper.broker.store.layout import StoreLayout
-from rockhopper.protocol.store_paths import is_numbered_file
+from rockhopper.protocol.store.store_paths import is_numbered_file
 
 log = structlog.get_logger("broker.store")
 

@@ -29,14 +29,14 @@ from rockhopper.broker.store.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.reader import MessageReader
 from rockhopper.broker.store.record_places import RecordPlaces
 from rockhopper.broker.store_config import StoreConfig
-from rockhopper.protocol.light_queues import LIGHT_QUEUE_ID, light_places
-from rockhopper.protocol.message_codec import (
+from rockhopper.protocol.properties import PROPERTY_INNER_MULTI_QUEUE_OFFSET
+from rockhopper.protocol.store.light_queues import LIGHT_QUEUE_ID, light_places
+from rockhopper.protocol.store.message_codec import (
     BLANK_RECORD,
     MAGIC_BLANK,
     SYS_FLAG_TRANSACTION_PREPARED,
     RecordCheck,
 )
-from rockhopper.protocol.properties import PROPERTY_INNER_MULTI_QUEUE_OFFSET
 
 log = structlog.get_logger("broker.store")
 

@@ -14,14 +14,14 @@ from rockhopper.broker.store.fast_encoding import encode_batch, encode_plain
 from rockhopper.broker.store.light_queues import LightQueues
 from rockhopper.broker.store.queue_tail import QueueTail, Run
 from rockhopper.broker.store.tags_codes import TagsCodes
-from rockhopper.protocol.light_queues import is_light
 from rockhopper.protocol.properties import (
     PROPERTY_INNER_MULTI_DISPATCH,
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,
     PROPERTY_KEYS,
     PROPERTY_UNIQUE_KEY,
 )
-from rockhopper.protocol.queue_layout import CONSUME_QUEUE_UNIT, CONSUME_QUEUE_UNIT_SIZE_BYTES
+from rockhopper.protocol.store.light_queues import is_light
+from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT, CONSUME_QUEUE_UNIT_SIZE_BYTES
 
 _MULTI_DISPATCH = frozenset({PROPERTY_INNER_MULTI_DISPATCH, PROPERTY_INNER_MULTI_QUEUE_OFFSET})
 

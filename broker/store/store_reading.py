@@ -19,8 +19,8 @@ from rockhopper.broker.store.reader import MessageReader, ReadLimits
 from rockhopper.broker.store.record_places import RecordPlaces
 from rockhopper.broker.store_config import StoreConfig
 from rockhopper.protocol.message import StoredMessage
-from rockhopper.protocol.message_codec import check_record, decode_message
-from rockhopper.protocol.queue_layout import CONSUME_QUEUE_UNIT_SIZE_BYTES
+from rockhopper.protocol.store.message_codec import check_record, decode_message
+from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT_SIZE_BYTES
 
 
 class StoreReading:

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from rockhopper.broker.store.mapped_file import MapFile
 from rockhopper.broker.store.mapped_file_queue import MappedFileQueue
-from rockhopper.protocol.queue_layout import BLANK_UNIT_SIZE_FIELD
+from rockhopper.protocol.store.queue_layout import BLANK_UNIT_SIZE_FIELD
 
 Unit = tuple[int, ...]
 

@@ -32,9 +32,9 @@ from rockhopper.broker.store.errors import DiskFullError, StoreFailedError, TooM
 from rockhopper.broker.store.mapped_file import MappedFile
 from rockhopper.broker.store.mappings import Mappings
 from rockhopper.broker.store.unit_files import UnitFiles, find_end
-from rockhopper.protocol.message_codec import RecordCheck
 from rockhopper.protocol.names import LMQ_PREFIX
-from rockhopper.protocol.queue_layout import BLANK_UNIT_SIZE_FIELD
+from rockhopper.protocol.store.message_codec import RecordCheck
+from rockhopper.protocol.store.queue_layout import BLANK_UNIT_SIZE_FIELD
 
 log = structlog.get_logger("broker.store")
 

@@ -16,7 +16,6 @@ from rockhopper.broker.topics import TopicTable
 from rockhopper.protocol.addresses import host_bytes
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.message import StoredMessage
-from rockhopper.protocol.message_codec import decode_message
 from rockhopper.protocol.names import NOT_SENDABLE_TOPICS
 from rockhopper.protocol.properties import (
     PROPERTY_REAL_QUEUE_ID,
@@ -24,6 +23,7 @@ from rockhopper.protocol.properties import (
     PROPERTY_TIMER_DEQUEUE_MS,
     PROPERTY_TIMER_ENQUEUE_MS,
 )
+from rockhopper.protocol.store.message_codec import decode_message
 
 log = structlog.get_logger("broker.timers")
 

@@ -19,7 +19,6 @@ from rockhopper.broker.timers.entries import KIND_MESSAGE, KIND_WITHDRAWAL, Entr
 from rockhopper.broker.timers.index import TimerIndex
 from rockhopper.broker.timers.times import due_ms
 from rockhopper.protocol.message import StoredMessage
-from rockhopper.protocol.message_codec import decode_message, decode_messages
 from rockhopper.protocol.names import TIMER_TOPIC
 from rockhopper.protocol.properties import (
     PROPERTY_REAL_TOPIC,
@@ -28,6 +27,7 @@ from rockhopper.protocol.properties import (
     PROPERTY_TIMER_ROLL_TIMES,
     PROPERTY_UNIQUE_KEY,
 )
+from rockhopper.protocol.store.message_codec import decode_message, decode_messages
 
 log = structlog.get_logger("broker.timers")
 

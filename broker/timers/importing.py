@@ -16,12 +16,12 @@ from rockhopper.broker.timers.following import TimerQueue
 from rockhopper.broker.timers.index import TimerIndex
 from rockhopper.broker.timers.java_files import TimerCheck
 from rockhopper.protocol.message import StoredMessage
-from rockhopper.protocol.message_codec import decode_message
 from rockhopper.protocol.properties import (
     PROPERTY_REAL_TOPIC,
     PROPERTY_TIMER_OUT_MS,
     PROPERTY_UNIQUE_KEY,
 )
+from rockhopper.protocol.store.message_codec import decode_message
 
 log = structlog.get_logger("broker.timers")
 

@@ -1,7 +1,7 @@
 """Slot files: for each minute of delivery time, what is due in it and what is delivered.
 
     <directory>/<slot>          entries, 40 bytes each (entries.py)
-    <directory>/<slot>.records  notes of deliveries: records (protocol/note_records.py) of one
+    <directory>/<slot>.records  notes of deliveries: records (protocol/store/note_records.py) of one
                                 kind, 1, one for each pass, whose payload is, big-endian:
 
     offset  size  field
@@ -28,7 +28,7 @@ import structlog
 from rockhopper.broker.store import disk
 from rockhopper.broker.store.record_file import mend, read_records
 from rockhopper.broker.timers.entries import ENTRY, ENTRY_SIZE_BYTES, KIND_AT, KIND_WITHDRAWAL
-from rockhopper.protocol.note_records import RecordsRead, encode_record
+from rockhopper.protocol.store.note_records import RecordsRead, encode_record
 
 log = structlog.get_logger("broker.timers")
 

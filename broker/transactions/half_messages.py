@@ -11,7 +11,6 @@ import dataclasses
 from collections.abc import Mapping
 
 from rockhopper.protocol.message import StoredMessage
-from rockhopper.protocol.message_codec import encode_stored_message
 from rockhopper.protocol.properties import (
     PROPERTY_CHECK_IMMUNITY_TIME,
     PROPERTY_DELAY_LEVEL,
@@ -26,6 +25,7 @@ from rockhopper.protocol.properties import (
     PROPERTY_UNIQUE_KEY,
 )
 from rockhopper.protocol.requests import CheckTransactionStateRequest, encode_fields
+from rockhopper.protocol.store.message_codec import encode_stored_message
 from rockhopper.protocol.sys_flags import SYS_FLAG_TRANSACTION_MASK, SYS_FLAG_TRANSACTION_PREPARED
 
 TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"

@@ -36,7 +36,6 @@ from rockhopper.broker.transactions.half_messages import (
 from rockhopper.broker.transactions.open_halves import OpenHalf
 from rockhopper.protocol.addresses import host_bytes
 from rockhopper.protocol.message import StoredMessage
-from rockhopper.protocol.message_codec import decode_message, decode_messages
 from rockhopper.protocol.names import TRANSACTION_HALF_TOPIC, TRANSACTION_OP_HALF_TOPIC
 from rockhopper.protocol.properties import (
     PROPERTY_PRODUCER_GROUP,
@@ -44,6 +43,7 @@ from rockhopper.protocol.properties import (
     PROPERTY_TRANSACTION_CHECK_TIMES,
     PROPERTY_UNIQUE_KEY,
 )
+from rockhopper.protocol.store.message_codec import decode_message, decode_messages
 from rockhopper.protocol.sys_flags import SYS_FLAG_TRANSACTION_COMMIT, SYS_FLAG_TRANSACTION_MASK
 
 log = structlog.get_logger("broker.transactions")

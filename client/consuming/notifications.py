@@ -31,7 +31,7 @@ from rockhopper.protocol.bodies import (
 from rockhopper.protocol.codes import MQ_VERSION, RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.errors import ProtocolError
-from rockhopper.protocol.message_codec import decode_message
+from rockhopper.protocol.store.message_codec import decode_message
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from rockhopper.pipeline.decoder.codecs import decompress
 from rockhopper.pipeline.decoder.records import Records
 from rockhopper.pipeline.decoder.strings import gather
 from rockhopper.protocol.errors import CompressionError
-from rockhopper.protocol.message_codec.record import BODY_CRC_MASK
+from rockhopper.protocol.store.message_codec.record import BODY_CRC_MASK
 from rockhopper.protocol.sys_flags import SYS_FLAG_COMPRESSED
 
 BATCH_SIZE_BYTES_MAX = 32 << 20

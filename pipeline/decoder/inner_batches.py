@@ -13,9 +13,9 @@ from rockhopper.pipeline.decoder.codecs import decompress
 from rockhopper.pipeline.decoder.records import Array, Records, read_records
 from rockhopper.pipeline.decoder.walk import HEAD_SIZE_BYTES
 from rockhopper.protocol.errors import CompressionError, MalformedBatchError
-from rockhopper.protocol.message_codec.batch import decode_batch
-from rockhopper.protocol.message_codec.record import BODY_CRC_MASK
 from rockhopper.protocol.properties import PROPERTY_INNER_BASE, decode_properties
+from rockhopper.protocol.store.message_codec.batch import decode_batch
+from rockhopper.protocol.store.message_codec.record import BODY_CRC_MASK
 from rockhopper.protocol.sys_flags import (
     SYS_FLAG_COMPRESSED,
     SYS_FLAG_COMPRESSION_MASK,

@@ -1,8 +1,8 @@
 """Many records at once: their heads as one structured array, and where their parts are.
 
-The layout stands in protocol.message_codec.record.  IPv6 hosts make what follows later by 12 bytes
-each, and V2 has one byte more in front of the topic; both are per-row shifts here, so that records
-of all kinds keep their order in one batch.
+The layout stands in protocol.store.message_codec.record. IPv6 hosts make what follows later by 12
+bytes each, and V2 has one byte more in front of the topic; both are per-row shifts here, so that
+records of all kinds keep their order in one batch.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rockhopper.pipeline.decoder.walk import HEAD_SIZE_BYTES, Offsets
-from rockhopper.protocol.message_codec.record import MAGIC_V1, V1_TOPIC_SIZE_BYTES_MAX
+from rockhopper.protocol.store.message_codec.record import MAGIC_V1, V1_TOPIC_SIZE_BYTES_MAX
 from rockhopper.protocol.sys_flags import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
 
 Bytes = npt.NDArray[np.uint8]

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from rockhopper.protocol.message_codec.record import (
+from rockhopper.protocol.store.message_codec.record import (
     HOST_FLAGS_MASK,
     MAGIC_BLANK,
     MAGIC_V1,

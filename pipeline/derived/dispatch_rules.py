@@ -7,7 +7,7 @@ from pathlib import Path
 from rockhopper.pipeline.derived.delay_levels import DEFAULT_DELAY_LEVELS, delays_ms
 from rockhopper.pipeline.store_source.directory import StoreDirectory
 from rockhopper.pipeline.store_source.topics import topic_table
-from rockhopper.protocol.store_paths import BATCH_CONSUME_QUEUE_DIRECTORY
+from rockhopper.protocol.store.store_paths import BATCH_CONSUME_QUEUE_DIRECTORY
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,6 @@ from rockhopper.pipeline.decoder.strings import buffers_of, gather
 from rockhopper.pipeline.derived.dispatch_rules import DispatchRules
 from rockhopper.pipeline.derived.hashes import as_index_hash, hash_spans, seeded
 from rockhopper.protocol.java_hash import java_string_hash
-from rockhopper.protocol.light_queues import LIGHT_QUEUE_ID, is_light, light_places
-from rockhopper.protocol.message_codec.record import RECORD_SIZE_BYTES_MIN
 from rockhopper.protocol.names import SCHEDULE_TOPIC
 from rockhopper.protocol.properties import (
     PROPERTY_DELAY_LEVEL,
@@ -32,6 +30,8 @@ from rockhopper.protocol.properties import (
     PROPERTY_UNIQUE_KEY,
     decode_properties,
 )
+from rockhopper.protocol.store.light_queues import LIGHT_QUEUE_ID, is_light, light_places
+from rockhopper.protocol.store.message_codec.record import RECORD_SIZE_BYTES_MIN
 from rockhopper.protocol.sys_flags import (
     SYS_FLAG_INNER_BATCH,
     SYS_FLAG_TRANSACTION_MASK,

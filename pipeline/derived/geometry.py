@@ -21,7 +21,7 @@ from rockhopper.pipeline.derived.queue_files import (
     unit_layout,
 )
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.protocol.store_paths import INDEX_DIRECTORY, OWN_DIRECTORY
+from rockhopper.protocol.store.store_paths import INDEX_DIRECTORY, OWN_DIRECTORY
 
 QUEUE_FILE_SIZE_BYTES = 300_000 * 20
 BATCH_QUEUE_FILE_SIZE_BYTES = 300_000 * 46

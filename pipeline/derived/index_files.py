@@ -1,8 +1,8 @@
 """Index files: reading entries, checking chains, and building whole files from entries in order.
 
-The layout stands in protocol.queue_layout.  An entry's chain leads to the entry before it in the
-same slot, so all chains of a file follow from the order of its entries: sorting the entry numbers
-by slot, stably, puts every entry right behind the one that it has to name.
+The layout stands in protocol.store.queue_layout. An entry's chain leads to the entry before it in
+the same slot, so all chains of a file follow from the order of its entries: sorting the entry
+numbers by slot, stably, puts every entry right behind the one that it has to name.
 """
 
 import os
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rockhopper.protocol.queue_layout import (
+from rockhopper.protocol.store.queue_layout import (
     INDEX_ENTRY_SIZE_BYTES,
     INDEX_HEADER,
     INDEX_HEADER_SIZE_BYTES,

@@ -18,7 +18,7 @@ import numpy as np
 
 from rockhopper.pipeline.derived.index_files import ENTRY, index_file_size
 from rockhopper.pipeline.store_source.pieces import data_ranges
-from rockhopper.protocol.queue_layout import (
+from rockhopper.protocol.store.queue_layout import (
     INDEX_ENTRY_SIZE_BYTES,
     INDEX_HEADER,
     INDEX_HEADER_SIZE_BYTES,

@@ -1,7 +1,7 @@
 """Consume queues as files: reading units by position, and writing them wherever they belong.
 
-The layouts stand in protocol.queue_layout.  Zeros are no unit: a queue's last file is longer than
-its units.  Nothing here maps a file, since a broker may cut or delete it meanwhile.
+The layouts stand in protocol.store.queue_layout. Zeros are no unit: a queue's last file is longer
+than its units. Nothing here maps a file, since a broker may cut or delete it meanwhile.
 """
 
 import os
@@ -14,12 +14,12 @@ import numpy.typing as npt
 
 from rockhopper.pipeline.derived.entries import QueueKey
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.protocol.queue_layout import (
+from rockhopper.protocol.store.queue_layout import (
     BATCH_CONSUME_QUEUE_UNIT_SIZE_BYTES,
     BLANK_UNIT_SIZE_FIELD,
     CONSUME_QUEUE_UNIT_SIZE_BYTES,
 )
-from rockhopper.protocol.store_paths import (
+from rockhopper.protocol.store.store_paths import (
     BATCH_CONSUME_QUEUE_DIRECTORY,
     CONSUME_QUEUE_DIRECTORY,
     FILE_NAME_DIGITS,

@@ -11,7 +11,7 @@ from rockhopper.pipeline.derived.index_files import entries_between, index_paths
 from rockhopper.pipeline.store_source.directory import StoreDirectory
 from rockhopper.pipeline.store_source.pieces import Piece
 from rockhopper.pipeline.store_source.scan import Damage, scan
-from rockhopper.protocol.store_paths import INDEX_DIRECTORY
+from rockhopper.protocol.store.store_paths import INDEX_DIRECTORY
 
 _LOOKED_AT_BYTES = 1 << 20
 

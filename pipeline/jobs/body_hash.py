@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rockhopper.protocol.message_codec.record import BODY_CRC_MASK
+from rockhopper.protocol.store.message_codec.record import BODY_CRC_MASK
 from rockhopper.protocol.sys_flags import SYS_FLAG_COMPRESSED
 
 CRC_BITS = BODY_CRC_MASK.bit_length()

@@ -24,7 +24,7 @@ from rockhopper.pipeline.sink.encoding import Messages, encode_messages, pieces
 from rockhopper.pipeline.sink.rules import SinkRules
 from rockhopper.pipeline.sink.staging import OVERHEAD_BYTES, check_refusal, writable
 from rockhopper.protocol.compression import compress_zlib
-from rockhopper.protocol.message_codec import encode_batch
+from rockhopper.protocol.store.message_codec import encode_batch
 from rockhopper.protocol.sys_flags import SYS_FLAG_COMPRESSED_ZLIB
 
 _REQUESTS_AT_A_TIME = 8

@@ -18,8 +18,8 @@ from urllib.parse import unquote, urlsplit
 
 from rockhopper.pipeline.decoder import is_record
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.protocol.queue_layout import decode_checkpoint
-from rockhopper.protocol.store_paths import (
+from rockhopper.protocol.store.queue_layout import decode_checkpoint
+from rockhopper.protocol.store.store_paths import (
     ABORT_FILE,
     CHECKPOINT_FILE,
     COMMIT_LOG_DIRECTORY,
@@ -31,7 +31,7 @@ from rockhopper.protocol.store_paths import (
     PURGED_TOPICS_FILE,
     is_numbered_file,
 )
-from rockhopper.protocol.topic_ends import decode_ends, decode_former_ends
+from rockhopper.protocol.store.topic_ends import decode_ends, decode_former_ends
 
 _PROBE_BYTES = 1 << 16
 

@@ -11,7 +11,10 @@ from pathlib import Path
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.options import near_or_some
 from rockhopper.protocol.names import is_system_topic
-from rockhopper.protocol.store_paths import BATCH_CONSUME_QUEUE_DIRECTORY, CONSUME_QUEUE_DIRECTORY
+from rockhopper.protocol.store.store_paths import (
+    BATCH_CONSUME_QUEUE_DIRECTORY,
+    CONSUME_QUEUE_DIRECTORY,
+)
 
 _CONFIG = "config"
 _TOPICS_FILE = "topics.json"

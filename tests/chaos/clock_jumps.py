@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 
 from rockhopper.protocol.codes import RequestCode
-from rockhopper.protocol.message_codec import decode_messages
+from rockhopper.protocol.store.message_codec import decode_messages
 from tests.chaos import topics
 from tests.chaos.ledger import Ledger
 from tests.chaos.lives import living

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rockhopper.protocol.codes import RequestCode, ResponseCode
-from rockhopper.protocol.message_codec import decode_messages
+from rockhopper.protocol.store.message_codec import decode_messages
 from tests.chaos import topics
 from tests.chaos.ledger import LATER, Kind, Ledger
 from tests.chaos.lives import living

@@ -9,8 +9,8 @@ import pytest_asyncio
 
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
-from rockhopper.protocol.message_codec import decode_message, encode_batch
 from rockhopper.protocol.properties import decode_properties
+from rockhopper.protocol.store.message_codec import decode_message, encode_batch
 from tests.support.direct import pull_fields, send_fields
 from tests.support.raw_peer import RawPeer, frame, request
 from tests.support.unharmed import Unharmed

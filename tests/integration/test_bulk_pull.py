@@ -8,7 +8,7 @@ from rockhopper.broker import Broker
 from rockhopper.client import Message, Producer
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.message import StoredMessage
-from rockhopper.protocol.message_codec import decode_messages
+from rockhopper.protocol.store.message_codec import decode_messages
 from tests.support.raw_peer import RawPeer, request
 
 MESSAGES = 1000

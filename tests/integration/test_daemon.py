@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from rockhopper.broker import log
 from rockhopper.broker.__main__ import main
 from rockhopper.protocol.codes import RequestCode, ResponseCode
-from rockhopper.protocol.message_codec import decode_messages
+from rockhopper.protocol.store.message_codec import decode_messages
 from tests.support.budget import rounds
 from tests.support.daemon import Daemon
 from tests.support.direct import ask, pull, pull_all, pull_fields, send, send_fields

@@ -21,7 +21,7 @@ from rockhopper.protocol.bodies.sinks import SinkMessage, SinkPart, encode_sink_
 from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.command import Command, decode_header
 from rockhopper.protocol.frame import FrameDecoder
-from rockhopper.protocol.message_codec import encode_batch
+from rockhopper.protocol.store.message_codec import encode_batch
 from tests.support.callback_times import CallbackTimes
 from tests.support.direct import pull_fields, send_fields, topic_fields
 from tests.support.hang import HANG_S

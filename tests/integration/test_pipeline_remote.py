@@ -11,7 +11,7 @@ from rockhopper.client.queues import MessageQueue
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.pulls import BulkRead
 from rockhopper.pipeline.remote import Remote
-from rockhopper.protocol.message_codec import decode_messages
+from rockhopper.protocol.store.message_codec import decode_messages
 
 MESSAGES = 3000
 

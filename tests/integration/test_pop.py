@@ -8,7 +8,7 @@ import pytest
 from rockhopper.broker.broker import Broker
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
-from rockhopper.protocol.message_codec import decode_messages
+from rockhopper.protocol.store.message_codec import decode_messages
 from tests.support.direct import pull_fields
 from tests.support.popping import GROUP, TOPIC, PopConsumer, batch_ack_body, pop_fields
 from tests.support.raw_peer import RawPeer, request, until

@@ -11,7 +11,7 @@ from rockhopper.broker.pop.sources import QUEUES_PER_SLICE
 from rockhopper.broker.topics import TopicConfig
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
-from rockhopper.protocol.message_codec import decode_messages
+from rockhopper.protocol.store.message_codec import decode_messages
 from tests.support.direct import send_fields
 from tests.support.popping import TOPIC, pop_fields
 from tests.support.raw_peer import RawPeer, request, until

@@ -10,7 +10,7 @@ from rockhopper.broker.broker import Broker
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.command import Command
-from rockhopper.protocol.message_codec import decode_messages
+from rockhopper.protocol.store.message_codec import decode_messages
 from tests.support.wire import WireClient
 
 GROUP, TOPIC = "hasty", "Topic"

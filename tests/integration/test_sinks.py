@@ -9,7 +9,7 @@ from rockhopper.broker import Broker
 from rockhopper.protocol.bodies.sinks import SinkMessage, SinkPart, encode_sink_body
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
-from rockhopper.protocol.message_codec import decode_messages
+from rockhopper.protocol.store.message_codec import decode_messages
 from tests.support.daemon import Daemon
 from tests.support.raw_peer import RawPeer, request
 

@@ -21,7 +21,7 @@ from rockhopper.broker.sweeping import (
     sweep_connections,
 )
 from rockhopper.protocol.codes import RequestCode, ResponseCode
-from rockhopper.protocol.message_codec import encode_batch
+from rockhopper.protocol.store.message_codec import encode_batch
 from tests.support.direct import pull_fields, send_fields
 from tests.support.raw_peer import RawPeer, request, until
 from tests.support.unharmed import Unharmed

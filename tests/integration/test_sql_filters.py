@@ -16,7 +16,7 @@ from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.errors import SqlSyntaxError
-from rockhopper.protocol.message_codec import decode_messages
+from rockhopper.protocol.store.message_codec import decode_messages
 from tests.support.direct import pull_fields
 from tests.support.hang import HANG_S
 from tests.support.wire import WireClient

@@ -8,7 +8,7 @@ from rockhopper.broker import Broker
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.message import StoredMessage
-from rockhopper.protocol.message_codec import decode_messages
+from rockhopper.protocol.store.message_codec import decode_messages
 from tests.support.daemon import Daemon
 from tests.support.direct import ask, pull, pull_fields, send_fields
 from tests.support.hang import HANG_S

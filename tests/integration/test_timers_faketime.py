@@ -16,8 +16,8 @@ import pytest
 
 from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.message import StoredMessage
-from rockhopper.protocol.message_codec import decode_messages
 from rockhopper.protocol.properties import encode_properties
+from rockhopper.protocol.store.message_codec import decode_messages
 from tests.support.daemon import Daemon
 from tests.support.direct import pull_fields, send_fields
 from tests.support.raw_peer import RawPeer, request

@@ -9,8 +9,8 @@ from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.message import StoredMessage
-from rockhopper.protocol.message_codec import decode_message
 from rockhopper.protocol.names import TIMER_TOPIC
+from rockhopper.protocol.store.message_codec import decode_message
 from tests.support.direct import pull
 from tests.support.raw_peer import until
 from tests.support.transactions import (

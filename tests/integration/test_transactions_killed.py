@@ -11,7 +11,7 @@ import pytest
 
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.command import Command
-from rockhopper.protocol.message_codec import decode_messages
+from rockhopper.protocol.store.message_codec import decode_messages
 from tests.support.daemon import Daemon
 from tests.support.direct import pull_all, pull_fields
 from tests.support.hang import HANG_S

@@ -10,7 +10,7 @@ import pytest
 
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.message import StoredMessage
-from rockhopper.protocol.message_codec import decode_messages
+from rockhopper.protocol.store.message_codec import decode_messages
 from tests.interop.conftest import Launcher, Server
 from tests.support.direct import ask, pull_fields, send_fields
 

@@ -18,7 +18,7 @@ import pytest
 from rockhopper.client import Admin, Message, Producer
 from rockhopper.client.errors import ClientError
 from rockhopper.protocol.codes import RequestCode
-from rockhopper.protocol.message_codec import decode_messages
+from rockhopper.protocol.store.message_codec import decode_messages
 from tests.support.copying_query import SOURCE, TARGET
 from tests.support.daemon import ROOT, Daemon
 from tests.support.free_ports import free_ports

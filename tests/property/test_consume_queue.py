@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from rockhopper.broker.store.consume_queue import ConsumeQueue
-from rockhopper.protocol.queue_layout import CONSUME_QUEUE_UNIT
+from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
 
 UNITS_PER_FILE = 4
 FILE_SIZE = UNITS_PER_FILE * 20

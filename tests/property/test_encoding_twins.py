@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rockhopper.broker.store import encoding
-from rockhopper.protocol.message_codec import decode_message, encode_batch
-from rockhopper.protocol.queue_layout import CONSUME_QUEUE_UNIT
+from rockhopper.protocol.store.message_codec import decode_message, encode_batch
+from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
 
 compiled = pytest.importorskip(
     "rockhopper.broker.store._encoding", reason="installed without a compiler"

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from rockhopper.broker.store import encoding
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.frame import Frame
-from rockhopper.protocol.message_codec import encode_batch
+from rockhopper.protocol.store.message_codec import encode_batch
 from tests.support.hot_broker import HotBroker
 from tests.support.open_stores import flush
 

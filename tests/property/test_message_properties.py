@@ -7,7 +7,8 @@ from rockhopper.protocol.addresses import host_bytes, host_text
 from rockhopper.protocol.compression import compress_zlib, decompress
 from rockhopper.protocol.errors import CompressionError, MalformedBatchError, MalformedMessageError
 from rockhopper.protocol.message import StoredMessage
-from rockhopper.protocol.message_codec import (
+from rockhopper.protocol.properties import decode_properties, encode_properties
+from rockhopper.protocol.store.message_codec import (
     body_crc,
     check_record,
     decode_batch,
@@ -19,7 +20,6 @@ from rockhopper.protocol.message_codec import (
     encode_stored_message,
     offset_message_id,
 )
-from rockhopper.protocol.properties import decode_properties, encode_properties
 from rockhopper.protocol.sys_flags import SYS_FLAG_INNER_BATCH
 
 INT32 = st.integers(-(2**31), 2**31 - 1)

@@ -12,7 +12,7 @@ from rockhopper.broker.processors.table import build_table
 from rockhopper.protocol.codes import SerializeType
 from rockhopper.protocol.command import Command, decode_header, encode_command
 from rockhopper.protocol.frame import FrameDecoder
-from rockhopper.protocol.message_codec import encode_batch
+from rockhopper.protocol.store.message_codec import encode_batch
 from tests.support.direct import pull_fields, send_fields
 from tests.support.raw_peer import RawPeer, request
 from tests.support.unharmed import Unharmed

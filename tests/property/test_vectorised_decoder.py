@@ -15,7 +15,7 @@ from rockhopper.pipeline.schema import COLUMNS, arrow_schema
 from rockhopper.protocol.addresses import host_bytes, ip_bytes
 from rockhopper.protocol.compression import compress_zlib
 from rockhopper.protocol.message import StoredMessage
-from rockhopper.protocol.message_codec import (
+from rockhopper.protocol.store.message_codec import (
     MAGIC_V1,
     MAGIC_V2,
     SYS_FLAG_COMPRESSED_ZLIB,

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.message import StoredMessage
-from rockhopper.protocol.message_codec import decode_messages
+from rockhopper.protocol.store.message_codec import decode_messages
 from tests.support.wire import WireClient
 
 

@@ -6,7 +6,7 @@ import asyncio
 from typing import Self
 
 from rockhopper.protocol.command import Command
-from rockhopper.protocol.message_codec import encode_message, host_bytes
+from rockhopper.protocol.store.message_codec import encode_message, host_bytes
 from tests.support.fake_server import FakeServer, route
 
 Record = tuple[bytes, str | None]

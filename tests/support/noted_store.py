@@ -14,8 +14,8 @@ from rockhopper.broker.pop.reading import Wanted
 from rockhopper.broker.slices import at_once
 from rockhopper.broker.subscription_groups import SubscriptionGroup
 from rockhopper.protocol.bodies.sinks import SinkMessage, SinkPart, encode_sink_body
-from rockhopper.protocol.message_codec import decode_messages
 from rockhopper.protocol.properties import encode_properties
+from rockhopper.protocol.store.message_codec import decode_messages
 from tests.support.killed_store import copy_killed
 from tests.support.peers import Clock
 from tests.support.served_broker import ServedBroker

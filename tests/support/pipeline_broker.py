@@ -11,7 +11,7 @@ from rockhopper.broker import Broker
 from rockhopper.client import Admin, Message, Producer
 from rockhopper.client.queues import MessageQueue
 from rockhopper.protocol.message import StoredMessage
-from rockhopper.protocol.message_codec import decode_messages
+from rockhopper.protocol.store.message_codec import decode_messages
 from tests.support.hang import HANG_S
 
 _Value = TypeVar("_Value")

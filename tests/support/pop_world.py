@@ -17,7 +17,7 @@ from rockhopper.broker.store.put import MessageToStore
 from rockhopper.broker.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
 from rockhopper.broker.topics import TopicConfig, TopicTable
 from rockhopper.protocol.message import StoredMessage
-from rockhopper.protocol.message_codec import decode_messages
+from rockhopper.protocol.store.message_codec import decode_messages
 from tests.support.killed_store import copy_killed
 from tests.support.open_stores import flush, open_store
 from tests.support.peers import Clock

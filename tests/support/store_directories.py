@@ -21,7 +21,7 @@ from rockhopper.broker.store.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.recovery_report import RecoveryReport
 from rockhopper.broker.store.tags_codes import TagsCodes
 from rockhopper.protocol.message import StoredMessage
-from rockhopper.protocol.message_codec import (
+from rockhopper.protocol.store.message_codec import (
     BLANK_RECORD,
     MAGIC_BLANK,
     decode_message,

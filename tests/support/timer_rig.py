@@ -8,9 +8,9 @@ from rockhopper.broker.timers.recall_handle import decode_recall_handle
 from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.message import StoredMessage
-from rockhopper.protocol.message_codec import decode_messages
 from rockhopper.protocol.names import TIMER_TOPIC
 from rockhopper.protocol.properties import encode_properties
+from rockhopper.protocol.store.message_codec import decode_messages
 from tests.support.killed_store import copy_killed
 from tests.support.peers import Clock
 from tests.support.served_broker import ServedBroker

@@ -6,7 +6,7 @@ from rockhopper.broker.consumer_groups import Client
 from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.message import StoredMessage
-from rockhopper.protocol.message_codec import decode_messages
+from rockhopper.protocol.store.message_codec import decode_messages
 from tests.support.killed_store import copy_killed
 from tests.support.peers import Clock, Peer
 from tests.support.served_broker import ServedBroker

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rockhopper.protocol.message_codec import BLANK_RECORD, MAGIC_BLANK, encode_message
+from rockhopper.protocol.store.message_codec import BLANK_RECORD, MAGIC_BLANK, encode_message
 from tests.support.rot import overwrite
 
 T0_MS = 1_760_000_000_000

@@ -40,7 +40,7 @@ from rockhopper.pipeline.store_source.directory import StoreDirectory, find_comm
 from rockhopper.pipeline.store_source.rules import Rules
 from rockhopper.pipeline.store_source.splits import plan
 from rockhopper.pipeline.store_source.topics import may_have_multi_tags
-from rockhopper.protocol.store_paths import INDEX_DIRECTORY
+from rockhopper.protocol.store.store_paths import INDEX_DIRECTORY
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -33,7 +33,7 @@ from rockhopper.pipeline.store_source.directory import StoreDirectory, find_comm
 from rockhopper.pipeline.store_source.rules import Rules
 from rockhopper.pipeline.store_source.scan import Damage
 from rockhopper.pipeline.store_source.splits import plan
-from rockhopper.protocol.store_paths import (
+from rockhopper.protocol.store.store_paths import (
     BATCH_CONSUME_QUEUE_DIRECTORY,
     CONSUME_QUEUE_DIRECTORY,
     CONSUME_QUEUE_EXT_DIRECTORY,

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.protocol.store_paths import LOCK_FILE
+from rockhopper.protocol.store.store_paths import LOCK_FILE
 
 
 @contextmanager

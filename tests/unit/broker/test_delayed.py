@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from rockhopper.broker.delayed import RETRY_S, DelayOffsetTable
 from rockhopper.broker.wall_waits import WAIT_S_MAX
 from rockhopper.protocol.message import StoredMessage
-from rockhopper.protocol.message_codec import decode_messages
+from rockhopper.protocol.store.message_codec import decode_messages
 from tests.support.peers import Clock
 from tests.support.served_broker import ServedBroker
 from tests.support.stepped_loop import SteppedLoop

@@ -14,7 +14,7 @@ from rockhopper.broker.store.mapped_file import MappedFile
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.command import Command, encode_command
 from rockhopper.protocol.frame import Frame, FrameDecoder
-from rockhopper.protocol.message_codec import decode_messages, encode_batch
+from rockhopper.protocol.store.message_codec import decode_messages, encode_batch
 from tests.support.direct import pull_fields
 from tests.support.hot_broker import HotBroker
 from tests.support.open_stores import flush

@@ -11,8 +11,8 @@ from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.frame import FrameDecoder
 from rockhopper.protocol.message import Message
-from rockhopper.protocol.message_codec import decode_messages
 from rockhopper.protocol.properties import encode_properties
+from rockhopper.protocol.store.message_codec import decode_messages
 from tests.support.direct import short_send_fields, topic_fields
 from tests.support.hot_broker import HotBroker
 from tests.support.peers import Clock

@@ -13,13 +13,13 @@ from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command, encode_command
 from rockhopper.protocol.frame import Frame, FrameDecoder
 from rockhopper.protocol.message import StoredMessage
-from rockhopper.protocol.message_codec import (
+from rockhopper.protocol.properties import decode_properties
+from rockhopper.protocol.store.message_codec import (
     decode_batch,
     decode_message,
     decode_messages,
     encode_batch,
 )
-from rockhopper.protocol.properties import decode_properties
 from tests.support.hot_broker import HotBroker
 from tests.support.served_broker import STORE_HOST
 

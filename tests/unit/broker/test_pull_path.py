@@ -13,7 +13,7 @@ import pytest
 from rockhopper.broker.config_file import build_config
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
-from rockhopper.protocol.message_codec import decode_messages
+from rockhopper.protocol.store.message_codec import decode_messages
 from tests.support.direct import pull_fields
 from tests.support.peers import Clock, Peer
 from tests.support.served_broker import SETTINGS, ServedBroker

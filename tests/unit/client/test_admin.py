@@ -15,7 +15,7 @@ from rockhopper.client import (
     RouteNotFoundError,
 )
 from rockhopper.protocol.command import Command
-from rockhopper.protocol.message_codec import encode_message, host_bytes
+from rockhopper.protocol.store.message_codec import encode_message, host_bytes
 from tests.support.fake_server import FakeServer, route
 
 UNIQUE_ID = "C0A800010DB14C8F0EEC647096BB0000"

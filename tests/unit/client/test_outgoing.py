@@ -12,8 +12,8 @@ from rockhopper.client.outgoing import BODY_SIZE_BYTES_MAX, OutgoingPolicy
 from rockhopper.client.unique_id import UniqueIds
 from rockhopper.protocol.command import Command, encode_command
 from rockhopper.protocol.message import Message
-from rockhopper.protocol.message_codec import decode_batch
 from rockhopper.protocol.properties import decode_properties
+from rockhopper.protocol.store.message_codec import decode_batch
 
 NOW_MS = 1_700_000_000_000
 

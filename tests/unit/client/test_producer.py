@@ -20,8 +20,8 @@ from rockhopper.client.queues import MessageQueue
 from rockhopper.client.receipts import SendStatus
 from rockhopper.protocol.codes import FLAG_ONEWAY
 from rockhopper.protocol.command import Command
-from rockhopper.protocol.message_codec import decode_batch
 from rockhopper.protocol.properties import decode_properties
+from rockhopper.protocol.store.message_codec import decode_batch
 from tests.support.fake_server import FakeServer, route
 from tests.support.held_clock import HeldClock
 from tests.support.turns import until

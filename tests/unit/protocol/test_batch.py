@@ -7,7 +7,7 @@ import pytest
 from rockhopper.protocol.compression import compress_zlib
 from rockhopper.protocol.errors import MalformedBatchError, MalformedMessageError
 from rockhopper.protocol.message import StoredMessage
-from rockhopper.protocol.message_codec import (
+from rockhopper.protocol.store.message_codec import (
     SYS_FLAG_COMPRESSED_ZLIB,
     SYS_FLAG_INNER_BATCH,
     SYS_FLAG_NEED_UNWRAP,

@@ -7,14 +7,14 @@ import pytest
 
 from rockhopper.protocol.java_hash import index_key_hash, java_string_hash
 from rockhopper.protocol.message import StoredMessage
-from rockhopper.protocol.message_codec import (
+from rockhopper.protocol.names import SCHEDULE_TOPIC
+from rockhopper.protocol.store.message_codec import (
     check_record,
     decode_message,
     decode_messages,
     encode_stored_message,
 )
-from rockhopper.protocol.names import SCHEDULE_TOPIC
-from rockhopper.protocol.queue_layout import (
+from rockhopper.protocol.store.queue_layout import (
     BATCH_CONSUME_QUEUE_UNIT,
     BLANK_UNIT_SIZE_FIELD,
     CONSUME_QUEUE_UNIT,

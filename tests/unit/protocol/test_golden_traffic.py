@@ -15,7 +15,6 @@ from rockhopper.protocol.bodies import (
 from rockhopper.protocol.codes import LanguageCode, RequestCode
 from rockhopper.protocol.command import Command, decode_header, encode_command
 from rockhopper.protocol.frame import FrameDecoder
-from rockhopper.protocol.message_codec import decode_batch
 from rockhopper.protocol.requests import (
     ConsumerSendMsgBackRequest,
     EndTransactionRequest,
@@ -29,6 +28,7 @@ from rockhopper.protocol.requests import (
     decode_fields,
     encode_fields,
 )
+from rockhopper.protocol.store.message_codec import decode_batch
 from tests.support.golden_stores import golden_directory
 
 FIELDS: dict[int, type[msgspec.Struct]] = {

@@ -5,7 +5,7 @@ from datetime import datetime
 import pytest
 
 from rockhopper.protocol.errors import FieldError
-from rockhopper.protocol.message_codec import (
+from rockhopper.protocol.store.message_codec import (
     decode_offset_message_id,
     host_bytes,
     host_text,

@@ -7,7 +7,7 @@ import pytest
 
 from rockhopper.protocol.errors import MalformedMessageError
 from rockhopper.protocol.message import StoredMessage
-from rockhopper.protocol.message_codec import (
+from rockhopper.protocol.store.message_codec import (
     MAGIC_V1,
     MAGIC_V2,
     body_crc,

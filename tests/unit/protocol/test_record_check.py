@@ -2,7 +2,7 @@
 
 import pytest
 
-from rockhopper.protocol.message_codec import RecordStatus, check_record, encode_message
+from rockhopper.protocol.store.message_codec import RecordStatus, check_record, encode_message
 from tests.unit.protocol.test_record import STORE_RECORD, V1_RECORD, changed
 
 

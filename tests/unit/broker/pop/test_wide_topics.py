@@ -11,7 +11,7 @@ from rockhopper.broker.pop.sources import QUEUES_PER_SLICE
 from rockhopper.broker.slices import Work, at_once
 from rockhopper.broker.store.put import MessageToStore
 from rockhopper.broker.topics import TopicConfig
-from rockhopper.protocol.message_codec import decode_messages
+from rockhopper.protocol.store.message_codec import decode_messages
 from tests.support.pop_world import GROUP, TOPIC, PopWorld
 
 QUEUES = 4 * QUEUES_PER_SLICE

@@ -11,7 +11,7 @@ from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.command import Command, encode_command
 from rockhopper.protocol.frame import FrameDecoder
-from rockhopper.protocol.message_codec import decode_messages, encode_batch
+from rockhopper.protocol.store.message_codec import decode_messages, encode_batch
 from rockhopper.protocol.sys_flags import (
     SYS_FLAG_INNER_BATCH,
     SYS_FLAG_NEED_UNWRAP,

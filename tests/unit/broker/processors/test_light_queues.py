@@ -10,8 +10,8 @@ from rockhopper.protocol import fastjson
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.command import Command
-from rockhopper.protocol.message_codec import decode_messages, encode_batch
 from rockhopper.protocol.properties import encode_properties
+from rockhopper.protocol.store.message_codec import decode_messages, encode_batch
 from tests.support.direct import pull_fields, short_send_fields, topic_fields
 from tests.support.peers import Clock, Peer
 from tests.support.served_broker import ServedBroker

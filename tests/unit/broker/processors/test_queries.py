@@ -5,7 +5,7 @@ import pytest
 from rockhopper.broker.store import find_by_tag
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
-from rockhopper.protocol.message_codec import decode_message, decode_messages
+from rockhopper.protocol.store.message_codec import decode_message, decode_messages
 from tests.support.peers import Clock
 from tests.support.served_broker import ServedBroker
 

@@ -16,8 +16,8 @@ from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.command import Command, decode_header
 from rockhopper.protocol.frame import FrameDecoder
-from rockhopper.protocol.message_codec import encode_batch
 from rockhopper.protocol.message_ids import offset_message_id
+from rockhopper.protocol.store.message_codec import encode_batch
 from tests.support.peers import Clock, Peer
 from tests.support.raw_peer import until
 from tests.support.served_broker import ServedBroker

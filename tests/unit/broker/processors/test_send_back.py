@@ -8,7 +8,7 @@ from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.message import StoredMessage
-from rockhopper.protocol.message_codec import decode_messages
+from rockhopper.protocol.store.message_codec import decode_messages
 from tests.support.served_broker import ServedBroker
 
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"

@@ -5,7 +5,7 @@ import pytest
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.command import Command
-from rockhopper.protocol.message_codec import decode_messages, encode_batch
+from rockhopper.protocol.store.message_codec import decode_messages, encode_batch
 from tests.support.direct import pull_fields, send_fields
 from tests.support.served_broker import ServedBroker
 

@@ -17,7 +17,7 @@ from rockhopper.protocol import fastjson
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.command import Command
-from rockhopper.protocol.message_codec import decode_messages
+from rockhopper.protocol.store.message_codec import decode_messages
 from tests.support.direct import pull_fields, short_send_fields, topic_fields
 from tests.support.peers import Clock
 from tests.support.served_broker import ServedBroker

@@ -17,7 +17,7 @@ from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.put import MessageToStore
 from rockhopper.broker.topics import TopicTable
 from rockhopper.protocol.message import StoredMessage
-from rockhopper.protocol.message_codec import decode_message, decode_messages
+from rockhopper.protocol.store.message_codec import decode_message, decode_messages
 from rockhopper.protocol.subscription import Subscription
 from tests.support.apache_golden import ApacheStore, unpack
 

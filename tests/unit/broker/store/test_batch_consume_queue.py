@@ -7,7 +7,7 @@ import pytest
 
 from rockhopper.broker.store.batch_consume_queue import BatchConsumeQueue
 from rockhopper.broker.store.errors import QueueConflictError, QueueGapError
-from rockhopper.protocol.queue_layout import BATCH_CONSUME_QUEUE_UNIT
+from rockhopper.protocol.store.queue_layout import BATCH_CONSUME_QUEUE_UNIT
 
 FILE_SIZE = 138  # three units
 LOG_END = 1 << 20

@@ -15,7 +15,7 @@ from rockhopper.broker.store.errors import DiskFullError
 from rockhopper.broker.store.index_file import IndexFile
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.queue_tail import QueueTail
-from rockhopper.protocol.message_codec import encode_batch
+from rockhopper.protocol.store.message_codec import encode_batch
 from tests.support.hang import HANG_S
 from tests.support.open_stores import (
     BORN_HOST,

@@ -4,7 +4,7 @@ import pytest
 
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol.java_hash import index_key_hash
-from rockhopper.protocol.message_codec import decode_messages
+from rockhopper.protocol.store.message_codec import decode_messages
 from tests.support.open_stores import (
     Stores,
     put,

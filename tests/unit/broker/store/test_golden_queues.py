@@ -13,7 +13,7 @@ from rockhopper.broker.store.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.queue_table import ConsumeQueueTable
 from rockhopper.protocol.java_hash import java_string_hash
 from rockhopper.protocol.message import StoredMessage
-from rockhopper.protocol.message_codec import MAGIC_BLANK, decode_message
+from rockhopper.protocol.store.message_codec import MAGIC_BLANK, decode_message
 from tests.support.golden_stores import copy_golden_store, golden_directory
 
 STORES = ["basic30", "crcprop", "eof_exact8", "mix", "prepared_rollback", "three_sessions", "timer"]

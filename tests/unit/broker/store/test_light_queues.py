@@ -16,8 +16,8 @@ import pytest
 from rockhopper.broker.store import disk
 from rockhopper.broker.store.errors import RecordTooLargeError, StoreError
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.protocol.light_queues import light_places, light_queue_error
-from rockhopper.protocol.queue_layout import CONSUME_QUEUE_UNIT
+from rockhopper.protocol.store.light_queues import light_places, light_queue_error
+from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
 from tests.support.derived_stores import audited, queue_files, rebuilt
 from tests.support.killed_store import copy_killed
 from tests.support.open_stores import (

@@ -20,7 +20,7 @@ from rockhopper.broker.store.log_scan import (
 from rockhopper.broker.store.log_walk import Hole, LogWalk
 from rockhopper.broker.store.mapped_file import MappedFile
 from rockhopper.broker.store.mapped_file_queue import MappedFileQueue
-from rockhopper.protocol.message_codec import BLANK_RECORD, MAGIC_BLANK, encode_message
+from rockhopper.protocol.store.message_codec import BLANK_RECORD, MAGIC_BLANK, encode_message
 from tests.support.golden_stores import copy_golden_store
 from tests.support.store_directories import T0, LogWriter
 

@@ -10,7 +10,7 @@ from rockhopper.broker.config import FlushDiskType
 from rockhopper.broker.store import checkpoint as checkpoints
 from rockhopper.broker.store.get_result import GetStatus
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.protocol.message_codec import decode_message
+from rockhopper.protocol.store.message_codec import decode_message
 from tests.support.killed_store import copy_killed
 from tests.support.open_stores import (
     FILE_SIZE_BYTES,

@@ -8,7 +8,7 @@ import pytest
 from rockhopper.broker.store.get_result import GetStatus
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol.java_hash import java_string_hash
-from rockhopper.protocol.message_codec import decode_messages, encode_batch
+from rockhopper.protocol.store.message_codec import decode_messages, encode_batch
 from rockhopper.protocol.subscription import Subscription
 from tests.support.golden_stores import copy_golden_store
 from tests.support.open_stores import (

@@ -5,7 +5,7 @@ from structlog.testing import capture_logs
 
 from rockhopper.broker.store.get_result import GetStatus
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.protocol.message_codec import decode_messages
+from rockhopper.protocol.store.message_codec import decode_messages
 from rockhopper.protocol.subscription import Subscription
 from tests.support.open_stores import (
     FILE_SIZE_BYTES,

@@ -7,7 +7,7 @@ import pytest
 
 from rockhopper.broker.store import inventory
 from rockhopper.broker.store.layout import StoreLayout
-from rockhopper.protocol.message_codec import BLANK_RECORD, MAGIC_BLANK
+from rockhopper.protocol.store.message_codec import BLANK_RECORD, MAGIC_BLANK
 from tests.support.store_directories import (
     LogWriter,
     assert_complete,

@@ -8,8 +8,8 @@ import pytest
 from rockhopper.broker.store import encoding
 from rockhopper.broker.store.errors import RecordTooLargeError
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.protocol.message_codec import decode_messages, encode_batch
-from rockhopper.protocol.queue_layout import CONSUME_QUEUE_UNIT
+from rockhopper.protocol.store.message_codec import decode_messages, encode_batch
+from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
 from tests.support.golden_stores import golden_directory
 from tests.support.open_stores import (
     BORN_HOST,

@@ -8,7 +8,7 @@ from rockhopper.broker.store.errors import DiskFullError
 from rockhopper.broker.timers.timers import RETRY_S
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
-from rockhopper.protocol.message_codec import encode_batch
+from rockhopper.protocol.store.message_codec import encode_batch
 from tests.support.timer_rig import START_MS, TimerRig, handle_of
 from tests.support.transactions import COMMIT, end_fields, half_fields, half_of
 

@@ -16,7 +16,7 @@ from rockhopper.pipeline.jobs.archiving.files import LocalFiles
 from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile, merged
 from rockhopper.pipeline.jobs.archiving.writing import FILE_COLUMNS, file_schema
 from rockhopper.pipeline.jobs.results import UsageProblem, as_document
-from rockhopper.protocol.store_paths import CONSUME_QUEUE_DIRECTORY
+from rockhopper.protocol.store.store_paths import CONSUME_QUEUE_DIRECTORY
 from tests.support import apache_golden
 from tests.support.written_logs import T0_MS, WrittenLog, read_rows
 

@@ -13,7 +13,7 @@ from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.rebuilding.job import rebuild
 from rockhopper.pipeline.jobs.results import UsageProblem
 from rockhopper.pipeline.jobs.tasks import in_this_process
-from rockhopper.protocol.queue_layout import (
+from rockhopper.protocol.store.queue_layout import (
     BLANK_CONSUME_QUEUE_UNIT,
     BLANK_UNIT_SIZE_FIELD,
     CONSUME_QUEUE_UNIT,

@@ -10,8 +10,8 @@ import pytest
 
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.store_source.splits import split_size_bytes
-from rockhopper.protocol.queue_layout import CHECKPOINT, encode_own_checkpoint
-from rockhopper.protocol.topic_ends import encode_ends
+from rockhopper.protocol.store.queue_layout import CHECKPOINT, encode_own_checkpoint
+from rockhopper.protocol.store.topic_ends import encode_ends
 from tests.support import apache_golden, golden_stores
 from tests.support.written_logs import T0_MS, WrittenLog, read_rows, store_reader
 
@@ -232,7 +232,7 @@ def test_a_filter_of_the_query_narrows_what_is_read_and_stays_with_spark(tmp_pat
 def test_big_records_and_compressed_bodies_fit_small_windows(tmp_path: Path) -> None:
     from rockhopper.pipeline.store_source.scan import Damage, scan
     from rockhopper.protocol.compression import compress_zlib
-    from rockhopper.protocol.message_codec import SYS_FLAG_COMPRESSED_ZLIB
+    from rockhopper.protocol.store.message_codec import SYS_FLAG_COMPRESSED_ZLIB
 
     log = WrittenLog(tmp_path, file_size_bytes=1 << 20).add(5).add(body=bytes(300_000)).add(5)
     log.add(body=compress_zlib(b"x" * 5000), sys_flag=SYS_FLAG_COMPRESSED_ZLIB)

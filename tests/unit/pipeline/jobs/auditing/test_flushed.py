@@ -8,7 +8,7 @@ import pytest
 from rockhopper.pipeline.jobs.auditing import flushed
 from rockhopper.pipeline.jobs.auditing.archive import read_archive
 from rockhopper.pipeline.jobs.auditing.flushed import WAIT_S, open_with_archived
-from rockhopper.protocol.queue_layout import CHECKPOINT, encode_own_checkpoint
+from rockhopper.protocol.store.queue_layout import CHECKPOINT, encode_own_checkpoint
 from tests.support.derived_stores import audited
 from tests.support.written_archives import archive_of
 from tests.support.written_logs import T0_MS, WrittenLog

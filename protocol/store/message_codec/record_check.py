@@ -9,7 +9,8 @@ from enum import Enum
 from zlib import crc32
 
 from rockhopper.protocol.errors import MalformedMessageError
-from rockhopper.protocol.message_codec.record import (
+from rockhopper.protocol.properties import decode_properties
+from rockhopper.protocol.store.message_codec.record import (
     BLANK_RECORD,
     BODY_CRC_MASK,
     MAGIC_BLANK,
@@ -19,7 +20,6 @@ from rockhopper.protocol.message_codec.record import (
     Buffer,
     split_record,
 )
-from rockhopper.protocol.properties import decode_properties
 
 
 class RecordStatus(Enum):

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from rockhopper.protocol.note_records import Record, decode_records, encode_record
+from rockhopper.protocol.store.note_records import Record, decode_records, encode_record
 from tests.support.rot import flipped
 
 RECORDS: list[Record] = [(1, b""), (2, b"short"), (7, b"x" * 40), (3, bytes(16)), (3, b"short")]

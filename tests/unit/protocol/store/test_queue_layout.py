@@ -2,9 +2,9 @@
 
 import pytest
 
-from rockhopper.protocol import queue_layout
 from rockhopper.protocol.java_hash import java_string_hash
-from rockhopper.protocol.queue_layout import (
+from rockhopper.protocol.store import queue_layout
+from rockhopper.protocol.store.queue_layout import (
     BATCH_CONSUME_QUEUE_UNIT,
     BLANK_CONSUME_QUEUE_UNIT,
     CHECKPOINT,

@@ -1,7 +1,12 @@
 """Messages to bytes and back: records, batches, checks, ids."""
 
 from rockhopper.protocol.addresses import host_bytes, host_text, ip_bytes, ip_text
-from rockhopper.protocol.message_codec.batch import (
+from rockhopper.protocol.message_ids import (
+    decode_offset_message_id,
+    make_unique_id,
+    offset_message_id,
+)
+from rockhopper.protocol.store.message_codec.batch import (
     BATCH_COUNT_MAX,
     INNER_BATCH_COUNT_MAX,
     decode_batch,
@@ -9,7 +14,7 @@ from rockhopper.protocol.message_codec.batch import (
     encode_batch,
     unwrap_inner_batch,
 )
-from rockhopper.protocol.message_codec.record import (
+from rockhopper.protocol.store.message_codec.record import (
     BLANK_RECORD,
     BODY_CRC_MASK,
     MAGIC_BLANK,
@@ -22,11 +27,10 @@ from rockhopper.protocol.message_codec.record import (
     encode_message,
     encode_stored_message,
 )
-from rockhopper.protocol.message_codec.record_check import RecordCheck, RecordStatus, check_record
-from rockhopper.protocol.message_ids import (
-    decode_offset_message_id,
-    make_unique_id,
-    offset_message_id,
+from rockhopper.protocol.store.message_codec.record_check import (
+    RecordCheck,
+    RecordStatus,
+    check_record,
 )
 from rockhopper.protocol.sys_flags import (
     SYS_FLAG_BORN_HOST_V6,

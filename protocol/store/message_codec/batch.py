@@ -23,8 +23,8 @@ from collections.abc import Iterable, Sequence
 
 from rockhopper.protocol.errors import MalformedBatchError, MalformedMessageError
 from rockhopper.protocol.message import StoredMessage
-from rockhopper.protocol.message_codec.record import Buffer, body_crc, decode_message
 from rockhopper.protocol.properties import PROPERTY_INNER_BASE, decode_properties
+from rockhopper.protocol.store.message_codec.record import Buffer, body_crc, decode_message
 from rockhopper.protocol.sys_flags import (
     SYS_FLAG_COMPRESSED,
     SYS_FLAG_COMPRESSION_MASK,

@@ -8,7 +8,7 @@ topic counts.  0.1.0 wrote all of them into one JSON object, in a file named ali
 import json
 from collections.abc import Iterable, Mapping
 
-from rockhopper.protocol.note_records import Record, decode_records, encode_record
+from rockhopper.protocol.store.note_records import Record, decode_records, encode_record
 
 ENDS = 1
 
