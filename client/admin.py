@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self, TypeVar
 
-from rockhopper.client.addresses import BrokerAddress
 from rockhopper.client.admin_groups import GroupAdmin
 from rockhopper.client.dead_letters import DeadLetters
 from rockhopper.client.errors import (
@@ -19,11 +18,12 @@ from rockhopper.client.errors import (
     RouteNotFoundError,
 )
 from rockhopper.client.message_search import MessageSearch
+from rockhopper.client.network.addresses import BrokerAddress
+from rockhopper.client.network.routing import TEMPLATE_TOPIC, TopicRoute
+from rockhopper.client.network.session import Session
 from rockhopper.client.queue_offsets import QueueOffsets
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
-from rockhopper.client.routing import TEMPLATE_TOPIC, TopicRoute
-from rockhopper.client.session import Session
 from rockhopper.protocol.bodies import (
     Body,
     ClusterInfo,

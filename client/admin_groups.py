@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from rockhopper.client.addresses import BrokerAddress
 from rockhopper.client.errors import MalformedAnswerError, RequestRefusedError, RouteNotFoundError
 from rockhopper.client.group_states import GroupReader, GroupState, QueueLag
+from rockhopper.client.network.addresses import BrokerAddress
+from rockhopper.client.network.session import Session
 from rockhopper.client.queue_offsets import QueueOffsets
 from rockhopper.client.queues import MessageQueue
-from rockhopper.client.session import Session
 from rockhopper.protocol.bodies import ResetOffsetBody
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.errors import ProtocolError

@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from rockhopper.client.addresses import BrokerAddress
 from rockhopper.client.errors import ClientError, MalformedAnswerError, RouteNotFoundError
+from rockhopper.client.network.addresses import BrokerAddress
+from rockhopper.client.network.session import Session
 from rockhopper.client.queues import MessageQueue
-from rockhopper.client.session import Session
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.bodies import Body, ConsumerConnection, ConsumeStats, TopicStatsTable
 from rockhopper.protocol.bodies.queues import QueueTable

@@ -18,10 +18,10 @@ from rockhopper.client.errors import (
     MessageNotFoundError,
     RouteNotFoundError,
 )
+from rockhopper.client.network.session import Session
+from rockhopper.client.network.tasks import end_tasks
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
-from rockhopper.client.session import Session
-from rockhopper.client.tasks import end_tasks
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.message import StoredMessage

@@ -7,16 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from rockhopper.client.connection import Connection
 from rockhopper.client.delivery import Delivery, send_fields
 from rockhopper.client.errors import MalformedAnswerError, MessageRejectedError, RouteNotFoundError
+from rockhopper.client.network.connection import Connection
+from rockhopper.client.network.session import Session
 from rockhopper.client.outgoing import OutgoingMessage, OutgoingPolicy
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.recall import broker_of_handle, topic_and_handle
 from rockhopper.client.receipts import SENT_CODES, SendReceipt
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.client.request_reply import PendingRequests, reply_address
-from rockhopper.client.session import Session
 from rockhopper.client.trace import MessageTrace
 from rockhopper.client.unique_id import UniqueIds
 from rockhopper.protocol.codes import RequestCode

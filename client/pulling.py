@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from rockhopper.client.errors import MalformedAnswerError
 from rockhopper.client.filters import Sql, subscription_to
+from rockhopper.client.network.session import Session
 from rockhopper.client.queue_offsets import QueueOffsets
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
-from rockhopper.client.session import Session
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.errors import FieldError, ProtocolError

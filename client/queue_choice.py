@@ -6,8 +6,8 @@ import random
 from collections.abc import Callable
 
 from rockhopper.client.errors import MessageRejectedError
+from rockhopper.client.network.routing import TopicRoute
 from rockhopper.client.queues import MessageQueue
-from rockhopper.client.routing import TopicRoute
 from rockhopper.protocol.java_hash import java_string_hash
 
 # How long a broker that could not be reached, or did not answer, is used only when there is no

@@ -7,8 +7,8 @@ from typing import TypeVar
 import msgspec
 
 from rockhopper.client.errors import BrokerUnreachableError, MalformedAnswerError
+from rockhopper.client.network.session import Session
 from rockhopper.client.queues import MessageQueue
-from rockhopper.client.session import Session
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.errors import FieldError

@@ -14,10 +14,10 @@ from rockhopper.client.errors import (
     RequestRefusedError,
     RequestTimeoutError,
 )
+from rockhopper.client.network.tasks import end_tasks
 from rockhopper.client.pulling import PullResult
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
-from rockhopper.client.tasks import end_tasks
 from rockhopper.protocol.codes import ResponseCode
 
 log = logging.getLogger(__name__)

@@ -13,12 +13,12 @@ import logging
 import uuid
 from weakref import WeakSet
 
-from rockhopper.client.connection import Connection
 from rockhopper.client.errors import MessageRejectedError, ReplyTimeoutError
+from rockhopper.client.network.connection import Connection
+from rockhopper.client.network.routing import TopicRoute
+from rockhopper.client.network.session import Session
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
-from rockhopper.client.routing import TopicRoute
-from rockhopper.client.session import Session
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.errors import ProtocolError

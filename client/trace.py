@@ -26,14 +26,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 
-from rockhopper.client.addresses import own_host
 from rockhopper.client.delivery import Delivery
 from rockhopper.client.errors import ClientError
+from rockhopper.client.network.addresses import own_host
+from rockhopper.client.network.session import Session
+from rockhopper.client.network.tasks import end_tasks
 from rockhopper.client.outgoing import OutgoingMessage, OutgoingPolicy
 from rockhopper.client.receipts import SendReceipt
 from rockhopper.client.received import ReceivedMessage
-from rockhopper.client.session import Session
-from rockhopper.client.tasks import end_tasks
 from rockhopper.client.unique_id import UniqueIds
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.message import Message

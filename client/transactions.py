@@ -18,7 +18,6 @@ from typing import Any, Self
 import msgspec
 
 from rockhopper.client.callbacks import check_coroutine_function
-from rockhopper.client.connection import Connection
 from rockhopper.client.errors import (
     BrokerUnreachableError,
     ClientError,
@@ -26,12 +25,13 @@ from rockhopper.client.errors import (
     MessageRejectedError,
     RequestRefusedError,
 )
+from rockhopper.client.network.connection import Connection
+from rockhopper.client.network.reachability import Reachability
+from rockhopper.client.network.tasks import end_tasks
 from rockhopper.client.producer import Producer
 from rockhopper.client.queues import MessageQueue
-from rockhopper.client.reachability import Reachability
 from rockhopper.client.receipts import SendReceipt, SendStatus
 from rockhopper.client.received import ReceivedMessage
-from rockhopper.client.tasks import end_tasks
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.errors import ProtocolError

@@ -13,7 +13,7 @@ import socket
 import time
 from collections.abc import Callable
 
-from rockhopper.client.addresses import own_host
+from rockhopper.client.network.addresses import own_host
 from rockhopper.protocol.message_ids import make_unique_id
 
 

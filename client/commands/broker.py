@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rockhopper.client.addresses import BrokerAddress
 from rockhopper.client.commands.output import (
     print_table,
     printable,
@@ -18,6 +17,7 @@ from rockhopper.client.commands.output import (
     write_line,
 )
 from rockhopper.client.commands.running import Failure, nameserver, nameserver_option, report, run
+from rockhopper.client.network.addresses import BrokerAddress
 
 if TYPE_CHECKING:
     from rockhopper.client.admin import Admin

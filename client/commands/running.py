@@ -41,7 +41,7 @@ def nameserver_option(command: _Command) -> _Command:
 
 def _inherit(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
     if value is not None:
-        from rockhopper.client.addresses import parse_nameservers
+        from rockhopper.client.network.addresses import parse_nameservers
 
         try:
             parse_nameservers(value)

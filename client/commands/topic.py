@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 import click
 
-from rockhopper.client.addresses import BrokerAddress
 from rockhopper.client.commands.names import TOPIC
 from rockhopper.client.commands.output import (
     counted,
@@ -18,6 +17,7 @@ from rockhopper.client.commands.output import (
     write_line,
 )
 from rockhopper.client.commands.running import Failure, confirm, nameserver, nameserver_option, run
+from rockhopper.client.network.addresses import BrokerAddress
 
 _PERMISSIONS = {"r": 4, "w": 2, "rw": 6, "none": 0}
 

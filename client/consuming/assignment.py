@@ -21,9 +21,9 @@ from rockhopper.client.consuming.process_queue import ProcessQueue, Room
 from rockhopper.client.consuming.progress import Progress
 from rockhopper.client.consuming.settings import ConsumerSettings, StartFrom
 from rockhopper.client.errors import ClientError
+from rockhopper.client.network.tasks import end_tasks
 from rockhopper.client.queue_offsets import QueueOffsets
 from rockhopper.client.queues import MessageQueue
-from rockhopper.client.tasks import end_tasks
 
 log = logging.getLogger(__name__)
 

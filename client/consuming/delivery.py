@@ -20,8 +20,8 @@ from rockhopper.client.consuming.process_queue import ProcessQueue
 from rockhopper.client.consuming.redelivery import BY_THE_LADDER, DEAD_LETTER, Delay, Redelivery
 from rockhopper.client.consuming.settings import ConsumerSettings
 from rockhopper.client.errors import ClientError
+from rockhopper.client.network.tasks import end_tasks
 from rockhopper.client.received import ReceivedMessage
-from rockhopper.client.tasks import end_tasks
 from rockhopper.client.trace import ConsumeResult, Consumption, MessageTrace
 
 log = logging.getLogger(__name__)

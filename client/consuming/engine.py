@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from rockhopper.client.connection import Connection
 from rockhopper.client.consuming.assignment import Assignment
 from rockhopper.client.consuming.delivery import Delivery
 from rockhopper.client.consuming.fetching import Fetcher
@@ -17,11 +16,12 @@ from rockhopper.client.consuming.rebalancing import Rebalancer
 from rockhopper.client.consuming.redelivery import Redelivery
 from rockhopper.client.consuming.settings import ConsumerSettings
 from rockhopper.client.errors import ClientError, RequestRefusedError
+from rockhopper.client.network.connection import Connection
+from rockhopper.client.network.routing import TopicRoute
+from rockhopper.client.network.session import Session
+from rockhopper.client.network.tasks import end_tasks
 from rockhopper.client.pulling import Puller
 from rockhopper.client.queue_offsets import QueueOffsets
-from rockhopper.client.routing import TopicRoute
-from rockhopper.client.session import Session
-from rockhopper.client.tasks import end_tasks
 from rockhopper.protocol.bodies import CheckClientRequestBody, ConsumerData, SubscriptionData
 from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.command import Command

@@ -12,8 +12,8 @@ import logging
 from collections.abc import Callable, Iterable
 
 from rockhopper.client.errors import ClientError, MalformedAnswerError
+from rockhopper.client.network.session import Session
 from rockhopper.client.queues import MessageQueue
-from rockhopper.client.session import Session
 from rockhopper.protocol.bodies import LockBatchRequestBody, LockBatchResponseBody, MessageQueueKey
 from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.errors import ProtocolError

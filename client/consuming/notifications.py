@@ -12,15 +12,15 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from rockhopper.client.connection import Connection, RequestAnswer
 from rockhopper.client.consuming.assignment import Assignment
 from rockhopper.client.consuming.delivery import Delivery
 from rockhopper.client.consuming.locks import QueueLocks
 from rockhopper.client.consuming.process_queue import ProcessQueue
 from rockhopper.client.consuming.settings import ConsumerSettings
+from rockhopper.client.network.connection import Connection, RequestAnswer
+from rockhopper.client.network.session import Session
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
-from rockhopper.client.session import Session
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.bodies import (
     GetConsumerStatusBody,

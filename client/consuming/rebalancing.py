@@ -16,16 +16,16 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Iterable
 
-from rockhopper.client.connection import Connection
 from rockhopper.client.consuming.allocation import sorted_clients
 from rockhopper.client.consuming.assignment import Assignment
 from rockhopper.client.consuming.locks import QueueLocks
 from rockhopper.client.consuming.settings import ConsumerSettings, StartFrom
 from rockhopper.client.errors import ClientError, MalformedAnswerError, RouteNotFoundError
+from rockhopper.client.network.connection import Connection
+from rockhopper.client.network.routing import TopicRoute
+from rockhopper.client.network.session import Session
+from rockhopper.client.network.tasks import end_tasks
 from rockhopper.client.queues import MessageQueue
-from rockhopper.client.routing import TopicRoute
-from rockhopper.client.session import Session
-from rockhopper.client.tasks import end_tasks
 from rockhopper.protocol.bodies import GetConsumerListByGroupBody
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.errors import ProtocolError

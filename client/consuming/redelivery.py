@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 from rockhopper.client.consuming.settings import ConsumerSettings
 from rockhopper.client.errors import BrokerUnreachableError, ClientError
+from rockhopper.client.network.routing import TopicRoute
+from rockhopper.client.network.session import Session
 from rockhopper.client.received import ReceivedMessage
-from rockhopper.client.routing import TopicRoute
-from rockhopper.client.session import Session
 from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.names import CLIENT_INNER_PRODUCER_GROUP

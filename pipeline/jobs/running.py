@@ -95,7 +95,7 @@ def named_brokers(question: str, *, is_agreed: bool, remedy: str) -> str:
     Raises:
         click.UsageError: nobody can be asked; says to name them, to do as *remedy* says, or --yes.
     """
-    from rockhopper.client.addresses import NAMESERVER_VARIABLE, parse_nameservers
+    from rockhopper.client.network.addresses import NAMESERVER_VARIABLE, parse_nameservers
 
     given = nameserver() or os.environ.get(NAMESERVER_VARIABLE)
     found = ";".join(parse_nameservers(given))

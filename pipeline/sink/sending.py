@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from rockhopper.client.network.routing import TopicRoute
 from rockhopper.client.outgoing import OutgoingMessage
 from rockhopper.client.queue_choice import queue_for_key
 from rockhopper.client.queues import MessageQueue
-from rockhopper.client.routing import TopicRoute
 from rockhopper.client.unique_id import UniqueIds
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.remote import connect, result

@@ -14,7 +14,7 @@ import msgspec
 import pyarrow as pa
 
 from rockhopper.client.errors import RequestRefusedError
-from rockhopper.client.routing import TopicRoute
+from rockhopper.client.network.routing import TopicRoute
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.remote import Remote, connect, result
 from rockhopper.pipeline.sink.choice import choose_broker, choose_without_rows

@@ -88,7 +88,7 @@ def report(
 
 
 def _nameserver(*, has_files: bool) -> str | None:
-    from rockhopper.client.addresses import parse_nameservers
+    from rockhopper.client.network.addresses import parse_nameservers
 
     text = nameserver_text()
     return None if has_files and text is None else ";".join(parse_nameservers(text))

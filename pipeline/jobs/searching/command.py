@@ -90,6 +90,6 @@ def search(
 
 
 def _nameserver() -> str:
-    from rockhopper.client.addresses import parse_nameservers
+    from rockhopper.client.network.addresses import parse_nameservers
 
     return ";".join(parse_nameservers(nameserver_text()))

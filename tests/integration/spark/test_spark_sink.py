@@ -117,7 +117,7 @@ def test_queues_that_do_not_exist(broker: PipelineBroker, topic: str) -> None:
 def test_a_broker_that_is_away_for_a_moment(
     broker: PipelineBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from rockhopper.client.connection_pool import ConnectionPool
+    from rockhopper.client.network.connection_pool import ConnectionPool
 
     real = ConnectionPool.request
     failures = 5

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from rockhopper.client import Admin, Consumer, Message, Producer, PullConsumer, TransactionProducer
-from rockhopper.client.connection_pool import ConnectionPool
 from rockhopper.client.errors import BrokerUnreachableError
+from rockhopper.client.network.connection_pool import ConnectionPool
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.protocol.command import Command
 from tests.support.fake_server import FakeServer

@@ -15,9 +15,9 @@ from rockhopper.client import (
     RequestRefusedError,
     RequestTimeoutError,
 )
+from rockhopper.client.network.routing import route_from_data
 from rockhopper.client.queue_choice import queue_for_key
 from rockhopper.client.queues import MessageQueue
-from rockhopper.client.routing import route_from_data
 from rockhopper.protocol.bodies import TopicRouteData
 from rockhopper.protocol.command import Command
 from tests.support.fake_server import FakeServer, route

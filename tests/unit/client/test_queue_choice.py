@@ -7,9 +7,9 @@ from collections import Counter
 import pytest
 
 from rockhopper.client.errors import MessageRejectedError
+from rockhopper.client.network.routing import TopicRoute
 from rockhopper.client.queue_choice import AVOIDANCE_S, QueueChoice, chosen_queue, queue_for_key
 from rockhopper.client.queues import MessageQueue
-from rockhopper.client.routing import TopicRoute
 
 
 def route(brokers: dict[str, int]) -> TopicRoute:

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from rockhopper.client import Message, Producer, TransactionProducer
+from rockhopper.client.network.session import Session
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
-from rockhopper.client.session import Session
 from rockhopper.client.trace import ConsumeResult, MessageTrace, TraceRecord
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.message import StoredMessage

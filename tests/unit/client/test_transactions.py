@@ -16,9 +16,9 @@ from rockhopper.client import (
     TransactionProducer,
     TransactionState,
 )
-from rockhopper.client.reachability import Reachability
+from rockhopper.client.network.reachability import Reachability
+from rockhopper.client.network.session import Session
 from rockhopper.client.received import ReceivedMessage
-from rockhopper.client.session import Session
 from rockhopper.client.transactions import Transaction
 from rockhopper.protocol.codes import FLAG_ONEWAY
 from rockhopper.protocol.command import Command, encode_command

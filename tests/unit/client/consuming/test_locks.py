@@ -7,8 +7,8 @@ from typing import cast
 import pytest
 
 from rockhopper.client.consuming.locks import QueueLocks
+from rockhopper.client.network.session import Session
 from rockhopper.client.queues import MessageQueue
-from rockhopper.client.session import Session
 from rockhopper.protocol.bodies import LockBatchRequestBody, LockBatchResponseBody
 from rockhopper.protocol.codes import RequestCode
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from rockhopper.client.addresses import NAMESERVER_VARIABLE
+from rockhopper.client.network.addresses import NAMESERVER_VARIABLE
 from rockhopper.pipeline.jobs.archiving import command as archiving
 from rockhopper.pipeline.jobs.command_line import main
 from rockhopper.pipeline.jobs.replaying import command as replaying

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from rockhopper.client.addresses import MASTER_ID
 from rockhopper.client.errors import ClientError
-from rockhopper.client.session import Session
-from rockhopper.client.tasks import end_tasks
+from rockhopper.client.network.addresses import MASTER_ID
+from rockhopper.client.network.session import Session
+from rockhopper.client.network.tasks import end_tasks
 from rockhopper.protocol.bodies import ClusterInfo
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.errors import ProtocolError

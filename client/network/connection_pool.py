@@ -13,14 +13,14 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from rockhopper.client.addresses import split_address
-from rockhopper.client.connection import Connection, RequestHandler, fork_count
 from rockhopper.client.errors import (
     BrokerUnreachableError,
     ClientError,
     ClientStateError,
     RequestTimeoutError,
 )
+from rockhopper.client.network.addresses import split_address
+from rockhopper.client.network.connection import Connection, RequestHandler, fork_count
 from rockhopper.protocol.command import Command
 
 log = logging.getLogger(__name__)

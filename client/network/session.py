@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterable
 from typing import Self
 from weakref import WeakSet
 
-from rockhopper.client.addresses import own_host, parse_nameservers
-from rockhopper.client.connection import Connection, RequestHandler, fork_count
-from rockhopper.client.connection_pool import ConnectionPool
 from rockhopper.client.errors import ClientError, ClientStateError, RequestRefusedError
-from rockhopper.client.routing import NameServices, RouteTable
-from rockhopper.client.tasks import end_tasks
+from rockhopper.client.network.addresses import own_host, parse_nameservers
+from rockhopper.client.network.connection import Connection, RequestHandler, fork_count
+from rockhopper.client.network.connection_pool import ConnectionPool
+from rockhopper.client.network.routing import NameServices, RouteTable
+from rockhopper.client.network.tasks import end_tasks
 from rockhopper.protocol.bodies import ConsumerData, HeartbeatData, ProducerData
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command

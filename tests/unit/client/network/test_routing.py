@@ -7,15 +7,15 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from rockhopper.client.connection_pool import ConnectionPool
 from rockhopper.client.errors import (
     BrokerUnreachableError,
     MalformedAnswerError,
     RequestRefusedError,
     RouteNotFoundError,
 )
+from rockhopper.client.network.connection_pool import ConnectionPool
+from rockhopper.client.network.routing import NameServices, RouteTable, TopicRoute, route_from_data
 from rockhopper.client.queues import MessageQueue
-from rockhopper.client.routing import NameServices, RouteTable, TopicRoute, route_from_data
 from rockhopper.protocol.bodies import TopicRouteData
 from rockhopper.protocol.command import Command
 from tests.support.fake_server import FakeServer, route

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rockhopper.client.addresses import parse_nameservers, split_address
+from rockhopper.client.network.addresses import parse_nameservers, split_address
 
 
 def test_a_list_is_separated_by_semicolons_or_commas() -> None:

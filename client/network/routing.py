@@ -19,8 +19,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from rockhopper.client.addresses import MASTER_ID
-from rockhopper.client.connection_pool import ConnectionPool
 from rockhopper.client.errors import (
     BrokerUnreachableError,
     ClientError,
@@ -29,8 +27,10 @@ from rockhopper.client.errors import (
     RequestTimeoutError,
     RouteNotFoundError,
 )
+from rockhopper.client.network.addresses import MASTER_ID
+from rockhopper.client.network.connection_pool import ConnectionPool
+from rockhopper.client.network.tasks import end_tasks
 from rockhopper.client.queues import MessageQueue
-from rockhopper.client.tasks import end_tasks
 from rockhopper.protocol.bodies import TopicRouteData
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command

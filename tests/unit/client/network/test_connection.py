@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from rockhopper.client.connection_pool import ConnectionPool
 from rockhopper.client.errors import (
     BrokerUnreachableError,
     ClientStateError,
     MalformedAnswerError,
     RequestTimeoutError,
 )
+from rockhopper.client.network.connection_pool import ConnectionPool
 from rockhopper.protocol.codes import FLAG_ONEWAY, SerializeType
 from rockhopper.protocol.command import Command, encode_command
 from tests.support.fake_server import FakeServer

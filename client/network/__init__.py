@@ -1,0 +1,1 @@
+"""Connections to brokers and name services, and the routes of topics."""
