@@ -32,7 +32,7 @@ from rockhopper.client.consuming.subscriptions import Topics, subscriptions_of
 from rockhopper.client.errors import ClientStateError
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
-from rockhopper.client.trace import MessageTrace
+from rockhopper.client.sending.trace import MessageTrace
 from rockhopper.protocol.names import TRACE_TOPIC
 
 log = logging.getLogger(__name__)

@@ -14,7 +14,6 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 
-from rockhopper.client.delivery import Delivery
 from rockhopper.client.errors import (
     ClientError,
     ClientStateError,
@@ -27,12 +26,13 @@ from rockhopper.client.group_states import REQUEUE_GROUP
 from rockhopper.client.message_search import MessageSearch
 from rockhopper.client.network.addresses import BrokerAddress
 from rockhopper.client.network.session import Session
-from rockhopper.client.outgoing import OutgoingMessage
 from rockhopper.client.pulling import Puller
 from rockhopper.client.queue_offsets import QueueOffsets
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.receipts import SendReceipt
 from rockhopper.client.received import ReceivedMessage
+from rockhopper.client.sending.delivery import Delivery
+from rockhopper.client.sending.outgoing import OutgoingMessage
 from rockhopper.protocol.bodies import LockBatchRequestBody, LockBatchResponseBody
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.errors import ProtocolError

@@ -7,18 +7,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from rockhopper.client.delivery import Delivery, send_fields
 from rockhopper.client.errors import MalformedAnswerError, MessageRejectedError, RouteNotFoundError
 from rockhopper.client.network.connection import Connection
 from rockhopper.client.network.session import Session
-from rockhopper.client.outgoing import OutgoingMessage, OutgoingPolicy
 from rockhopper.client.queues import MessageQueue
-from rockhopper.client.recall import broker_of_handle, topic_and_handle
 from rockhopper.client.receipts import SENT_CODES, SendReceipt
 from rockhopper.client.received import ReceivedMessage
-from rockhopper.client.request_reply import PendingRequests, reply_address
-from rockhopper.client.trace import MessageTrace
-from rockhopper.client.unique_id import UniqueIds
+from rockhopper.client.sending.delivery import Delivery, send_fields
+from rockhopper.client.sending.outgoing import OutgoingMessage, OutgoingPolicy
+from rockhopper.client.sending.recall import broker_of_handle, topic_and_handle
+from rockhopper.client.sending.request_reply import PendingRequests, reply_address
+from rockhopper.client.sending.trace import MessageTrace
+from rockhopper.client.sending.unique_id import UniqueIds
 from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.message import Message

@@ -8,8 +8,8 @@ from enum import IntEnum
 import msgspec
 
 from rockhopper.client.errors import MalformedAnswerError
-from rockhopper.client.outgoing import OutgoingMessage
 from rockhopper.client.queues import MessageQueue
+from rockhopper.client.sending.outgoing import OutgoingMessage
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 

@@ -20,12 +20,12 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from rockhopper.client import Admin
-from rockhopper.client.delivery import Delivery
 from rockhopper.client.errors import ClientError, RequestRefusedError, RouteNotFoundError
 from rockhopper.client.network.addresses import BrokerAddress
 from rockhopper.client.network.routing import TopicRoute
 from rockhopper.client.network.session import Session
 from rockhopper.client.queues import MessageQueue
+from rockhopper.client.sending.delivery import Delivery
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.pulls import PULLED, BulkRead, OrdinaryPulls, read_answer
 from rockhopper.protocol.bodies.topic_ids import decode_topic_ids, encode_topic_ids

@@ -22,7 +22,7 @@ from rockhopper.client.consuming.settings import ConsumerSettings
 from rockhopper.client.errors import ClientError
 from rockhopper.client.network.tasks import end_tasks
 from rockhopper.client.received import ReceivedMessage
-from rockhopper.client.trace import ConsumeResult, Consumption, MessageTrace
+from rockhopper.client.sending.trace import ConsumeResult, Consumption, MessageTrace
 
 log = logging.getLogger(__name__)
 

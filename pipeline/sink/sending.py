@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from rockhopper.client.network.routing import TopicRoute
-from rockhopper.client.outgoing import OutgoingMessage
-from rockhopper.client.queue_choice import queue_for_key
 from rockhopper.client.queues import MessageQueue
-from rockhopper.client.unique_id import UniqueIds
+from rockhopper.client.sending.outgoing import OutgoingMessage
+from rockhopper.client.sending.queue_choice import queue_for_key
+from rockhopper.client.sending.unique_id import UniqueIds
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.remote import connect, result
 from rockhopper.pipeline.sink.encoding import Messages, encode_messages, pieces

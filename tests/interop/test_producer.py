@@ -10,7 +10,7 @@ import pytest
 from rockhopper.client import Message, Producer, PullConsumer, TransactionProducer
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
-from rockhopper.client.trace import MessageTrace
+from rockhopper.client.sending.trace import MessageTrace
 from tests.interop.bodies import sha1
 from tests.interop.conftest import Server
 from tests.interop.java_client import JavaClient

@@ -13,7 +13,7 @@ from rockhopper.client.received import ReceivedMessage
 from rockhopper.protocol.command import Command
 from tests.support.hang import HANG_S
 from tests.support.message_broker import MessageBroker
-from tests.unit.client.test_request_reply import reply_to
+from tests.unit.client.sending.test_request_reply import reply_to
 
 # More turns of the loop than any of the calls takes.
 TURNS = 60

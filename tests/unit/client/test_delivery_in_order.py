@@ -16,8 +16,8 @@ from rockhopper.client import (
     RequestTimeoutError,
 )
 from rockhopper.client.network.routing import route_from_data
-from rockhopper.client.queue_choice import queue_for_key
 from rockhopper.client.queues import MessageQueue
+from rockhopper.client.sending.queue_choice import queue_for_key
 from rockhopper.protocol.bodies import TopicRouteData
 from rockhopper.protocol.command import Command
 from tests.support.fake_server import FakeServer, route

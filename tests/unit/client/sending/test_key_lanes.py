@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from rockhopper.client.errors import BrokerUnreachableError, EarlierSendFailedError
-from rockhopper.client.key_lanes import KeyLanes
+from rockhopper.client.sending.key_lanes import KeyLanes
 from tests.support.stepped_loop import SETTLING_TURNS, SteppedLoop
 from tests.support.turns import until
 

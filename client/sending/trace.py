@@ -26,15 +26,15 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 
-from rockhopper.client.delivery import Delivery
 from rockhopper.client.errors import ClientError
 from rockhopper.client.network.addresses import own_host
 from rockhopper.client.network.session import Session
 from rockhopper.client.network.tasks import end_tasks
-from rockhopper.client.outgoing import OutgoingMessage, OutgoingPolicy
 from rockhopper.client.receipts import SendReceipt
 from rockhopper.client.received import ReceivedMessage
-from rockhopper.client.unique_id import UniqueIds
+from rockhopper.client.sending.delivery import Delivery
+from rockhopper.client.sending.outgoing import OutgoingMessage, OutgoingPolicy
+from rockhopper.client.sending.unique_id import UniqueIds
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.message import Message
 from rockhopper.protocol.names import TRACE_TOPIC

@@ -14,7 +14,7 @@ from rockhopper.client import (
     RequestRefusedError,
     RouteNotFoundError,
 )
-from rockhopper.client.recall import broker_of_handle
+from rockhopper.client.sending.recall import broker_of_handle
 from rockhopper.protocol.command import Command
 from tests.support.message_broker import MessageBroker
 

@@ -19,13 +19,13 @@ from rockhopper.client.errors import (
     RequestTimeoutError,
     RouteNotFoundError,
 )
-from rockhopper.client.key_lanes import KeyLanes
 from rockhopper.client.network.routing import TopicRoute
 from rockhopper.client.network.session import Session
-from rockhopper.client.outgoing import OutgoingMessage
-from rockhopper.client.queue_choice import QueueChoice, chosen_queue, queue_for_key
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.receipts import SENT_CODES, SendReceipt, read_receipts
+from rockhopper.client.sending.key_lanes import KeyLanes
+from rockhopper.client.sending.outgoing import OutgoingMessage
+from rockhopper.client.sending.queue_choice import QueueChoice, chosen_queue, queue_for_key
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.sys_flags import SYS_FLAG_TRANSACTION_PREPARED

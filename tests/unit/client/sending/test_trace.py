@@ -10,7 +10,7 @@ from rockhopper.client import Message, Producer, TransactionProducer
 from rockhopper.client.network.session import Session
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
-from rockhopper.client.trace import ConsumeResult, MessageTrace, TraceRecord
+from rockhopper.client.sending.trace import ConsumeResult, MessageTrace, TraceRecord
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.properties import decode_properties

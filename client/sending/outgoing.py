@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from rockhopper.client.errors import MessageRejectedError
-from rockhopper.client.unique_id import UniqueIds
+from rockhopper.client.sending.unique_id import UniqueIds
 from rockhopper.protocol.compression import compress_zlib
 from rockhopper.protocol.frame import FRAME_SIZE_BYTES_MAX
 from rockhopper.protocol.message import Message

@@ -8,8 +8,13 @@ import pytest
 
 from rockhopper.client.errors import MessageRejectedError
 from rockhopper.client.network.routing import TopicRoute
-from rockhopper.client.queue_choice import AVOIDANCE_S, QueueChoice, chosen_queue, queue_for_key
 from rockhopper.client.queues import MessageQueue
+from rockhopper.client.sending.queue_choice import (
+    AVOIDANCE_S,
+    QueueChoice,
+    chosen_queue,
+    queue_for_key,
+)
 
 
 def route(brokers: dict[str, int]) -> TopicRoute:

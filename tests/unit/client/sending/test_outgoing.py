@@ -8,8 +8,8 @@ import zlib
 import pytest
 
 from rockhopper.client.errors import MessageRejectedError
-from rockhopper.client.outgoing import BODY_SIZE_BYTES_MAX, OutgoingPolicy
-from rockhopper.client.unique_id import UniqueIds
+from rockhopper.client.sending.outgoing import BODY_SIZE_BYTES_MAX, OutgoingPolicy
+from rockhopper.client.sending.unique_id import UniqueIds
 from rockhopper.protocol.command import Command, encode_command
 from rockhopper.protocol.message import Message
 from rockhopper.protocol.properties import decode_properties
