@@ -1,6 +1,6 @@
 """A pure-Python asyncio client for RocketMQ brokers."""
 
-from rockhopper.client.admin import Admin
+from rockhopper.client.admin.admin import Admin
 from rockhopper.client.consumer import Consumer
 from rockhopper.client.consuming.redelivery import RetryLater
 from rockhopper.client.errors import (

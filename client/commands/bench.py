@@ -16,7 +16,7 @@ from rockhopper.client.commands.progress import ProgressBar
 from rockhopper.client.commands.running import nameserver, nameserver_option, run
 
 if TYPE_CHECKING:
-    from rockhopper.client.admin import Admin
+    from rockhopper.client.admin.admin import Admin
     from rockhopper.client.producer import Producer
     from rockhopper.client.queues import MessageQueue
 
@@ -97,7 +97,7 @@ def bench(
 
 
 async def _bench(job: _Job, nameserver: str | None, *, is_temporary: bool) -> None:
-    from rockhopper.client.admin import Admin
+    from rockhopper.client.admin.admin import Admin
 
     async with Admin(nameserver) as admin:
         if is_temporary:

@@ -20,7 +20,7 @@ from rockhopper.client.commands.running import Failure, nameserver, nameserver_o
 from rockhopper.client.network.addresses import BrokerAddress
 
 if TYPE_CHECKING:
-    from rockhopper.client.admin import Admin
+    from rockhopper.client.admin.admin import Admin
 
 _broker_option = click.option(
     "--broker", "-b", metavar="NAME|ADDRESS", help="Only this broker; default: all masters."
@@ -43,7 +43,7 @@ def status(broker: str | None, is_all: bool, as_json: bool) -> None:
 
 
 async def _status(name: str | None, is_all: bool, as_json: bool, nameserver: str | None) -> None:
-    from rockhopper.client.admin import Admin
+    from rockhopper.client.admin.admin import Admin
 
     async with Admin(nameserver) as admin:
         for index, target in enumerate(await admin.masters(name)):
@@ -136,7 +136,7 @@ async def _config(
     as_json: bool,
     nameserver: str | None,
 ) -> None:
-    from rockhopper.client.admin import Admin
+    from rockhopper.client.admin.admin import Admin
 
     async with Admin(nameserver) as admin:
         targets = await admin.masters(name)
@@ -167,7 +167,7 @@ def cluster(as_json: bool) -> None:
 
 
 async def _cluster(as_json: bool, nameserver: str | None) -> None:
-    from rockhopper.client.admin import Admin
+    from rockhopper.client.admin.admin import Admin
 
     async with Admin(nameserver) as admin:
         brokers = await admin.brokers()

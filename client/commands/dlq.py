@@ -31,7 +31,7 @@ from rockhopper.client.commands.running import (
 )
 
 if TYPE_CHECKING:
-    from rockhopper.client.dead_letters import DeadLetter, Requeued
+    from rockhopper.client.admin.dead_letters import DeadLetter, Requeued
 
 
 @click.group()
@@ -54,7 +54,7 @@ def list_groups(as_json: bool) -> None:
 
 
 async def _list(as_json: bool, nameserver: str | None) -> None:
-    from rockhopper.client.admin import Admin
+    from rockhopper.client.admin.admin import Admin
 
     async with Admin(nameserver) as admin:
         counts = await admin.dead_letters.counts()
@@ -99,7 +99,7 @@ def show(group: str, max_count: int | None, only_waiting: bool, as_json: bool) -
 async def _show(
     group: str, max_count: int | None, only_waiting: bool, as_json: bool, nameserver: str | None
 ) -> None:
-    from rockhopper.client.admin import Admin
+    from rockhopper.client.admin.admin import Admin
 
     rows: list[tuple[object, ...]] = []
     count = 0
@@ -197,7 +197,7 @@ async def _requeue(
     as_json: bool,
     nameserver: str | None,
 ) -> None:
-    from rockhopper.client.admin import Admin
+    from rockhopper.client.admin.admin import Admin
 
     sent: dict[str, int] = {}
     repeated = 0

@@ -85,7 +85,7 @@ async def _query(
     as_json: bool,
     nameserver: str | None,
 ) -> None:
-    from rockhopper.client.admin import Admin
+    from rockhopper.client.admin.admin import Admin
 
     async with Admin(nameserver) as admin:
         messages = await admin.messages_by_key(
@@ -132,7 +132,7 @@ def message(message_id: str, topic: str | None, raw: bool, as_json: bool) -> Non
 async def _message(
     message_id: str, topic: str | None, raw: bool, as_json: bool, nameserver: str | None
 ) -> None:
-    from rockhopper.client.admin import Admin
+    from rockhopper.client.admin.admin import Admin
 
     async with Admin(nameserver) as admin:
         found = await admin.message(message_id, topic)

@@ -19,8 +19,8 @@ from rockhopper.client.commands.positions import PositionType, QueueType, select
 from rockhopper.client.commands.running import confirm, may_ask, nameserver, nameserver_option, run
 
 if TYPE_CHECKING:
-    from rockhopper.client.admin_groups import OffsetMove, Target
-    from rockhopper.client.group_states import GroupState, QueueLag
+    from rockhopper.client.admin.admin_groups import OffsetMove, Target
+    from rockhopper.client.admin.group_states import GroupState, QueueLag
 
 _MODELS = {"CLUSTERING": "shared", "BROADCASTING": "broadcast"}
 _LAG_COLUMNS = ("TOPIC", "BROKER", "QUEUE", "END", "CONSUMED", "LAG", "LAST CONSUMED")
@@ -44,7 +44,7 @@ def list_groups(is_all: bool, as_json: bool) -> None:
 
 
 async def _list(is_all: bool, as_json: bool, nameserver: str | None) -> None:
-    from rockhopper.client.admin import Admin
+    from rockhopper.client.admin.admin import Admin
 
     async with Admin(nameserver) as admin:
         states = await admin.groups.states(with_system=is_all)
@@ -105,7 +105,7 @@ def show(name: str, as_json: bool) -> None:
 
 
 async def _show(name: str, as_json: bool, nameserver: str | None) -> None:
-    from rockhopper.client.admin import Admin
+    from rockhopper.client.admin.admin import Admin
 
     async with Admin(nameserver) as admin:
         state = await admin.groups.state(name)
@@ -193,7 +193,7 @@ def lag(name: str, as_json: bool) -> None:
 
 
 async def _show_lag(name: str, as_json: bool, nameserver: str | None) -> None:
-    from rockhopper.client.admin import Admin
+    from rockhopper.client.admin.admin import Admin
 
     async with Admin(nameserver) as admin:
         queues = await admin.groups.lag(name)
@@ -293,7 +293,7 @@ async def _reset(
     as_json: bool,
     nameserver: str | None,
 ) -> None:
-    from rockhopper.client.admin import Admin
+    from rockhopper.client.admin.admin import Admin
 
     async with Admin(nameserver) as admin:
         await admin.groups.lag(name)  # raises where no broker knows the group
@@ -355,7 +355,7 @@ async def _delete(
     yes: bool,
     nameserver: str | None,
 ) -> None:
-    from rockhopper.client.admin import Admin
+    from rockhopper.client.admin.admin import Admin
 
     async with Admin(nameserver) as admin:
         state = await admin.groups.state(name)

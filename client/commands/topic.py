@@ -37,7 +37,7 @@ def list_topics(is_all: bool, as_json: bool) -> None:
 
 
 async def _list(is_all: bool, as_json: bool, nameserver: str | None) -> None:
-    from rockhopper.client.admin import Admin
+    from rockhopper.client.admin.admin import Admin
 
     async with Admin(nameserver) as admin:
         topics, brokers = await asyncio.gather(admin.topics(), admin.brokers())
@@ -117,7 +117,7 @@ async def _create(
     as_json: bool,
     nameserver: str | None,
 ) -> None:
-    from rockhopper.client.admin import Admin
+    from rockhopper.client.admin.admin import Admin
 
     async with Admin(nameserver) as admin:
         targets = await admin.create_topic(
@@ -143,7 +143,7 @@ def delete(name: str, yes: bool) -> None:
 
 
 async def _delete(name: str, nameserver: str | None) -> None:
-    from rockhopper.client.admin import Admin
+    from rockhopper.client.admin.admin import Admin
     from rockhopper.client.errors import RouteNotFoundError
 
     async with Admin(nameserver) as admin:
@@ -171,7 +171,7 @@ def purge(name: str, yes: bool) -> None:
 
 
 async def _purge(name: str, nameserver: str | None) -> None:
-    from rockhopper.client.admin import Admin
+    from rockhopper.client.admin.admin import Admin
 
     async with Admin(nameserver) as admin:
         before = {each.queue: each for each in await admin.ranges(name)}
@@ -196,7 +196,7 @@ def show(name: str, as_json: bool) -> None:
 
 
 async def _show(name: str, as_json: bool, nameserver: str | None) -> None:
-    from rockhopper.client.admin import Admin
+    from rockhopper.client.admin.admin import Admin
 
     async with Admin(nameserver) as admin:
         route = await admin.route(name)

@@ -18,8 +18,8 @@ from rockhopper.client import (
     RequestRefusedError,
     RetryLater,
 )
-from rockhopper.client.dead_letters import PROPERTY_REQUEUED, DeadLetters
-from rockhopper.client.group_states import REQUEUE_GROUP
+from rockhopper.client.admin.dead_letters import PROPERTY_REQUEUED, DeadLetters
+from rockhopper.client.admin.group_states import REQUEUE_GROUP
 from rockhopper.client.received import ReceivedMessage
 from tests.support.billing import AT_ONCE
 from tests.support.command_line import CommandLine

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
+from rockhopper.client.admin.group_states import GroupReader, GroupState, QueueLag
 from rockhopper.client.errors import MalformedAnswerError, RequestRefusedError, RouteNotFoundError
-from rockhopper.client.group_states import GroupReader, GroupState, QueueLag
 from rockhopper.client.network.addresses import BrokerAddress
 from rockhopper.client.network.session import Session
 from rockhopper.client.queue_offsets import QueueOffsets

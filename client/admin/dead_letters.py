@@ -14,6 +14,8 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 
+from rockhopper.client.admin.group_states import REQUEUE_GROUP
+from rockhopper.client.admin.message_search import MessageSearch
 from rockhopper.client.errors import (
     ClientError,
     ClientStateError,
@@ -22,8 +24,6 @@ from rockhopper.client.errors import (
     RequestRefusedError,
     RouteNotFoundError,
 )
-from rockhopper.client.group_states import REQUEUE_GROUP
-from rockhopper.client.message_search import MessageSearch
 from rockhopper.client.network.addresses import BrokerAddress
 from rockhopper.client.network.session import Session
 from rockhopper.client.pulling import Puller

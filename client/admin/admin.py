@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self, TypeVar
 
-from rockhopper.client.admin_groups import GroupAdmin
-from rockhopper.client.dead_letters import DeadLetters
+from rockhopper.client.admin.admin_groups import GroupAdmin
+from rockhopper.client.admin.dead_letters import DeadLetters
+from rockhopper.client.admin.message_search import MessageSearch
 from rockhopper.client.errors import (
     ClientError,
     MalformedAnswerError,
     RequestRefusedError,
     RouteNotFoundError,
 )
-from rockhopper.client.message_search import MessageSearch
 from rockhopper.client.network.addresses import BrokerAddress
 from rockhopper.client.network.routing import TEMPLATE_TOPIC, TopicRoute
 from rockhopper.client.network.session import Session

@@ -1,0 +1,1 @@
+"""What operators ask for: topics, groups, dead letters, single messages."""
