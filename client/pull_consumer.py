@@ -10,14 +10,14 @@ from datetime import datetime
 from types import TracebackType
 from typing import Literal, Self
 
+from rockhopper.client.consuming.pulling import Puller, PullResult
+from rockhopper.client.consuming.queue_offsets import QueueOffsets
+from rockhopper.client.consuming.queue_reader import QueueReader
 from rockhopper.client.errors import ClientStateError
 from rockhopper.client.filters import Sql, subscription_to
 from rockhopper.client.network.routing import TopicRoute
 from rockhopper.client.network.session import Session
 from rockhopper.client.network.tasks import end_tasks
-from rockhopper.client.pulling import Puller, PullResult
-from rockhopper.client.queue_offsets import QueueOffsets
-from rockhopper.client.queue_reader import QueueReader
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.protocol.bodies import ConsumerData, SubscriptionData

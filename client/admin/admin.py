@@ -12,6 +12,7 @@ from typing import Self, TypeVar
 from rockhopper.client.admin.admin_groups import GroupAdmin
 from rockhopper.client.admin.dead_letters import DeadLetters
 from rockhopper.client.admin.message_search import MessageSearch
+from rockhopper.client.consuming.queue_offsets import QueueOffsets
 from rockhopper.client.errors import (
     ClientError,
     MalformedAnswerError,
@@ -21,7 +22,6 @@ from rockhopper.client.errors import (
 from rockhopper.client.network.addresses import BrokerAddress
 from rockhopper.client.network.routing import TEMPLATE_TOPIC, TopicRoute
 from rockhopper.client.network.session import Session
-from rockhopper.client.queue_offsets import QueueOffsets
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.protocol.bodies import (

@@ -9,10 +9,10 @@ from datetime import datetime
 from typing import Literal
 
 from rockhopper.client.admin.group_states import GroupReader, GroupState, QueueLag
+from rockhopper.client.consuming.queue_offsets import QueueOffsets
 from rockhopper.client.errors import MalformedAnswerError, RequestRefusedError, RouteNotFoundError
 from rockhopper.client.network.addresses import BrokerAddress
 from rockhopper.client.network.session import Session
-from rockhopper.client.queue_offsets import QueueOffsets
 from rockhopper.client.queues import MessageQueue
 from rockhopper.protocol.bodies import ResetOffsetBody
 from rockhopper.protocol.codes import RequestCode, ResponseCode

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 
 from rockhopper.client.admin.group_states import REQUEUE_GROUP
 from rockhopper.client.admin.message_search import MessageSearch
+from rockhopper.client.consuming.pulling import Puller
+from rockhopper.client.consuming.queue_offsets import QueueOffsets
 from rockhopper.client.errors import (
     ClientError,
     ClientStateError,
@@ -26,8 +28,6 @@ from rockhopper.client.errors import (
 )
 from rockhopper.client.network.addresses import BrokerAddress
 from rockhopper.client.network.session import Session
-from rockhopper.client.pulling import Puller
-from rockhopper.client.queue_offsets import QueueOffsets
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.receipts import SendReceipt
 from rockhopper.client.received import ReceivedMessage

@@ -20,8 +20,8 @@ from rockhopper.client.commands.rows import MessageRows
 from rockhopper.client.commands.running import nameserver, nameserver_option, run
 
 if TYPE_CHECKING:
+    from rockhopper.client.consuming.pulling import PullResult
     from rockhopper.client.pull_consumer import Position, PullConsumer
-    from rockhopper.client.pulling import PullResult
     from rockhopper.client.queues import MessageQueue
     from rockhopper.client.received import ReceivedMessage
 

@@ -19,10 +19,10 @@ from rockhopper.client.consuming.fetching import Fetcher
 from rockhopper.client.consuming.locks import QueueLocks
 from rockhopper.client.consuming.process_queue import ProcessQueue, Room
 from rockhopper.client.consuming.progress import Progress
+from rockhopper.client.consuming.queue_offsets import QueueOffsets
 from rockhopper.client.consuming.settings import ConsumerSettings, StartFrom
 from rockhopper.client.errors import ClientError
 from rockhopper.client.network.tasks import end_tasks
-from rockhopper.client.queue_offsets import QueueOffsets
 from rockhopper.client.queues import MessageQueue
 
 log = logging.getLogger(__name__)

@@ -12,6 +12,8 @@ from rockhopper.client.consuming.locks import QueueLocks
 from rockhopper.client.consuming.notifications import Answer, Notifications
 from rockhopper.client.consuming.process_queue import ProcessQueue, Room
 from rockhopper.client.consuming.progress import BrokerProgress, LocalProgress, Progress
+from rockhopper.client.consuming.pulling import Puller
+from rockhopper.client.consuming.queue_offsets import QueueOffsets
 from rockhopper.client.consuming.rebalancing import Rebalancer
 from rockhopper.client.consuming.redelivery import Redelivery
 from rockhopper.client.consuming.settings import ConsumerSettings
@@ -20,8 +22,6 @@ from rockhopper.client.network.connection import Connection
 from rockhopper.client.network.routing import TopicRoute
 from rockhopper.client.network.session import Session
 from rockhopper.client.network.tasks import end_tasks
-from rockhopper.client.pulling import Puller
-from rockhopper.client.queue_offsets import QueueOffsets
 from rockhopper.protocol.bodies import CheckClientRequestBody, ConsumerData, SubscriptionData
 from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.command import Command

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from rockhopper.client.consuming.process_queue import ProcessQueue, Room
+from rockhopper.client.consuming.pulling import PullResult
 from rockhopper.client.consuming.settings import ConsumerSettings
 from rockhopper.client.errors import ClientError, RequestRefusedError
-from rockhopper.client.pulling import PullResult
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.protocol.codes import ResponseCode
@@ -41,7 +41,7 @@ _STRANGER_CODES = frozenset(
 
 
 class Source(Protocol):
-    """Where messages come from: client.pulling.Puller, or what a test puts in its place."""
+    """Where messages come from: a Puller, or what a test puts in its place."""
 
     async def pull(
         self, queue: MessageQueue, offset: int, max_count: int, wait_s: float

@@ -18,8 +18,8 @@ import tempfile
 from pathlib import Path
 from typing import IO, Protocol
 
+from rockhopper.client.consuming.queue_offsets import QueueOffsets
 from rockhopper.client.network.addresses import own_host
-from rockhopper.client.queue_offsets import QueueOffsets
 from rockhopper.client.queues import MessageQueue
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.bodies import MessageQueueKey, ResetOffsetBody

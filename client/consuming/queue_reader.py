@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from rockhopper.client.consuming.pulling import PullResult
 from rockhopper.client.errors import (
     BrokerUnreachableError,
     ClientError,
@@ -15,7 +16,6 @@ from rockhopper.client.errors import (
     RequestTimeoutError,
 )
 from rockhopper.client.network.tasks import end_tasks
-from rockhopper.client.pulling import PullResult
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.protocol.codes import ResponseCode
@@ -32,7 +32,7 @@ _PASSING_CODES = frozenset(
 
 
 class Source(Protocol):
-    """Where messages come from: client.pulling.Puller, or what a test puts in its place."""
+    """Where messages come from: a Puller, or what a test puts in its place."""
 
     async def pull(
         self, queue: MessageQueue, offset: int, max_count: int, wait_s: float

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from rockhopper.client.consuming.pulling import PullResult
+from rockhopper.client.consuming.queue_reader import QueueReader
 from rockhopper.client.errors import BrokerUnreachableError, ClientError, RequestRefusedError
-from rockhopper.client.pulling import PullResult
-from rockhopper.client.queue_reader import QueueReader
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.protocol.message import StoredMessage

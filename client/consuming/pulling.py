@@ -6,10 +6,10 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from rockhopper.client.consuming.queue_offsets import QueueOffsets
 from rockhopper.client.errors import MalformedAnswerError
 from rockhopper.client.filters import Sql, subscription_to
 from rockhopper.client.network.session import Session
-from rockhopper.client.queue_offsets import QueueOffsets
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.protocol.codes import RequestCode, ResponseCode
