@@ -22,11 +22,7 @@ from types import TracebackType
 import structlog
 
 from rockhopper.broker import log as logging
-from rockhopper.broker.advertise import Advertiser, fixed_host, is_loopback
 from rockhopper.broker.clock import BrokerClock
-from rockhopper.broker.config import BrokerConfig, Role
-from rockhopper.broker.config_file import apply_live, build_config, check_keys
-from rockhopper.broker.delay_levels import DelayLevels
 from rockhopper.broker.dispatcher import Dispatcher
 from rockhopper.broker.health import HealthServer
 from rockhopper.broker.hot_pass import HotPass
@@ -39,13 +35,17 @@ from rockhopper.broker.processors.table import build_table
 from rockhopper.broker.purging import purge
 from rockhopper.broker.server import Connection, Server
 from rockhopper.broker.serving import ServingParts
-from rockhopper.broker.settings import format_value
+from rockhopper.broker.settings.advertise import Advertiser, fixed_host, is_loopback
+from rockhopper.broker.settings.config import BrokerConfig, Role
+from rockhopper.broker.settings.config_file import apply_live, build_config, check_keys
+from rockhopper.broker.settings.delay_levels import DelayLevels
+from rockhopper.broker.settings.settings import format_value
+from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.stalls import StallWatchdog
 from rockhopper.broker.startup import StartError, store_directory_error
 from rockhopper.broker.stats import SAMPLE_INTERVAL_MS, BrokerStats
 from rockhopper.broker.store.disk import make_directories
 from rockhopper.broker.store.errors import StoreError, StoreFailedError
-from rockhopper.broker.store.layout import StoreLayout
 from rockhopper.broker.store.lock_file import StoreLock
 from rockhopper.broker.topics import TopicConfig
 from rockhopper.protocol.addresses import host_bytes

@@ -8,7 +8,7 @@ since, are stepped over.
 
 from collections.abc import Callable
 
-from rockhopper.broker.delay_levels import DelayLevels
+from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.store.get_result import GetStatus
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.timers.copies import is_copy

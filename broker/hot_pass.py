@@ -20,7 +20,6 @@ from typing import Literal
 
 import msgspec
 
-from rockhopper.broker.config import BrokerConfig
 from rockhopper.broker.dispatcher import Dispatcher, RequestError
 from rockhopper.broker.pull_path import Pull, PullPath
 from rockhopper.broker.rounds import PASS_BYTES_MAX, PASS_S
@@ -28,6 +27,7 @@ from rockhopper.broker.send_checks import PERM_WRITE
 from rockhopper.broker.send_path import INNER_BATCH_FLAGS
 from rockhopper.broker.send_request import waits_for_disk
 from rockhopper.broker.server import Connection
+from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.stats import BrokerStats, Traffic
 from rockhopper.broker.store.errors import StoreError
 from rockhopper.broker.store.fast_encoding import message_ids

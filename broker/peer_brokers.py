@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Callable, Mapping
 
-from rockhopper.broker.config import BrokerConfig
 from rockhopper.broker.nameserver.link import NameServiceLink, RefusedError
 from rockhopper.broker.nameserver.service import NameService
+from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.protocol.bodies.route import ClusterInfo
 from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.command import Command

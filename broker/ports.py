@@ -9,7 +9,7 @@ import os
 import socket
 from collections.abc import Awaitable, Callable
 
-from rockhopper.broker.advertise import join_address
+from rockhopper.broker.settings.advertise import join_address
 from rockhopper.broker.startup import port_error
 
 

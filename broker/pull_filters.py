@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, cast
 
 import structlog
 
-from rockhopper.broker.config import BrokerConfig
 from rockhopper.broker.dispatcher import RequestError
+from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.store.property_stage import MessageFilter, PropertyTest
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.errors import ProtocolError, SqlSyntaxError

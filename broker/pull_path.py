@@ -10,12 +10,12 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from rockhopper.broker.config import BrokerConfig
 from rockhopper.broker.consumer_groups import BROADCASTING, ConsumerGroups
 from rockhopper.broker.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.dispatcher import Request, RequestError, Response
 from rockhopper.broker.long_polling import FILTERED_RECHECK_S, LongPolling, ParkedPull
 from rockhopper.broker.pull_filters import PullFilters
+from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.stats import BrokerStats
 from rockhopper.broker.store.get_result import GetResult, GetStatus
 from rockhopper.broker.store.message_store import MessageStore

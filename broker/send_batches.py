@@ -1,8 +1,8 @@
 """Batches as producers send them: what is in one, and where one may come as a single message."""
 
-from rockhopper.broker.delay_levels import join_properties
 from rockhopper.broker.dispatcher import RequestError
 from rockhopper.broker.send_request import Send
+from rockhopper.broker.settings.delay_levels import join_properties
 from rockhopper.broker.store.encoding import (
     DELAYING_PROPERTIES,
     OWN_PROPERTIES,

@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from rockhopper.broker.config import BrokerConfig
 from rockhopper.broker.dispatcher import RequestError
 from rockhopper.broker.send_request import Send
+from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
 from rockhopper.broker.topics import TopicConfig, TopicTable

@@ -11,8 +11,6 @@ from a client.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from rockhopper.broker.config import BrokerConfig
-from rockhopper.broker.delay_levels import DelayLevels
 from rockhopper.broker.dispatcher import (
     Request,
     RequestError,
@@ -26,6 +24,8 @@ from rockhopper.broker.safe_answers import answer_when_safe
 from rockhopper.broker.send_batches import batch_of, check_inner_count, inner_count
 from rockhopper.broker.send_checks import SendChecks
 from rockhopper.broker.send_request import Send, send_of, waits_for_disk
+from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.stats import BrokerStats
 from rockhopper.broker.store.encoding import DELAYING_PROPERTIES
 from rockhopper.broker.store.errors import RecordTooLargeError, StoreError

@@ -7,10 +7,8 @@ from collections.abc import Callable
 
 from rockhopper.broker.change_notices import CallLater
 from rockhopper.broker.clock import BrokerClock
-from rockhopper.broker.config import BrokerConfig
 from rockhopper.broker.consumer_groups import ConsumerGroups
 from rockhopper.broker.consumer_offsets import ConsumerOffsetTable
-from rockhopper.broker.delay_levels import DelayLevels
 from rockhopper.broker.delayed import DelayedDelivery
 from rockhopper.broker.hot_pass import broker_properties
 from rockhopper.broker.limits import mapped_files_share
@@ -23,6 +21,8 @@ from rockhopper.broker.producers import ProducerTable
 from rockhopper.broker.pull_path import PullPath
 from rockhopper.broker.queue_locks import QueueLocks
 from rockhopper.broker.send_path import SendPath
+from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.sinks import SinkPublisher
 from rockhopper.broker.sinks.appender import BatchAppender
 from rockhopper.broker.static_topics import StaticTopicTable

@@ -4,17 +4,17 @@ from collections.abc import Callable
 
 import structlog
 
-from rockhopper.broker.config import BrokerConfig
 from rockhopper.broker.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.delayed import DelayOffsetTable
 from rockhopper.broker.json_table import JsonTable
 from rockhopper.broker.offset_journal import OffsetJournal
 from rockhopper.broker.remembered_subscriptions import RememberedSubscriptions
+from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.sinks import SinkHomes, SinkOwners
 from rockhopper.broker.static_topics import StaticTopicTable
 from rockhopper.broker.store.deleted_topics import DeletedTopics
 from rockhopper.broker.store.errors import CorruptFileError
-from rockhopper.broker.store.layout import StoreLayout
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.topic_ids import TopicIds

@@ -10,10 +10,10 @@ from pathlib import Path
 import structlog
 
 from rockhopper.broker.clock import wall_clock_ms
-from rockhopper.broker.config import AutoCreateTopic, BrokerConfig
 from rockhopper.broker.json_table import JsonObject, JsonTable
+from rockhopper.broker.settings.config import AutoCreateTopic, BrokerConfig
+from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.static_topics import StaticTopic
-from rockhopper.broker.store.layout import StoreLayout
 from rockhopper.broker.topic_attributes import (
     ATTRIBUTE_MESSAGE_TYPE,
     ATTRIBUTE_QUEUE_TYPE,

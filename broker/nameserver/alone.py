@@ -2,9 +2,7 @@
 
 import asyncio
 
-from rockhopper.broker.advertise import is_loopback
 from rockhopper.broker.clock import BrokerClock
-from rockhopper.broker.config import BrokerConfig
 from rockhopper.broker.health import state_page
 from rockhopper.broker.http import HttpServer, Page
 from rockhopper.broker.limits import connection_shares
@@ -12,6 +10,8 @@ from rockhopper.broker.nameserver.route_table import RouteTable
 from rockhopper.broker.nameserver.service import NameService
 from rockhopper.broker.ports import Ports
 from rockhopper.broker.server import Connection
+from rockhopper.broker.settings.advertise import is_loopback
+from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.startup import StartError
 from rockhopper.broker.store.errors import StoreError
 

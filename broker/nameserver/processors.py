@@ -7,8 +7,6 @@ compactly and without true, false and null: some clients read them with parsers 
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from typing import TYPE_CHECKING
 
-from rockhopper.broker.config import BrokerConfig, NameServiceConfig
-from rockhopper.broker.config_file import properties_of
 from rockhopper.broker.dispatcher import Entry, Request, RequestError, Response
 from rockhopper.broker.json_table import DataVersion
 from rockhopper.broker.nameserver.embedded import EmbeddedBroker
@@ -30,6 +28,8 @@ from rockhopper.broker.processors.json_bodies import (
     check_size,
     long_json_response,
 )
+from rockhopper.broker.settings.config import BrokerConfig, NameServiceConfig
+from rockhopper.broker.settings.config_file import properties_of
 from rockhopper.broker.slices import at_once, in_slices, sorted_in_pieces
 from rockhopper.broker.topics import TopicConfig
 from rockhopper.protocol import fastjson

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import structlog
 
-from rockhopper.broker.config import BrokerConfig
 from rockhopper.broker.dispatcher import Dispatcher
 from rockhopper.broker.general_pass import frame_handler
 from rockhopper.broker.nameserver.embedded import EmbeddedBroker
@@ -14,7 +13,8 @@ from rockhopper.broker.nameserver.kv_config import KeyValueTable
 from rockhopper.broker.nameserver.processors import NameServiceProcessors
 from rockhopper.broker.nameserver.route_table import RouteTable
 from rockhopper.broker.server import Connection, Server
-from rockhopper.broker.store.layout import StoreLayout
+from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.settings.store_layout import StoreLayout
 
 log = structlog.get_logger("broker.nameserver")
 

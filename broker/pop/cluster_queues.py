@@ -4,9 +4,9 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable
 
-from rockhopper.broker.config import BrokerConfig
 from rockhopper.broker.nameserver.link import NameServiceLink, RefusedError
 from rockhopper.broker.nameserver.service import NameService
+from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.topics import TopicTable
 from rockhopper.protocol.bodies import TopicRouteData
 from rockhopper.protocol.codes import RequestCode

@@ -14,9 +14,9 @@ from collections.abc import Callable
 import structlog
 
 from rockhopper.broker.consumer_offsets import ConsumerOffsetTable
-from rockhopper.broker.delay_levels import SYS_FLAG_HOSTS_V6
 from rockhopper.broker.pop.extra_info import origin_topic, pop_retry_topic
 from rockhopper.broker.pop.lanes import Lane, Lanes
+from rockhopper.broker.settings.delay_levels import SYS_FLAG_HOSTS_V6
 from rockhopper.broker.stats import BrokerStats
 from rockhopper.broker.store.encoding import without_own_properties
 from rockhopper.broker.store.errors import RecordTooLargeError, StoreError

@@ -18,7 +18,6 @@ from collections.abc import Callable, Generator
 
 import structlog
 
-from rockhopper.broker.config import BrokerConfig, InitialOffset
 from rockhopper.broker.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.nameserver.service import NameService
 from rockhopper.broker.pop.cluster_queues import ClusterQueues
@@ -32,6 +31,7 @@ from rockhopper.broker.pop.reading import PopAnswer, Wanted, split_records
 from rockhopper.broker.pop.request_modes import MessageRequestModeTable
 from rockhopper.broker.pop.reviving import Reviving
 from rockhopper.broker.pop.sources import QUEUES_PER_SLICE, PopSources, Queue
+from rockhopper.broker.settings.config import BrokerConfig, InitialOffset
 from rockhopper.broker.stats import BrokerStats
 from rockhopper.broker.store.errors import StoreError
 from rockhopper.broker.store.get_result import GetStatus

@@ -4,11 +4,11 @@ Offsets of a queue are looked up, never created: RocketMQ makes a queue for any 
 about.  Topics that do not exist are answered with 17, queues that do not exist with 29.
 """
 
-from rockhopper.broker.config import InitialOffset
 from rockhopper.broker.consumer_groups import PULLING
 from rockhopper.broker.dispatcher import Request, RequestError, Response
 from rockhopper.broker.processors.json_bodies import long_json_response
 from rockhopper.broker.processors.parts import BrokerParts
+from rockhopper.broker.settings.config import InitialOffset
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.errors import FieldError
 from rockhopper.protocol.names import RETRY_PREFIX

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from rockhopper.broker.config import BrokerConfig
 from rockhopper.broker.consumer_groups import ConsumerGroups
 from rockhopper.broker.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.delayed import DelayedDelivery
@@ -13,6 +12,7 @@ from rockhopper.broker.producers import ProducerTable
 from rockhopper.broker.pull_path import PullPath
 from rockhopper.broker.queue_locks import QueueLocks
 from rockhopper.broker.send_path import SendPath
+from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.sinks import SinkPublisher
 from rockhopper.broker.static_topics import StaticTopicTable
 from rockhopper.broker.stats import BrokerStats

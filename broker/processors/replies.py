@@ -11,7 +11,6 @@ write those beat before they ask).  With storeReplyMessageEnable the answer is k
 import structlog
 
 from rockhopper.broker.consumer_groups import Client
-from rockhopper.broker.delay_levels import join_properties
 from rockhopper.broker.dispatcher import (
     Request,
     RequestError,
@@ -22,6 +21,7 @@ from rockhopper.broker.dispatcher import (
 from rockhopper.broker.processors.clients import CLIENT_ID_LENGTH_MAX
 from rockhopper.broker.processors.parts import BrokerParts
 from rockhopper.broker.send_request import Send, send_of
+from rockhopper.broker.settings.delay_levels import join_properties
 from rockhopper.broker.store.encoding import without_own_properties
 from rockhopper.broker.store.errors import StoreError
 from rockhopper.protocol.codes import RequestCode, ResponseCode

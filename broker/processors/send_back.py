@@ -9,10 +9,10 @@ failed on is dropped: such a group has one retry queue.
 
 import random
 
-from rockhopper.broker.delay_levels import SYS_FLAG_HOSTS_V6, join_properties
 from rockhopper.broker.dispatcher import Request, RequestError, Response
 from rockhopper.broker.processors.parts import BrokerParts
 from rockhopper.broker.safe_answers import answer_when_safe
+from rockhopper.broker.settings.delay_levels import SYS_FLAG_HOSTS_V6, join_properties
 from rockhopper.broker.store.encoding import without_own_properties
 from rockhopper.broker.store.put import MessageToStore
 from rockhopper.broker.topics import TopicConfig

@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 import structlog
 
+from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store import disk
 from rockhopper.broker.store.errors import GeometryError
 from rockhopper.broker.store.index_file import file_size_bytes
-from rockhopper.broker.store.layout import StoreLayout
 
 log = structlog.get_logger("broker.store")
 

@@ -10,9 +10,9 @@ import os
 
 import structlog
 
+from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store import disk
 from rockhopper.broker.store.index import numbered_paths
-from rockhopper.broker.store.layout import StoreLayout
 
 log = structlog.get_logger("broker.store")
 

@@ -24,9 +24,9 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store import checked_line, disk
 from rockhopper.broker.store.index import MessageIndex
-from rockhopper.broker.store.layout import StoreLayout
 from rockhopper.broker.store.queue_table import ConsumeQueueTable, Queue
 
 FILE_NAME = "inventory.json"

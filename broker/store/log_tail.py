@@ -3,8 +3,8 @@
 import os
 from typing import NamedTuple
 
+from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store import disk
-from rockhopper.broker.store.layout import StoreLayout
 from rockhopper.broker.store.mapped_file import MappedFile
 from rockhopper.broker.store.mapped_file_queue import MappedFileQueue
 

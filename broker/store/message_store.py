@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable, Mapping, Set
 
 import structlog
 
+from rockhopper.broker.settings.store_config import FlushDiskType, StoreConfig
 from rockhopper.broker.store.derived_flush import DerivedFlush
 from rockhopper.broker.store.dispatch import Dispatch
 from rockhopper.broker.store.errors import (
@@ -44,7 +45,6 @@ from rockhopper.broker.store.staging import Staging
 from rockhopper.broker.store.store_reading import StoreReading
 from rockhopper.broker.store.tags_codes import TagsCodes
 from rockhopper.broker.store.visibility import Visibility
-from rockhopper.broker.store_config import FlushDiskType, StoreConfig
 from rockhopper.protocol.properties import decode_properties
 
 log = structlog.get_logger("broker.store")

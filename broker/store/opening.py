@@ -17,6 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import structlog
 
+from rockhopper.broker.settings.store_config import FlushDiskType, StoreConfig
+from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store import (
     abort_file,
     disk,
@@ -40,7 +42,6 @@ from rockhopper.broker.store.errors import CorruptFileError
 from rockhopper.broker.store.geometry import Geometry
 from rockhopper.broker.store.index import MessageIndex
 from rockhopper.broker.store.inventory import QueueKey
-from rockhopper.broker.store.layout import StoreLayout
 from rockhopper.broker.store.lock_file import StoreLock
 from rockhopper.broker.store.log_walk import LogWalk
 from rockhopper.broker.store.mapped_file import MappedFile
@@ -53,7 +54,6 @@ from rockhopper.broker.store.recovery_report import RecoveryReport
 from rockhopper.broker.store.retention import RetentionService, RetentionSettings
 from rockhopper.broker.store.tags_codes import TagsCodes
 from rockhopper.broker.store.watch import StoreWatch
-from rockhopper.broker.store_config import FlushDiskType, StoreConfig
 from rockhopper.protocol.store.store_paths import DELETED_TOPICS_FILE, PURGED_TOPICS_FILE
 
 log = structlog.get_logger("broker.store")

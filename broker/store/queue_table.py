@@ -16,11 +16,11 @@ from typing import Literal, overload
 
 import structlog
 
+from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.batch_consume_queue import BatchConsumeQueue
 from rockhopper.broker.store.consume_queue import ConsumeQueue
 from rockhopper.broker.store.deleted_queues import DeletedQueues, move_aside
 from rockhopper.broker.store.errors import CorruptFileError, StoreError
-from rockhopper.broker.store.layout import StoreLayout
 from rockhopper.broker.store.mappings import Mappings
 from rockhopper.broker.store.unit_queue import UnitQueue
 

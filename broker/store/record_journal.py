@@ -11,8 +11,8 @@ process loses nothing, a power cut the newest records, unless ``take_unsynced`` 
 from collections.abc import Iterator
 from pathlib import Path
 
+from rockhopper.broker.settings.store_layout import file_name
 from rockhopper.broker.store import disk
-from rockhopper.broker.store.layout import file_name
 from rockhopper.broker.store.record_file import RecordFile, mend, read_records
 from rockhopper.protocol.store.note_records import Record, RecordsRead
 

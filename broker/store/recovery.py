@@ -24,13 +24,13 @@ from collections.abc import Iterable
 
 import structlog
 
+from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store import disk, inventory, log_tail
 from rockhopper.broker.store.checkpoint import CLOCK_STEP_MARGIN_MS, StoreCheckpoint
 from rockhopper.broker.store.damage import QueueWitnesses
 from rockhopper.broker.store.index import MessageIndex
 from rockhopper.broker.store.index_catch_up import IndexCatchUp, index_start
 from rockhopper.broker.store.inventory import Inventory, QueueKey
-from rockhopper.broker.store.layout import StoreLayout
 from rockhopper.broker.store.log_scan import Record
 from rockhopper.broker.store.log_walk import Hole, LogWalk
 from rockhopper.broker.store.lookups import record_start

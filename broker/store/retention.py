@@ -28,9 +28,9 @@ from typing import NamedTuple
 
 import structlog
 
+from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store import disk, log_identity
 from rockhopper.broker.store.index import MessageIndex
-from rockhopper.broker.store.layout import StoreLayout
 from rockhopper.broker.store.log_scan import last_store_time_ms
 from rockhopper.broker.store.mapped_file import MappedFile
 from rockhopper.broker.store.mapped_file_queue import MappedFileQueue
@@ -44,7 +44,7 @@ UNKNOWN_PERCENT = -1
 
 
 class RetentionSettings(NamedTuple):
-    """How long messages stay; RocketMQ's keys are named in broker/config.py."""
+    """How long messages stay; RocketMQ's keys are named in broker/settings/settings/config.py."""
 
     reserved_ms: int = 72 * 3_600_000
     delete_when: str = "04"

@@ -21,6 +21,7 @@ from typing import NamedTuple, Self
 
 import structlog
 
+from rockhopper.broker.settings.store_config import StoreConfig
 from rockhopper.broker.store.commit_log import CommitLog
 from rockhopper.broker.store.entry_mending import EntryMender
 from rockhopper.broker.store.errors import StoreError
@@ -28,7 +29,6 @@ from rockhopper.broker.store.index_scrubbing import IndexScrub
 from rockhopper.broker.store.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.reader import MessageReader
 from rockhopper.broker.store.record_places import RecordPlaces
-from rockhopper.broker.store_config import StoreConfig
 from rockhopper.protocol.properties import PROPERTY_INNER_MULTI_QUEUE_OFFSET
 from rockhopper.protocol.store.light_queues import LIGHT_QUEUE_ID, light_places
 from rockhopper.protocol.store.message_codec import (
@@ -48,7 +48,7 @@ _LIGHT_QUEUES = PROPERTY_INNER_MULTI_QUEUE_OFFSET.encode()
 
 
 class ScrubSettings(NamedTuple):
-    """How fast and how often; the settings are named in broker/store_config.py."""
+    """How fast and how often; the settings are named in broker/settings/store_config.py."""
 
     bytes_per_second: int
     off_peak_bytes_per_second: int

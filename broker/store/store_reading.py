@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from functools import partial
 
+from rockhopper.broker.settings.store_config import StoreConfig
+from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store import index_rebuilding
 from rockhopper.broker.store.batch_consume_queue import BatchConsumeQueue
 from rockhopper.broker.store.consume_queue import ConsumeQueue
@@ -12,12 +14,10 @@ from rockhopper.broker.store.find_by_key import find_by_key
 from rockhopper.broker.store.find_by_tag import TagSearch
 from rockhopper.broker.store.get_result import GetResult, GetStatus
 from rockhopper.broker.store.index_scrubbing import IndexScrub
-from rockhopper.broker.store.layout import StoreLayout
 from rockhopper.broker.store.opening import OpenedStore
 from rockhopper.broker.store.property_stage import MessageFilter
 from rockhopper.broker.store.reader import MessageReader, ReadLimits
 from rockhopper.broker.store.record_places import RecordPlaces
-from rockhopper.broker.store_config import StoreConfig
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.store.message_codec import check_record, decode_message
 from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT_SIZE_BYTES

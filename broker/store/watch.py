@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from rockhopper.broker.store.layout import StoreLayout
+from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.mapped_file_queue import MappedFileQueue
 
 Identity = tuple[int, int]

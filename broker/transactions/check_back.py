@@ -13,8 +13,8 @@ transaction 8 minutes after its producers went away.  The look is made as soon a
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from rockhopper.broker.config import BrokerConfig
 from rockhopper.broker.producers import ProducerTable
+from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.transactions.half_messages import check_request
 from rockhopper.broker.transactions.open_halves import OpenHalf
 from rockhopper.broker.wall_waits import WallTimer

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from rockhopper.broker.delay_levels import DelayLevels
+from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.timers.timers import Timers
 from rockhopper.broker.transactions.half_messages import whole_number
 from rockhopper.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC

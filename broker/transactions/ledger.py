@@ -17,7 +17,7 @@ from typing import NamedTuple
 import structlog
 
 from rockhopper.broker.consumer_offsets import ConsumerOffsetTable
-from rockhopper.broker.delay_levels import SYS_FLAG_HOSTS_V6
+from rockhopper.broker.settings.delay_levels import SYS_FLAG_HOSTS_V6
 from rockhopper.broker.store.errors import StoreError
 from rockhopper.broker.store.get_result import GetStatus
 from rockhopper.broker.store.message_store import MessageStore

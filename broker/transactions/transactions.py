@@ -15,11 +15,11 @@ from collections.abc import Callable
 
 import structlog
 
-from rockhopper.broker.config import BrokerConfig
 from rockhopper.broker.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.dispatcher import RequestError
 from rockhopper.broker.last_flush import last_flush
 from rockhopper.broker.producers import ProducerTable
+from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.stats import BrokerStats
 from rockhopper.broker.store.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore

@@ -1,6 +1,6 @@
 """Names in a store directory that readers other than the broker need as well.
 
-The whole of it stands in broker/store/layout.py.
+The whole of it stands in broker/settings/store_layout.py.
 """
 
 COMMIT_LOG_DIRECTORY = "commitlog"

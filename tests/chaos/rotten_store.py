@@ -12,7 +12,7 @@ import structlog
 
 from rockhopper.broker import Broker
 from rockhopper.broker.broker import TEMPORARY_SETTINGS
-from rockhopper.broker.config_file import build_config
+from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.startup import StartError
 from rockhopper.broker.store.errors import StoreError
 from tests.chaos import topics

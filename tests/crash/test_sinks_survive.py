@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from rockhopper.broker.config import BrokerConfig, FlushDiskType
 from rockhopper.broker.message_ids import UniqueIds
+from rockhopper.broker.settings.config import BrokerConfig, FlushDiskType
 from rockhopper.broker.sinks import SinkHomes, SinkOwners, SinkPublisher
 from rockhopper.broker.sinks.appender import BatchAppender
 from rockhopper.broker.sinks.journal import Intent, SinkJournal

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from rockhopper.broker import Broker, json_table
 from rockhopper.broker.broker import TEMPORARY_SETTINGS
-from rockhopper.broker.config_file import build_config
+from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.startup import StartError
 from rockhopper.broker.store import disk
 from rockhopper.protocol.codes import RequestCode, ResponseCode

@@ -11,7 +11,7 @@ import pytest
 
 from rockhopper.broker import Broker
 from rockhopper.broker.broker import TEMPORARY_SETTINGS
-from rockhopper.broker.config_file import build_config
+from rockhopper.broker.settings.config_file import build_config
 from rockhopper.client import ClientStateError, Message, Producer, RetryLater
 from rockhopper.client.received import ReceivedMessage
 from tests.support.billing import (

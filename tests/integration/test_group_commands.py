@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from rockhopper.broker import Broker
-from rockhopper.broker.config_file import build_config
 from rockhopper.broker.nameserver.alone import NameServer
+from rockhopper.broker.settings.config_file import build_config
 from rockhopper.client import Consumer, Message, Producer
 from rockhopper.client.received import ReceivedMessage
 from tests.support.command_line import CommandLine

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from rockhopper.broker.broker import TEMPORARY_SETTINGS, Broker
-from rockhopper.broker.config_file import build_config
+from rockhopper.broker.settings.config_file import build_config
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode

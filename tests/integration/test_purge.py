@@ -9,7 +9,7 @@ import pytest
 
 from rockhopper.broker import Broker
 from rockhopper.broker.broker import TEMPORARY_SETTINGS
-from rockhopper.broker.config_file import build_config
+from rockhopper.broker.settings.config_file import build_config
 from rockhopper.client import (
     Admin,
     Consumer,

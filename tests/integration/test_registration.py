@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from rockhopper.broker import Broker
-from rockhopper.broker.config_file import build_config
 from rockhopper.broker.nameserver.alone import NameServer
 from rockhopper.broker.nameserver.route_table import Accepted
+from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.topics import TopicConfig
 from rockhopper.protocol.codes import ResponseCode
 from tests.support.direct import pull, route, send

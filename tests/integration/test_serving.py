@@ -8,8 +8,8 @@ import pytest
 
 from rockhopper.broker import Broker
 from rockhopper.broker import __main__ as daemon
-from rockhopper.broker.config import BrokerConfig
-from rockhopper.broker.config_file import LoadedConfig
+from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.settings.config_file import LoadedConfig
 from rockhopper.broker.store.errors import StoreFailedError
 
 LOADED = LoadedConfig(BrokerConfig(), [], [])

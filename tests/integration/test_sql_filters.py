@@ -9,7 +9,7 @@ import pytest
 
 from rockhopper.broker import pull_filters
 from rockhopper.broker.broker import TEMPORARY_SETTINGS, Broker
-from rockhopper.broker.config_file import apply_live, build_config
+from rockhopper.broker.settings.config_file import apply_live, build_config
 from rockhopper.client import Message, Producer, PullConsumer, Sql
 from rockhopper.client.errors import RequestRefusedError
 from rockhopper.protocol.codes import RequestCode as Code

@@ -11,7 +11,7 @@ import pytest
 
 from rockhopper.broker import Broker, json_table
 from rockhopper.broker.broker import TEMPORARY_SETTINGS
-from rockhopper.broker.config_file import build_config
+from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.store import checkpoint, disk, reput
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from rockhopper.broker.config import BrokerConfig
 from rockhopper.broker.dispatcher import Dispatcher
 from rockhopper.broker.nameserver.embedded import EmbeddedBroker
 from rockhopper.broker.nameserver.kv_config import KeyValueTable
 from rockhopper.broker.nameserver.processors import NameServiceProcessors
 from rockhopper.broker.nameserver.route_table import RouteTable
+from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.topics import TopicTable
 from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.command import Command, decode_header

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from rockhopper.broker.config import StoreConfig
+from rockhopper.broker.settings.config import StoreConfig
 from rockhopper.broker.store.get_result import GetResult
 from rockhopper.broker.store.mappings import MAPPED_FILES_MAX
 from rockhopper.broker.store.message_store import MessageStore

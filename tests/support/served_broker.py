@@ -8,12 +8,12 @@ import asyncio
 from pathlib import Path
 
 from rockhopper.broker.clock import BrokerClock
-from rockhopper.broker.config import BrokerConfig
-from rockhopper.broker.config_file import apply_live, build_config
-from rockhopper.broker.delay_levels import DelayLevels
 from rockhopper.broker.dispatcher import Dispatcher
 from rockhopper.broker.processors.table import build_table
 from rockhopper.broker.serving import ServingParts
+from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.settings.config_file import apply_live, build_config
+from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.stats import BrokerStats
 from rockhopper.broker.store.put import MessageToStore, PutResult
 from rockhopper.broker.topics import TopicConfig

@@ -24,7 +24,7 @@ from structlog.testing import LogCapture
 
 from rockhopper.broker import Broker
 from rockhopper.broker.broker import TEMPORARY_SETTINGS
-from rockhopper.broker.config_file import build_config
+from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.store.opening import OpenedStore
 from rockhopper.broker.store.tags_codes import TagsCodes
 from rockhopper.protocol.addresses import host_bytes

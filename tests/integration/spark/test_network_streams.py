@@ -8,7 +8,7 @@ import pytest
 
 from rockhopper.broker import Broker
 from rockhopper.broker.broker import TEMPORARY_SETTINGS
-from rockhopper.broker.config_file import build_config
+from rockhopper.broker.settings.config_file import build_config
 from rockhopper.client.queues import MessageQueue
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.network import discovery

@@ -3,9 +3,9 @@
 import pytest
 from structlog.testing import capture_logs
 
-from rockhopper.broker.config import BrokerConfig
 from rockhopper.broker.dispatcher import RequestError
 from rockhopper.broker.pull_filters import PullFilters
+from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.protocol.subscription import TYPE_SQL92, Subscription
 
 

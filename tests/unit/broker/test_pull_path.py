@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rockhopper.broker.config_file import build_config
+from rockhopper.broker.settings.config_file import build_config
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.store.message_codec import decode_messages

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.config import BrokerConfig
-from rockhopper.broker.config_file import build_config
+from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
 from tests.support.peers import Clock
 

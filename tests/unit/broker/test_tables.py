@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from rockhopper.broker.config_file import build_config
+from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.tables import Tables
 from rockhopper.broker.topics import TopicConfig
 from rockhopper.protocol.names import SCHEDULE_TOPIC

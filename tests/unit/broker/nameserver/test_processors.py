@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rockhopper.broker.config_file import build_config
+from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.topics import TopicConfig
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.codes import RequestCode, ResponseCode

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.config import BrokerConfig
 from rockhopper.broker.json_table import DataVersion
 from rockhopper.broker.nameserver.embedded import EmbeddedBroker
 from rockhopper.broker.nameserver.route_table import (
@@ -14,6 +13,7 @@ from rockhopper.broker.nameserver.route_table import (
     Registration,
     RouteTable,
 )
+from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.slices import at_once
 from rockhopper.broker.topics import TopicConfig, TopicTable
 

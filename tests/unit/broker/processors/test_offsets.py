@@ -2,8 +2,8 @@
 
 import pytest
 
-from rockhopper.broker.config import InitialOffset
 from rockhopper.broker.consumer_groups import Client, ConsumeSettings
+from rockhopper.broker.settings.config import InitialOffset
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode

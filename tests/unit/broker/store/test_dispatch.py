@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.config import FlushDiskType
+from rockhopper.broker.settings.config import FlushDiskType
 from rockhopper.broker.store import disk, reput
 from rockhopper.broker.store.consume_queue import ConsumeQueue
 from rockhopper.broker.store.encoding import INDEX_KEY

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.config import FlushDiskType
+from rockhopper.broker.settings.config import FlushDiskType
 from rockhopper.broker.store import disk
 from rockhopper.broker.store.checkpoint import load
 from rockhopper.broker.store.errors import (

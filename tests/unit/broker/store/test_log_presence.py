@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from rockhopper.broker.config import FlushDiskType
+from rockhopper.broker.settings.config import FlushDiskType
+from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store import inventory, log_presence
 from rockhopper.broker.store.errors import CorruptFileError, StoreError
-from rockhopper.broker.store.layout import StoreLayout
 from tests.support.golden_stores import copy_golden_store
 from tests.support.killed_store import copy_killed
 from tests.support.open_stores import Stores, bodies, flush, put

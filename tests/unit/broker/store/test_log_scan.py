@@ -7,8 +7,8 @@ from zlib import crc32
 
 import pytest
 
+from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store import log_tail
-from rockhopper.broker.store.layout import StoreLayout
 from rockhopper.broker.store.log_scan import (
     find_next,
     is_blank,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from rockhopper.broker.config import FlushDiskType
+from rockhopper.broker.settings.config import FlushDiskType
 from rockhopper.broker.store import lost_offsets
 from rockhopper.broker.store.message_store import MessageStore
 from tests.support.killed_store import copy_killed

@@ -6,7 +6,7 @@ from unittest import mock
 
 import pytest
 
-from rockhopper.broker.config import FlushDiskType
+from rockhopper.broker.settings.config import FlushDiskType
 from rockhopper.broker.store import disk
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.queue_tail import QueueTail

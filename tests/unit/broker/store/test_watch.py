@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.config import FlushDiskType, StoreConfig
+from rockhopper.broker.settings.config import FlushDiskType, StoreConfig
+from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.errors import StoreError, StoreFailedError, StoreLockedError
-from rockhopper.broker.store.layout import StoreLayout
 from tests.support.open_stores import FILE_SIZE_BYTES, Stores, open_store, put
 
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from rockhopper.broker.advertise import is_loopback
-from rockhopper.broker.config import BrokerConfig, NameServiceConfig, StoreConfig
-from rockhopper.broker.rocketmq_keys import REFUSED, WITHOUT_EFFECT
-from rockhopper.broker.settings import (
+from rockhopper.broker.settings.advertise import is_loopback
+from rockhopper.broker.settings.config import BrokerConfig, NameServiceConfig, StoreConfig
+from rockhopper.broker.settings.rocketmq_keys import REFUSED, WITHOUT_EFFECT
+from rockhopper.broker.settings.settings import (
     SettingError,
     format_fields,
     format_value,
@@ -22,7 +22,7 @@ from rockhopper.broker.settings import (
     parse_fields,
     settings_of,
 )
-from rockhopper.broker.store.layout import StoreLayout
+from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.protocol.bodies.properties_text import decode_properties_text
 from rockhopper.protocol.errors import MalformedBodyError
 

@@ -20,7 +20,7 @@ under <root>/rockhopper.
 from dataclasses import dataclass
 from pathlib import Path
 
-from rockhopper.broker.store_config import StoreConfig
+from rockhopper.broker.settings.store_config import StoreConfig
 from rockhopper.protocol.store.store_paths import (
     ABORT_FILE,
     BATCH_CONSUME_QUEUE_DIRECTORY,

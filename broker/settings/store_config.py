@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from rockhopper.broker.settings import SettingError, check_fields, setting
+from rockhopper.broker.settings.settings import SettingError, check_fields, setting
 
 ROCKETMQ_QUEUE_UNIT_BYTES = 20
 ROCKETMQ_BATCH_QUEUE_UNIT_BYTES = 46

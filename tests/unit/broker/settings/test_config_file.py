@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker import Broker
-from rockhopper.broker.config import AutoCreateTopic, BrokerConfig, InitialOffset, Role
-from rockhopper.broker.config_file import apply_live, change_live, load_config
-from rockhopper.broker.settings import SettingError
+from rockhopper.broker.settings.config import AutoCreateTopic, BrokerConfig, InitialOffset, Role
+from rockhopper.broker.settings.config_file import apply_live, change_live, load_config
+from rockhopper.broker.settings.settings import SettingError
 
 SHIPPED = """\
 # The broker.conf that RocketMQ ships, and keys that tutorials add to it.

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rockhopper.broker.advertise import (
+from rockhopper.broker.settings.advertise import (
     Advertiser,
     fixed_host,
     is_loopback,

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from rockhopper import broker
-from rockhopper.broker.config import StoreConfig
-from rockhopper.broker.store.layout import StoreLayout, file_name
+from rockhopper.broker.settings.config import StoreConfig
+from rockhopper.broker.settings.store_layout import StoreLayout, file_name
 
 
 def test_files_are_named_by_twenty_digits() -> None:

@@ -5,16 +5,16 @@ import inspect
 
 import pytest
 
-from rockhopper.broker.advertise import AdvertiseRule
-from rockhopper.broker.config import (
+from rockhopper.broker.settings.advertise import AdvertiseRule
+from rockhopper.broker.settings.config import (
     AutoCreateTopic,
     BrokerConfig,
     FlushDiskType,
     NameServiceConfig,
     StoreConfig,
 )
-from rockhopper.broker.config_file import build_config, properties_of
-from rockhopper.broker.settings import SettingError, settings_of
+from rockhopper.broker.settings.config_file import build_config, properties_of
+from rockhopper.broker.settings.settings import SettingError, settings_of
 
 
 def test_defaults_differ_from_rocketmq_only_where_the_design_says() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rockhopper.broker.delay_levels import DelayLevels, join_properties
+from rockhopper.broker.settings.delay_levels import DelayLevels, join_properties
 
 
 def test_default_levels_are_rocketmqs() -> None:

@@ -1,7 +1,7 @@
 """Every setting of the broker: the default, and what it costs; those of parts stand with them.
 
     store_config.py          the store's
-    nameserver/config.py     the name service's
+    settings/nameserver_config.py     the name service's
 
 Each field is one key of RocketMQ's broker.conf, or one of ours where the docstring says so.
 Values come, later over earlier, from the defaults here, ``-c broker.conf``, the environment
@@ -14,12 +14,12 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
-from rockhopper.broker.advertise import AdvertiseRule, parse_rule, split_address
-from rockhopper.broker.delay_levels import DEFAULT_DELAY_LEVELS, DelayLevels
-from rockhopper.broker.nameserver.config import NameServiceConfig as NameServiceConfig
-from rockhopper.broker.settings import SettingError, check_fields, setting
-from rockhopper.broker.store_config import FlushDiskType as FlushDiskType
-from rockhopper.broker.store_config import StoreConfig as StoreConfig
+from rockhopper.broker.settings.advertise import AdvertiseRule, parse_rule, split_address
+from rockhopper.broker.settings.delay_levels import DEFAULT_DELAY_LEVELS, DelayLevels
+from rockhopper.broker.settings.nameserver_config import NameServiceConfig as NameServiceConfig
+from rockhopper.broker.settings.settings import SettingError, check_fields, setting
+from rockhopper.broker.settings.store_config import FlushDiskType as FlushDiskType
+from rockhopper.broker.settings.store_config import StoreConfig as StoreConfig
 
 
 class AutoCreateTopic(Enum):

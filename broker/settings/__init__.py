@@ -1,0 +1,1 @@
+"""What an operator sets: the keys, their defaults, the files and addresses they come to."""
