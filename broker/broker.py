@@ -44,9 +44,9 @@ from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.stalls import StallWatchdog
 from rockhopper.broker.startup import StartError, store_directory_error
 from rockhopper.broker.stats import SAMPLE_INTERVAL_MS, BrokerStats
-from rockhopper.broker.store.disk import make_directories
-from rockhopper.broker.store.errors import StoreError, StoreFailedError
-from rockhopper.broker.store.lock_file import StoreLock
+from rockhopper.broker.store.files.disk import make_directories
+from rockhopper.broker.store.files.errors import StoreError, StoreFailedError
+from rockhopper.broker.store.files.lock_file import StoreLock
 from rockhopper.broker.topics import TopicConfig
 from rockhopper.protocol.addresses import host_bytes
 

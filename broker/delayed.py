@@ -35,8 +35,8 @@ from rockhopper.broker.long_polling import LongPolling, ParkedPull, nobody
 from rockhopper.broker.note_sync import NoteSync
 from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.stats import BrokerStats
-from rockhopper.broker.store import disk
-from rockhopper.broker.store.errors import CorruptFileError, StoreError
+from rockhopper.broker.store.files import disk
+from rockhopper.broker.store.files.errors import CorruptFileError, StoreError
 from rockhopper.broker.store.get_result import GetStatus
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.timers.copies import stage_copy, written_copies

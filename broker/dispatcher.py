@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import structlog
 
 from rockhopper.broker.slices import next_slice
-from rockhopper.broker.store.descriptors import shortage_of
-from rockhopper.broker.store.disk import DISK_FULL_ERRNOS
-from rockhopper.broker.store.errors import (
+from rockhopper.broker.store.files.descriptors import shortage_of
+from rockhopper.broker.store.files.disk import DISK_FULL_ERRNOS
+from rockhopper.broker.store.files.errors import (
     DiskFullError,
     RecordTooLargeError,
     StoreBusyError,

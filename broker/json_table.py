@@ -26,9 +26,9 @@ from zlib import crc32
 import structlog
 
 from rockhopper.broker.clock import wall_clock_ms
-from rockhopper.broker.store.descriptors import descriptor_needed
-from rockhopper.broker.store.disk import backup_path, write_atomically
-from rockhopper.broker.store.errors import CorruptFileError, TooManyOpenFilesError
+from rockhopper.broker.store.files.descriptors import descriptor_needed
+from rockhopper.broker.store.files.disk import backup_path, write_atomically
+from rockhopper.broker.store.files.errors import CorruptFileError, TooManyOpenFilesError
 from rockhopper.broker.table_seal import Saved, differences, is_damaged, seal, unseal
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.errors import ProtocolError

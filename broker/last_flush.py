@@ -6,7 +6,7 @@ No longer than ``TIMEOUT_S``: a disk that does not answer must not keep the brok
 import asyncio
 import contextlib
 
-from rockhopper.broker.store.errors import StoreError
+from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
 
 TIMEOUT_S = 5.0

@@ -3,8 +3,8 @@
 import contextlib
 import sys
 
-from rockhopper.broker.store.descriptors import open_files_max
-from rockhopper.broker.store.mappings import MAPPED_FILES_MAX
+from rockhopper.broker.store.files.descriptors import open_files_max
+from rockhopper.broker.store.files.mappings import MAPPED_FILES_MAX
 
 # Index, journals, whatever is open for a moment, standard streams.
 DESCRIPTORS_KEPT = 192

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import structlog
 
-from rockhopper.broker.store import disk
+from rockhopper.broker.store.files import disk
 
 log = structlog.get_logger("broker.notes")
 

@@ -31,8 +31,8 @@ from typing import NamedTuple
 
 import structlog
 
-from rockhopper.broker.store import disk
-from rockhopper.broker.store.record_journal import RecordJournal
+from rockhopper.broker.store.files import disk
+from rockhopper.broker.store.files.record_journal import RecordJournal
 from rockhopper.protocol.store.note_records import encode_record
 
 log = structlog.get_logger("broker.offsets")

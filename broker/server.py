@@ -24,7 +24,7 @@ from typing import cast
 import structlog
 
 from rockhopper.broker.rounds import FRAMES_OF_SMALL_READ, FRAMES_PER_PASS, SMALL_READ_BYTES, Rounds
-from rockhopper.broker.store.descriptors import RAISE_OPEN_FILES_MAX
+from rockhopper.broker.store.files.descriptors import RAISE_OPEN_FILES_MAX
 from rockhopper.broker.sweeping import sweep_connections
 from rockhopper.protocol.addresses import host_bytes
 from rockhopper.protocol.codes import FLAG_ONEWAY

@@ -4,7 +4,7 @@ import errno
 import socket
 from pathlib import Path
 
-from rockhopper.broker.store.descriptors import shortage_of
+from rockhopper.broker.store.files.descriptors import shortage_of
 
 
 class StartError(Exception):

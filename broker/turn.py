@@ -9,7 +9,7 @@ from collections.abc import Callable
 from rockhopper.broker.dispatcher import Response, store_error_response, unconfirmed_code
 from rockhopper.broker.server import Connection
 from rockhopper.broker.stats import BrokerStats
-from rockhopper.broker.store.errors import StoreError
+from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol.codes import FLAG_RESPONSE
 from rockhopper.protocol.command import Command, decode_header, encode_command

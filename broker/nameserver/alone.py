@@ -13,7 +13,7 @@ from rockhopper.broker.server import Connection
 from rockhopper.broker.settings.advertise import is_loopback
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.startup import StartError
-from rockhopper.broker.store.errors import StoreError
+from rockhopper.broker.store.files.errors import StoreError
 
 
 class NameServer:

@@ -16,7 +16,7 @@ still counts into it while new records go there too, and has the older files del
 
 from pathlib import Path
 
-from rockhopper.broker.store.record_journal import RecordJournal
+from rockhopper.broker.store.files.record_journal import RecordJournal
 
 
 class PopJournal(RecordJournal):

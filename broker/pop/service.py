@@ -33,7 +33,7 @@ from rockhopper.broker.pop.reviving import Reviving
 from rockhopper.broker.pop.sources import QUEUES_PER_SLICE, PopSources, Queue
 from rockhopper.broker.settings.config import BrokerConfig, InitialOffset
 from rockhopper.broker.stats import BrokerStats
-from rockhopper.broker.store.errors import StoreError
+from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.get_result import GetStatus
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.subscription_groups import SubscriptionGroupTable

@@ -7,7 +7,7 @@ means that the message will not be delivered, and a message that is not pending 
 from rockhopper.broker.dispatcher import Request, RequestError, Response, store_error_response
 from rockhopper.broker.processors.parts import BrokerParts
 from rockhopper.broker.safe_answers import answer_when_safe
-from rockhopper.broker.store.errors import StoreError
+from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.timers.recall_handle import RecallHandle, decode_recall_handle
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.requests import RecallMessageRequest, RecallMessageResponse, encode_fields

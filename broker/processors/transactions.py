@@ -3,7 +3,7 @@
 from rockhopper.broker.dispatcher import Request, RequestError, Response
 from rockhopper.broker.processors.parts import BrokerParts
 from rockhopper.broker.safe_answers import answer_when_safe
-from rockhopper.broker.store.errors import StoreError, StoreFailedError
+from rockhopper.broker.store.files.errors import StoreError, StoreFailedError
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.message_ids import decode_offset_message_id
 from rockhopper.protocol.names import TRANSACTION_CHECK_MAX_TIME_TOPIC

@@ -22,9 +22,9 @@ import msgspec
 
 from rockhopper.broker.checked_table import CheckedTable
 from rockhopper.broker.json_table import JsonObject
-from rockhopper.broker.store import disk
-from rockhopper.broker.store.disk import backup_path
-from rockhopper.broker.store.errors import CorruptFileError
+from rockhopper.broker.store.files import disk
+from rockhopper.broker.store.files.disk import backup_path
+from rockhopper.broker.store.files.errors import CorruptFileError
 
 
 class Intent(msgspec.Struct, rename="camel", frozen=True):

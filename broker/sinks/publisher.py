@@ -36,8 +36,8 @@ from rockhopper.broker.sinks.staged_parts import (
     find_topics,
     sink_key,
 )
-from rockhopper.broker.store.disk import DISK_FULL_ERRNOS, remove_files
-from rockhopper.broker.store.errors import DiskFullError, StoreError, TooManyOpenFilesError
+from rockhopper.broker.store.files.disk import DISK_FULL_ERRNOS, remove_files
+from rockhopper.broker.store.files.errors import DiskFullError, StoreError, TooManyOpenFilesError
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.topics import TopicConfig
 from rockhopper.protocol.bodies.sinks import SinkPart

@@ -24,8 +24,8 @@ from pathlib import Path
 
 import structlog
 
-from rockhopper.broker.store import disk
-from rockhopper.broker.store.descriptors import descriptor_needed
+from rockhopper.broker.store.files import disk
+from rockhopper.broker.store.files.descriptors import descriptor_needed
 from rockhopper.protocol.bodies.sinks import SinkMessage, decode_sink_message, split_sink_messages
 
 log = structlog.get_logger("broker.sinks")

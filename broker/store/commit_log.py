@@ -18,16 +18,16 @@ import mmap
 import os
 from concurrent.futures import Executor, Future
 
-from rockhopper.broker.store.disk import DISK_FULL_ERRNOS
-from rockhopper.broker.store.errors import (
+from rockhopper.broker.store.files.disk import DISK_FULL_ERRNOS
+from rockhopper.broker.store.files.errors import (
     DiskFullError,
     RecordTooLargeError,
     StoreError,
     StoreFailedError,
     TooManyOpenFilesError,
 )
-from rockhopper.broker.store.mapped_file import MappedFile
-from rockhopper.broker.store.mapped_file_queue import MappedFileQueue
+from rockhopper.broker.store.files.mapped_file import MappedFile
+from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.protocol.store.message_codec import (
     BLANK_RECORD,
     MAGIC_BLANK,

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from rockhopper.broker.store.errors import QueueConflictError, QueueGapError
-from rockhopper.broker.store.mappings import Mappings
+from rockhopper.broker.store.files.errors import QueueConflictError, QueueGapError
+from rockhopper.broker.store.files.mappings import Mappings
 from rockhopper.broker.store.unit_files import points_into_log
 from rockhopper.broker.store.unit_queue import Noted, UnitQueue, ignore
 from rockhopper.protocol.store.light_queues import is_light

@@ -16,8 +16,8 @@ import struct
 from pathlib import Path
 from typing import NamedTuple
 
-from rockhopper.broker.store.errors import CorruptFileError
-from rockhopper.broker.store.mapped_file_queue import MappedFileQueue
+from rockhopper.broker.store.files.errors import CorruptFileError
+from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.protocol.store.queue_layout import EXT_ADDRESS_MAX
 
 _HEAD = struct.Struct(">hqqh")

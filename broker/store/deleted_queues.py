@@ -12,8 +12,8 @@ from pathlib import Path
 
 import structlog
 
-from rockhopper.broker.store import disk
-from rockhopper.broker.store.mapped_file import MappedFile
+from rockhopper.broker.store.files import disk
+from rockhopper.broker.store.files.mapped_file import MappedFile
 
 log = structlog.get_logger("broker.store")
 

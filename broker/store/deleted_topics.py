@@ -15,8 +15,8 @@ from pathlib import Path
 
 import structlog
 
-from rockhopper.broker.store import disk
-from rockhopper.broker.store.record_file import RecordFile, mend, read_records
+from rockhopper.broker.store.files import disk
+from rockhopper.broker.store.files.record_file import RecordFile, mend, read_records
 from rockhopper.protocol.store.topic_ends import decode_former_ends, encode_ends, ends_of
 
 log = structlog.get_logger("broker.store")

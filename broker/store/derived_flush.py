@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import structlog
 
-from rockhopper.broker.store import checkpoint as checkpoints
-from rockhopper.broker.store.checkpoint import StoreCheckpoint
-from rockhopper.broker.store.disk import DISK_FULL_ERRNOS
 from rockhopper.broker.store.dispatch import Dispatch
+from rockhopper.broker.store.files import checkpoint as checkpoints
+from rockhopper.broker.store.files.checkpoint import StoreCheckpoint
+from rockhopper.broker.store.files.disk import DISK_FULL_ERRNOS
 from rockhopper.broker.store.opening import OpenedStore
 
 log = structlog.get_logger("broker.store")

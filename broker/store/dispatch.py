@@ -10,9 +10,9 @@ from collections.abc import Callable, Container, Set
 from rockhopper.broker.store.batch_consume_queue import BatchConsumeQueue
 from rockhopper.broker.store.commit_log import CommitLog
 from rockhopper.broker.store.consume_queue import ConsumeQueue
-from rockhopper.broker.store.descriptors import shortage_of
 from rockhopper.broker.store.encoding import INDEX_KEY, index_keys
-from rockhopper.broker.store.errors import DiskFullError, StoreError, TooManyOpenFilesError
+from rockhopper.broker.store.files.descriptors import shortage_of
+from rockhopper.broker.store.files.errors import DiskFullError, StoreError, TooManyOpenFilesError
 from rockhopper.broker.store.index import MessageIndex
 from rockhopper.broker.store.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.queue_tail import QueueTail, Run

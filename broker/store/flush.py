@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import structlog
 
-from rockhopper.broker.store.errors import (
+from rockhopper.broker.store.files.errors import (
     StoreBusyError,
     StoreError,
     StoreFailedError,

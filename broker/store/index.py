@@ -14,8 +14,8 @@ from pathlib import Path
 
 import structlog
 
-from rockhopper.broker.store import disk
-from rockhopper.broker.store.errors import CorruptFileError
+from rockhopper.broker.store.files import disk
+from rockhopper.broker.store.files.errors import CorruptFileError
 from rockhopper.broker.store.index_file import IndexFile
 from rockhopper.broker.store.index_repair import repair
 from rockhopper.protocol.java_hash import index_key_hash

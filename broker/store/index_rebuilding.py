@@ -11,7 +11,7 @@ import os
 import structlog
 
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.store import disk
+from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.index import numbered_paths
 
 log = structlog.get_logger("broker.store")

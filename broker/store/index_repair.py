@@ -12,7 +12,7 @@ What is still missing is put again from the commit log.
 import struct
 from collections.abc import Iterator
 
-from rockhopper.broker.store import disk
+from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.index_file import (
     ENTRY_SIZE_BYTES,
     HEADER_SIZE_BYTES,

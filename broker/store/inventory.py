@@ -25,7 +25,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.store import checked_line, disk
+from rockhopper.broker.store.files import checked_line, disk
 from rockhopper.broker.store.index import MessageIndex
 from rockhopper.broker.store.queue_table import ConsumeQueueTable, Queue
 

@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 import structlog
 
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.store import checked_line, disk
-from rockhopper.broker.store.errors import CorruptFileError
+from rockhopper.broker.store.files import checked_line, disk
+from rockhopper.broker.store.files.errors import CorruptFileError
+from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.lookups import record_at
-from rockhopper.broker.store.mapped_file_queue import MappedFileQueue
 
 log = structlog.get_logger("broker.store")
 

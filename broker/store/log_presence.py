@@ -20,13 +20,13 @@ when it is elsewhere: one line, an absolute path.
 from pathlib import Path
 
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.store import disk
-from rockhopper.broker.store.checkpoint import StoreCheckpoint
-from rockhopper.broker.store.errors import CorruptFileError, StoreError
+from rockhopper.broker.store.files import disk
+from rockhopper.broker.store.files.checkpoint import StoreCheckpoint
+from rockhopper.broker.store.files.errors import CorruptFileError, StoreError
+from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.inventory import Inventory
 from rockhopper.broker.store.log_tail import is_all_zeros
 from rockhopper.broker.store.lookups import record_at
-from rockhopper.broker.store.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.queue_table import ConsumeQueueTable
 from rockhopper.protocol.store.store_paths import (
     COMMIT_LOG_DIRECTORY,

@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 from zlib import crc32
 
-from rockhopper.broker.store import disk
-from rockhopper.broker.store.mapped_file import MappedFile
+from rockhopper.broker.store.files import disk
+from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.protocol.store.message_codec import (
     BLANK_RECORD,
     BODY_CRC_MASK,

@@ -4,9 +4,9 @@ import os
 from typing import NamedTuple
 
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.store import disk
-from rockhopper.broker.store.mapped_file import MappedFile
-from rockhopper.broker.store.mapped_file_queue import MappedFileQueue
+from rockhopper.broker.store.files import disk
+from rockhopper.broker.store.files.mapped_file import MappedFile
+from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 
 _SLICE_BYTES = 1 << 20
 

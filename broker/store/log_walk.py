@@ -15,6 +15,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import NamedTuple
 
 from rockhopper.broker.store.damage import QueueWitnesses, leads_on, stated_end
+from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.log_scan import (
     Record,
     find_next,
@@ -24,7 +25,6 @@ from rockhopper.broker.store.log_scan import (
     read_record,
     why_not,
 )
-from rockhopper.broker.store.mapped_file import MappedFile
 
 
 class Hole(NamedTuple):

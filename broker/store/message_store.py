@@ -23,16 +23,16 @@ import structlog
 from rockhopper.broker.settings.store_config import FlushDiskType, StoreConfig
 from rockhopper.broker.store.derived_flush import DerivedFlush
 from rockhopper.broker.store.dispatch import Dispatch
-from rockhopper.broker.store.errors import (
+from rockhopper.broker.store.files.errors import (
     DiskFullError,
     StoreBusyError,
     StoreError,
     StoreFailedError,
 )
+from rockhopper.broker.store.files.mappings import MAPPED_FILES_MAX
 from rockhopper.broker.store.flush import FlushService, FlushWork, ParkedAnswers, Release
 from rockhopper.broker.store.inventory import QueueKey
 from rockhopper.broker.store.light_queues import LightQueues
-from rockhopper.broker.store.mappings import MAPPED_FILES_MAX
 from rockhopper.broker.store.opening import OpenedStore
 from rockhopper.broker.store.put import MessageToStore, PutResult
 from rockhopper.broker.store.put_times import QUICK_S, PutTimes

@@ -20,8 +20,6 @@ import structlog
 from rockhopper.broker.settings.store_config import FlushDiskType, StoreConfig
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store import (
-    abort_file,
-    disk,
     geometry,
     index_rebuilding,
     inventory,
@@ -30,7 +28,6 @@ from rockhopper.broker.store import (
     resizing,
     stopped_files,
 )
-from rockhopper.broker.store import checkpoint as checkpoints
 from rockhopper.broker.store.batch_consume_queue import BatchConsumeQueue
 from rockhopper.broker.store.commit_log import CommitLog
 from rockhopper.broker.store.consume_queue import ConsumeQueue
@@ -38,15 +35,17 @@ from rockhopper.broker.store.consume_queue_ext import ConsumeQueueExt
 from rockhopper.broker.store.damage import QueueWitnesses
 from rockhopper.broker.store.deleted_queues import DeletedQueues, remove_left_over
 from rockhopper.broker.store.deleted_topics import DeletedTopics
-from rockhopper.broker.store.errors import CorruptFileError
+from rockhopper.broker.store.files import abort_file, disk
+from rockhopper.broker.store.files import checkpoint as checkpoints
+from rockhopper.broker.store.files.errors import CorruptFileError
+from rockhopper.broker.store.files.lock_file import StoreLock
+from rockhopper.broker.store.files.mapped_file import MappedFile
+from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
+from rockhopper.broker.store.files.mappings import MAPPED_FILES_MAX, Mappings
 from rockhopper.broker.store.geometry import Geometry
 from rockhopper.broker.store.index import MessageIndex
 from rockhopper.broker.store.inventory import QueueKey
-from rockhopper.broker.store.lock_file import StoreLock
 from rockhopper.broker.store.log_walk import LogWalk
-from rockhopper.broker.store.mapped_file import MappedFile
-from rockhopper.broker.store.mapped_file_queue import MappedFileQueue
-from rockhopper.broker.store.mappings import MAPPED_FILES_MAX, Mappings
 from rockhopper.broker.store.queue_repair import QueueRules
 from rockhopper.broker.store.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.recovery import recover

@@ -12,10 +12,10 @@ from collections.abc import Collection
 
 import structlog
 
-from rockhopper.broker.store.checkpoint import StoreCheckpoint
+from rockhopper.broker.store.files.checkpoint import StoreCheckpoint
+from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.index import MessageIndex
 from rockhopper.broker.store.inventory import Inventory
-from rockhopper.broker.store.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.recovery_start import (
     QueueState,

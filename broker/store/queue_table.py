@@ -20,8 +20,8 @@ from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.batch_consume_queue import BatchConsumeQueue
 from rockhopper.broker.store.consume_queue import ConsumeQueue
 from rockhopper.broker.store.deleted_queues import DeletedQueues, move_aside
-from rockhopper.broker.store.errors import CorruptFileError, StoreError
-from rockhopper.broker.store.mappings import Mappings
+from rockhopper.broker.store.files.errors import CorruptFileError, StoreError
+from rockhopper.broker.store.files.mappings import Mappings
 from rockhopper.broker.store.unit_queue import UnitQueue
 
 log = structlog.get_logger("broker.store")

@@ -25,9 +25,11 @@ from collections.abc import Iterable
 import structlog
 
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.store import disk, inventory, log_tail
-from rockhopper.broker.store.checkpoint import CLOCK_STEP_MARGIN_MS, StoreCheckpoint
+from rockhopper.broker.store import inventory, log_tail
 from rockhopper.broker.store.damage import QueueWitnesses
+from rockhopper.broker.store.files import disk
+from rockhopper.broker.store.files.checkpoint import CLOCK_STEP_MARGIN_MS, StoreCheckpoint
+from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.index import MessageIndex
 from rockhopper.broker.store.index_catch_up import IndexCatchUp, index_start
 from rockhopper.broker.store.inventory import Inventory, QueueKey
@@ -40,7 +42,6 @@ from rockhopper.broker.store.lost_offsets import (
     least_bytes_lost,
     missing_bytes,
 )
-from rockhopper.broker.store.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.proven_end import ProvenEnd
 from rockhopper.broker.store.queue_repair import QueueRepair, QueueRules
 from rockhopper.broker.store.queue_table import ConsumeQueueTable

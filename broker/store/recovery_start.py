@@ -14,12 +14,12 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from rockhopper.broker.store.batch_consume_queue import BatchConsumeQueue
-from rockhopper.broker.store.checkpoint import StoreCheckpoint
+from rockhopper.broker.store.files.checkpoint import StoreCheckpoint
+from rockhopper.broker.store.files.mapped_file import MappedFile
+from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.inventory import Inventory
 from rockhopper.broker.store.log_scan import Record, read_record
 from rockhopper.broker.store.lookups import find_unit, record_at
-from rockhopper.broker.store.mapped_file import MappedFile
-from rockhopper.broker.store.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.queue_table import Queue
 from rockhopper.protocol.names import LMQ_PREFIX
 from rockhopper.protocol.store.message_codec import BLANK_RECORD, MAGIC_V1, MAGIC_V2

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import structlog
 
-from rockhopper.broker.store.errors import StoreError
+from rockhopper.broker.store.files.errors import StoreError
 
 log = structlog.get_logger("broker.store")
 

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import structlog
 
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.store import disk
+from rockhopper.broker.store.files import disk
 from rockhopper.protocol.store.store_paths import is_numbered_file
 
 log = structlog.get_logger("broker.store")

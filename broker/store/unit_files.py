@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
-from rockhopper.broker.store.mapped_file import MapFile
-from rockhopper.broker.store.mapped_file_queue import MappedFileQueue
+from rockhopper.broker.store.files.mapped_file import MapFile
+from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.protocol.store.queue_layout import BLANK_UNIT_SIZE_FIELD
 
 Unit = tuple[int, ...]

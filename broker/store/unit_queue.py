@@ -28,9 +28,13 @@ from typing import Any, ClassVar
 import structlog
 
 from rockhopper.broker.store.checking import topic_field
-from rockhopper.broker.store.errors import DiskFullError, StoreFailedError, TooManyOpenFilesError
-from rockhopper.broker.store.mapped_file import MappedFile
-from rockhopper.broker.store.mappings import Mappings
+from rockhopper.broker.store.files.errors import (
+    DiskFullError,
+    StoreFailedError,
+    TooManyOpenFilesError,
+)
+from rockhopper.broker.store.files.mapped_file import MappedFile
+from rockhopper.broker.store.files.mappings import Mappings
 from rockhopper.broker.store.unit_files import UnitFiles, find_end
 from rockhopper.protocol.names import LMQ_PREFIX
 from rockhopper.protocol.store.message_codec import RecordCheck

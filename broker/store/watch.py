@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.store.mapped_file_queue import MappedFileQueue
+from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 
 Identity = tuple[int, int]
 

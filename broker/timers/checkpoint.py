@@ -19,8 +19,8 @@ from typing import BinaryIO, NamedTuple
 
 from rockhopper.broker.checked_table import CheckedTable
 from rockhopper.broker.json_table import JsonObject
-from rockhopper.broker.store import disk
-from rockhopper.broker.store.disk import backup_path
+from rockhopper.broker.store.files import disk
+from rockhopper.broker.store.files.disk import backup_path
 from rockhopper.broker.timers.entries import ENTRY, ENTRY_SIZE_BYTES, SLOT_MS, Entry
 from rockhopper.broker.timers.slot_files import NOTES_SUFFIX
 

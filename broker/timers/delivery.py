@@ -7,7 +7,7 @@ from collections.abc import Callable
 import structlog
 
 from rockhopper.broker.stats import BrokerStats
-from rockhopper.broker.store.errors import StoreError
+from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.timers.copies import TIMER_ORIGIN, stage_copy, written_copies
 from rockhopper.broker.timers.due import DueMessage

@@ -15,7 +15,7 @@ import zlib
 from pathlib import Path
 from typing import NamedTuple
 
-from rockhopper.broker.store import disk
+from rockhopper.broker.store.files import disk
 
 _TIMER_CHECK = struct.Struct(">qqqqqqq")
 TIMER_CHECK_SIZE_BYTES = 4096

@@ -25,8 +25,8 @@ from pathlib import Path
 
 import structlog
 
-from rockhopper.broker.store import disk
-from rockhopper.broker.store.record_file import mend, read_records
+from rockhopper.broker.store.files import disk
+from rockhopper.broker.store.files.record_file import mend, read_records
 from rockhopper.broker.timers.entries import ENTRY, ENTRY_SIZE_BYTES, KIND_AT, KIND_WITHDRAWAL
 from rockhopper.protocol.store.note_records import RecordsRead, encode_record
 

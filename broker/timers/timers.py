@@ -22,8 +22,8 @@ from rockhopper.broker.long_polling import LongPolling, ParkedPull, nobody
 from rockhopper.broker.note_sync import NoteSync
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.stats import BrokerStats
-from rockhopper.broker.store import disk
-from rockhopper.broker.store.errors import StoreError
+from rockhopper.broker.store.files import disk
+from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.timers import java_files
 from rockhopper.broker.timers.checkpoint import (

@@ -15,7 +15,7 @@ import structlog
 
 from rockhopper.broker.clock import wall_clock_ms
 from rockhopper.broker.json_table import JsonObject, JsonTable
-from rockhopper.broker.store.errors import CorruptFileError
+from rockhopper.broker.store.files.errors import CorruptFileError
 
 log = structlog.get_logger("broker.transactions")
 

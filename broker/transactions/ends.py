@@ -11,7 +11,7 @@ import structlog
 
 from rockhopper.broker.dispatcher import RequestError
 from rockhopper.broker.stats import BrokerStats
-from rockhopper.broker.store.errors import StoreError
+from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.topics import TopicTable
 from rockhopper.broker.transactions.check_counts import CheckCounts

@@ -21,7 +21,7 @@ from rockhopper.broker.last_flush import last_flush
 from rockhopper.broker.producers import ProducerTable
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.stats import BrokerStats
-from rockhopper.broker.store.errors import StoreError
+from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.topics import TopicConfig, TopicTable
 from rockhopper.broker.transactions.check_back import CheckBack

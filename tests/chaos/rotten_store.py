@@ -14,7 +14,7 @@ from rockhopper.broker import Broker
 from rockhopper.broker.broker import TEMPORARY_SETTINGS
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.startup import StartError
-from rockhopper.broker.store.errors import StoreError
+from rockhopper.broker.store.files.errors import StoreError
 from tests.chaos import topics
 from tests.chaos.reading import Reader
 from tests.chaos.sinking import last_batch_id

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.store import abort_file, checkpoint
-from rockhopper.broker.store.checkpoint import StoreCheckpoint
-from rockhopper.broker.store.disk import backup_path, write_atomically
+from rockhopper.broker.store.files import abort_file, checkpoint
+from rockhopper.broker.store.files.checkpoint import StoreCheckpoint
+from rockhopper.broker.store.files.disk import backup_path, write_atomically
 from tests.support.crashing_disk import CrashingDisk, PowerCutError
 
 OLD = StoreCheckpoint(commit_log_ms=1, consume_queue_ms=2, index_ms=3)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker.store.consume_queue import ConsumeQueue
-from rockhopper.broker.store.mapped_file_queue import MappedFileQueue
+from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from tests.support.crashing_disk import CrashingDisk
 
 LOG_END = 1 << 40

@@ -24,10 +24,10 @@ from rockhopper.broker.sinks.journal import Intent, SinkJournal
 from rockhopper.broker.sinks.publisher import SinkError
 from rockhopper.broker.sinks.staged_parts import messages
 from rockhopper.broker.stats import BrokerStats
-from rockhopper.broker.store import disk
 from rockhopper.broker.store.commit_log import CommitLog
 from rockhopper.broker.store.consume_queue import ConsumeQueue
-from rockhopper.broker.store.errors import StoreFailedError, TooManyOpenFilesError
+from rockhopper.broker.store.files import disk
+from rockhopper.broker.store.files.errors import StoreFailedError, TooManyOpenFilesError
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.topics import TopicConfig, TopicTable
 from rockhopper.protocol.bodies.sinks import SinkMessage, SinkPart, encode_sink_body
@@ -280,7 +280,7 @@ async def test_a_store_that_refuses_in_the_midst_gets_the_rest_later(
             nonlocal calls
             calls += 1
             if calls in (2, 3, 5):
-                from rockhopper.broker.store.errors import DiskFullError
+                from rockhopper.broker.store.files.errors import DiskFullError
 
                 raise DiskFullError("the disk is full")
             real(log, file, offset, data)

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from rockhopper.broker import Broker
-from rockhopper.broker.store.errors import StoreFailedError
+from rockhopper.broker.store.files.errors import StoreFailedError
 from rockhopper.broker.topics import TopicConfig
 from rockhopper.client import Admin
 from rockhopper.protocol.codes import RequestCode

@@ -10,7 +10,7 @@ from rockhopper.broker import Broker
 from rockhopper.broker import __main__ as daemon
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.settings.config_file import LoadedConfig
-from rockhopper.broker.store.errors import StoreFailedError
+from rockhopper.broker.store.files.errors import StoreFailedError
 
 LOADED = LoadedConfig(BrokerConfig(), [], [])
 

@@ -12,7 +12,8 @@ import pytest
 from rockhopper.broker import Broker, json_table
 from rockhopper.broker.broker import TEMPORARY_SETTINGS
 from rockhopper.broker.settings.config_file import build_config
-from rockhopper.broker.store import checkpoint, disk, reput
+from rockhopper.broker.store import reput
+from rockhopper.broker.store.files import checkpoint, disk
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from tests.support.direct import ask, pull, send, send_fields, topic_fields

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from rockhopper.broker.settings.config import StoreConfig
+from rockhopper.broker.store.files.mappings import MAPPED_FILES_MAX
 from rockhopper.broker.store.get_result import GetResult
-from rockhopper.broker.store.mappings import MAPPED_FILES_MAX
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.put import MessageToStore, PutResult
 from rockhopper.protocol.message import StoredMessage

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rockhopper.broker.settings.store_layout import StoreLayout, file_name
-from rockhopper.broker.store import checkpoint as checkpoints
 from rockhopper.broker.store import inventory, recovery
-from rockhopper.broker.store.checkpoint import StoreCheckpoint
+from rockhopper.broker.store.files import checkpoint as checkpoints
+from rockhopper.broker.store.files.checkpoint import StoreCheckpoint
+from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.index import MessageIndex
-from rockhopper.broker.store.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.queue_repair import QueueRules
 from rockhopper.broker.store.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.recovery_report import RecoveryReport

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from rockhopper.broker import hot_pass
-from rockhopper.broker.store import disk
-from rockhopper.broker.store.errors import StoreBusyError, StoreFailedError
-from rockhopper.broker.store.mapped_file import MappedFile
+from rockhopper.broker.store.files import disk
+from rockhopper.broker.store.files.errors import StoreBusyError, StoreFailedError
+from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.command import Command, encode_command
 from rockhopper.protocol.frame import Frame, FrameDecoder

@@ -9,8 +9,8 @@ from rockhopper.broker.remembered_subscriptions import (
     REMEMBERED_MS,
     RememberedSubscriptions,
 )
-from rockhopper.broker.store.disk import backup_path
-from rockhopper.broker.store.errors import CorruptFileError
+from rockhopper.broker.store.files.disk import backup_path
+from rockhopper.broker.store.files.errors import CorruptFileError
 from rockhopper.protocol.subscription import Subscription
 from tests.support.peers import Clock
 

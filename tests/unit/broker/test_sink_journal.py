@@ -6,7 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from rockhopper.broker.sinks.journal import Intent, SinkJournal
-from rockhopper.broker.store.errors import CorruptFileError
+from rockhopper.broker.store.files.errors import CorruptFileError
 from tests.support.rot import flipped
 
 PUBLISHED = {"orders-by-day": (41, 1000), "x": (0, 3)}

@@ -8,7 +8,7 @@ import pytest
 from rockhopper.broker.pop.journal import PopJournal
 from rockhopper.broker.pop.lanes import Lane, Lanes, lane_record
 from rockhopper.broker.pop.ordered import OrderedBatch
-from rockhopper.broker.store import disk
+from rockhopper.broker.store.files import disk
 from tests.support.rot import flipped
 
 DIRECTORY = "pop"

@@ -9,7 +9,7 @@ import pytest
 
 from rockhopper.broker.pop.compaction import Compaction
 from rockhopper.broker.store.commit_log import CommitLog
-from rockhopper.broker.store.errors import DiskFullError
+from rockhopper.broker.store.files.errors import DiskFullError
 from rockhopper.broker.store.get_result import GetResult
 from tests.support.pop_world import DEAD, GROUP, RETRY, TOPIC, PopWorld
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.store.errors import StoreFailedError
+from rockhopper.broker.store.files.errors import StoreFailedError
 from rockhopper.broker.topics import TopicConfig
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode

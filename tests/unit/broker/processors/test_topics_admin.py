@@ -9,7 +9,7 @@ from unittest import mock
 import pytest
 
 from rockhopper.broker.consumer_groups import Client, ConsumeSettings
-from rockhopper.broker.store import disk
+from rockhopper.broker.store.files import disk
 from rockhopper.broker.topics import TopicConfig
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.codes import RequestCode as Code

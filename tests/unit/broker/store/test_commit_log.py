@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from rockhopper.broker.store import disk
 from rockhopper.broker.store.commit_log import CommitLog
-from rockhopper.broker.store.errors import (
+from rockhopper.broker.store.files import disk
+from rockhopper.broker.store.files.errors import (
     DiskFullError,
     RecordTooLargeError,
     StoreError,
     StoreFailedError,
 )
-from rockhopper.broker.store.mapped_file import MappedFile
-from rockhopper.broker.store.mapped_file_queue import MappedFileQueue
+from rockhopper.broker.store.files.mapped_file import MappedFile
+from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 
 SIZE = 4096
 HOST = bytes(8)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.store import disk
 from rockhopper.broker.store.consume_queue import ConsumeQueue
-from rockhopper.broker.store.errors import (
+from rockhopper.broker.store.files import disk
+from rockhopper.broker.store.files.errors import (
     CorruptFileError,
     DiskFullError,
     QueueConflictError,

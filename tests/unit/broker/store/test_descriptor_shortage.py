@@ -10,8 +10,8 @@ from rockhopper.broker.dispatcher import error_response
 from rockhopper.broker.settings.config import FlushDiskType
 from rockhopper.broker.store import flush as flush_service
 from rockhopper.broker.store import reput
-from rockhopper.broker.store.checkpoint import load
-from rockhopper.broker.store.errors import StoreBusyError, StoreError, TooManyOpenFilesError
+from rockhopper.broker.store.files.checkpoint import load
+from rockhopper.broker.store.files.errors import StoreBusyError, StoreError, TooManyOpenFilesError
 from rockhopper.protocol.codes import ResponseCode
 from tests.support.no_descriptor import no_descriptor_free
 from tests.support.open_stores import (

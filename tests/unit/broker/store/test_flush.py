@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker.settings.config import FlushDiskType
-from rockhopper.broker.store import disk
-from rockhopper.broker.store.checkpoint import load
-from rockhopper.broker.store.errors import (
+from rockhopper.broker.store.files import disk
+from rockhopper.broker.store.files.checkpoint import load
+from rockhopper.broker.store.files.errors import (
     GeometryError,
     StoreBusyError,
     StoreError,
@@ -309,7 +309,9 @@ def test_the_checkpoint_states_only_what_was_synced_before_it(
         real_write(path, data)
 
     monkeypatch.setattr(disk, "sync_file", sync_file)
-    monkeypatch.setattr("rockhopper.broker.store.checkpoint.write_atomically", write_atomically)
+    monkeypatch.setattr(
+        "rockhopper.broker.store.files.checkpoint.write_atomically", write_atomically
+    )
     put(store, properties="KEYS\x01k\x02")
     flush(store)
     flush_derived_files(store)

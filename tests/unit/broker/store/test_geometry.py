@@ -6,7 +6,7 @@ import pytest
 
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store import geometry
-from rockhopper.broker.store.errors import GeometryError
+from rockhopper.broker.store.files.errors import GeometryError
 from rockhopper.broker.store.geometry import Geometry
 from tests.support.golden_stores import copy_golden_store
 from tests.support.rot import flipped

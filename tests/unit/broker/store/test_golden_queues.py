@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.store import checkpoint
 from rockhopper.broker.store.batch_consume_queue import BatchConsumeQueue
 from rockhopper.broker.store.consume_queue import ConsumeQueue
-from rockhopper.broker.store.mapped_file_queue import MappedFileQueue
+from rockhopper.broker.store.files import checkpoint
+from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.queue_table import ConsumeQueueTable
 from rockhopper.protocol.java_hash import java_string_hash
 from rockhopper.protocol.message import StoredMessage

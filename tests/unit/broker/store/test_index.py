@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.store import disk
+from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.index import MessageIndex
 from rockhopper.protocol.java_hash import index_key_hash
 from tests.support.golden_stores import copy_golden_store, golden_directory

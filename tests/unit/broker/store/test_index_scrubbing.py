@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from rockhopper.broker.store import disk, index_scrubbing
+from rockhopper.broker.store import index_scrubbing
 from rockhopper.broker.store import scrubbing as scrubbing_module
+from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.index_file import HEADER_SIZE_BYTES
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol.java_hash import index_key_hash

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from rockhopper.broker.store import disk
-from rockhopper.broker.store.errors import RecordTooLargeError, StoreError
+from rockhopper.broker.store.files import disk
+from rockhopper.broker.store.files.errors import RecordTooLargeError, StoreError
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol.store.light_queues import light_places, light_queue_error
 from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT

@@ -10,7 +10,7 @@ import pytest
 from rockhopper.broker.settings.config import FlushDiskType
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store import inventory, log_presence
-from rockhopper.broker.store.errors import CorruptFileError, StoreError
+from rockhopper.broker.store.files.errors import CorruptFileError, StoreError
 from tests.support.golden_stores import copy_golden_store
 from tests.support.killed_store import copy_killed
 from tests.support.open_stores import Stores, bodies, flush, put
@@ -176,7 +176,7 @@ def test_the_first_file_is_durable_before_a_unit_is_written(
     stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[Path] = []
-    monkeypatch.setattr("rockhopper.broker.store.disk.sync_directory", synced.append)
+    monkeypatch.setattr("rockhopper.broker.store.files.disk.sync_directory", synced.append)
     stores.open()
     assert stores.root / "commitlog" in synced
     assert [path.name for path in (stores.root / "commitlog").iterdir()] == ["0" * 20]

@@ -9,6 +9,8 @@ import pytest
 
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store import log_tail
+from rockhopper.broker.store.files.mapped_file import MappedFile
+from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.log_scan import (
     find_next,
     is_blank,
@@ -18,8 +20,6 @@ from rockhopper.broker.store.log_scan import (
     why_not,
 )
 from rockhopper.broker.store.log_walk import Hole, LogWalk
-from rockhopper.broker.store.mapped_file import MappedFile
-from rockhopper.broker.store.mapped_file_queue import MappedFileQueue
 from rockhopper.protocol.store.message_codec import BLANK_RECORD, MAGIC_BLANK, encode_message
 from tests.support.golden_stores import copy_golden_store
 from tests.support.store_directories import T0, LogWriter

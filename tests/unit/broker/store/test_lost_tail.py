@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from rockhopper.broker.settings.config import FlushDiskType
-from rockhopper.broker.store import checkpoint as checkpoints
+from rockhopper.broker.store.files import checkpoint as checkpoints
 from rockhopper.broker.store.get_result import GetStatus
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol.store.message_codec import decode_message

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.store.checkpoint import StoreCheckpoint
+from rockhopper.broker.store.files.checkpoint import StoreCheckpoint
+from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.inventory import Inventory
-from rockhopper.broker.store.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.proven_end import ProvenEnd
 from rockhopper.broker.store.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.recovery_start import QueueState

@@ -7,10 +7,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.store import disk
 from rockhopper.broker.store.batch_consume_queue import BatchConsumeQueue
 from rockhopper.broker.store.consume_queue import ConsumeQueue
-from rockhopper.broker.store.errors import CorruptFileError, StoreError
+from rockhopper.broker.store.files import disk
+from rockhopper.broker.store.files.errors import CorruptFileError, StoreError
 from rockhopper.broker.store.queue_table import ConsumeQueueTable
 from tests.support.open_files import open_files_in
 

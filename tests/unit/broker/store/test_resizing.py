@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.store import disk, inventory, resizing
-from rockhopper.broker.store.errors import CorruptFileError
+from rockhopper.broker.store import inventory, resizing
+from rockhopper.broker.store.files import disk
+from rockhopper.broker.store.files.errors import CorruptFileError
 from rockhopper.broker.store.resizing import FoundFile, common_size
 from tests.support.golden_stores import copy_golden_store
 from tests.support.killed_store import copy_killed

@@ -4,9 +4,9 @@ import errno
 
 import pytest
 
-from rockhopper.broker.store import disk
-from rockhopper.broker.store.errors import DiskFullError, StoreError
-from rockhopper.broker.store.mapped_file import MappedFile
+from rockhopper.broker.store.files import disk
+from rockhopper.broker.store.files.errors import DiskFullError, StoreError
+from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.message_store import MessageStore
 from tests.support.open_stores import Stores, bodies, put, stage
 

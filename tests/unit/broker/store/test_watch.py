@@ -9,7 +9,7 @@ import pytest
 
 from rockhopper.broker.settings.config import FlushDiskType, StoreConfig
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.store.errors import StoreError, StoreFailedError, StoreLockedError
+from rockhopper.broker.store.files.errors import StoreError, StoreFailedError, StoreLockedError
 from tests.support.open_stores import FILE_SIZE_BYTES, Stores, open_store, put
 
 

@@ -105,7 +105,7 @@ def test_an_append_that_fails_leaves_every_slot_as_it_was(
         if writes == 2:
             raise OSError(28, "no space")
 
-    monkeypatch.setattr("rockhopper.broker.store.disk.write_fully", fail)
+    monkeypatch.setattr("rockhopper.broker.store.files.disk.write_fully", fail)
     with pytest.raises(OSError, match="no space"):
         files.append([(1, one), (2, one)])
     assert [files.entries_size(slot) for slot in (1, 2)] == [40, 40]

@@ -22,9 +22,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
 
-from rockhopper.broker.store import disk
-from rockhopper.broker.store.descriptors import descriptor_needed
-from rockhopper.broker.store.errors import CorruptFileError, TooManyOpenFilesError
+from rockhopper.broker.store.files import disk
+from rockhopper.broker.store.files.descriptors import descriptor_needed
+from rockhopper.broker.store.files.errors import CorruptFileError, TooManyOpenFilesError
 
 
 class MappedFile:

@@ -16,9 +16,9 @@ from pathlib import Path
 import structlog
 
 from rockhopper.broker.settings.store_layout import file_name
-from rockhopper.broker.store import disk
-from rockhopper.broker.store.errors import CorruptFileError
-from rockhopper.broker.store.mapped_file import MapFile, MappedFile
+from rockhopper.broker.store.files import disk
+from rockhopper.broker.store.files.errors import CorruptFileError
+from rockhopper.broker.store.files.mapped_file import MapFile, MappedFile
 
 log = structlog.get_logger("broker.store")
 

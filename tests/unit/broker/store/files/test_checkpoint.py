@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.store import checkpoint
-from rockhopper.broker.store.checkpoint import StoreCheckpoint
+from rockhopper.broker.store.files import checkpoint
+from rockhopper.broker.store.files.checkpoint import StoreCheckpoint
 
 # What RocketMQ 5.3 left after storing 30 messages and stopping.
 ROCKETMQ_PAGE = bytes.fromhex("000001a1f84043ad 000001a1f84043b3 000001a1f84043b1").ljust(

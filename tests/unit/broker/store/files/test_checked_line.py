@@ -7,7 +7,7 @@ from zlib import crc32
 import pytest
 from structlog.testing import capture_logs
 
-from rockhopper.broker.store import checked_line
+from rockhopper.broker.store.files import checked_line
 
 DOCUMENT = {"name": "café", "numbers": [1, 2]}
 LINE = b'{"name":"caf\\u00e9","numbers":[1,2]}'

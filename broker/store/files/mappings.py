@@ -16,8 +16,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-from rockhopper.broker.store.errors import TooManyOpenFilesError
-from rockhopper.broker.store.mapped_file import MappedFile
+from rockhopper.broker.store.files.errors import TooManyOpenFilesError
+from rockhopper.broker.store.files.mapped_file import MappedFile
 
 MAPPED_FILES_MAX = 32_768
 # Bounds the time that making room for one mapping takes.

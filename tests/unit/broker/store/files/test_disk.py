@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.store import disk
-from rockhopper.broker.store.errors import TooManyOpenFilesError
+from rockhopper.broker.store.files import disk
+from rockhopper.broker.store.files.errors import TooManyOpenFilesError
 
 
 def failing(code: int) -> object:

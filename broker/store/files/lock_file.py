@@ -15,7 +15,7 @@ import os
 from pathlib import Path
 from typing import Self
 
-from rockhopper.broker.store.errors import StoreLockedError
+from rockhopper.broker.store.files.errors import StoreLockedError
 
 _CONTENT = b"lock"
 

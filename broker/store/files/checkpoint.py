@@ -29,7 +29,7 @@ from typing import NamedTuple
 import structlog
 
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.store.disk import make_directories_durably, write_atomically
+from rockhopper.broker.store.files.disk import make_directories_durably, write_atomically
 from rockhopper.protocol.store.queue_layout import (
     CHECKPOINT,
     decode_checkpoint,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.store import abort_file
-from rockhopper.broker.store.errors import StoreLockedError
-from rockhopper.broker.store.lock_file import StoreLock
+from rockhopper.broker.store.files import abort_file
+from rockhopper.broker.store.files.errors import StoreLockedError
+from rockhopper.broker.store.files.lock_file import StoreLock
 from tests.support.hang import HANG_S
 
 # Takes the lock as Java's FileChannel.tryLock(0, 1, false) does, and reports the outcome.

@@ -10,7 +10,7 @@ import errno
 import sys
 from collections.abc import Iterator
 
-from rockhopper.broker.store.errors import TooManyOpenFilesError
+from rockhopper.broker.store.files.errors import TooManyOpenFilesError
 
 RAISE_OPEN_FILES_MAX = (
     "raise the limit on open files (ulimit -n, LimitNOFILE= in a systemd unit, ulimits: in a "

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rockhopper.broker.settings.store_layout import file_name
-from rockhopper.broker.store import disk
-from rockhopper.broker.store.record_file import RecordFile, mend, read_records
+from rockhopper.broker.store.files import disk
+from rockhopper.broker.store.files.record_file import RecordFile, mend, read_records
 from rockhopper.protocol.store.note_records import Record, RecordsRead
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from rockhopper.broker.store import disk
-from rockhopper.broker.store.errors import CorruptFileError
-from rockhopper.broker.store.mapped_file_queue import MappedFileQueue
+from rockhopper.broker.store.files import disk
+from rockhopper.broker.store.files.errors import CorruptFileError
+from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 
 
 def write_files(directory: Path, *files: tuple[str, bytes]) -> None:

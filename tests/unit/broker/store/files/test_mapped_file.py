@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.store import disk
-from rockhopper.broker.store.errors import CorruptFileError, TooManyOpenFilesError
-from rockhopper.broker.store.mapped_file import MappedFile
+from rockhopper.broker.store.files import disk
+from rockhopper.broker.store.files.errors import CorruptFileError, TooManyOpenFilesError
+from rockhopper.broker.store.files.mapped_file import MappedFile
 from tests.support.no_descriptor import no_descriptor_free
 from tests.support.open_files import open_files_in
 

@@ -8,7 +8,7 @@ for a clean stop.
 import os
 from pathlib import Path
 
-from rockhopper.broker.store.disk import remove_files, write_atomically
+from rockhopper.broker.store.files.disk import remove_files, write_atomically
 
 
 def was_left_behind(path: Path) -> bool:

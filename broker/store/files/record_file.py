@@ -10,7 +10,7 @@ from pathlib import Path
 
 import structlog
 
-from rockhopper.broker.store import disk
+from rockhopper.broker.store.files import disk
 from rockhopper.protocol.store.note_records import RecordsRead, decode_records, encode_record
 
 log = structlog.get_logger("broker.store")

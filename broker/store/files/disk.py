@@ -14,7 +14,7 @@ from pathlib import Path
 
 import structlog
 
-from rockhopper.broker.store.descriptors import descriptor_needed
+from rockhopper.broker.store.files.descriptors import descriptor_needed
 
 log = structlog.get_logger("broker.store")
 
