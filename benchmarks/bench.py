@@ -19,7 +19,7 @@ from benchmarks.cases import CASES, ECHO, Case
 from benchmarks.load import BenchError, Sample
 from benchmarks.report import Results
 from benchmarks.servers import Server
-from rockhopper.broker.store import fast_encoding
+from rockhopper.broker.store.log import fast_encoding
 
 FILL_S = 0.5
 SETTLE_S = 1.0

@@ -23,7 +23,7 @@ from rockhopper.broker.settings.config import BrokerConfig, Role
 from rockhopper.broker.settings.config_file import LoadedConfig, load_config, properties_of
 from rockhopper.broker.settings.settings import SettingError
 from rockhopper.broker.startup import StartError
-from rockhopper.broker.store import fast_encoding
+from rockhopper.broker.store.log import fast_encoding
 
 log = structlog.get_logger("broker.main")
 

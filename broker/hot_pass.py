@@ -29,9 +29,9 @@ from rockhopper.broker.send_request import waits_for_disk
 from rockhopper.broker.server import Connection
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.stats import BrokerStats, Traffic
-from rockhopper.broker.store.fast_encoding import message_ids
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.get_result import GetResult
+from rockhopper.broker.store.log.fast_encoding import message_ids
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.queue_tail import QueueTail
 from rockhopper.broker.topics import TopicTable

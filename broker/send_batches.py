@@ -3,7 +3,7 @@
 from rockhopper.broker.dispatcher import RequestError
 from rockhopper.broker.send_request import Send
 from rockhopper.broker.settings.delay_levels import join_properties
-from rockhopper.broker.store.encoding import (
+from rockhopper.broker.store.log.encoding import (
     DELAYING_PROPERTIES,
     OWN_PROPERTIES,
     without_own_properties,

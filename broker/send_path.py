@@ -27,9 +27,9 @@ from rockhopper.broker.send_request import Send, send_of, waits_for_disk
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.stats import BrokerStats
-from rockhopper.broker.store.encoding import DELAYING_PROPERTIES
-from rockhopper.broker.store.fast_encoding import message_ids
 from rockhopper.broker.store.files.errors import RecordTooLargeError, StoreError
+from rockhopper.broker.store.log.encoding import DELAYING_PROPERTIES
+from rockhopper.broker.store.log.fast_encoding import message_ids
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.timers.timers import Timers

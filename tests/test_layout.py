@@ -88,7 +88,7 @@ def test_a_file_in_the_place_of_a_link_is_named(tmp_path: Path) -> None:
 
 def test_coverage_counts_each_file_of_the_broker_once(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
-    script.write_text("from rockhopper.broker.store.encoding import encode_plain\n")
+    script.write_text("from rockhopper.broker.store.log.encoding import encode_plain\n")
     data = f"--data-file={tmp_path / 'data'}"
     ran = python("-m", "coverage", "run", data, str(script))
     assert (ran.returncode, ran.stderr) == (0, "")
@@ -99,5 +99,5 @@ def test_coverage_counts_each_file_of_the_broker_once(tmp_path: Path) -> None:
     files = json.loads(report.read_text())["files"]
     real = [(ROOT / name).resolve() for name in files]
     assert len(set(real)) == len(real)
-    (encoding,) = (each for name, each in files.items() if name.endswith("store/encoding.py"))
+    (encoding,) = (each for name, each in files.items() if name.endswith("store/log/encoding.py"))
     assert encoding["summary"]["percent_covered"] > 0

@@ -22,8 +22,8 @@ from rockhopper.broker.processors.clients import CLIENT_ID_LENGTH_MAX
 from rockhopper.broker.processors.parts import BrokerParts
 from rockhopper.broker.send_request import Send, send_of
 from rockhopper.broker.settings.delay_levels import join_properties
-from rockhopper.broker.store.encoding import without_own_properties
 from rockhopper.broker.store.files.errors import StoreError
+from rockhopper.broker.store.log.encoding import without_own_properties
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.properties import (
     PROPERTY_PUSH_REPLY_TIME,

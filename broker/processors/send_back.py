@@ -13,7 +13,7 @@ from rockhopper.broker.dispatcher import Request, RequestError, Response
 from rockhopper.broker.processors.parts import BrokerParts
 from rockhopper.broker.safe_answers import answer_when_safe
 from rockhopper.broker.settings.delay_levels import SYS_FLAG_HOSTS_V6, join_properties
-from rockhopper.broker.store.encoding import without_own_properties
+from rockhopper.broker.store.log.encoding import without_own_properties
 from rockhopper.broker.store.put import MessageToStore
 from rockhopper.broker.topics import TopicConfig
 from rockhopper.protocol.addresses import host_bytes

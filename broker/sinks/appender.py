@@ -16,8 +16,8 @@ import structlog
 from rockhopper.broker.message_ids import UniqueIds
 from rockhopper.broker.sinks.staged_parts import messages
 from rockhopper.broker.stats import BrokerStats
-from rockhopper.broker.store.encoding import OWN_PROPERTIES
 from rockhopper.broker.store.files.errors import StoreError
+from rockhopper.broker.store.log.encoding import OWN_PROPERTIES
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.queue_tail import QueueTail
 from rockhopper.broker.topics import TopicConfig, TopicTable

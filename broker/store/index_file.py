@@ -21,11 +21,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Self
 
-from rockhopper.broker.store.encoding import INDEX_KEY
-from rockhopper.broker.store.fast_encoding import put_entries
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.descriptors import descriptor_needed
 from rockhopper.broker.store.files.errors import CorruptFileError
+from rockhopper.broker.store.log.encoding import INDEX_KEY
+from rockhopper.broker.store.log.fast_encoding import put_entries
 from rockhopper.protocol.store.queue_layout import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
 
 HEADER_SIZE_BYTES = INDEX_HEADER.size

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from rockhopper.broker.store.damage import QueueWitnesses, leads_on, stated_end
 from rockhopper.broker.store.files.mapped_file import MappedFile
-from rockhopper.broker.store.log_scan import (
+from rockhopper.broker.store.log.log_scan import (
     Record,
     find_next,
     is_blank,

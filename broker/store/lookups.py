@@ -1,7 +1,7 @@
 """Looking up records and units by commit log offset, for recovery."""
 
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
-from rockhopper.broker.store.log_scan import Record, read_record
+from rockhopper.broker.store.log.log_scan import Record, read_record
 from rockhopper.broker.store.queue_table import Queue
 
 

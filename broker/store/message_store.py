@@ -33,6 +33,7 @@ from rockhopper.broker.store.files.mappings import MAPPED_FILES_MAX
 from rockhopper.broker.store.flush import FlushService, FlushWork, ParkedAnswers, Release
 from rockhopper.broker.store.inventory import QueueKey
 from rockhopper.broker.store.light_queues import LightQueues
+from rockhopper.broker.store.log.tags_codes import TagsCodes
 from rockhopper.broker.store.opening import OpenedStore
 from rockhopper.broker.store.put import MessageToStore, PutResult
 from rockhopper.broker.store.put_times import QUICK_S, PutTimes
@@ -43,7 +44,6 @@ from rockhopper.broker.store.retention import RetentionService
 from rockhopper.broker.store.scrubbing import Scrub, ScrubService, ScrubSettings
 from rockhopper.broker.store.staging import Staging
 from rockhopper.broker.store.store_reading import StoreReading
-from rockhopper.broker.store.tags_codes import TagsCodes
 from rockhopper.broker.store.visibility import Visibility
 from rockhopper.protocol.properties import decode_properties
 

@@ -29,7 +29,6 @@ from rockhopper.broker.store import (
     stopped_files,
 )
 from rockhopper.broker.store.batch_consume_queue import BatchConsumeQueue
-from rockhopper.broker.store.commit_log import CommitLog
 from rockhopper.broker.store.consume_queue import ConsumeQueue
 from rockhopper.broker.store.consume_queue_ext import ConsumeQueueExt
 from rockhopper.broker.store.damage import QueueWitnesses
@@ -45,13 +44,14 @@ from rockhopper.broker.store.files.mappings import MAPPED_FILES_MAX, Mappings
 from rockhopper.broker.store.geometry import Geometry
 from rockhopper.broker.store.index import MessageIndex
 from rockhopper.broker.store.inventory import QueueKey
+from rockhopper.broker.store.log.commit_log import CommitLog
+from rockhopper.broker.store.log.tags_codes import TagsCodes
 from rockhopper.broker.store.log_walk import LogWalk
 from rockhopper.broker.store.queue_repair import QueueRules
 from rockhopper.broker.store.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.recovery import recover
 from rockhopper.broker.store.recovery_report import RecoveryReport
 from rockhopper.broker.store.retention import RetentionService, RetentionSettings
-from rockhopper.broker.store.tags_codes import TagsCodes
 from rockhopper.broker.store.watch import StoreWatch
 from rockhopper.protocol.store.store_paths import DELETED_TOPICS_FILE, PURGED_TOPICS_FILE
 

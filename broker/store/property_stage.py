@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Set
 from typing import Protocol, TypeAlias
 
-from rockhopper.broker.store.commit_log import CommitLog
+from rockhopper.broker.store.log.commit_log import CommitLog
 from rockhopper.protocol.properties import decode_properties
 from rockhopper.protocol.store.message_codec import MAGIC_V1, MAGIC_V2, RECORD_SIZE_BYTES_MIN
 from rockhopper.protocol.sys_flags import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from rockhopper.broker.store.encoding import QueueConstants, queue_constants
+from rockhopper.broker.store.log.encoding import QueueConstants, queue_constants
 
 if TYPE_CHECKING:
     from rockhopper.broker.store.batch_consume_queue import BatchConsumeQueue

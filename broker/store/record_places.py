@@ -15,7 +15,7 @@ How far back that is looked for is bounded; beyond that, a record in no queue is
 import struct
 from collections.abc import Callable
 
-from rockhopper.broker.store.commit_log import CommitLog
+from rockhopper.broker.store.log.commit_log import CommitLog
 from rockhopper.broker.store.queue_table import ConsumeQueueTable
 from rockhopper.protocol.store.message_codec import (
     MAGIC_V1,

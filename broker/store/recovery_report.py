@@ -5,7 +5,7 @@ from typing import NamedTuple
 import structlog
 
 from rockhopper.broker.store.inventory import QueueKey
-from rockhopper.broker.store.log_tail import CutTail
+from rockhopper.broker.store.log.log_tail import CutTail
 from rockhopper.broker.store.log_walk import Hole
 
 logger = structlog.get_logger("broker.store")

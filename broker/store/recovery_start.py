@@ -18,7 +18,7 @@ from rockhopper.broker.store.files.checkpoint import StoreCheckpoint
 from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.inventory import Inventory
-from rockhopper.broker.store.log_scan import Record, read_record
+from rockhopper.broker.store.log.log_scan import Record, read_record
 from rockhopper.broker.store.lookups import find_unit, record_at
 from rockhopper.broker.store.queue_table import Queue
 from rockhopper.protocol.names import LMQ_PREFIX

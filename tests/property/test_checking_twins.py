@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rockhopper.broker.store import checking, encoding
-from rockhopper.broker.store.fast_encoding import encode_plain
+from rockhopper.broker.store.log import checking, encoding
+from rockhopper.broker.store.log.fast_encoding import encode_plain
 from rockhopper.protocol.store.message_codec import encode_message
 from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
 
 compiled = pytest.importorskip(
-    "rockhopper.broker.store._encoding", reason="installed without a compiler"
+    "rockhopper.broker.store.log._encoding", reason="installed without a compiler"
 )
 
 V6_HOST = b"\0" * 15 + b"\1\0\0\x2a\x9f"

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rockhopper.broker.store import encoding
+from rockhopper.broker.store.log import encoding
 from rockhopper.protocol.store.message_codec import decode_message, encode_batch
 from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
 
 compiled = pytest.importorskip(
-    "rockhopper.broker.store._encoding", reason="installed without a compiler"
+    "rockhopper.broker.store.log._encoding", reason="installed without a compiler"
 )
 
 CONSTANTS = encoding.queue_constants("TopicA", 3)

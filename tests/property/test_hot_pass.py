@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rockhopper.broker.store import encoding
+from rockhopper.broker.store.log import encoding
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.frame import Frame
 from rockhopper.protocol.store.message_codec import encode_batch

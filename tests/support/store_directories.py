@@ -16,10 +16,10 @@ from rockhopper.broker.store.files import checkpoint as checkpoints
 from rockhopper.broker.store.files.checkpoint import StoreCheckpoint
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.index import MessageIndex
+from rockhopper.broker.store.log.tags_codes import TagsCodes
 from rockhopper.broker.store.queue_repair import QueueRules
 from rockhopper.broker.store.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.recovery_report import RecoveryReport
-from rockhopper.broker.store.tags_codes import TagsCodes
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.store.message_codec import (
     BLANK_RECORD,

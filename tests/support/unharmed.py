@@ -25,8 +25,8 @@ from structlog.testing import LogCapture
 from rockhopper.broker import Broker
 from rockhopper.broker.broker import TEMPORARY_SETTINGS
 from rockhopper.broker.settings.config_file import build_config
+from rockhopper.broker.store.log.tags_codes import TagsCodes
 from rockhopper.broker.store.opening import OpenedStore
-from rockhopper.broker.store.tags_codes import TagsCodes
 from rockhopper.protocol.addresses import host_bytes
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from tests.support.direct import pull_fields, send_fields

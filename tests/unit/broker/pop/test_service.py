@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from rockhopper.broker.pop.compaction import Compaction
-from rockhopper.broker.store.commit_log import CommitLog
 from rockhopper.broker.store.files.errors import DiskFullError
 from rockhopper.broker.store.get_result import GetResult
+from rockhopper.broker.store.log.commit_log import CommitLog
 from tests.support.pop_world import DEAD, GROUP, RETRY, TOPIC, PopWorld
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker.store.files.mapped_file import MappedFile
-from rockhopper.broker.store.log_scan import last_store_time_ms
+from rockhopper.broker.store.log.log_scan import last_store_time_ms
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol.store.message_codec import encode_message
 from tests.support.open_stores import BORN_HOST, STORE_HOST, Stores, close, messages, put

@@ -8,8 +8,12 @@ from hypothesis import strategies as st
 
 from rockhopper.broker.store.index import MessageIndex
 from rockhopper.broker.store.index_catch_up import IndexCatchUp, key_hashes
-from rockhopper.broker.store.log_scan import Record
-from rockhopper.broker.store.record_properties import KeysAndTags, KeysAndTagsReader, keys_and_tags
+from rockhopper.broker.store.log.log_scan import Record
+from rockhopper.broker.store.log.record_properties import (
+    KeysAndTags,
+    KeysAndTagsReader,
+    keys_and_tags,
+)
 from rockhopper.protocol.java_hash import index_key_hash
 from rockhopper.protocol.properties import decode_properties
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.store import encoding
 from rockhopper.broker.store.files.errors import RecordTooLargeError
+from rockhopper.broker.store.log import encoding
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol.store.message_codec import decode_messages, encode_batch
 from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT

@@ -8,10 +8,10 @@ from zlib import crc32
 import pytest
 
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.store import log_tail
 from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
-from rockhopper.broker.store.log_scan import (
+from rockhopper.broker.store.log import log_tail
+from rockhopper.broker.store.log.log_scan import (
     find_next,
     is_blank,
     last_store_time_ms,

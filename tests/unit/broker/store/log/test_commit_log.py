@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from rockhopper.broker.store.commit_log import CommitLog
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import (
     DiskFullError,
@@ -19,6 +18,7 @@ from rockhopper.broker.store.files.errors import (
 )
 from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
+from rockhopper.broker.store.log.commit_log import CommitLog
 
 SIZE = 4096
 HOST = bytes(8)

@@ -8,8 +8,8 @@ ROCKHOPPER_PURE_PYTHON=1 in the environment turns them off.
 import os
 from collections.abc import Callable
 
-from rockhopper.broker.store import checking, encoding
-from rockhopper.broker.store.encoding import Batch, Plain
+from rockhopper.broker.store.log import checking, encoding
+from rockhopper.broker.store.log.encoding import Batch, Plain
 
 encode_plain: Callable[..., Plain | None] = encoding.encode_plain
 encode_batch: Callable[..., Batch | None] = encoding.encode_batch
@@ -21,7 +21,7 @@ is_compiled = False
 
 if os.environ.get("ROCKHOPPER_PURE_PYTHON") != "1":
     try:
-        from rockhopper.broker.store import _encoding
+        from rockhopper.broker.store.log import _encoding
     except ImportError:
         pass
     else:

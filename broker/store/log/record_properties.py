@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from rockhopper.broker.store.log_scan import Record
+from rockhopper.broker.store.log.log_scan import Record
 from rockhopper.protocol.properties import (
     PROPERTY_KEYS,
     PROPERTY_TAGS,

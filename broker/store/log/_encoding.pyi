@@ -1,7 +1,7 @@
 from collections.abc import Callable
 from mmap import mmap
 
-from rockhopper.broker.store.encoding import Batch, Plain, QueueConstants
+from rockhopper.broker.store.log.encoding import Batch, Plain, QueueConstants
 
 def set_fallbacks(
     plain: Callable[..., Plain | None], batch: Callable[..., Batch | None], /

@@ -1,0 +1,1 @@
+"""The commit log: its records, how they are written, and how they are read one after another."""
