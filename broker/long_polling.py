@@ -17,7 +17,7 @@ from typing import cast
 
 from rockhopper.broker.server import Connection
 from rockhopper.broker.store.property_stage import MessageFilter
-from rockhopper.broker.store.queue_tail import QueueTail
+from rockhopper.broker.store.queues.queue_tail import QueueTail
 
 FILTERED_RECHECK_S = 5.0
 SUSPEND_S_MAX = 300.0

@@ -13,9 +13,9 @@ from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.sinks import SinkHomes, SinkOwners
 from rockhopper.broker.static_topics import StaticTopicTable
-from rockhopper.broker.store.deleted_topics import DeletedTopics
 from rockhopper.broker.store.files.errors import CorruptFileError
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.queues.deleted_topics import DeletedTopics
 from rockhopper.broker.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.topic_ids import TopicIds
 from rockhopper.broker.topics import TopicConfig, TopicTable, queue_directories

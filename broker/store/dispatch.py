@@ -7,16 +7,16 @@ records that were left behind because a file could not be made.
 
 from collections.abc import Callable, Container, Set
 
-from rockhopper.broker.store.batch_consume_queue import BatchConsumeQueue
-from rockhopper.broker.store.consume_queue import ConsumeQueue
 from rockhopper.broker.store.files.descriptors import shortage_of
 from rockhopper.broker.store.files.errors import DiskFullError, StoreError, TooManyOpenFilesError
 from rockhopper.broker.store.index import MessageIndex
 from rockhopper.broker.store.log.commit_log import CommitLog
 from rockhopper.broker.store.log.encoding import INDEX_KEY, index_keys
 from rockhopper.broker.store.log.tags_codes import TagsCodes
-from rockhopper.broker.store.queue_table import ConsumeQueueTable
-from rockhopper.broker.store.queue_tail import QueueTail, Run
+from rockhopper.broker.store.queues.batch_consume_queue import BatchConsumeQueue
+from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
+from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
+from rockhopper.broker.store.queues.queue_tail import QueueTail, Run
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.properties import PROPERTY_INNER_NUM, PROPERTY_KEYS, PROPERTY_UNIQUE_KEY
 from rockhopper.protocol.store.light_queues import LIGHT_QUEUE_ID, light_places

@@ -2,7 +2,7 @@
 
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.log.log_scan import Record, read_record
-from rockhopper.broker.store.queue_table import Queue
+from rockhopper.broker.store.queues.queue_table import Queue
 
 
 def record_at(log_files: MappedFileQueue, offset: int) -> Record | None:

@@ -17,7 +17,7 @@ from rockhopper.broker.store.inventory import QueueKey
 from rockhopper.broker.store.log_walk import Hole
 from rockhopper.broker.store.lookups import find_unit
 from rockhopper.broker.store.queue_repair import QueueRepair
-from rockhopper.broker.store.queue_table import ConsumeQueueTable, Queue
+from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable, Queue
 from rockhopper.protocol.store.message_codec import RECORD_SIZE_BYTES_MIN
 
 log = structlog.get_logger("broker.store")

@@ -28,12 +28,7 @@ from rockhopper.broker.store import (
     resizing,
     stopped_files,
 )
-from rockhopper.broker.store.batch_consume_queue import BatchConsumeQueue
-from rockhopper.broker.store.consume_queue import ConsumeQueue
-from rockhopper.broker.store.consume_queue_ext import ConsumeQueueExt
 from rockhopper.broker.store.damage import QueueWitnesses
-from rockhopper.broker.store.deleted_queues import DeletedQueues, remove_left_over
-from rockhopper.broker.store.deleted_topics import DeletedTopics
 from rockhopper.broker.store.files import abort_file, disk
 from rockhopper.broker.store.files import checkpoint as checkpoints
 from rockhopper.broker.store.files.errors import CorruptFileError
@@ -48,7 +43,12 @@ from rockhopper.broker.store.log.commit_log import CommitLog
 from rockhopper.broker.store.log.tags_codes import TagsCodes
 from rockhopper.broker.store.log_walk import LogWalk
 from rockhopper.broker.store.queue_repair import QueueRules
-from rockhopper.broker.store.queue_table import ConsumeQueueTable
+from rockhopper.broker.store.queues.batch_consume_queue import BatchConsumeQueue
+from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
+from rockhopper.broker.store.queues.consume_queue_ext import ConsumeQueueExt
+from rockhopper.broker.store.queues.deleted_queues import DeletedQueues, remove_left_over
+from rockhopper.broker.store.queues.deleted_topics import DeletedTopics
+from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.recovery import recover
 from rockhopper.broker.store.recovery_report import RecoveryReport
 from rockhopper.broker.store.retention import RetentionService, RetentionSettings

@@ -16,7 +16,7 @@ from rockhopper.broker.store.files.checkpoint import StoreCheckpoint
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.index import MessageIndex
 from rockhopper.broker.store.inventory import Inventory
-from rockhopper.broker.store.queue_table import ConsumeQueueTable
+from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.recovery_start import (
     QueueState,
     end_behind_files,

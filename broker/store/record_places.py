@@ -16,7 +16,7 @@ import struct
 from collections.abc import Callable
 
 from rockhopper.broker.store.log.commit_log import CommitLog
-from rockhopper.broker.store.queue_table import ConsumeQueueTable
+from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.protocol.store.message_codec import (
     MAGIC_V1,
     MAGIC_V2,

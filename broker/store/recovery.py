@@ -46,7 +46,7 @@ from rockhopper.broker.store.lost_offsets import (
 )
 from rockhopper.broker.store.proven_end import ProvenEnd
 from rockhopper.broker.store.queue_repair import QueueRepair, QueueRules
-from rockhopper.broker.store.queue_table import ConsumeQueueTable
+from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.recovery_report import RecoveryReport
 from rockhopper.broker.store.recovery_start import (
     QueueState,

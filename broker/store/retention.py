@@ -35,7 +35,7 @@ from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.index import MessageIndex
 from rockhopper.broker.store.log.log_scan import last_store_time_ms
-from rockhopper.broker.store.queue_table import ConsumeQueueTable
+from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 
 log = structlog.get_logger("broker.store")
 

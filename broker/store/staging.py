@@ -8,7 +8,6 @@ import struct
 from collections.abc import Callable, Sequence
 
 from rockhopper.broker.store.files.errors import RecordTooLargeError, StoreError
-from rockhopper.broker.store.light_queues import LightQueues
 from rockhopper.broker.store.log.commit_log import CommitLog
 from rockhopper.broker.store.log.encoding import (
     PROPERTIES_SIZE_BYTES_MAX,
@@ -17,7 +16,8 @@ from rockhopper.broker.store.log.encoding import (
 )
 from rockhopper.broker.store.log.fast_encoding import encode_batch, encode_plain
 from rockhopper.broker.store.log.tags_codes import TagsCodes
-from rockhopper.broker.store.queue_tail import QueueTail, Run
+from rockhopper.broker.store.queues.light_queues import LightQueues
+from rockhopper.broker.store.queues.queue_tail import QueueTail, Run
 from rockhopper.protocol.properties import (
     PROPERTY_INNER_MULTI_DISPATCH,
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,

@@ -6,8 +6,6 @@ from functools import partial
 from rockhopper.broker.settings.store_config import StoreConfig
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store import index_rebuilding
-from rockhopper.broker.store.batch_consume_queue import BatchConsumeQueue
-from rockhopper.broker.store.consume_queue import ConsumeQueue
 from rockhopper.broker.store.dispatch import Dispatch
 from rockhopper.broker.store.entry_mending import EntryMender
 from rockhopper.broker.store.find_by_key import find_by_key
@@ -16,6 +14,8 @@ from rockhopper.broker.store.get_result import GetResult, GetStatus
 from rockhopper.broker.store.index_scrubbing import IndexScrub
 from rockhopper.broker.store.opening import OpenedStore
 from rockhopper.broker.store.property_stage import MessageFilter
+from rockhopper.broker.store.queues.batch_consume_queue import BatchConsumeQueue
+from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.broker.store.reader import MessageReader, ReadLimits
 from rockhopper.broker.store.record_places import RecordPlaces
 from rockhopper.protocol.message import StoredMessage

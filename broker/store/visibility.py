@@ -2,10 +2,10 @@
 
 from collections.abc import Collection
 
-from rockhopper.broker.store.deleted_queues import DeletedQueues
 from rockhopper.broker.store.dispatch import Dispatch
 from rockhopper.broker.store.opening import OpenedStore
-from rockhopper.broker.store.queue_tail import QueueTail
+from rockhopper.broker.store.queues.deleted_queues import DeletedQueues
+from rockhopper.broker.store.queues.queue_tail import QueueTail
 from rockhopper.broker.store.staging import Staging
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.store.consume_queue import ConsumeQueue
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
+from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from tests.support.crashing_disk import CrashingDisk
 
 LOG_END = 1 << 40

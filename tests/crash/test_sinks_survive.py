@@ -24,11 +24,11 @@ from rockhopper.broker.sinks.journal import Intent, SinkJournal
 from rockhopper.broker.sinks.publisher import SinkError
 from rockhopper.broker.sinks.staged_parts import messages
 from rockhopper.broker.stats import BrokerStats
-from rockhopper.broker.store.consume_queue import ConsumeQueue
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import StoreFailedError, TooManyOpenFilesError
 from rockhopper.broker.store.log.commit_log import CommitLog
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.broker.topics import TopicConfig, TopicTable
 from rockhopper.protocol.bodies.sinks import SinkMessage, SinkPart, encode_sink_body
 from tests.support.killed_store import copy_killed

@@ -8,7 +8,7 @@ import hypothesis.strategies as st
 from hypothesis import given, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from rockhopper.broker.store.consume_queue import ConsumeQueue
+from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
 
 UNITS_PER_FILE = 4

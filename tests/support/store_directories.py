@@ -18,7 +18,7 @@ from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.index import MessageIndex
 from rockhopper.broker.store.log.tags_codes import TagsCodes
 from rockhopper.broker.store.queue_repair import QueueRules
-from rockhopper.broker.store.queue_table import ConsumeQueueTable
+from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.recovery_report import RecoveryReport
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.store.message_codec import (

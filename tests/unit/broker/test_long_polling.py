@@ -8,7 +8,7 @@ import pytest
 
 from rockhopper.broker import long_polling
 from rockhopper.broker.long_polling import TURN_BUDGET_S, LongPolling, ParkedPull
-from rockhopper.broker.store.queue_tail import QueueTail
+from rockhopper.broker.store.queues.queue_tail import QueueTail
 from rockhopper.protocol.subscription import Subscription
 from tests.support.peers import Peer
 from tests.support.stepped_loop import SteppedLoop

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.store.consume_queue import ConsumeQueue
+from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.protocol.store.queue_layout import BLANK_CONSUME_QUEUE_UNIT, CONSUME_QUEUE_UNIT
 from tests.support.open_files import open_files_in
 

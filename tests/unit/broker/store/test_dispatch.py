@@ -9,13 +9,13 @@ import pytest
 
 from rockhopper.broker.settings.config import FlushDiskType
 from rockhopper.broker.store import reput
-from rockhopper.broker.store.consume_queue import ConsumeQueue
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import DiskFullError
 from rockhopper.broker.store.index_file import IndexFile
 from rockhopper.broker.store.log.encoding import INDEX_KEY
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.store.queue_tail import QueueTail
+from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
+from rockhopper.broker.store.queues.queue_tail import QueueTail
 from rockhopper.protocol.store.message_codec import encode_batch
 from tests.support.hang import HANG_S
 from tests.support.open_stores import (

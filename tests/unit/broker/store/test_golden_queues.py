@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.store.batch_consume_queue import BatchConsumeQueue
-from rockhopper.broker.store.consume_queue import ConsumeQueue
 from rockhopper.broker.store.files import checkpoint
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
-from rockhopper.broker.store.queue_table import ConsumeQueueTable
+from rockhopper.broker.store.queues.batch_consume_queue import BatchConsumeQueue
+from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
+from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.protocol.java_hash import java_string_hash
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.store.message_codec import MAGIC_BLANK, decode_message

@@ -10,7 +10,7 @@ from rockhopper.broker.store.files.checkpoint import StoreCheckpoint
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.inventory import Inventory
 from rockhopper.broker.store.proven_end import ProvenEnd
-from rockhopper.broker.store.queue_table import ConsumeQueueTable
+from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.recovery_start import QueueState
 from tests.support.store_directories import FILE_SIZE_BYTES, LogWriter, recover, written_store
 

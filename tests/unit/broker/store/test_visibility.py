@@ -9,7 +9,7 @@ import pytest
 from rockhopper.broker.settings.config import FlushDiskType
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.store.queue_tail import QueueTail
+from rockhopper.broker.store.queues.queue_tail import QueueTail
 from tests.support.open_stores import Stores, bodies, flush, put
 
 

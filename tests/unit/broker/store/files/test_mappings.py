@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.store.consume_queue import ConsumeQueue
 from rockhopper.broker.store.files.errors import TooManyOpenFilesError
 from rockhopper.broker.store.files.mappings import Mappings
-from rockhopper.broker.store.queue_table import ConsumeQueueTable
+from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
+from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from tests.support.no_descriptor import no_descriptor_free
 from tests.support.open_files import open_files_in
 from tests.support.open_stores import FILE_SIZE_BYTES, Stores, bodies, flush, put

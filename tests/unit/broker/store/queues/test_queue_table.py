@@ -7,11 +7,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.store.batch_consume_queue import BatchConsumeQueue
-from rockhopper.broker.store.consume_queue import ConsumeQueue
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import CorruptFileError, StoreError
-from rockhopper.broker.store.queue_table import ConsumeQueueTable
+from rockhopper.broker.store.queues.batch_consume_queue import BatchConsumeQueue
+from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
+from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from tests.support.open_files import open_files_in
 
 LOG_END = 1 << 20

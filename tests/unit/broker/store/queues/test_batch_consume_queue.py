@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.store.batch_consume_queue import BatchConsumeQueue
 from rockhopper.broker.store.files.errors import QueueConflictError, QueueGapError
+from rockhopper.broker.store.queues.batch_consume_queue import BatchConsumeQueue
 from rockhopper.protocol.store.queue_layout import BATCH_CONSUME_QUEUE_UNIT
 
 FILE_SIZE = 138  # three units

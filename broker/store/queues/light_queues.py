@@ -8,7 +8,7 @@ its message's numbers to be is dropped in any case, for recovery believes them.
 from collections.abc import Callable, Iterable
 
 from rockhopper.broker.settings.store_config import StoreConfig
-from rockhopper.broker.store.queue_tail import QueueTail
+from rockhopper.broker.store.queues.queue_tail import QueueTail
 from rockhopper.protocol.names import TRANSACTION_CHECK_MAX_TIME_TOPIC, TRANSACTION_HALF_TOPIC
 from rockhopper.protocol.properties import (
     PROPERTY_INNER_MULTI_DISPATCH,

@@ -15,8 +15,8 @@ from typing import Any
 
 from rockhopper.broker.store.files.errors import QueueConflictError, QueueGapError
 from rockhopper.broker.store.files.mappings import Mappings
-from rockhopper.broker.store.unit_files import points_into_log
-from rockhopper.broker.store.unit_queue import Noted, UnitQueue, ignore
+from rockhopper.broker.store.queues.unit_files import points_into_log
+from rockhopper.broker.store.queues.unit_queue import Noted, UnitQueue, ignore
 from rockhopper.protocol.store.light_queues import is_light
 from rockhopper.protocol.store.message_codec import RecordCheck
 from rockhopper.protocol.store.queue_layout import (

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.store.consume_queue import ConsumeQueue
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import (
     CorruptFileError,
@@ -15,6 +14,7 @@ from rockhopper.broker.store.files.errors import (
     QueueGapError,
     StoreFailedError,
 )
+from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from tests.support.open_files import open_files_in
 
 FILE_SIZE = 100  # five units

@@ -35,7 +35,7 @@ from rockhopper.broker.store.files.errors import (
 from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.files.mappings import Mappings
 from rockhopper.broker.store.log.checking import topic_field
-from rockhopper.broker.store.unit_files import UnitFiles, find_end
+from rockhopper.broker.store.queues.unit_files import UnitFiles, find_end
 from rockhopper.protocol.names import LMQ_PREFIX
 from rockhopper.protocol.store.message_codec import RecordCheck
 from rockhopper.protocol.store.queue_layout import BLANK_UNIT_SIZE_FIELD

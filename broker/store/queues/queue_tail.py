@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from rockhopper.broker.store.log.encoding import QueueConstants, queue_constants
 
 if TYPE_CHECKING:
-    from rockhopper.broker.store.batch_consume_queue import BatchConsumeQueue
-    from rockhopper.broker.store.consume_queue import ConsumeQueue
+    from rockhopper.broker.store.queues.batch_consume_queue import BatchConsumeQueue
+    from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 
 
 class QueueTail:

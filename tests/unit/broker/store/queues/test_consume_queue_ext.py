@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.store.consume_queue_ext import ConsumeQueueExt, ExtensionUnit, is_address
+from rockhopper.broker.store.queues.consume_queue_ext import (
+    ConsumeQueueExt,
+    ExtensionUnit,
+    is_address,
+)
 
 # Two units, with bitmaps of one and two bytes, then the mark of the end of the file.
 FILE = bytes.fromhex(

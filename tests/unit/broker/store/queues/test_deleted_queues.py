@@ -8,11 +8,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.store.consume_queue import ConsumeQueue
-from rockhopper.broker.store.deleted_queues import DeletedQueues
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.mapped_file import MappedFile
-from rockhopper.broker.store.queue_table import ConsumeQueueTable
+from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
+from rockhopper.broker.store.queues.deleted_queues import DeletedQueues
+from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from tests.support.open_files import open_files_in
 from tests.support.open_stores import Stores, bodies, put
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from rockhopper.broker.store.deleted_topics import DeletedTopics
 from rockhopper.broker.store.files import disk
+from rockhopper.broker.store.queues.deleted_topics import DeletedTopics
 from tests.support.killed_store import copy_killed
 from tests.support.open_stores import Stores, flush, put
 

@@ -17,12 +17,12 @@ from typing import Literal, overload
 import structlog
 
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.store.batch_consume_queue import BatchConsumeQueue
-from rockhopper.broker.store.consume_queue import ConsumeQueue
-from rockhopper.broker.store.deleted_queues import DeletedQueues, move_aside
 from rockhopper.broker.store.files.errors import CorruptFileError, StoreError
 from rockhopper.broker.store.files.mappings import Mappings
-from rockhopper.broker.store.unit_queue import UnitQueue
+from rockhopper.broker.store.queues.batch_consume_queue import BatchConsumeQueue
+from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
+from rockhopper.broker.store.queues.deleted_queues import DeletedQueues, move_aside
+from rockhopper.broker.store.queues.unit_queue import UnitQueue
 
 log = structlog.get_logger("broker.store")
 

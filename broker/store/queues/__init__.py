@@ -1,0 +1,1 @@
+"""Consume queues: where each message of a queue stands in the log."""
