@@ -9,7 +9,7 @@ from collections.abc import Callable, Container, Set
 
 from rockhopper.broker.store.files.descriptors import shortage_of
 from rockhopper.broker.store.files.errors import DiskFullError, StoreError, TooManyOpenFilesError
-from rockhopper.broker.store.index import MessageIndex
+from rockhopper.broker.store.index.index import MessageIndex
 from rockhopper.broker.store.log.commit_log import CommitLog
 from rockhopper.broker.store.log.encoding import INDEX_KEY, index_keys
 from rockhopper.broker.store.log.tags_codes import TagsCodes

@@ -8,7 +8,7 @@ asked for, in steps between which others can be served.
 import struct
 from collections.abc import Callable, Iterable, Iterator
 
-from rockhopper.broker.store.find_by_key import BODY_BYTES_MAX
+from rockhopper.broker.store.index.find_by_key import BODY_BYTES_MAX
 from rockhopper.broker.store.log.tags_codes import hash_of_tags
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.protocol.message import StoredMessage

@@ -7,7 +7,7 @@ transaction that was rolled back.
 import structlog
 
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
-from rockhopper.broker.store.index import MessageIndex
+from rockhopper.broker.store.index.index import MessageIndex
 from rockhopper.broker.store.inventory import Inventory
 from rockhopper.broker.store.log.encoding import INDEX_KEY
 from rockhopper.broker.store.log.log_scan import Record

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files import checked_line, disk
-from rockhopper.broker.store.index import MessageIndex
+from rockhopper.broker.store.index.index import MessageIndex
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable, Queue
 
 FILE_NAME = "inventory.json"

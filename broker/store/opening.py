@@ -19,15 +19,7 @@ import structlog
 
 from rockhopper.broker.settings.store_config import FlushDiskType, StoreConfig
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.store import (
-    geometry,
-    index_rebuilding,
-    inventory,
-    log_identity,
-    log_presence,
-    resizing,
-    stopped_files,
-)
+from rockhopper.broker.store import inventory, log_identity, log_presence, resizing, stopped_files
 from rockhopper.broker.store.damage import QueueWitnesses
 from rockhopper.broker.store.files import abort_file, disk
 from rockhopper.broker.store.files import checkpoint as checkpoints
@@ -36,8 +28,9 @@ from rockhopper.broker.store.files.lock_file import StoreLock
 from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.files.mappings import MAPPED_FILES_MAX, Mappings
-from rockhopper.broker.store.geometry import Geometry
-from rockhopper.broker.store.index import MessageIndex
+from rockhopper.broker.store.index import geometry, index_rebuilding
+from rockhopper.broker.store.index.geometry import Geometry
+from rockhopper.broker.store.index.index import MessageIndex
 from rockhopper.broker.store.inventory import QueueKey
 from rockhopper.broker.store.log.commit_log import CommitLog
 from rockhopper.broker.store.log.tags_codes import TagsCodes

@@ -14,7 +14,7 @@ import structlog
 
 from rockhopper.broker.store.files.checkpoint import StoreCheckpoint
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
-from rockhopper.broker.store.index import MessageIndex
+from rockhopper.broker.store.index.index import MessageIndex
 from rockhopper.broker.store.inventory import Inventory
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.recovery_start import (

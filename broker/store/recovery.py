@@ -30,7 +30,7 @@ from rockhopper.broker.store.damage import QueueWitnesses
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.checkpoint import CLOCK_STEP_MARGIN_MS, StoreCheckpoint
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
-from rockhopper.broker.store.index import MessageIndex
+from rockhopper.broker.store.index.index import MessageIndex
 from rockhopper.broker.store.index_catch_up import IndexCatchUp, index_start
 from rockhopper.broker.store.inventory import Inventory, QueueKey
 from rockhopper.broker.store.log import log_tail

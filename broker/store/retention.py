@@ -33,7 +33,7 @@ from rockhopper.broker.store import log_identity
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
-from rockhopper.broker.store.index import MessageIndex
+from rockhopper.broker.store.index.index import MessageIndex
 from rockhopper.broker.store.log.log_scan import last_store_time_ms
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 

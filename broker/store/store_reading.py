@@ -5,12 +5,12 @@ from functools import partial
 
 from rockhopper.broker.settings.store_config import StoreConfig
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.store import index_rebuilding
 from rockhopper.broker.store.dispatch import Dispatch
 from rockhopper.broker.store.entry_mending import EntryMender
-from rockhopper.broker.store.find_by_key import find_by_key
 from rockhopper.broker.store.find_by_tag import TagSearch
 from rockhopper.broker.store.get_result import GetResult, GetStatus
+from rockhopper.broker.store.index import index_rebuilding
+from rockhopper.broker.store.index.find_by_key import find_by_key
 from rockhopper.broker.store.index_scrubbing import IndexScrub
 from rockhopper.broker.store.opening import OpenedStore
 from rockhopper.broker.store.property_stage import MessageFilter

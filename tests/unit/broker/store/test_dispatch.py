@@ -11,7 +11,7 @@ from rockhopper.broker.settings.config import FlushDiskType
 from rockhopper.broker.store import reput
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import DiskFullError
-from rockhopper.broker.store.index_file import IndexFile
+from rockhopper.broker.store.index.index_file import IndexFile
 from rockhopper.broker.store.log.encoding import INDEX_KEY
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue

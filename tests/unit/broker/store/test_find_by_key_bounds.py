@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import cast
 
-from rockhopper.broker.store.find_by_key import MISSED_BYTES_MAX, find_by_key
-from rockhopper.broker.store.index import MessageIndex
+from rockhopper.broker.store.index.find_by_key import MISSED_BYTES_MAX, find_by_key
+from rockhopper.broker.store.index.index import MessageIndex
 from rockhopper.protocol.store.message_codec import encode_message
 
 # Java's hash takes "Aa" for "BB".

@@ -64,7 +64,7 @@ def test_a_colliding_key_never_shows(store: MessageStore) -> None:
 def test_a_flood_of_collisions_ends_the_search(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rockhopper.broker.store.find_by_key.MISSES_MAX", 5)
+    monkeypatch.setattr("rockhopper.broker.store.index.find_by_key.MISSES_MAX", 5)
     put(store, b"wanted", properties="KEYS\x01Aa\x02")
     for _ in range(6):
         put(store, properties="KEYS\x01BB\x02")

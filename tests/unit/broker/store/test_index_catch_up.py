@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rockhopper.broker.store.index import MessageIndex
+from rockhopper.broker.store.index.index import MessageIndex
 from rockhopper.broker.store.index_catch_up import IndexCatchUp, key_hashes
 from rockhopper.broker.store.log.log_scan import Record
 from rockhopper.broker.store.log.record_properties import (

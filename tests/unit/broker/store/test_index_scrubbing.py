@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from rockhopper.broker.store import index_scrubbing
 from rockhopper.broker.store import scrubbing as scrubbing_module
 from rockhopper.broker.store.files import disk
-from rockhopper.broker.store.index_file import HEADER_SIZE_BYTES
+from rockhopper.broker.store.index.index_file import HEADER_SIZE_BYTES
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol.java_hash import index_key_hash
 from rockhopper.protocol.properties import encode_properties

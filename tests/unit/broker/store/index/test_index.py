@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker.store.files import disk
-from rockhopper.broker.store.index import MessageIndex
+from rockhopper.broker.store.index.index import MessageIndex
 from rockhopper.protocol.java_hash import index_key_hash
 from tests.support.golden_stores import copy_golden_store, golden_directory
 from tests.support.rot import overwrite

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.store import index_file
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import CorruptFileError
-from rockhopper.broker.store.index_file import IndexFile, file_size_bytes
+from rockhopper.broker.store.index import index_file
+from rockhopper.broker.store.index.index_file import IndexFile, file_size_bytes
 from rockhopper.broker.store.log.encoding import INDEX_KEY
 from tests.support.rot import overwrite
 

@@ -13,7 +13,7 @@ import struct
 from collections.abc import Iterator
 
 from rockhopper.broker.store.files import disk
-from rockhopper.broker.store.index_file import (
+from rockhopper.broker.store.index.index_file import (
     ENTRY_SIZE_BYTES,
     HEADER_SIZE_BYTES,
     SLOT_SIZE_BYTES,

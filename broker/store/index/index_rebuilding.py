@@ -12,7 +12,7 @@ import structlog
 
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files import disk
-from rockhopper.broker.store.index import numbered_paths
+from rockhopper.broker.store.index.index import numbered_paths
 
 log = structlog.get_logger("broker.store")
 

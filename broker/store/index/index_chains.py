@@ -10,7 +10,7 @@ file of RocketMQ's default size.
 import mmap
 
 from rockhopper.broker.store.files import disk
-from rockhopper.broker.store.index_file import (
+from rockhopper.broker.store.index.index_file import (
     ENTRY_SIZE_BYTES,
     HEADER_SIZE_BYTES,
     SECONDS_MAX,

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.store import geometry
 from rockhopper.broker.store.files.errors import GeometryError
-from rockhopper.broker.store.geometry import Geometry
+from rockhopper.broker.store.index import geometry
+from rockhopper.broker.store.index.geometry import Geometry
 from tests.support.golden_stores import copy_golden_store
 from tests.support.rot import flipped
 

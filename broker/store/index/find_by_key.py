@@ -6,7 +6,7 @@ message; nobody who asks ever gets to see one.
 
 from collections.abc import Callable
 
-from rockhopper.broker.store.index import MessageIndex
+from rockhopper.broker.store.index.index import MessageIndex
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.properties import PROPERTY_KEYS, PROPERTY_UNIQUE_KEY
 from rockhopper.protocol.store.message_codec import decode_message

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.store.index_file import IndexFile
-from rockhopper.broker.store.index_repair import repair
+from rockhopper.broker.store.index.index_file import IndexFile
+from rockhopper.broker.store.index.index_repair import repair
 from tests.support.rot import overwrite
 
 SLOTS = 16

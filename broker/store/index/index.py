@@ -16,8 +16,8 @@ import structlog
 
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import CorruptFileError
-from rockhopper.broker.store.index_file import IndexFile
-from rockhopper.broker.store.index_repair import repair
+from rockhopper.broker.store.index.index_file import IndexFile
+from rockhopper.broker.store.index.index_repair import repair
 from rockhopper.protocol.java_hash import index_key_hash
 
 log = structlog.get_logger("broker.store")

@@ -19,7 +19,7 @@ import structlog
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import GeometryError
-from rockhopper.broker.store.index_file import file_size_bytes
+from rockhopper.broker.store.index.index_file import file_size_bytes
 
 log = structlog.get_logger("broker.store")
 
