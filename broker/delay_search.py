@@ -9,8 +9,8 @@ since, are stepped over.
 from collections.abc import Callable
 
 from rockhopper.broker.settings.delay_levels import DelayLevels
-from rockhopper.broker.store.get_result import GetStatus
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.reading.get_result import GetStatus
 from rockhopper.broker.timers.copies import is_copy
 from rockhopper.broker.topics import TopicTable
 from rockhopper.protocol.message import StoredMessage

@@ -37,8 +37,8 @@ from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.stats import BrokerStats
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import CorruptFileError, StoreError
-from rockhopper.broker.store.get_result import GetStatus
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.reading.get_result import GetStatus
 from rockhopper.broker.timers.copies import stage_copy, written_copies
 from rockhopper.broker.topics import TopicTable
 from rockhopper.broker.wall_waits import WallWaits

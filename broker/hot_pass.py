@@ -30,10 +30,10 @@ from rockhopper.broker.server import Connection
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.stats import BrokerStats, Traffic
 from rockhopper.broker.store.files.errors import StoreError
-from rockhopper.broker.store.get_result import GetResult
 from rockhopper.broker.store.log.fast_encoding import message_ids
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.queues.queue_tail import QueueTail
+from rockhopper.broker.store.reading.get_result import GetResult
 from rockhopper.broker.topics import TopicTable
 from rockhopper.broker.turn import Turn
 from rockhopper.protocol.codes import (

@@ -16,8 +16,8 @@ from collections.abc import Callable, Set
 from typing import cast
 
 from rockhopper.broker.server import Connection
-from rockhopper.broker.store.property_stage import MessageFilter
 from rockhopper.broker.store.queues.queue_tail import QueueTail
+from rockhopper.broker.store.reading.property_stage import MessageFilter
 
 FILTERED_RECHECK_S = 5.0
 SUSPEND_S_MAX = 300.0

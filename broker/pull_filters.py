@@ -16,7 +16,7 @@ import structlog
 
 from rockhopper.broker.dispatcher import RequestError
 from rockhopper.broker.settings.config import BrokerConfig
-from rockhopper.broker.store.property_stage import MessageFilter, PropertyTest
+from rockhopper.broker.store.reading.property_stage import MessageFilter, PropertyTest
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.errors import ProtocolError, SqlSyntaxError
 from rockhopper.protocol.names import is_retry_topic

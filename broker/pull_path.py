@@ -17,9 +17,9 @@ from rockhopper.broker.long_polling import FILTERED_RECHECK_S, LongPolling, Park
 from rockhopper.broker.pull_filters import PullFilters
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.stats import BrokerStats
-from rockhopper.broker.store.get_result import GetResult, GetStatus
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.store.property_stage import MessageFilter
+from rockhopper.broker.store.reading.get_result import GetResult, GetStatus
+from rockhopper.broker.store.reading.property_stage import MessageFilter
 from rockhopper.broker.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.topics import TopicTable
 from rockhopper.protocol.codes import RequestCode, ResponseCode

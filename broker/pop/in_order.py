@@ -13,8 +13,8 @@ from rockhopper.broker.pop.ordered import OrderedBatch
 from rockhopper.broker.pop.reading import PopAnswer, Wanted, split_records
 from rockhopper.broker.pop.reviving import Reviving
 from rockhopper.broker.settings.config import BrokerConfig
-from rockhopper.broker.store.get_result import GetResult, GetStatus
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.reading.get_result import GetResult, GetStatus
 from rockhopper.broker.subscription_groups import SubscriptionGroupTable
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.store.message_codec import decode_message

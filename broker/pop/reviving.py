@@ -19,9 +19,9 @@ from rockhopper.broker.pop.lanes import Lane, Lanes
 from rockhopper.broker.settings.delay_levels import SYS_FLAG_HOSTS_V6
 from rockhopper.broker.stats import BrokerStats
 from rockhopper.broker.store.files.errors import RecordTooLargeError, StoreError
-from rockhopper.broker.store.get_result import GetStatus
 from rockhopper.broker.store.log.encoding import without_own_properties
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.reading.get_result import GetStatus
 from rockhopper.broker.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
 from rockhopper.broker.topics import TopicConfig, TopicTable
 from rockhopper.broker.wall_waits import WallTimer

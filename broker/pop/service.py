@@ -34,8 +34,8 @@ from rockhopper.broker.pop.sources import QUEUES_PER_SLICE, PopSources, Queue
 from rockhopper.broker.settings.config import BrokerConfig, InitialOffset
 from rockhopper.broker.stats import BrokerStats
 from rockhopper.broker.store.files.errors import StoreError
-from rockhopper.broker.store.get_result import GetStatus
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.reading.get_result import GetStatus
 from rockhopper.broker.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.topics import TopicConfig, TopicTable
 

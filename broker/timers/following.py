@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 import structlog
 
-from rockhopper.broker.store.get_result import GetStatus
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.reading.get_result import GetStatus
 from rockhopper.broker.timers.copies import TIMER_ORIGIN
 from rockhopper.broker.timers.entries import KIND_MESSAGE, KIND_WITHDRAWAL, Entry, key_hash
 from rockhopper.broker.timers.index import TimerIndex

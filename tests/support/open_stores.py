@@ -7,9 +7,9 @@ from typing import Any
 
 from rockhopper.broker.settings.config import StoreConfig
 from rockhopper.broker.store.files.mappings import MAPPED_FILES_MAX
-from rockhopper.broker.store.get_result import GetResult
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.put import MessageToStore, PutResult
+from rockhopper.broker.store.reading.get_result import GetResult
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.store.message_codec import decode_messages
 from tests.support.killed_store import copy_killed

@@ -9,8 +9,8 @@ import pytest
 
 from rockhopper.broker.pop.compaction import Compaction
 from rockhopper.broker.store.files.errors import DiskFullError
-from rockhopper.broker.store.get_result import GetResult
 from rockhopper.broker.store.log.commit_log import CommitLog
+from rockhopper.broker.store.reading.get_result import GetResult
 from tests.support.pop_world import DEAD, GROUP, RETRY, TOPIC, PopWorld
 
 

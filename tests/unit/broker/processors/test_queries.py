@@ -2,7 +2,7 @@
 
 import pytest
 
-from rockhopper.broker.store import find_by_tag
+from rockhopper.broker.store.reading import find_by_tag
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.store.message_codec import decode_message, decode_messages

@@ -19,8 +19,8 @@ from rockhopper.broker.store.files.errors import (
     StoreFailedError,
 )
 from rockhopper.broker.store.flush import EXPIRY_INTERVAL_S, FlushService, FlushWork, ParkedAnswers
-from rockhopper.broker.store.get_result import GetStatus
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.reading.get_result import GetStatus
 from tests.support.hang import HANG_S
 from tests.support.killed_store import copy_killed
 from tests.support.open_stores import (

@@ -8,8 +8,8 @@ from structlog.testing import capture_logs
 
 from rockhopper.broker.settings.config import FlushDiskType
 from rockhopper.broker.store.files import checkpoint as checkpoints
-from rockhopper.broker.store.get_result import GetStatus
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.reading.get_result import GetStatus
 from rockhopper.protocol.store.message_codec import decode_message
 from tests.support.killed_store import copy_killed
 from tests.support.open_stores import (

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.store.get_result import GetStatus
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.reading.get_result import GetStatus
 from rockhopper.protocol.java_hash import java_string_hash
 from rockhopper.protocol.store.message_codec import decode_messages, encode_batch
 from rockhopper.protocol.subscription import Subscription

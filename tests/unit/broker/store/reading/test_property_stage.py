@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from rockhopper.broker.store import property_stage
-from rockhopper.broker.store.property_stage import BUDGET_S, STRIDE, WINDOW_S, PropertyStage
+from rockhopper.broker.store.reading import property_stage
+from rockhopper.broker.store.reading.property_stage import BUDGET_S, STRIDE, WINDOW_S, PropertyStage
 from rockhopper.protocol.store.message_codec import encode_message
 
 START = 1000

@@ -9,11 +9,11 @@ from bisect import bisect_right
 from collections.abc import Callable
 from itertools import accumulate
 
-from rockhopper.broker.store.get_result import GetResult, GetStatus
 from rockhopper.broker.store.log.checking import ANY_MESSAGE
 from rockhopper.broker.store.log.commit_log import CommitLog
 from rockhopper.broker.store.log.fast_encoding import count_sound
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
+from rockhopper.broker.store.reading.get_result import GetResult, GetStatus
 from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
 
 COUNT_MAX = 16_384

@@ -1,0 +1,1 @@
+"""Reading messages back: by queue and by tag, one and many."""
