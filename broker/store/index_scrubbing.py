@@ -26,8 +26,8 @@ import structlog
 from rockhopper.broker.store.index.index import MessageIndex
 from rockhopper.broker.store.index.index_chains import SLOT_SLICE_BYTES, IndexChains
 from rockhopper.broker.store.index.index_file import ENTRY_SIZE_BYTES, IndexFile
-from rockhopper.broker.store.index_catch_up import hashes_of
 from rockhopper.broker.store.log.record_properties import keys_and_tags
+from rockhopper.broker.store.recovering.index_catch_up import hashes_of
 from rockhopper.protocol.java_hash import index_key_hash, index_key_seed
 from rockhopper.protocol.store.message_codec import (
     SYS_FLAG_TRANSACTION_MASK,

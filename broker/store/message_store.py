@@ -31,7 +31,6 @@ from rockhopper.broker.store.files.errors import (
 )
 from rockhopper.broker.store.files.mappings import MAPPED_FILES_MAX
 from rockhopper.broker.store.flush import FlushService, FlushWork, ParkedAnswers, Release
-from rockhopper.broker.store.inventory import QueueKey
 from rockhopper.broker.store.log.tags_codes import TagsCodes
 from rockhopper.broker.store.opening import OpenedStore
 from rockhopper.broker.store.put import MessageToStore, PutResult
@@ -39,6 +38,7 @@ from rockhopper.broker.store.put_times import QUICK_S, PutTimes
 from rockhopper.broker.store.queues.light_queues import LightQueues
 from rockhopper.broker.store.queues.queue_table import Queue
 from rockhopper.broker.store.queues.queue_tail import QueueTail, Run
+from rockhopper.broker.store.recovering.inventory import QueueKey
 from rockhopper.broker.store.reput import ReputService
 from rockhopper.broker.store.retention import RetentionService
 from rockhopper.broker.store.scrubbing import Scrub, ScrubService, ScrubSettings

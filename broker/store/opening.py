@@ -19,8 +19,7 @@ import structlog
 
 from rockhopper.broker.settings.store_config import FlushDiskType, StoreConfig
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.store import inventory, log_identity, log_presence, resizing, stopped_files
-from rockhopper.broker.store.damage import QueueWitnesses
+from rockhopper.broker.store import stopped_files
 from rockhopper.broker.store.files import abort_file, disk
 from rockhopper.broker.store.files import checkpoint as checkpoints
 from rockhopper.broker.store.files.errors import CorruptFileError
@@ -31,19 +30,21 @@ from rockhopper.broker.store.files.mappings import MAPPED_FILES_MAX, Mappings
 from rockhopper.broker.store.index import geometry, index_rebuilding
 from rockhopper.broker.store.index.geometry import Geometry
 from rockhopper.broker.store.index.index import MessageIndex
-from rockhopper.broker.store.inventory import QueueKey
 from rockhopper.broker.store.log.commit_log import CommitLog
 from rockhopper.broker.store.log.tags_codes import TagsCodes
-from rockhopper.broker.store.log_walk import LogWalk
-from rockhopper.broker.store.queue_repair import QueueRules
 from rockhopper.broker.store.queues.batch_consume_queue import BatchConsumeQueue
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.broker.store.queues.consume_queue_ext import ConsumeQueueExt
 from rockhopper.broker.store.queues.deleted_queues import DeletedQueues, remove_left_over
 from rockhopper.broker.store.queues.deleted_topics import DeletedTopics
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
-from rockhopper.broker.store.recovery import recover
-from rockhopper.broker.store.recovery_report import RecoveryReport
+from rockhopper.broker.store.recovering import inventory, log_identity, log_presence, resizing
+from rockhopper.broker.store.recovering.damage import QueueWitnesses
+from rockhopper.broker.store.recovering.inventory import QueueKey
+from rockhopper.broker.store.recovering.log_walk import LogWalk
+from rockhopper.broker.store.recovering.queue_repair import QueueRules
+from rockhopper.broker.store.recovering.recovery import recover
+from rockhopper.broker.store.recovering.recovery_report import RecoveryReport
 from rockhopper.broker.store.retention import RetentionService, RetentionSettings
 from rockhopper.broker.store.watch import StoreWatch
 from rockhopper.protocol.store.store_paths import DELETED_TOPICS_FILE, PURGED_TOPICS_FILE

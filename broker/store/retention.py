@@ -29,13 +29,13 @@ from typing import NamedTuple
 import structlog
 
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.store import log_identity
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.index.index import MessageIndex
 from rockhopper.broker.store.log.log_scan import last_store_time_ms
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
+from rockhopper.broker.store.recovering import log_identity
 
 log = structlog.get_logger("broker.store")
 

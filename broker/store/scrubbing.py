@@ -22,13 +22,13 @@ from typing import NamedTuple, Self
 import structlog
 
 from rockhopper.broker.settings.store_config import StoreConfig
-from rockhopper.broker.store.entry_mending import EntryMender
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.index_scrubbing import IndexScrub
 from rockhopper.broker.store.log.commit_log import CommitLog
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.reading.reader import MessageReader
-from rockhopper.broker.store.record_places import RecordPlaces
+from rockhopper.broker.store.recovering.entry_mending import EntryMender
+from rockhopper.broker.store.recovering.record_places import RecordPlaces
 from rockhopper.protocol.properties import PROPERTY_INNER_MULTI_QUEUE_OFFSET
 from rockhopper.protocol.store.light_queues import LIGHT_QUEUE_ID, light_places
 from rockhopper.protocol.store.message_codec import (

@@ -18,8 +18,8 @@ from zlib import crc32
 import structlog
 
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.store import inventory
 from rockhopper.broker.store.files import checked_line, disk
+from rockhopper.broker.store.recovering import inventory
 
 log = structlog.get_logger("broker.store")
 

@@ -6,7 +6,6 @@ from functools import partial
 from rockhopper.broker.settings.store_config import StoreConfig
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.dispatch import Dispatch
-from rockhopper.broker.store.entry_mending import EntryMender
 from rockhopper.broker.store.index import index_rebuilding
 from rockhopper.broker.store.index.find_by_key import find_by_key
 from rockhopper.broker.store.index_scrubbing import IndexScrub
@@ -17,7 +16,8 @@ from rockhopper.broker.store.reading.find_by_tag import TagSearch
 from rockhopper.broker.store.reading.get_result import GetResult, GetStatus
 from rockhopper.broker.store.reading.property_stage import MessageFilter
 from rockhopper.broker.store.reading.reader import MessageReader, ReadLimits
-from rockhopper.broker.store.record_places import RecordPlaces
+from rockhopper.broker.store.recovering.entry_mending import EntryMender
+from rockhopper.broker.store.recovering.record_places import RecordPlaces
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.store.message_codec import check_record, decode_message
 from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT_SIZE_BYTES

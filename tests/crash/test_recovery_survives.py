@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.store import inventory
 from rockhopper.broker.store.index.index import MessageIndex
+from rockhopper.broker.store.recovering import inventory
 from tests.support.crashing_disk import CrashingDisk, PowerCutError
 from tests.support.store_directories import T0, LogWriter, Recovered, recover
 

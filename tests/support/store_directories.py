@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rockhopper.broker.settings.store_layout import StoreLayout, file_name
-from rockhopper.broker.store import inventory, recovery
 from rockhopper.broker.store.files import checkpoint as checkpoints
 from rockhopper.broker.store.files.checkpoint import StoreCheckpoint
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.index.index import MessageIndex
 from rockhopper.broker.store.log.tags_codes import TagsCodes
-from rockhopper.broker.store.queue_repair import QueueRules
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
-from rockhopper.broker.store.recovery_report import RecoveryReport
+from rockhopper.broker.store.recovering import inventory, recovery
+from rockhopper.broker.store.recovering.queue_repair import QueueRules
+from rockhopper.broker.store.recovering.recovery_report import RecoveryReport
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.store.message_codec import (
     BLANK_RECORD,

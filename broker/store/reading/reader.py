@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 import structlog
 
-from rockhopper.broker.store.entry_mending import EntryMender, is_of
 from rockhopper.broker.store.log.checking import ANY_MESSAGE
 from rockhopper.broker.store.log.commit_log import CommitLog
 from rockhopper.broker.store.log.fast_encoding import count_sound, side_by_side
@@ -29,7 +28,8 @@ from rockhopper.broker.store.queues.queue_table import Queue
 from rockhopper.broker.store.reading.bulk_reading import read_bulk
 from rockhopper.broker.store.reading.get_result import GetResult, GetStatus
 from rockhopper.broker.store.reading.property_stage import MessageFilter, PropertyStage
-from rockhopper.broker.store.record_places import RecordPlaces
+from rockhopper.broker.store.recovering.entry_mending import EntryMender, is_of
+from rockhopper.broker.store.recovering.record_places import RecordPlaces
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.store.message_codec import RecordCheck, check_record, decode_message
 from rockhopper.protocol.store.queue_layout import (

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker.store.files.checkpoint import StoreCheckpoint
-from rockhopper.broker.store.log_walk import LogWalk
+from rockhopper.broker.store.recovering.log_walk import LogWalk
 from tests.support.golden_stores import copy_golden_store
 from tests.support.store_directories import Recovered, queue_files, recover
 

@@ -10,8 +10,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.store import inventory
 from rockhopper.broker.store.files.checkpoint import StoreCheckpoint
+from rockhopper.broker.store.recovering import inventory
 from rockhopper.protocol.store.message_codec import encode_batch
 from rockhopper.protocol.store.queue_layout import BLANK_CONSUME_QUEUE_UNIT, CONSUME_QUEUE_UNIT
 from tests.support.rot import overwrite

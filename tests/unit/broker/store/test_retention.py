@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from rockhopper.broker.store import log_identity
 from rockhopper.broker.store.files import disk
+from rockhopper.broker.store.recovering import log_identity
 from rockhopper.broker.store.retention import (
     UNKNOWN_PERCENT,
     RetentionService,

@@ -19,7 +19,7 @@ from rockhopper.broker.store.log.log_scan import (
     read_record,
     why_not,
 )
-from rockhopper.broker.store.log_walk import Hole, LogWalk
+from rockhopper.broker.store.recovering.log_walk import Hole, LogWalk
 from rockhopper.protocol.store.message_codec import BLANK_RECORD, MAGIC_BLANK, encode_message
 from tests.support.golden_stores import copy_golden_store
 from tests.support.store_directories import T0, LogWriter

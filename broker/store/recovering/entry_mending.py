@@ -20,7 +20,7 @@ import structlog
 from rockhopper.broker.store.log.commit_log import CommitLog
 from rockhopper.broker.store.queues.consume_queue_ext import is_address
 from rockhopper.broker.store.queues.queue_table import Queue
-from rockhopper.broker.store.record_places import RecordPlaces
+from rockhopper.broker.store.recovering.record_places import RecordPlaces
 from rockhopper.protocol.names import SCHEDULE_TOPIC
 from rockhopper.protocol.store.light_queues import light_places
 from rockhopper.protocol.store.message_codec import BLANK_RECORD, MAGIC_BLANK, RecordCheck

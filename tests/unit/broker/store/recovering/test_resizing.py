@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.store import inventory, resizing
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import CorruptFileError
-from rockhopper.broker.store.resizing import FoundFile, common_size
+from rockhopper.broker.store.recovering import inventory, resizing
+from rockhopper.broker.store.recovering.resizing import FoundFile, common_size
 from tests.support.golden_stores import copy_golden_store
 from tests.support.killed_store import copy_killed
 from tests.support.open_stores import Stores, bodies, messages, put

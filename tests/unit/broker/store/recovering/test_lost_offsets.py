@@ -9,8 +9,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from rockhopper.broker.settings.config import FlushDiskType
-from rockhopper.broker.store import lost_offsets
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.recovering import lost_offsets
 from tests.support.killed_store import copy_killed
 from tests.support.open_stores import Stores, bodies, flush, flush_derived_files, put
 

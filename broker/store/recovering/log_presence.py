@@ -24,10 +24,10 @@ from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.checkpoint import StoreCheckpoint
 from rockhopper.broker.store.files.errors import CorruptFileError, StoreError
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
-from rockhopper.broker.store.inventory import Inventory
 from rockhopper.broker.store.log.log_tail import is_all_zeros
-from rockhopper.broker.store.lookups import record_at
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
+from rockhopper.broker.store.recovering.inventory import Inventory
+from rockhopper.broker.store.recovering.lookups import record_at
 from rockhopper.protocol.store.store_paths import (
     COMMIT_LOG_DIRECTORY,
     COMMIT_LOG_DIRECTORY_FILE,

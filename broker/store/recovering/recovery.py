@@ -25,30 +25,30 @@ from collections.abc import Iterable
 import structlog
 
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.store import inventory
-from rockhopper.broker.store.damage import QueueWitnesses
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.checkpoint import CLOCK_STEP_MARGIN_MS, StoreCheckpoint
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.index.index import MessageIndex
-from rockhopper.broker.store.index_catch_up import IndexCatchUp, index_start
-from rockhopper.broker.store.inventory import Inventory, QueueKey
 from rockhopper.broker.store.log import log_tail
 from rockhopper.broker.store.log.log_scan import Record
 from rockhopper.broker.store.log.record_properties import KeysAndTagsReader
-from rockhopper.broker.store.log_walk import Hole, LogWalk
-from rockhopper.broker.store.lookups import record_start
-from rockhopper.broker.store.lost_offsets import (
+from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
+from rockhopper.broker.store.recovering import inventory
+from rockhopper.broker.store.recovering.damage import QueueWitnesses
+from rockhopper.broker.store.recovering.index_catch_up import IndexCatchUp, index_start
+from rockhopper.broker.store.recovering.inventory import Inventory, QueueKey
+from rockhopper.broker.store.recovering.log_walk import Hole, LogWalk
+from rockhopper.broker.store.recovering.lookups import record_start
+from rockhopper.broker.store.recovering.lost_offsets import (
     drop_unclaimed,
     ends_behind,
     least_bytes_lost,
     missing_bytes,
 )
-from rockhopper.broker.store.proven_end import ProvenEnd
-from rockhopper.broker.store.queue_repair import QueueRepair, QueueRules
-from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
-from rockhopper.broker.store.recovery_report import RecoveryReport
-from rockhopper.broker.store.recovery_start import (
+from rockhopper.broker.store.recovering.proven_end import ProvenEnd
+from rockhopper.broker.store.recovering.queue_repair import QueueRepair, QueueRules
+from rockhopper.broker.store.recovering.recovery_report import RecoveryReport
+from rockhopper.broker.store.recovering.recovery_start import (
     QueueState,
     look_at_queue,
     may_lack_first_files,

@@ -21,7 +21,7 @@ from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files import checked_line, disk
 from rockhopper.broker.store.files.errors import CorruptFileError
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
-from rockhopper.broker.store.lookups import record_at
+from rockhopper.broker.store.recovering.lookups import record_at
 
 log = structlog.get_logger("broker.store")
 

@@ -16,11 +16,11 @@ from typing import NamedTuple
 from rockhopper.broker.store.files.checkpoint import StoreCheckpoint
 from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
-from rockhopper.broker.store.inventory import Inventory
 from rockhopper.broker.store.log.log_scan import Record, read_record
-from rockhopper.broker.store.lookups import find_unit, record_at
 from rockhopper.broker.store.queues.batch_consume_queue import BatchConsumeQueue
 from rockhopper.broker.store.queues.queue_table import Queue
+from rockhopper.broker.store.recovering.inventory import Inventory
+from rockhopper.broker.store.recovering.lookups import find_unit, record_at
 from rockhopper.protocol.names import LMQ_PREFIX
 from rockhopper.protocol.store.message_codec import BLANK_RECORD, MAGIC_V1, MAGIC_V2
 from rockhopper.protocol.store.queue_layout import BLANK_UNIT_SIZE_FIELD

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Mapping, Set
 
 import structlog
 
-from rockhopper.broker.store.inventory import QueueKey
-from rockhopper.broker.store.log_walk import Hole
-from rockhopper.broker.store.lookups import find_unit
-from rockhopper.broker.store.queue_repair import QueueRepair
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable, Queue
+from rockhopper.broker.store.recovering.inventory import QueueKey
+from rockhopper.broker.store.recovering.log_walk import Hole
+from rockhopper.broker.store.recovering.lookups import find_unit
+from rockhopper.broker.store.recovering.queue_repair import QueueRepair
 from rockhopper.protocol.store.message_codec import RECORD_SIZE_BYTES_MIN
 
 log = structlog.get_logger("broker.store")

@@ -15,9 +15,9 @@ import structlog
 from rockhopper.broker.store.files.checkpoint import StoreCheckpoint
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.index.index import MessageIndex
-from rockhopper.broker.store.inventory import Inventory
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
-from rockhopper.broker.store.recovery_start import (
+from rockhopper.broker.store.recovering.inventory import Inventory
+from rockhopper.broker.store.recovering.recovery_start import (
     QueueState,
     end_behind_files,
     end_by_units,

@@ -10,10 +10,10 @@ from structlog.testing import capture_logs
 
 from rockhopper.broker.settings.config import FlushDiskType
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.store import log_identity
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import CorruptFileError
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.recovering import log_identity
 from tests.support.killed_store import copy_killed
 from tests.support.open_stores import FILE_SIZE_BYTES, Stores, bodies, flush, put
 

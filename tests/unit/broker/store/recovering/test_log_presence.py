@@ -9,8 +9,8 @@ import pytest
 
 from rockhopper.broker.settings.config import FlushDiskType
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.store import inventory, log_presence
 from rockhopper.broker.store.files.errors import CorruptFileError, StoreError
+from rockhopper.broker.store.recovering import inventory, log_presence
 from tests.support.golden_stores import copy_golden_store
 from tests.support.killed_store import copy_killed
 from tests.support.open_stores import Stores, bodies, flush, put

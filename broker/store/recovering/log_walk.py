@@ -14,7 +14,6 @@ message it was: such a record is handed out with ``is_damaged`` set.
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import NamedTuple
 
-from rockhopper.broker.store.damage import QueueWitnesses, leads_on, stated_end
 from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.log.log_scan import (
     Record,
@@ -25,6 +24,7 @@ from rockhopper.broker.store.log.log_scan import (
     read_record,
     why_not,
 )
+from rockhopper.broker.store.recovering.damage import QueueWitnesses, leads_on, stated_end
 
 
 class Hole(NamedTuple):

@@ -18,8 +18,8 @@ import mmap
 from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.log.log_scan import Record, is_blank, is_zero, read_record
-from rockhopper.broker.store.lookups import find_unit, record_at
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
+from rockhopper.broker.store.recovering.lookups import find_unit, record_at
 from rockhopper.protocol.store.message_codec import (
     MAGIC_V1,
     RECORD_SIZE_BYTES_MIN,

@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rockhopper.broker.store.index.index import MessageIndex
-from rockhopper.broker.store.index_catch_up import IndexCatchUp, key_hashes
 from rockhopper.broker.store.log.log_scan import Record
 from rockhopper.broker.store.log.record_properties import (
     KeysAndTags,
     KeysAndTagsReader,
     keys_and_tags,
 )
+from rockhopper.broker.store.recovering.index_catch_up import IndexCatchUp, key_hashes
 from rockhopper.protocol.java_hash import index_key_hash
 from rockhopper.protocol.properties import decode_properties
 

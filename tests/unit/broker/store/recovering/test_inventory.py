@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.store import inventory
-from rockhopper.broker.store.inventory import Inventory
+from rockhopper.broker.store.recovering import inventory
+from rockhopper.broker.store.recovering.inventory import Inventory
 from tests.support.store_directories import LogWriter, recover
 
 

@@ -21,14 +21,14 @@ from typing import NamedTuple
 import structlog
 
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
-from rockhopper.broker.store.inventory import QueueKey
 from rockhopper.broker.store.log.log_scan import Record
 from rockhopper.broker.store.log.record_properties import KeysAndTagsReader
-from rockhopper.broker.store.log_walk import Hole
-from rockhopper.broker.store.lookups import find_unit, queue_end, record_at
 from rockhopper.broker.store.queues.batch_consume_queue import BatchConsumeQueue, batch_range
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable, Queue
+from rockhopper.broker.store.recovering.inventory import QueueKey
+from rockhopper.broker.store.recovering.log_walk import Hole
+from rockhopper.broker.store.recovering.lookups import find_unit, queue_end, record_at
 from rockhopper.protocol.names import LMQ_PREFIX, SCHEDULE_TOPIC
 from rockhopper.protocol.properties import (
     PROPERTY_INNER_MULTI_DISPATCH,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.store import inventory
+from rockhopper.broker.store.recovering import inventory
 from rockhopper.protocol.store.message_codec import BLANK_RECORD, MAGIC_BLANK
 from tests.support.store_directories import (
     LogWriter,
