@@ -18,8 +18,8 @@ from pathlib import Path
 
 import structlog
 
-from rockhopper.broker.clock import wall_clock_ms
 from rockhopper.broker.json_table import JsonObject, JsonTable
+from rockhopper.broker.loop.clock import wall_clock_ms
 from rockhopper.broker.offset_journal import OffsetJournal, fingerprint
 from rockhopper.protocol.store.light_queues import LIGHT_QUEUE_ID, is_light
 

@@ -26,12 +26,12 @@ from pathlib import Path
 
 import structlog
 
-from rockhopper.broker.clock import wall_clock_ms
 from rockhopper.broker.delay_journal import DelayJournal, Pass
 from rockhopper.broker.delay_search import DelaySearch
 from rockhopper.broker.json_table import JsonObject, JsonTable
 from rockhopper.broker.last_flush import last_flush
 from rockhopper.broker.long_polling import LongPolling, ParkedPull, nobody
+from rockhopper.broker.loop.clock import wall_clock_ms
 from rockhopper.broker.note_sync import NoteSync
 from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.stats import BrokerStats

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import structlog
 
-from rockhopper.broker.slices import next_slice
+from rockhopper.broker.loop.slices import next_slice
 from rockhopper.broker.store.files.descriptors import shortage_of
 from rockhopper.broker.store.files.disk import DISK_FULL_ERRNOS
 from rockhopper.broker.store.files.errors import (

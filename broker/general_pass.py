@@ -6,7 +6,7 @@ For servers without a hot path, like the name service.
 import time
 from collections.abc import Callable, Sequence
 
-from rockhopper.broker.rounds import PASS_BYTES_MAX, PASS_S
+from rockhopper.broker.loop.rounds import PASS_BYTES_MAX, PASS_S
 from rockhopper.broker.server import Connection, FrameHandler
 from rockhopper.protocol.command import Command, decode_header
 from rockhopper.protocol.errors import MalformedHeaderError

@@ -21,8 +21,8 @@ from typing import Literal
 import msgspec
 
 from rockhopper.broker.dispatcher import Dispatcher, RequestError
+from rockhopper.broker.loop.rounds import PASS_BYTES_MAX, PASS_S
 from rockhopper.broker.pull_path import Pull, PullPath
-from rockhopper.broker.rounds import PASS_BYTES_MAX, PASS_S
 from rockhopper.broker.send_checks import PERM_WRITE
 from rockhopper.broker.send_path import INNER_BATCH_FLAGS
 from rockhopper.broker.send_request import waits_for_disk

@@ -25,7 +25,7 @@ from zlib import crc32
 
 import structlog
 
-from rockhopper.broker.clock import wall_clock_ms
+from rockhopper.broker.loop.clock import wall_clock_ms
 from rockhopper.broker.store.files.descriptors import descriptor_needed
 from rockhopper.broker.store.files.disk import backup_path, write_atomically
 from rockhopper.broker.store.files.errors import CorruptFileError, TooManyOpenFilesError

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from rockhopper.broker.consumer_groups import BROADCASTING
 from rockhopper.broker.http import Page
-from rockhopper.broker.stalls import STALL_S
+from rockhopper.broker.loop.stalls import STALL_S
 from rockhopper.protocol.names import is_retry_topic
 
 if TYPE_CHECKING:

@@ -23,7 +23,12 @@ from typing import cast
 
 import structlog
 
-from rockhopper.broker.rounds import FRAMES_OF_SMALL_READ, FRAMES_PER_PASS, SMALL_READ_BYTES, Rounds
+from rockhopper.broker.loop.rounds import (
+    FRAMES_OF_SMALL_READ,
+    FRAMES_PER_PASS,
+    SMALL_READ_BYTES,
+    Rounds,
+)
 from rockhopper.broker.store.files.descriptors import RAISE_OPEN_FILES_MAX
 from rockhopper.broker.sweeping import sweep_connections
 from rockhopper.protocol.addresses import host_bytes

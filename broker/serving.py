@@ -6,13 +6,13 @@ Broker adds what is around it: ports, connections, name service, registration, t
 from collections.abc import Callable
 
 from rockhopper.broker.change_notices import CallLater
-from rockhopper.broker.clock import BrokerClock
 from rockhopper.broker.consumer_groups import ConsumerGroups
 from rockhopper.broker.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.delayed import DelayedDelivery
 from rockhopper.broker.hot_pass import broker_properties
 from rockhopper.broker.limits import mapped_files_share
 from rockhopper.broker.long_polling import LongPolling
+from rockhopper.broker.loop.clock import BrokerClock
 from rockhopper.broker.message_ids import UniqueIds
 from rockhopper.broker.nameserver.service import NameService
 from rockhopper.broker.peer_brokers import PeerBrokers

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import structlog
 
-from rockhopper.broker.clock import wall_clock_ms
 from rockhopper.broker.json_table import JsonObject, JsonTable
+from rockhopper.broker.loop.clock import wall_clock_ms
 from rockhopper.broker.settings.config import AutoCreateTopic, BrokerConfig
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.static_topics import StaticTopic

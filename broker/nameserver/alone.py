@@ -2,10 +2,10 @@
 
 import asyncio
 
-from rockhopper.broker.clock import BrokerClock
 from rockhopper.broker.health import state_page
 from rockhopper.broker.http import HttpServer, Page
 from rockhopper.broker.limits import connection_shares
+from rockhopper.broker.loop.clock import BrokerClock
 from rockhopper.broker.nameserver.route_table import RouteTable
 from rockhopper.broker.nameserver.service import NameService
 from rockhopper.broker.ports import Ports

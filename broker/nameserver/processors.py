@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from rockhopper.broker.dispatcher import Entry, Request, RequestError, Response
 from rockhopper.broker.json_table import DataVersion
+from rockhopper.broker.loop.slices import at_once, in_slices, sorted_in_pieces
 from rockhopper.broker.nameserver.embedded import EmbeddedBroker
 from rockhopper.broker.nameserver.kv_config import ORDER_TOPIC_NAMESPACE, KeyValueTable
 from rockhopper.broker.nameserver.registering import RegistrationReader
@@ -30,7 +31,6 @@ from rockhopper.broker.processors.json_bodies import (
 )
 from rockhopper.broker.settings.config import BrokerConfig, NameServiceConfig
 from rockhopper.broker.settings.config_file import properties_of
-from rockhopper.broker.slices import at_once, in_slices, sorted_in_pieces
 from rockhopper.broker.topics import TopicConfig
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.bodies import topics as bodies

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from rockhopper.broker.dispatcher import Request, RequestError, Response
 from rockhopper.broker.json_table import DataVersion
+from rockhopper.broker.loop.slices import at_once, in_slices, in_thread
 from rockhopper.broker.nameserver.route_table import Registration
 from rockhopper.broker.processors.json_bodies import SHORT_BODY_SIZE_BYTES_MAX
-from rockhopper.broker.slices import at_once, in_slices, in_thread
 from rockhopper.broker.topics import TopicConfig
 from rockhopper.protocol.bodies.topics import RegisterBrokerBody
 from rockhopper.protocol.codes import ResponseCode

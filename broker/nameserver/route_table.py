@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import structlog
 
 from rockhopper.broker.json_table import DataVersion, JsonObject
+from rockhopper.broker.loop.slices import at_once
 from rockhopper.broker.nameserver.embedded import EmbeddedBroker
-from rockhopper.broker.slices import at_once
 from rockhopper.broker.topics import PERM_WRITE, TopicConfig
 
 log = structlog.get_logger("broker.nameserver")

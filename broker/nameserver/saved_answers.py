@@ -8,7 +8,7 @@ import asyncio
 
 from rockhopper.broker.dispatcher import Request, RequestError, Response, error_response
 from rockhopper.broker.json_table import JsonTable
-from rockhopper.broker.slices import next_slice
+from rockhopper.broker.loop.slices import next_slice
 from rockhopper.protocol.codes import ResponseCode
 
 WAITING_MAX = 10_000

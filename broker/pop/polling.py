@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable, Generator, Iterable
 from typing import TYPE_CHECKING
 
+from rockhopper.broker.loop.slices import Work, at_once
 from rockhopper.broker.pop.sources import ANY_QUEUE, Queue
-from rockhopper.broker.slices import Work, at_once
 from rockhopper.broker.store.message_store import MessageStore
 
 if TYPE_CHECKING:

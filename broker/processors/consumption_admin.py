@@ -5,10 +5,10 @@ removes expired queue files by itself, and a queue without a topic becomes one a
 """
 
 from rockhopper.broker.dispatcher import Request, RequestError, Response
+from rockhopper.broker.loop.slices import in_thread, next_slice
 from rockhopper.broker.processors.groups_admin import QUEUES_PER_TURN
 from rockhopper.broker.processors.json_bodies import json_response, long_json_response
 from rockhopper.broker.processors.parts import BrokerParts
-from rockhopper.broker.slices import in_thread, next_slice
 from rockhopper.protocol.bodies import MessageQueueKey, OffsetWrapper
 from rockhopper.protocol.bodies.heartbeat import ProducerInfo, ProducerTableInfo
 from rockhopper.protocol.codes import LanguageCode, ResponseCode

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from rockhopper.broker.dispatcher import Request, RequestError, Response
-from rockhopper.broker.slices import in_thread
+from rockhopper.broker.loop.slices import in_thread
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.bodies import Body
 from rockhopper.protocol.codes import ResponseCode

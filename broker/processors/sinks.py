@@ -5,11 +5,11 @@ clients.
 """
 
 from rockhopper.broker.dispatcher import Request, RequestError, Response
+from rockhopper.broker.loop.slices import next_slice
 from rockhopper.broker.processors.parts import BrokerParts
 from rockhopper.broker.sinks.appender import REFUSED_PROPERTIES
 from rockhopper.broker.sinks.publisher import SinkError
 from rockhopper.broker.sinks.staged_parts import is_part_name
-from rockhopper.broker.slices import next_slice
 from rockhopper.broker.topics import TopicConfig
 from rockhopper.protocol.bodies.sinks import (
     SinkMessage,

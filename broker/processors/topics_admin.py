@@ -10,6 +10,7 @@ from typing import Any
 import structlog
 
 from rockhopper.broker.dispatcher import Request, RequestError, Response
+from rockhopper.broker.loop.slices import next_slice
 from rockhopper.broker.processors.json_bodies import (
     json_response,
     long_json_response,
@@ -18,7 +19,6 @@ from rockhopper.broker.processors.json_bodies import (
 )
 from rockhopper.broker.processors.pages import is_version, page
 from rockhopper.broker.processors.parts import BrokerParts
-from rockhopper.broker.slices import next_slice
 from rockhopper.broker.topic_attributes import (
     ATTRIBUTE_MESSAGE_TYPE,
     MESSAGE_TYPE_MIXED,

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import structlog
 
-from rockhopper.broker.clock import wall_clock_ms
 from rockhopper.broker.json_table import JsonObject, JsonTable
+from rockhopper.broker.loop.clock import wall_clock_ms
 from rockhopper.broker.store.files.errors import CorruptFileError
 
 log = structlog.get_logger("broker.transactions")

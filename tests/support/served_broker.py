@@ -7,8 +7,8 @@ would get.
 import asyncio
 from pathlib import Path
 
-from rockhopper.broker.clock import BrokerClock
 from rockhopper.broker.dispatcher import Dispatcher
+from rockhopper.broker.loop.clock import BrokerClock
 from rockhopper.broker.processors.table import build_table
 from rockhopper.broker.serving import ServingParts
 from rockhopper.broker.settings.config import BrokerConfig

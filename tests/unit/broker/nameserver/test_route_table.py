@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker.json_table import DataVersion
+from rockhopper.broker.loop.slices import at_once
 from rockhopper.broker.nameserver.embedded import EmbeddedBroker
 from rockhopper.broker.nameserver.route_table import (
     DEPARTED_MAX,
@@ -14,7 +15,6 @@ from rockhopper.broker.nameserver.route_table import (
     RouteTable,
 )
 from rockhopper.broker.settings.config import BrokerConfig
-from rockhopper.broker.slices import at_once
 from rockhopper.broker.topics import TopicConfig, TopicTable
 
 NOW = 1_700_000_000_000

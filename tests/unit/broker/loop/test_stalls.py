@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rockhopper.broker.stalls import TICK_S, StallWatchdog
+from rockhopper.broker.loop.stalls import TICK_S, StallWatchdog
 from tests.support.stepped_loop import SteppedLoop
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker.general_pass import frame_handler
-from rockhopper.broker.rounds import FRAMES_PER_PASS, FRAMES_PER_ROUND, PASS_S
+from rockhopper.broker.loop.rounds import FRAMES_PER_PASS, FRAMES_PER_ROUND, PASS_S
 from rockhopper.broker.server import Connection, Server
 from rockhopper.broker.sweeping import FRAME_TIMEOUT_S, IDLE_TIMEOUT_S, sweep_connections
 from rockhopper.protocol.command import Command, encode_command

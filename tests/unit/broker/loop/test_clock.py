@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from rockhopper.broker.clock import BrokerClock
+from rockhopper.broker.loop.clock import BrokerClock
 from tests.support.peers import Clock
 from tests.support.pop_world import PopWorld
 from tests.support.served_broker import ServedBroker
