@@ -18,11 +18,11 @@ import click
 import structlog
 
 from rockhopper.broker import log as logging
-from rockhopper.broker.limits import raise_open_files_limit
+from rockhopper.broker.remoting.limits import raise_open_files_limit
+from rockhopper.broker.remoting.startup import StartError
 from rockhopper.broker.settings.config import BrokerConfig, Role
 from rockhopper.broker.settings.config_file import LoadedConfig, load_config, properties_of
 from rockhopper.broker.settings.settings import SettingError
-from rockhopper.broker.startup import StartError
 from rockhopper.broker.store.log import fast_encoding
 
 log = structlog.get_logger("broker.main")

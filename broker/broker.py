@@ -22,19 +22,20 @@ from types import TracebackType
 import structlog
 
 from rockhopper.broker import log as logging
-from rockhopper.broker.dispatcher import Dispatcher
 from rockhopper.broker.health import HealthServer
 from rockhopper.broker.hot_pass import HotPass
-from rockhopper.broker.limits import connection_shares
 from rockhopper.broker.loop.clock import BrokerClock
 from rockhopper.broker.loop.stalls import StallWatchdog
 from rockhopper.broker.nameserver.embedded import EmbeddedBroker
 from rockhopper.broker.nameserver.registration import Registration
 from rockhopper.broker.nameserver.service import NameService
-from rockhopper.broker.ports import Ports
 from rockhopper.broker.processors.table import build_table
 from rockhopper.broker.purging import purge
-from rockhopper.broker.server import Connection, Server
+from rockhopper.broker.remoting.dispatcher import Dispatcher
+from rockhopper.broker.remoting.limits import connection_shares
+from rockhopper.broker.remoting.ports import Ports
+from rockhopper.broker.remoting.server import Connection, Server
+from rockhopper.broker.remoting.startup import StartError, store_directory_error
 from rockhopper.broker.serving import ServingParts
 from rockhopper.broker.settings.advertise import Advertiser, fixed_host, is_loopback
 from rockhopper.broker.settings.config import BrokerConfig, Role
@@ -42,7 +43,6 @@ from rockhopper.broker.settings.config_file import apply_live, build_config, che
 from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.settings.settings import format_value
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.startup import StartError, store_directory_error
 from rockhopper.broker.stats import SAMPLE_INTERVAL_MS, BrokerStats
 from rockhopper.broker.store.files.disk import make_directories
 from rockhopper.broker.store.files.errors import StoreError, StoreFailedError

@@ -27,7 +27,7 @@ from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.subscription import Subscription
 
 if TYPE_CHECKING:
-    from rockhopper.broker.server import Connection
+    from rockhopper.broker.remoting.server import Connection
 
 log = structlog.get_logger("broker.consumer_groups")
 

@@ -6,8 +6,8 @@
 
 from typing import TYPE_CHECKING
 
-from rockhopper.broker.http import HttpServer, Page
 from rockhopper.broker.metrics import metrics_page
+from rockhopper.broker.remoting.http import HttpServer, Page
 
 if TYPE_CHECKING:
     from rockhopper.broker.broker import Broker

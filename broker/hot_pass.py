@@ -20,13 +20,14 @@ from typing import Literal
 
 import msgspec
 
-from rockhopper.broker.dispatcher import Dispatcher, RequestError
 from rockhopper.broker.loop.rounds import PASS_BYTES_MAX, PASS_S
 from rockhopper.broker.pull_path import Pull, PullPath
+from rockhopper.broker.remoting.dispatcher import Dispatcher, RequestError
+from rockhopper.broker.remoting.server import Connection
+from rockhopper.broker.remoting.turn import Turn
 from rockhopper.broker.send_checks import PERM_WRITE
 from rockhopper.broker.send_path import INNER_BATCH_FLAGS
 from rockhopper.broker.send_request import waits_for_disk
-from rockhopper.broker.server import Connection
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.stats import BrokerStats, Traffic
 from rockhopper.broker.store.files.errors import StoreError
@@ -35,7 +36,6 @@ from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.queues.queue_tail import QueueTail
 from rockhopper.broker.store.reading.get_result import GetResult
 from rockhopper.broker.topics import TopicTable
-from rockhopper.broker.turn import Turn
 from rockhopper.protocol.codes import (
     FLAG_ONEWAY,
     FLAG_RESPONSE,

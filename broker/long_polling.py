@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Set
 from typing import cast
 
-from rockhopper.broker.server import Connection
+from rockhopper.broker.remoting.server import Connection
 from rockhopper.broker.store.queues.queue_tail import QueueTail
 from rockhopper.broker.store.reading.property_stage import MessageFilter
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from rockhopper.broker.consumer_groups import HEARTBEAT_TIMEOUT_MS, Client
 
 if TYPE_CHECKING:
-    from rockhopper.broker.server import Connection
+    from rockhopper.broker.remoting.server import Connection
 
 
 class ProducerTable:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 import structlog
 
-from rockhopper.broker.dispatcher import RequestError
+from rockhopper.broker.remoting.dispatcher import RequestError
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.store.reading.property_stage import MessageFilter, PropertyTest
 from rockhopper.protocol.codes import ResponseCode
@@ -24,7 +24,7 @@ from rockhopper.protocol.properties import PROPERTY_RETRY_TOPIC
 from rockhopper.protocol.subscription import TYPE_SQL92, Subscription
 
 if TYPE_CHECKING:
-    from rockhopper.broker.server import Connection
+    from rockhopper.broker.remoting.server import Connection
 
 log = structlog.get_logger("broker.pull_filters")
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rockhopper.broker.consumer_groups import BROADCASTING, ConsumerGroups
 from rockhopper.broker.consumer_offsets import ConsumerOffsetTable
-from rockhopper.broker.dispatcher import Request, RequestError, Response
 from rockhopper.broker.long_polling import FILTERED_RECHECK_S, LongPolling, ParkedPull
 from rockhopper.broker.pull_filters import PullFilters
+from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.stats import BrokerStats
 from rockhopper.broker.store.message_store import MessageStore
@@ -28,7 +28,7 @@ from rockhopper.protocol.requests import PullMessageRequest
 from rockhopper.protocol.subscription import Subscription
 
 if TYPE_CHECKING:
-    from rockhopper.broker.server import Connection
+    from rockhopper.broker.remoting.server import Connection
 
 FLAG_COMMIT_OFFSET = 1
 FLAG_SUSPEND = 2

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from rockhopper.broker.dispatcher import RequestError
+from rockhopper.broker.remoting.dispatcher import RequestError
 from rockhopper.broker.send_request import Send
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
@@ -21,7 +21,7 @@ from rockhopper.protocol.properties import PROPERTY_INNER_MULTI_DISPATCH, decode
 from rockhopper.protocol.store.light_queues import is_light, light_queue_error
 
 if TYPE_CHECKING:
-    from rockhopper.broker.server import Connection
+    from rockhopper.broker.remoting.server import Connection
 
 PERM_WRITE = 2
 VERSION_WITH_MAX_RECONSUME_TIMES = 121

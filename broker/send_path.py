@@ -11,16 +11,16 @@ from a client.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from rockhopper.broker.dispatcher import (
+from rockhopper.broker.message_ids import UniqueIds
+from rockhopper.broker.message_priority import queue_of_priority
+from rockhopper.broker.remoting.dispatcher import (
     Request,
     RequestError,
     Response,
     field_error_code,
     store_error_response,
 )
-from rockhopper.broker.message_ids import UniqueIds
-from rockhopper.broker.message_priority import queue_of_priority
-from rockhopper.broker.safe_answers import answer_when_safe
+from rockhopper.broker.remoting.safe_answers import answer_when_safe
 from rockhopper.broker.send_batches import batch_of, check_inner_count, inner_count
 from rockhopper.broker.send_checks import SendChecks
 from rockhopper.broker.send_request import Send, send_of, waits_for_disk
@@ -55,7 +55,7 @@ from rockhopper.protocol.sys_flags import (
 )
 
 if TYPE_CHECKING:
-    from rockhopper.broker.server import Connection
+    from rockhopper.broker.remoting.server import Connection
 
 # Which records hold a batch is for the broker to say.
 INNER_BATCH_FLAGS = SYS_FLAG_INNER_BATCH | SYS_FLAG_NEED_UNWRAP

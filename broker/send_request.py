@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from rockhopper.broker.dispatcher import Request
+from rockhopper.broker.remoting.dispatcher import Request
 from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.properties import PROPERTY_WAIT, decode_properties
 from rockhopper.protocol.requests import SendMessageRequest, SendMessageRequestV2

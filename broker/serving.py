@@ -10,7 +10,6 @@ from rockhopper.broker.consumer_groups import ConsumerGroups
 from rockhopper.broker.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.delayed import DelayedDelivery
 from rockhopper.broker.hot_pass import broker_properties
-from rockhopper.broker.limits import mapped_files_share
 from rockhopper.broker.long_polling import LongPolling
 from rockhopper.broker.loop.clock import BrokerClock
 from rockhopper.broker.message_ids import UniqueIds
@@ -20,6 +19,7 @@ from rockhopper.broker.pop.service import PopService
 from rockhopper.broker.producers import ProducerTable
 from rockhopper.broker.pull_path import PullPath
 from rockhopper.broker.queue_locks import QueueLocks
+from rockhopper.broker.remoting.limits import mapped_files_share
 from rockhopper.broker.send_path import SendPath
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.settings.delay_levels import DelayLevels

@@ -3,16 +3,16 @@
 import asyncio
 
 from rockhopper.broker.health import state_page
-from rockhopper.broker.http import HttpServer, Page
-from rockhopper.broker.limits import connection_shares
 from rockhopper.broker.loop.clock import BrokerClock
 from rockhopper.broker.nameserver.route_table import RouteTable
 from rockhopper.broker.nameserver.service import NameService
-from rockhopper.broker.ports import Ports
-from rockhopper.broker.server import Connection
+from rockhopper.broker.remoting.http import HttpServer, Page
+from rockhopper.broker.remoting.limits import connection_shares
+from rockhopper.broker.remoting.ports import Ports
+from rockhopper.broker.remoting.server import Connection
+from rockhopper.broker.remoting.startup import StartError
 from rockhopper.broker.settings.advertise import is_loopback
 from rockhopper.broker.settings.config import BrokerConfig
-from rockhopper.broker.startup import StartError
 from rockhopper.broker.store.files.errors import StoreError
 
 

@@ -7,7 +7,7 @@ from rockhopper.broker.topics import PERM_READ, PERM_WRITE, TopicConfig, TopicTa
 from rockhopper.protocol.names import AUTO_CREATE_TOPIC, RETRY_PREFIX, group_error
 
 if TYPE_CHECKING:
-    from rockhopper.broker.server import Connection
+    from rockhopper.broker.remoting.server import Connection
 
 
 class EmbeddedBroker:

@@ -7,7 +7,6 @@ compactly and without true, false and null: some clients read them with parsers 
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from typing import TYPE_CHECKING
 
-from rockhopper.broker.dispatcher import Entry, Request, RequestError, Response
 from rockhopper.broker.json_table import DataVersion
 from rockhopper.broker.loop.slices import at_once, in_slices, sorted_in_pieces
 from rockhopper.broker.nameserver.embedded import EmbeddedBroker
@@ -24,7 +23,8 @@ from rockhopper.broker.nameserver.route_table import (
 )
 from rockhopper.broker.nameserver.saved_answers import SavedAnswers
 from rockhopper.broker.nameserver.sharing import CREATES_FIELD, TopicSharing
-from rockhopper.broker.processors.json_bodies import (
+from rockhopper.broker.remoting.dispatcher import Entry, Request, RequestError, Response
+from rockhopper.broker.remoting.json_bodies import (
     SHORT_BODY_SIZE_BYTES_MAX,
     check_size,
     long_json_response,
@@ -61,7 +61,7 @@ from rockhopper.protocol.requests import (
 )
 
 if TYPE_CHECKING:
-    from rockhopper.broker.server import Connection
+    from rockhopper.broker.remoting.server import Connection
 
 VERSION_WITH_STANDARD_JSON = 401
 VERSION_WITH_ACTING_MASTER = 413

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import structlog
 
-from rockhopper.broker.dispatcher import Dispatcher
-from rockhopper.broker.general_pass import frame_handler
 from rockhopper.broker.nameserver.embedded import EmbeddedBroker
 from rockhopper.broker.nameserver.kv_config import KeyValueTable
 from rockhopper.broker.nameserver.processors import NameServiceProcessors
 from rockhopper.broker.nameserver.route_table import RouteTable
-from rockhopper.broker.server import Connection, Server
+from rockhopper.broker.remoting.dispatcher import Dispatcher
+from rockhopper.broker.remoting.general_pass import frame_handler
+from rockhopper.broker.remoting.server import Connection, Server
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.settings.store_layout import StoreLayout
 

@@ -18,8 +18,8 @@ import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from rockhopper.broker.dispatcher import Request, RequestError, Response
 from rockhopper.broker.nameserver.route_table import RouteTable
+from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.topics import (
     PERM_READ,
     PERM_WRITE,
@@ -32,7 +32,7 @@ from rockhopper.protocol.requests import RpcRequest, decode_fields
 from rockhopper.protocol.requests.fields import Int32
 
 if TYPE_CHECKING:
-    from rockhopper.broker.server import Connection
+    from rockhopper.broker.remoting.server import Connection
 
 CREATES_FIELD = "rockhopperCreates"
 ON_LOOKUP = "on-lookup"

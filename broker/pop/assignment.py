@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from rockhopper.broker.dispatcher import Request, RequestError, Response
 from rockhopper.broker.pop.cluster_queues import Queues
-from rockhopper.broker.processors.json_bodies import check_size, json_response, long_json_response
 from rockhopper.broker.processors.parts import BrokerParts
+from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
+from rockhopper.broker.remoting.json_bodies import check_size, json_response, long_json_response
 from rockhopper.protocol.bodies.popping import (
     MessageQueueAssignment,
     QueryAssignmentRequestBody,

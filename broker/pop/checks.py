@@ -3,8 +3,8 @@
 Each raises RequestError.
 """
 
-from rockhopper.broker.dispatcher import Request, RequestError
 from rockhopper.broker.processors.parts import BrokerParts
+from rockhopper.broker.remoting.dispatcher import Request, RequestError
 from rockhopper.broker.subscription_groups import SubscriptionGroup
 from rockhopper.broker.topics import TopicConfig
 from rockhopper.protocol.codes import ResponseCode

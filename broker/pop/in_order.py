@@ -6,12 +6,12 @@ the queue go on.
 
 import msgspec
 
-from rockhopper.broker.dispatcher import RequestError
 from rockhopper.broker.pop.extra_info import ExtraInfo
 from rockhopper.broker.pop.lanes import Lane, Lanes
 from rockhopper.broker.pop.ordered import OrderedBatch
 from rockhopper.broker.pop.reading import PopAnswer, Wanted, split_records
 from rockhopper.broker.pop.reviving import Reviving
+from rockhopper.broker.remoting.dispatcher import RequestError
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.reading.get_result import GetResult, GetStatus

@@ -20,7 +20,7 @@ from rockhopper.broker.pop.sources import ANY_QUEUE, Queue
 from rockhopper.broker.store.message_store import MessageStore
 
 if TYPE_CHECKING:
-    from rockhopper.broker.server import Connection
+    from rockhopper.broker.remoting.server import Connection
 
 WAITING_MAX = 100_000
 WAITING_PER_KEY_MAX = 1024

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
-from rockhopper.broker.dispatcher import RequestError
 from rockhopper.broker.pop.extra_info import pop_retry_topic
 from rockhopper.broker.pop.reading import Wanted
+from rockhopper.broker.remoting.dispatcher import RequestError
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.topics import TopicConfig, TopicTable

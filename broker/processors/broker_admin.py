@@ -4,11 +4,11 @@ import asyncio
 
 import structlog
 
-from rockhopper.broker.dispatcher import Request, RequestError, Response
 from rockhopper.broker.json_table import DataVersion
-from rockhopper.broker.processors.json_bodies import json_response, refusal
 from rockhopper.broker.processors.parts import BrokerParts
 from rockhopper.broker.processors.runtime_info import disk_usage, runtime_info
+from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
+from rockhopper.broker.remoting.json_bodies import json_response, refusal
 from rockhopper.broker.settings.config_file import change_live, parse_properties, properties_of
 from rockhopper.broker.settings.settings import SettingError
 from rockhopper.protocol import fastjson

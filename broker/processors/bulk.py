@@ -4,9 +4,9 @@ The checks are those of a pull that carries its own filter, but nothing is parke
 at once.  Unlike an ordinary pull's it is not limited to 32 messages or 256 KiB.
 """
 
-from rockhopper.broker.dispatcher import Request, RequestError, Response
 from rockhopper.broker.processors.parts import BrokerParts
 from rockhopper.broker.pull_path import Pull, pull_response, response_code
+from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.store.reading.get_result import GetStatus
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.requests.extensions import BulkPullRequest

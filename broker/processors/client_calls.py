@@ -7,9 +7,9 @@ clients answer no request at all, so every one of them has a time limit.
 import asyncio
 
 from rockhopper.broker.consumer_groups import Member
-from rockhopper.broker.dispatcher import Request, RequestError, Response
-from rockhopper.broker.processors.json_bodies import json_response
 from rockhopper.broker.processors.parts import BrokerParts
+from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
+from rockhopper.broker.remoting.json_bodies import json_response
 from rockhopper.protocol.bodies import GetConsumerStatusBody
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command

@@ -6,9 +6,9 @@ import time
 from collections.abc import Awaitable, Iterable
 
 from rockhopper.broker.consumer_groups import PULLING, Client, ConsumeSettings
-from rockhopper.broker.dispatcher import Request, RequestError, Response
-from rockhopper.broker.processors.json_bodies import json_response, with_body
 from rockhopper.broker.processors.parts import BrokerParts
+from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
+from rockhopper.broker.remoting.json_bodies import json_response, with_body
 from rockhopper.protocol.bodies import (
     CheckClientRequestBody,
     ConsumerData,

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from rockhopper.broker.dispatcher import Entry
 from rockhopper.broker.nameserver.processors import NameServiceProcessors
 from rockhopper.broker.processors.parts import BrokerParts
 from rockhopper.broker.processors.table import build_table
 from rockhopper.broker.processors.unserved import UNSERVED
+from rockhopper.broker.remoting.dispatcher import Entry
 from rockhopper.protocol.codes import RequestCode
 
 PAGE = Path("docs/compatibility.md")

@@ -4,11 +4,11 @@ CLEAN_UNUSED_TOPIC (316) and CLEAN_EXPIRED_CONSUMEQUEUE (306) are answered with 
 removes expired queue files by itself, and a queue without a topic becomes one again at the start.
 """
 
-from rockhopper.broker.dispatcher import Request, RequestError, Response
 from rockhopper.broker.loop.slices import in_thread, next_slice
 from rockhopper.broker.processors.groups_admin import QUEUES_PER_TURN
-from rockhopper.broker.processors.json_bodies import json_response, long_json_response
 from rockhopper.broker.processors.parts import BrokerParts
+from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
+from rockhopper.broker.remoting.json_bodies import json_response, long_json_response
 from rockhopper.protocol.bodies import MessageQueueKey, OffsetWrapper
 from rockhopper.protocol.bodies.heartbeat import ProducerInfo, ProducerTableInfo
 from rockhopper.protocol.codes import LanguageCode, ResponseCode

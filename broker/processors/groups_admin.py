@@ -7,16 +7,16 @@ from typing import Any
 import structlog
 
 from rockhopper.broker.consumer_groups import Client, ConsumerGroup
-from rockhopper.broker.dispatcher import Request, RequestError, Response
 from rockhopper.broker.loop.slices import in_thread, next_slice
-from rockhopper.broker.processors.json_bodies import (
+from rockhopper.broker.processors.pages import is_version, page
+from rockhopper.broker.processors.parts import BrokerParts
+from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
+from rockhopper.broker.remoting.json_bodies import (
     json_response,
     long_json_response,
     read_object,
     refusal,
 )
-from rockhopper.broker.processors.pages import is_version, page
-from rockhopper.broker.processors.parts import BrokerParts
 from rockhopper.broker.subscription_groups import SubscriptionGroup
 from rockhopper.broker.topic_attributes import GROUP_RULES, AttributeChangeError, change_attributes
 from rockhopper.protocol.bodies import (

@@ -5,9 +5,9 @@ about.  Topics that do not exist are answered with 17, queues that do not exist 
 """
 
 from rockhopper.broker.consumer_groups import PULLING
-from rockhopper.broker.dispatcher import Request, RequestError, Response
-from rockhopper.broker.processors.json_bodies import long_json_response
 from rockhopper.broker.processors.parts import BrokerParts
+from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
+from rockhopper.broker.remoting.json_bodies import long_json_response
 from rockhopper.broker.settings.config import InitialOffset
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.errors import FieldError

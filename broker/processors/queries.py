@@ -2,9 +2,9 @@
 
 from collections.abc import Awaitable, Iterator
 
-from rockhopper.broker.dispatcher import Request, RequestError, Response
 from rockhopper.broker.loop.slices import next_slice
 from rockhopper.broker.processors.parts import BrokerParts
+from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.store.reading.find_by_tag import TagSearch
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.requests import (

@@ -2,10 +2,10 @@
 
 from collections.abc import Awaitable
 
-from rockhopper.broker.dispatcher import Request, RequestError, Response
-from rockhopper.broker.processors.json_bodies import json_response, long_json_response, with_body
 from rockhopper.broker.processors.parts import BrokerParts
 from rockhopper.broker.queue_locks import QueueKey
+from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
+from rockhopper.broker.remoting.json_bodies import json_response, long_json_response, with_body
 from rockhopper.protocol.bodies import LockBatchRequestBody, LockBatchResponseBody, MessageQueueKey
 from rockhopper.protocol.codes import ResponseCode
 

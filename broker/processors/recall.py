@@ -4,9 +4,14 @@ RocketMQ answers success when it has stored a marker, whatever becomes of the me
 means that the message will not be delivered, and a message that is not pending any more is refused.
 """
 
-from rockhopper.broker.dispatcher import Request, RequestError, Response, store_error_response
 from rockhopper.broker.processors.parts import BrokerParts
-from rockhopper.broker.safe_answers import answer_when_safe
+from rockhopper.broker.remoting.dispatcher import (
+    Request,
+    RequestError,
+    Response,
+    store_error_response,
+)
+from rockhopper.broker.remoting.safe_answers import answer_when_safe
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.timers.recall_handle import RecallHandle, decode_recall_handle
 from rockhopper.protocol.codes import ResponseCode

@@ -11,15 +11,15 @@ write those beat before they ask).  With storeReplyMessageEnable the answer is k
 import structlog
 
 from rockhopper.broker.consumer_groups import Client
-from rockhopper.broker.dispatcher import (
+from rockhopper.broker.processors.clients import CLIENT_ID_LENGTH_MAX
+from rockhopper.broker.processors.parts import BrokerParts
+from rockhopper.broker.remoting.dispatcher import (
     Request,
     RequestError,
     Response,
     store_error_response,
     unconfirmed_code,
 )
-from rockhopper.broker.processors.clients import CLIENT_ID_LENGTH_MAX
-from rockhopper.broker.processors.parts import BrokerParts
 from rockhopper.broker.send_request import Send, send_of
 from rockhopper.broker.settings.delay_levels import join_properties
 from rockhopper.broker.store.files.errors import StoreError

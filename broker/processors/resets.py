@@ -11,11 +11,11 @@ import asyncio
 import structlog
 
 from rockhopper.broker.consumer_groups import Client
-from rockhopper.broker.dispatcher import Request, RequestError, Response
 from rockhopper.broker.loop.slices import in_thread, next_slice
-from rockhopper.broker.processors.json_bodies import long_json_response
 from rockhopper.broker.processors.offsets import check_queue
 from rockhopper.broker.processors.parts import BrokerParts
+from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
+from rockhopper.broker.remoting.json_bodies import long_json_response
 from rockhopper.broker.topics import TopicConfig
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.bodies import MessageQueueKey

@@ -9,9 +9,9 @@ failed on is dropped: such a group has one retry queue.
 
 import random
 
-from rockhopper.broker.dispatcher import Request, RequestError, Response
 from rockhopper.broker.processors.parts import BrokerParts
-from rockhopper.broker.safe_answers import answer_when_safe
+from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
+from rockhopper.broker.remoting.safe_answers import answer_when_safe
 from rockhopper.broker.settings.delay_levels import SYS_FLAG_HOSTS_V6, join_properties
 from rockhopper.broker.store.log.encoding import without_own_properties
 from rockhopper.broker.store.put import MessageToStore

@@ -4,9 +4,9 @@ What they promise is in broker/sinks/publisher.py; docs/request-codes.md tells i
 clients.
 """
 
-from rockhopper.broker.dispatcher import Request, RequestError, Response
 from rockhopper.broker.loop.slices import next_slice
 from rockhopper.broker.processors.parts import BrokerParts
+from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.sinks.appender import REFUSED_PROPERTIES
 from rockhopper.broker.sinks.publisher import SinkError
 from rockhopper.broker.sinks.staged_parts import is_part_name

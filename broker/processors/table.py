@@ -4,7 +4,6 @@ The name service has a table of its own (broker/nameserver).  A code that is in 
 with REQUEST_CODE_NOT_SUPPORTED.
 """
 
-from rockhopper.broker.dispatcher import Entry, Processor
 from rockhopper.broker.pop.assignment import AssignmentProcessors
 from rockhopper.broker.pop.processors import PopProcessors
 from rockhopper.broker.processors.broker_admin import BrokerAdminProcessors
@@ -27,6 +26,7 @@ from rockhopper.broker.processors.store_admin import StoreAdminProcessors
 from rockhopper.broker.processors.topic_ids import TopicIdProcessor
 from rockhopper.broker.processors.topics_admin import TopicAdminProcessors
 from rockhopper.broker.processors.transactions import TransactionProcessors
+from rockhopper.broker.remoting.dispatcher import Entry, Processor
 from rockhopper.protocol.codes import RequestCode as Code
 
 

@@ -1,7 +1,7 @@
 """TOPIC_IDS (70007): what tells topics from others of the same name, before or after them."""
 
-from rockhopper.broker.dispatcher import Request, RequestError, Response
 from rockhopper.broker.processors.parts import BrokerParts
+from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.protocol.bodies.topic_ids import decode_topics, encode_topic_ids
 from rockhopper.protocol.codes import ResponseCode
 

@@ -1,8 +1,8 @@
 """END_TRANSACTION (37), and RESUME_CHECK_HALF_MESSAGE (323) for what is held."""
 
-from rockhopper.broker.dispatcher import Request, RequestError, Response
 from rockhopper.broker.processors.parts import BrokerParts
-from rockhopper.broker.safe_answers import answer_when_safe
+from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
+from rockhopper.broker.remoting.safe_answers import answer_when_safe
 from rockhopper.broker.store.files.errors import StoreError, StoreFailedError
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.message_ids import decode_offset_message_id

@@ -21,7 +21,7 @@ from rockhopper.broker.wall_waits import WallTimer
 from rockhopper.protocol.codes import RequestCode
 
 if TYPE_CHECKING:
-    from rockhopper.broker.server import Connection
+    from rockhopper.broker.remoting.server import Connection
     from rockhopper.broker.transactions.transactions import Transactions
 
 RETRY_MS = 1000

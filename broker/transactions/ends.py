@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import structlog
 
-from rockhopper.broker.dispatcher import RequestError
+from rockhopper.broker.remoting.dispatcher import RequestError
 from rockhopper.broker.stats import BrokerStats
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore

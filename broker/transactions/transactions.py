@@ -16,9 +16,9 @@ from collections.abc import Callable
 import structlog
 
 from rockhopper.broker.consumer_offsets import ConsumerOffsetTable
-from rockhopper.broker.dispatcher import RequestError
 from rockhopper.broker.last_flush import last_flush
 from rockhopper.broker.producers import ProducerTable
+from rockhopper.broker.remoting.dispatcher import RequestError
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.stats import BrokerStats
 from rockhopper.broker.store.files.errors import StoreError

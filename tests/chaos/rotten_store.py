@@ -12,8 +12,8 @@ import structlog
 
 from rockhopper.broker import Broker
 from rockhopper.broker.broker import TEMPORARY_SETTINGS
+from rockhopper.broker.remoting.startup import StartError
 from rockhopper.broker.settings.config_file import build_config
-from rockhopper.broker.startup import StartError
 from rockhopper.broker.store.files.errors import StoreError
 from tests.chaos import topics
 from tests.chaos.reading import Reader

@@ -10,10 +10,10 @@ from typing import cast
 
 import pytest
 
-from rockhopper.broker import server
 from rockhopper.broker.long_polling import PARKED_PER_CONNECTION_MAX
-from rockhopper.broker.server import Connection, Server
-from rockhopper.broker.sweeping import (
+from rockhopper.broker.remoting import server
+from rockhopper.broker.remoting.server import Connection, Server
+from rockhopper.broker.remoting.sweeping import (
     FIRST_FRAME_TIMEOUT_S,
     FRAME_TIMEOUT_S,
     IDLE_TIMEOUT_S,

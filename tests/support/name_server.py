@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from rockhopper.broker.dispatcher import Dispatcher
 from rockhopper.broker.nameserver.embedded import EmbeddedBroker
 from rockhopper.broker.nameserver.kv_config import KeyValueTable
 from rockhopper.broker.nameserver.processors import NameServiceProcessors
 from rockhopper.broker.nameserver.route_table import RouteTable
+from rockhopper.broker.remoting.dispatcher import Dispatcher
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.topics import TopicTable
 from rockhopper.protocol.codes import RequestCode

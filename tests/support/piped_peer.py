@@ -3,7 +3,7 @@
 import asyncio
 from typing import cast
 
-from rockhopper.broker.server import Connection, Server
+from rockhopper.broker.remoting.server import Connection, Server
 from rockhopper.protocol.command import Command, decode_header
 from rockhopper.protocol.frame import FrameDecoder
 

@@ -7,9 +7,9 @@ would get.
 import asyncio
 from pathlib import Path
 
-from rockhopper.broker.dispatcher import Dispatcher
 from rockhopper.broker.loop.clock import BrokerClock
 from rockhopper.broker.processors.table import build_table
+from rockhopper.broker.remoting.dispatcher import Dispatcher
 from rockhopper.broker.serving import ServingParts
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.settings.config_file import apply_live, build_config

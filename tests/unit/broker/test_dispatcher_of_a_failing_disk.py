@@ -5,7 +5,7 @@ import os
 
 from structlog.testing import capture_logs
 
-from rockhopper.broker.dispatcher import Dispatcher, Entry, Request, Response
+from rockhopper.broker.remoting.dispatcher import Dispatcher, Entry, Request, Response
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.command import Command, decode_header
 from rockhopper.protocol.frame import FrameDecoder

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.general_pass import frame_handler
 from rockhopper.broker.loop.rounds import FRAMES_PER_PASS, FRAMES_PER_ROUND, PASS_S
-from rockhopper.broker.server import Connection, Server
-from rockhopper.broker.sweeping import FRAME_TIMEOUT_S, IDLE_TIMEOUT_S, sweep_connections
+from rockhopper.broker.remoting.general_pass import frame_handler
+from rockhopper.broker.remoting.server import Connection, Server
+from rockhopper.broker.remoting.sweeping import FRAME_TIMEOUT_S, IDLE_TIMEOUT_S, sweep_connections
 from rockhopper.protocol.command import Command, encode_command
 from rockhopper.protocol.frame import Frame
 from tests.support.direct import pull_fields, send_fields

@@ -5,9 +5,9 @@ import threading
 from collections import Counter
 from unittest.mock import Mock
 
-from rockhopper.broker.dispatcher import Dispatcher, Entry, Request, Response
 from rockhopper.broker.loop.slices import in_thread, next_slice
-from rockhopper.broker.server import Connection
+from rockhopper.broker.remoting.dispatcher import Dispatcher, Entry, Request, Response
+from rockhopper.broker.remoting.server import Connection
 from rockhopper.protocol.command import Command
 from tests.support.raw_peer import until
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.dispatcher import RequestError
 from rockhopper.broker.loop.slices import Work, at_once
 from rockhopper.broker.pop.reading import Wanted
 from rockhopper.broker.pop.sources import QUEUES_PER_SLICE
+from rockhopper.broker.remoting.dispatcher import RequestError
 from rockhopper.broker.store.put import MessageToStore
 from rockhopper.broker.topics import TopicConfig
 from rockhopper.protocol.store.message_codec import decode_messages

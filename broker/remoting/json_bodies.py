@@ -8,8 +8,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from rockhopper.broker.dispatcher import Request, RequestError, Response
 from rockhopper.broker.loop.slices import in_thread
+from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.bodies import Body
 from rockhopper.protocol.codes import ResponseCode

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from rockhopper.broker.loop.rounds import PASS_BYTES_MAX, PASS_S
-from rockhopper.broker.server import Connection, FrameHandler
+from rockhopper.broker.remoting.server import Connection, FrameHandler
 from rockhopper.protocol.command import Command, decode_header
 from rockhopper.protocol.errors import MalformedHeaderError
 from rockhopper.protocol.frame import Frame

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rockhopper.broker.server import Connection
+    from rockhopper.broker.remoting.server import Connection
 
 FIRST_FRAME_TIMEOUT_S = 10.0
 FRAME_TIMEOUT_S = 30.0

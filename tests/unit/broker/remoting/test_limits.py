@@ -4,7 +4,7 @@ import resource
 
 import pytest
 
-from rockhopper.broker.limits import (
+from rockhopper.broker.remoting.limits import (
     CONNECTIONS_MAX,
     DESCRIPTORS_KEPT,
     connection_shares,

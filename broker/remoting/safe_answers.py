@@ -7,7 +7,7 @@ sends (turn.py) and whoever can wait (``MessageStore.safe``) ask the store the s
 
 from collections.abc import Callable
 
-from rockhopper.broker.dispatcher import Request, Response, unconfirmed_code
+from rockhopper.broker.remoting.dispatcher import Request, Response, unconfirmed_code
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
 

@@ -4,8 +4,8 @@ import asyncio
 import itertools
 import json
 
-from rockhopper.broker.dispatcher import Request, Response
-from rockhopper.broker.processors.json_bodies import SHORT_BODY_SIZE_BYTES_MAX, with_body
+from rockhopper.broker.remoting.dispatcher import Request, Response
+from rockhopper.broker.remoting.json_bodies import SHORT_BODY_SIZE_BYTES_MAX, with_body
 from rockhopper.protocol.bodies.topics import TopicList
 from rockhopper.protocol.command import Command
 from tests.support.peers import Peer

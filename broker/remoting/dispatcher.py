@@ -37,7 +37,7 @@ from rockhopper.protocol.errors import FieldError, ProtocolError
 from rockhopper.protocol.requests import decode_fields
 
 if TYPE_CHECKING:
-    from rockhopper.broker.server import Connection
+    from rockhopper.broker.remoting.server import Connection
 
 log = structlog.get_logger("broker.dispatcher")
 

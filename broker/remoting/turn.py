@@ -6,8 +6,8 @@ other answers leave when the pass ends.  Everything leaves in one write.
 
 from collections.abc import Callable
 
-from rockhopper.broker.dispatcher import Response, store_error_response, unconfirmed_code
-from rockhopper.broker.server import Connection
+from rockhopper.broker.remoting.dispatcher import Response, store_error_response, unconfirmed_code
+from rockhopper.broker.remoting.server import Connection
 from rockhopper.broker.stats import BrokerStats
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore

@@ -9,8 +9,8 @@ import os
 import socket
 from collections.abc import Awaitable, Callable
 
+from rockhopper.broker.remoting.startup import port_error
 from rockhopper.broker.settings.advertise import join_address
-from rockhopper.broker.startup import port_error
 
 
 class Ports:

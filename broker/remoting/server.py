@@ -29,8 +29,8 @@ from rockhopper.broker.loop.rounds import (
     SMALL_READ_BYTES,
     Rounds,
 )
+from rockhopper.broker.remoting.sweeping import sweep_connections
 from rockhopper.broker.store.files.descriptors import RAISE_OPEN_FILES_MAX
-from rockhopper.broker.sweeping import sweep_connections
 from rockhopper.protocol.addresses import host_bytes
 from rockhopper.protocol.codes import FLAG_ONEWAY
 from rockhopper.protocol.command import Command, encode_command
