@@ -47,7 +47,7 @@ from rockhopper.broker.stats import SAMPLE_INTERVAL_MS, BrokerStats
 from rockhopper.broker.store.files.disk import make_directories
 from rockhopper.broker.store.files.errors import StoreError, StoreFailedError
 from rockhopper.broker.store.files.lock_file import StoreLock
-from rockhopper.broker.topics import TopicConfig
+from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol.addresses import host_bytes
 
 log = structlog.get_logger("broker")

@@ -28,7 +28,6 @@ import structlog
 
 from rockhopper.broker.delay_journal import DelayJournal, Pass
 from rockhopper.broker.delay_search import DelaySearch
-from rockhopper.broker.json_table import JsonObject, JsonTable
 from rockhopper.broker.last_flush import last_flush
 from rockhopper.broker.long_polling import LongPolling, ParkedPull, nobody
 from rockhopper.broker.loop.clock import wall_clock_ms
@@ -39,8 +38,9 @@ from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import CorruptFileError, StoreError
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.reading.get_result import GetStatus
+from rockhopper.broker.tables.json_table import JsonObject, JsonTable
+from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.broker.timers.copies import stage_copy, written_copies
-from rockhopper.broker.topics import TopicTable
 from rockhopper.broker.wall_waits import WallWaits
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.names import SCHEDULE_TOPIC

@@ -35,7 +35,7 @@ from rockhopper.broker.store.log.fast_encoding import message_ids
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.queues.queue_tail import QueueTail
 from rockhopper.broker.store.reading.get_result import GetResult
-from rockhopper.broker.topics import TopicTable
+from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.protocol.codes import (
     FLAG_ONEWAY,
     FLAG_RESPONSE,

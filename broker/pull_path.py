@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from rockhopper.broker.consumer_groups import BROADCASTING, ConsumerGroups
-from rockhopper.broker.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.long_polling import FILTERED_RECHECK_S, LongPolling, ParkedPull
 from rockhopper.broker.pull_filters import PullFilters
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
@@ -20,8 +19,9 @@ from rockhopper.broker.stats import BrokerStats
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.reading.get_result import GetResult, GetStatus
 from rockhopper.broker.store.reading.property_stage import MessageFilter
-from rockhopper.broker.subscription_groups import SubscriptionGroupTable
-from rockhopper.broker.topics import TopicTable
+from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
+from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.names import group_error
 from rockhopper.protocol.requests import PullMessageRequest

@@ -9,7 +9,7 @@ longer than a test goes on as if it had just joined.
 """
 
 from rockhopper.broker.serving import ServingParts
-from rockhopper.broker.topics import TopicConfig
+from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol.names import SYSTEM_GROUPS, retry_topic
 
 

@@ -8,7 +8,7 @@ from rockhopper.broker.store.log.encoding import (
     OWN_PROPERTIES,
     without_own_properties,
 )
-from rockhopper.broker.topics import TopicConfig
+from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.broker.transactions.half_messages import whole_number
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.errors import MalformedBatchError

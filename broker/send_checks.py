@@ -13,8 +13,8 @@ from rockhopper.broker.remoting.dispatcher import RequestError
 from rockhopper.broker.send_request import Send
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
-from rockhopper.broker.topics import TopicConfig, TopicTable
+from rockhopper.broker.tables.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
+from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.names import NOT_SENDABLE_TOPICS, RETRY_PREFIX, topic_error
 from rockhopper.protocol.properties import PROPERTY_INNER_MULTI_DISPATCH, decode_properties

@@ -31,10 +31,10 @@ from rockhopper.broker.store.files.errors import RecordTooLargeError, StoreError
 from rockhopper.broker.store.log.encoding import DELAYING_PROPERTIES
 from rockhopper.broker.store.log.fast_encoding import message_ids
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.subscription_groups import SubscriptionGroupTable
+from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
+from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.timers.timers import Timers
 from rockhopper.broker.timers.times import REQUEST_PROPERTIES as TIMER_PROPERTIES
-from rockhopper.broker.topics import TopicConfig, TopicTable
 from rockhopper.broker.transactions.half_messages import HALF_QUEUE_ID, is_half, make_half
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.errors import FieldError

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from rockhopper.broker.change_notices import CallLater
 from rockhopper.broker.consumer_groups import ConsumerGroups
-from rockhopper.broker.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.delayed import DelayedDelivery
 from rockhopper.broker.hot_pass import broker_properties
 from rockhopper.broker.long_polling import LongPolling
@@ -25,14 +24,15 @@ from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.sinks import SinkPublisher
 from rockhopper.broker.sinks.appender import BatchAppender
-from rockhopper.broker.static_topics import StaticTopicTable
 from rockhopper.broker.stats import BrokerStats
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.subscription_groups import SubscriptionGroupTable
-from rockhopper.broker.tables import Tables
+from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.tables.static_topics import StaticTopicTable
+from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
+from rockhopper.broker.tables.tables import Tables
+from rockhopper.broker.tables.topic_ids import TopicIds
+from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.broker.timers.timers import Timers
-from rockhopper.broker.topic_ids import TopicIds
-from rockhopper.broker.topics import TopicTable
 from rockhopper.broker.transactions.delays import by_delay
 from rockhopper.broker.transactions.transactions import Transactions
 

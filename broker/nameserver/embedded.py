@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from rockhopper.broker.topics import PERM_READ, PERM_WRITE, TopicConfig, TopicTable
+from rockhopper.broker.tables.topics import PERM_READ, PERM_WRITE, TopicConfig, TopicTable
 from rockhopper.protocol.names import AUTO_CREATE_TOPIC, RETRY_PREFIX, group_error
 
 if TYPE_CHECKING:

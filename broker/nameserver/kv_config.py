@@ -6,7 +6,7 @@ many queues an ordered topic has on which broker (``broker-a:4;broker-b:4``).
 
 from pathlib import Path
 
-from rockhopper.broker.json_table import JsonObject, JsonTable
+from rockhopper.broker.tables.json_table import JsonObject, JsonTable
 
 ORDER_TOPIC_NAMESPACE = "ORDER_TOPIC_CONFIG"
 

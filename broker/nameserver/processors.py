@@ -7,7 +7,6 @@ compactly and without true, false and null: some clients read them with parsers 
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from typing import TYPE_CHECKING
 
-from rockhopper.broker.json_table import DataVersion
 from rockhopper.broker.loop.slices import at_once, in_slices, sorted_in_pieces
 from rockhopper.broker.nameserver.embedded import EmbeddedBroker
 from rockhopper.broker.nameserver.kv_config import ORDER_TOPIC_NAMESPACE, KeyValueTable
@@ -31,7 +30,8 @@ from rockhopper.broker.remoting.json_bodies import (
 )
 from rockhopper.broker.settings.config import BrokerConfig, NameServiceConfig
 from rockhopper.broker.settings.config_file import properties_of
-from rockhopper.broker.topics import TopicConfig
+from rockhopper.broker.tables.json_table import DataVersion
+from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.bodies import topics as bodies
 from rockhopper.protocol.bodies.properties_text import encode_properties_text

@@ -11,12 +11,12 @@ import zlib
 from collections.abc import Awaitable, Callable, Generator
 from typing import TYPE_CHECKING
 
-from rockhopper.broker.json_table import DataVersion
 from rockhopper.broker.loop.slices import at_once, in_slices, in_thread
 from rockhopper.broker.nameserver.route_table import Registration
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.remoting.json_bodies import SHORT_BODY_SIZE_BYTES_MAX
-from rockhopper.broker.topics import TopicConfig
+from rockhopper.broker.tables.json_table import DataVersion
+from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol.bodies.topics import RegisterBrokerBody
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.requests import RegisterBrokerRequest

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from rockhopper.broker.json_table import DataVersion, JsonObject
 from rockhopper.broker.loop.slices import at_once
 from rockhopper.broker.nameserver.embedded import EmbeddedBroker
-from rockhopper.broker.topics import PERM_WRITE, TopicConfig
+from rockhopper.broker.tables.json_table import DataVersion, JsonObject
+from rockhopper.broker.tables.topics import PERM_WRITE, TopicConfig
 
 log = structlog.get_logger("broker.nameserver")
 

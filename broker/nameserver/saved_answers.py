@@ -6,9 +6,9 @@ neither a task nor a thread each.
 
 import asyncio
 
-from rockhopper.broker.json_table import JsonTable
 from rockhopper.broker.loop.slices import next_slice
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response, error_response
+from rockhopper.broker.tables.json_table import JsonTable
 from rockhopper.protocol.codes import ResponseCode
 
 WAITING_MAX = 10_000

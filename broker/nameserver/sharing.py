@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from rockhopper.broker.nameserver.route_table import RouteTable
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
-from rockhopper.broker.topics import (
+from rockhopper.broker.tables.topics import (
     PERM_READ,
     PERM_WRITE,
     TopicConfig,

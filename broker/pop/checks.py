@@ -5,8 +5,8 @@ Each raises RequestError.
 
 from rockhopper.broker.processors.parts import BrokerParts
 from rockhopper.broker.remoting.dispatcher import Request, RequestError
-from rockhopper.broker.subscription_groups import SubscriptionGroup
-from rockhopper.broker.topics import TopicConfig
+from rockhopper.broker.tables.subscription_groups import SubscriptionGroup
+from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.names import group_error
 

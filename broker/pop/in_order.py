@@ -15,7 +15,7 @@ from rockhopper.broker.remoting.dispatcher import RequestError
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.reading.get_result import GetResult, GetStatus
-from rockhopper.broker.subscription_groups import SubscriptionGroupTable
+from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.store.message_codec import decode_message
 from rockhopper.protocol.subscription import Subscription

@@ -9,8 +9,8 @@ RocketMQ: MessageRequestModeManager.
 from collections.abc import Callable
 from pathlib import Path
 
-from rockhopper.broker.json_table import JsonObject, JsonTable
 from rockhopper.broker.loop.clock import wall_clock_ms
+from rockhopper.broker.tables.json_table import JsonObject, JsonTable
 from rockhopper.protocol.bodies.popping import SetMessageRequestModeRequestBody as RequestMode
 
 

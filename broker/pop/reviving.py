@@ -13,7 +13,6 @@ from collections.abc import Callable
 
 import structlog
 
-from rockhopper.broker.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.pop.extra_info import origin_topic, pop_retry_topic
 from rockhopper.broker.pop.lanes import Lane, Lanes
 from rockhopper.broker.settings.delay_levels import SYS_FLAG_HOSTS_V6
@@ -22,8 +21,9 @@ from rockhopper.broker.store.files.errors import RecordTooLargeError, StoreError
 from rockhopper.broker.store.log.encoding import without_own_properties
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.reading.get_result import GetStatus
-from rockhopper.broker.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
-from rockhopper.broker.topics import TopicConfig, TopicTable
+from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.tables.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
+from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.wall_waits import WallTimer
 from rockhopper.protocol.addresses import host_bytes
 from rockhopper.protocol.errors import ProtocolError

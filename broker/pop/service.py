@@ -18,7 +18,6 @@ from collections.abc import Callable, Generator
 
 import structlog
 
-from rockhopper.broker.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.nameserver.service import NameService
 from rockhopper.broker.pop.cluster_queues import ClusterQueues
 from rockhopper.broker.pop.compaction import Compaction
@@ -36,8 +35,9 @@ from rockhopper.broker.stats import BrokerStats
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.reading.get_result import GetStatus
-from rockhopper.broker.subscription_groups import SubscriptionGroupTable
-from rockhopper.broker.topics import TopicConfig, TopicTable
+from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
+from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 
 log = structlog.get_logger("broker.pop")
 

@@ -7,8 +7,8 @@ from rockhopper.broker.pop.extra_info import pop_retry_topic
 from rockhopper.broker.pop.reading import Wanted
 from rockhopper.broker.remoting.dispatcher import RequestError
 from rockhopper.broker.settings.config import BrokerConfig
-from rockhopper.broker.subscription_groups import SubscriptionGroupTable
-from rockhopper.broker.topics import TopicConfig, TopicTable
+from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
+from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.protocol.codes import ResponseCode
 
 # What a slice of a pop looks at; a topic with more queues is a wide one.

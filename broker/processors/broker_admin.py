@@ -4,13 +4,13 @@ import asyncio
 
 import structlog
 
-from rockhopper.broker.json_table import DataVersion
 from rockhopper.broker.processors.parts import BrokerParts
 from rockhopper.broker.processors.runtime_info import disk_usage, runtime_info
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.remoting.json_bodies import json_response, refusal
 from rockhopper.broker.settings.config_file import change_live, parse_properties, properties_of
 from rockhopper.broker.settings.settings import SettingError
+from rockhopper.broker.tables.json_table import DataVersion
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.bodies import KVTable
 from rockhopper.protocol.codes import ResponseCode

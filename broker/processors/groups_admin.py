@@ -17,8 +17,12 @@ from rockhopper.broker.remoting.json_bodies import (
     read_object,
     refusal,
 )
-from rockhopper.broker.subscription_groups import SubscriptionGroup
-from rockhopper.broker.topic_attributes import GROUP_RULES, AttributeChangeError, change_attributes
+from rockhopper.broker.tables.subscription_groups import SubscriptionGroup
+from rockhopper.broker.tables.topic_attributes import (
+    GROUP_RULES,
+    AttributeChangeError,
+    change_attributes,
+)
 from rockhopper.protocol.bodies import (
     Connection,
     ConsumerConnection,

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Protocol
 
 from rockhopper.broker.consumer_groups import ConsumerGroups
-from rockhopper.broker.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.delayed import DelayedDelivery
 from rockhopper.broker.peer_brokers import PeerBrokers
 from rockhopper.broker.pop.service import PopService
@@ -14,13 +13,14 @@ from rockhopper.broker.queue_locks import QueueLocks
 from rockhopper.broker.send_path import SendPath
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.sinks import SinkPublisher
-from rockhopper.broker.static_topics import StaticTopicTable
 from rockhopper.broker.stats import BrokerStats
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.subscription_groups import SubscriptionGroupTable
+from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.tables.static_topics import StaticTopicTable
+from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
+from rockhopper.broker.tables.topic_ids import TopicIds
+from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.broker.timers.timers import Timers
-from rockhopper.broker.topic_ids import TopicIds
-from rockhopper.broker.topics import TopicTable
 from rockhopper.broker.transactions.transactions import Transactions
 
 

@@ -16,7 +16,7 @@ from rockhopper.broker.processors.offsets import check_queue
 from rockhopper.broker.processors.parts import BrokerParts
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.remoting.json_bodies import long_json_response
-from rockhopper.broker.topics import TopicConfig
+from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.bodies import MessageQueueKey
 from rockhopper.protocol.codes import LanguageCode, RequestCode, ResponseCode

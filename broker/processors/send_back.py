@@ -15,7 +15,7 @@ from rockhopper.broker.remoting.safe_answers import answer_when_safe
 from rockhopper.broker.settings.delay_levels import SYS_FLAG_HOSTS_V6, join_properties
 from rockhopper.broker.store.log.encoding import without_own_properties
 from rockhopper.broker.store.put import MessageToStore
-from rockhopper.broker.topics import TopicConfig
+from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol.addresses import host_bytes
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.message import StoredMessage

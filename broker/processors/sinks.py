@@ -10,7 +10,7 @@ from rockhopper.broker.remoting.dispatcher import Request, RequestError, Respons
 from rockhopper.broker.sinks.appender import REFUSED_PROPERTIES
 from rockhopper.broker.sinks.publisher import SinkError
 from rockhopper.broker.sinks.staged_parts import is_part_name
-from rockhopper.broker.topics import TopicConfig
+from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol.bodies.sinks import (
     SinkMessage,
     decode_sink_message,

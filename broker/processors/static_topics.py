@@ -19,7 +19,7 @@ from rockhopper.broker.processors.topics_admin import TopicAdminProcessors
 from rockhopper.broker.pull_path import FLAG_COMMIT_OFFSET, FLAG_SUSPEND
 from rockhopper.broker.remoting.dispatcher import Processor, Request, RequestError, Response
 from rockhopper.broker.remoting.json_bodies import read_object, refusal
-from rockhopper.broker.static_topics import Piece, StaticTopic
+from rockhopper.broker.tables.static_topics import Piece, StaticTopic
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.requests import CreateTopicRequest

@@ -19,14 +19,14 @@ from rockhopper.broker.remoting.json_bodies import (
     read_object,
     refusal,
 )
-from rockhopper.broker.topic_attributes import (
+from rockhopper.broker.tables.topic_attributes import (
     ATTRIBUTE_MESSAGE_TYPE,
     MESSAGE_TYPE_MIXED,
     AttributeChangeError,
     change_attributes,
     parse_attribute_changes,
 )
-from rockhopper.broker.topics import QUEUE_COUNT_MAX, TopicConfig
+from rockhopper.broker.tables.topics import QUEUE_COUNT_MAX, TopicConfig
 from rockhopper.protocol.bodies import GroupList, TopicList, TopicOffset
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.fastjson import MessageQueueKey, map_of, queue_text

@@ -20,7 +20,7 @@ from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.log.encoding import OWN_PROPERTIES
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.queues.queue_tail import QueueTail
-from rockhopper.broker.topics import TopicConfig, TopicTable
+from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.transactions.delays import Redirect
 from rockhopper.protocol.bodies.sinks import SinkMessage
 from rockhopper.protocol.properties import PROPERTY_UNIQUE_KEY, decode_properties

@@ -1,6 +1,6 @@
 """What a broker notes of sinks beside their batches: whose they are, and who else has them."""
 
-from rockhopper.broker.checked_table import CheckedTable
+from rockhopper.broker.tables.checked_table import CheckedTable
 
 
 class SinkOwners(CheckedTable):

@@ -39,7 +39,7 @@ from rockhopper.broker.sinks.staged_parts import (
 from rockhopper.broker.store.files.disk import DISK_FULL_ERRNOS, remove_files
 from rockhopper.broker.store.files.errors import DiskFullError, StoreError, TooManyOpenFilesError
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.topics import TopicConfig
+from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol.bodies.sinks import SinkPart
 
 log = structlog.get_logger("broker.sinks")

@@ -7,9 +7,9 @@
     slotCrcs            slot -> CRC-32 of these entries
     noteBytes           slot -> size of its file of notes, which may have grown since
 
-It is a checked table (broker/checked_table.py): both copies hold the same.  Another timercheck
-means that RocketMQ has run on the store since: what it delivered is not in our files, and they are
-made anew from its own.  0.1.0 wrote the entries alone, without slotCrcs.
+It is a checked table (broker/tables/checked_table.py): both copies hold the same. Another
+timercheck means that RocketMQ has run on the store since: what it delivered is not in our files,
+and they are made anew from its own. 0.1.0 wrote the entries alone, without slotCrcs.
 """
 
 import os
@@ -17,10 +17,10 @@ import zlib
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from rockhopper.broker.checked_table import CheckedTable
-from rockhopper.broker.json_table import JsonObject
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.disk import backup_path
+from rockhopper.broker.tables.checked_table import CheckedTable
+from rockhopper.broker.tables.json_table import JsonObject
 from rockhopper.broker.timers.entries import ENTRY, ENTRY_SIZE_BYTES, SLOT_MS, Entry
 from rockhopper.broker.timers.slot_files import NOTES_SUFFIX
 

@@ -12,7 +12,7 @@ import structlog
 from rockhopper.broker.settings.delay_levels import SYS_FLAG_HOSTS_V6
 from rockhopper.broker.store.files.errors import RecordTooLargeError
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.topics import TopicTable
+from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.protocol.addresses import host_bytes
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.message import StoredMessage

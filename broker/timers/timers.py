@@ -25,6 +25,7 @@ from rockhopper.broker.stats import BrokerStats
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.broker.timers import java_files
 from rockhopper.broker.timers.checkpoint import (
     TimerCheckpoint,
@@ -41,7 +42,6 @@ from rockhopper.broker.timers.recall_handle import RecallHandle, encode_recall_h
 from rockhopper.broker.timers.recalling import recall
 from rockhopper.broker.timers.rolling import Rolling
 from rockhopper.broker.timers.times import asked_time_ms, out_ms
-from rockhopper.broker.topics import TopicTable
 from rockhopper.broker.wall_waits import WallWaits
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.names import TIMER_TOPIC

@@ -13,7 +13,7 @@ from rockhopper.broker.remoting.dispatcher import RequestError
 from rockhopper.broker.stats import BrokerStats
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.topics import TopicTable
+from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.broker.transactions.check_counts import CheckCounts
 from rockhopper.broker.transactions.delays import Redirect
 from rockhopper.broker.transactions.half_messages import immunity_ms, is_copy, whole_number

@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 import structlog
 
-from rockhopper.broker.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.settings.delay_levels import SYS_FLAG_HOSTS_V6
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.reading.get_result import GetStatus
+from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.transactions.delays import WAITING_TOPICS
 from rockhopper.broker.transactions.half_messages import (
     HALF_QUEUE_ID,

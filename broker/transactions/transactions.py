@@ -15,7 +15,6 @@ from collections.abc import Callable
 
 import structlog
 
-from rockhopper.broker.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.last_flush import last_flush
 from rockhopper.broker.producers import ProducerTable
 from rockhopper.broker.remoting.dispatcher import RequestError
@@ -23,7 +22,8 @@ from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.stats import BrokerStats
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.topics import TopicConfig, TopicTable
+from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.transactions.check_back import CheckBack
 from rockhopper.broker.transactions.check_counts import CheckCounts
 from rockhopper.broker.transactions.delays import Redirect

@@ -29,7 +29,7 @@ from rockhopper.broker.store.files.errors import StoreFailedError, TooManyOpenFi
 from rockhopper.broker.store.log.commit_log import CommitLog
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
-from rockhopper.broker.topics import TopicConfig, TopicTable
+from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.protocol.bodies.sinks import SinkMessage, SinkPart, encode_sink_body
 from tests.support.killed_store import copy_killed
 from tests.support.open_stores import STORE_HOST, bodies, open_store, put

@@ -16,7 +16,7 @@ import pytest
 
 from rockhopper.broker import Broker
 from rockhopper.broker.loop.stalls import STALL_S
-from rockhopper.broker.topics import TopicConfig
+from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol.bodies.sinks import SinkMessage, SinkPart, encode_sink_body
 from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.command import Command, decode_header

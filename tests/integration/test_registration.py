@@ -11,7 +11,7 @@ from rockhopper.broker import Broker
 from rockhopper.broker.nameserver.alone import NameServer
 from rockhopper.broker.nameserver.route_table import Accepted
 from rockhopper.broker.settings.config_file import build_config
-from rockhopper.broker.topics import TopicConfig
+from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol.codes import ResponseCode
 from tests.support.direct import pull, route, send
 from tests.support.hang import HANG_S

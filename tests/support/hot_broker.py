@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rockhopper.broker.hot_pass import HotPass
-from rockhopper.broker.topics import TopicConfig
+from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol.command import Command, decode_header
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.frame import HEADER_SIZE_BYTES_WRITABLE, Frame, FrameDecoder

@@ -12,7 +12,7 @@ from pathlib import Path
 from rockhopper.broker.loop.slices import at_once
 from rockhopper.broker.pop.extra_info import ExtraInfo
 from rockhopper.broker.pop.reading import Wanted
-from rockhopper.broker.subscription_groups import SubscriptionGroup
+from rockhopper.broker.tables.subscription_groups import SubscriptionGroup
 from rockhopper.protocol.bodies.sinks import SinkMessage, SinkPart, encode_sink_body
 from rockhopper.protocol.properties import encode_properties
 from rockhopper.protocol.store.message_codec import decode_messages

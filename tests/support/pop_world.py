@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
-from rockhopper.broker.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.loop.clock import BrokerClock
 from rockhopper.broker.loop.slices import at_once
 from rockhopper.broker.pop.extra_info import ExtraInfo, parse_extra_info, pop_retry_topic
@@ -14,8 +13,9 @@ from rockhopper.broker.settings.config import StoreConfig
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.stats import BrokerStats
 from rockhopper.broker.store.put import MessageToStore
-from rockhopper.broker.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
-from rockhopper.broker.topics import TopicConfig, TopicTable
+from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.tables.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
+from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.store.message_codec import decode_messages
 from tests.support.killed_store import copy_killed

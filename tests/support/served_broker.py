@@ -16,7 +16,7 @@ from rockhopper.broker.settings.config_file import apply_live, build_config
 from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.stats import BrokerStats
 from rockhopper.broker.store.put import MessageToStore, PutResult
-from rockhopper.broker.topics import TopicConfig
+from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol.addresses import host_bytes
 from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.command import Command, decode_header

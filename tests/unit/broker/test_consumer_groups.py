@@ -10,7 +10,7 @@ from rockhopper.broker.consumer_groups import (
     ConsumeSettings,
 )
 from rockhopper.broker.producers import ProducerTable
-from rockhopper.broker.remembered_subscriptions import REMEMBERED_MS, RememberedSubscriptions
+from rockhopper.broker.tables.remembered_subscriptions import REMEMBERED_MS, RememberedSubscriptions
 from rockhopper.protocol.subscription import Subscription
 from tests.support.peers import Clock, Peer
 

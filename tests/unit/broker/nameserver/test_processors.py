@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rockhopper.broker.settings.config_file import build_config
-from rockhopper.broker.topics import TopicConfig
+from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.json_table import DataVersion
 from rockhopper.broker.loop.slices import at_once
 from rockhopper.broker.nameserver.embedded import EmbeddedBroker
 from rockhopper.broker.nameserver.route_table import (
@@ -15,7 +14,8 @@ from rockhopper.broker.nameserver.route_table import (
     RouteTable,
 )
 from rockhopper.broker.settings.config import BrokerConfig
-from rockhopper.broker.topics import TopicConfig, TopicTable
+from rockhopper.broker.tables.json_table import DataVersion
+from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 
 NOW = 1_700_000_000_000
 

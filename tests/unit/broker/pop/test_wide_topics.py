@@ -10,7 +10,7 @@ from rockhopper.broker.pop.reading import Wanted
 from rockhopper.broker.pop.sources import QUEUES_PER_SLICE
 from rockhopper.broker.remoting.dispatcher import RequestError
 from rockhopper.broker.store.put import MessageToStore
-from rockhopper.broker.topics import TopicConfig
+from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol.store.message_codec import decode_messages
 from tests.support.pop_world import GROUP, TOPIC, PopWorld
 

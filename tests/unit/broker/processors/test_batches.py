@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker.store.files.errors import StoreFailedError
-from rockhopper.broker.topics import TopicConfig
+from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.command import Command, encode_command

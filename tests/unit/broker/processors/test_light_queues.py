@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode

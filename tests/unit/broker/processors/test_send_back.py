@@ -2,8 +2,8 @@
 
 import pytest
 
-from rockhopper.broker.subscription_groups import SubscriptionGroup
-from rockhopper.broker.topics import TopicConfig
+from rockhopper.broker.tables.subscription_groups import SubscriptionGroup
+from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.command import Command

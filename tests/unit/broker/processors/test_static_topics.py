@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from rockhopper.broker.nameserver.route_table import Registration, RouteTable
-from rockhopper.broker.static_topics import StaticTopic
-from rockhopper.broker.topics import TopicConfig
+from rockhopper.broker.tables.static_topics import StaticTopic
+from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode

@@ -10,7 +10,7 @@ import pytest
 
 from rockhopper.broker.consumer_groups import Client, ConsumeSettings
 from rockhopper.broker.store.files import disk
-from rockhopper.broker.topics import TopicConfig
+from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode

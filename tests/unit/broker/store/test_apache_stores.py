@@ -15,7 +15,7 @@ from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.put import MessageToStore
 from rockhopper.broker.store.reading.get_result import GetStatus
-from rockhopper.broker.topics import TopicTable
+from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.store.message_codec import decode_message, decode_messages
 from rockhopper.protocol.subscription import Subscription

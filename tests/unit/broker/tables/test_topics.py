@@ -4,11 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.json_table import JsonObject
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.topics import QUEUE_COUNT_MAX, TopicConfig, TopicTable, queue_directories
+from rockhopper.broker.tables.json_table import JsonObject
+from rockhopper.broker.tables.topics import (
+    QUEUE_COUNT_MAX,
+    TopicConfig,
+    TopicTable,
+    queue_directories,
+)
 from rockhopper.protocol import fastjson
 from tests.support.peers import Clock
 

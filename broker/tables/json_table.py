@@ -29,7 +29,7 @@ from rockhopper.broker.loop.clock import wall_clock_ms
 from rockhopper.broker.store.files.descriptors import descriptor_needed
 from rockhopper.broker.store.files.disk import backup_path, write_atomically
 from rockhopper.broker.store.files.errors import CorruptFileError, TooManyOpenFilesError
-from rockhopper.broker.table_seal import Saved, differences, is_damaged, seal, unseal
+from rockhopper.broker.tables.table_seal import Saved, differences, is_damaged, seal, unseal
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.errors import ProtocolError
 

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import structlog
 
-from rockhopper.broker.json_table import JsonObject, JsonTable
 from rockhopper.broker.loop.clock import wall_clock_ms
-from rockhopper.broker.offset_journal import OffsetJournal, fingerprint
+from rockhopper.broker.tables.json_table import JsonObject, JsonTable
+from rockhopper.broker.tables.offset_journal import OffsetJournal, fingerprint
 from rockhopper.protocol.store.light_queues import LIGHT_QUEUE_ID, is_light
 
 log = structlog.get_logger("broker.offsets")

@@ -14,8 +14,8 @@ looked up here any more: who is alive has sent a heartbeat by then.
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
-from rockhopper.broker.json_table import JsonObject, JsonTable
 from rockhopper.broker.loop.clock import wall_clock_ms
+from rockhopper.broker.tables.json_table import JsonObject, JsonTable
 from rockhopper.protocol.errors import SubscriptionError
 from rockhopper.protocol.subscription import Subscription
 

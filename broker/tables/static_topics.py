@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rockhopper.broker.json_table import JsonObject, JsonTable
 from rockhopper.broker.loop.clock import wall_clock_ms
+from rockhopper.broker.tables.json_table import JsonObject, JsonTable
 
 SCOPE_GLOBAL = "__global__"
 QUEUES_MAX = 65_536

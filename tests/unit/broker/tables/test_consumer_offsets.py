@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.consumer_offsets import PUSHED_RESET_MS, ConsumerOffsetTable
+from rockhopper.broker.tables.consumer_offsets import PUSHED_RESET_MS, ConsumerOffsetTable
 from tests.support.peers import Clock
 
 # Printed by RocketMQ's own encoder (fastjson, pretty), with a time of ours.

@@ -6,7 +6,7 @@ import pytest
 
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.settings.config_file import build_config
-from rockhopper.broker.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
+from rockhopper.broker.tables.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
 from tests.support.peers import Clock
 
 # Printed by RocketMQ's own encoder (fastjson, pretty), with a time of ours.

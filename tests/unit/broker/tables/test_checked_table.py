@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import structlog
 
-from rockhopper.broker.checked_table import CheckedTable
-from rockhopper.broker.table_seal import unseal
+from rockhopper.broker.tables.checked_table import CheckedTable
+from rockhopper.broker.tables.table_seal import unseal
 from tests.support.rot import flipped
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import structlog
 
-from rockhopper.broker.json_table import JsonObject, JsonTable
 from rockhopper.broker.loop.clock import wall_clock_ms
 from rockhopper.broker.settings.config import BrokerConfig
-from rockhopper.broker.topic_attributes import ATTRIBUTE_PRIORITY_FACTOR
+from rockhopper.broker.tables.json_table import JsonObject, JsonTable
+from rockhopper.broker.tables.topic_attributes import ATTRIBUTE_PRIORITY_FACTOR
 from rockhopper.protocol.names import SYSTEM_GROUP_PREFIX, SYSTEM_GROUPS, group_error
 from rockhopper.protocol.store.light_queues import is_light, light_queue_error
 

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.remembered_subscriptions import (
+from rockhopper.broker.store.files.disk import backup_path
+from rockhopper.broker.store.files.errors import CorruptFileError
+from rockhopper.broker.tables.remembered_subscriptions import (
     GROUPS_MAX,
     REMEMBERED_MS,
     RememberedSubscriptions,
 )
-from rockhopper.broker.store.files.disk import backup_path
-from rockhopper.broker.store.files.errors import CorruptFileError
 from rockhopper.protocol.subscription import Subscription
 from tests.support.peers import Clock
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from rockhopper.broker.consumer_offsets import ConsumerOffsetTable
-from rockhopper.broker.offset_journal import OffsetJournal
+from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.tables.offset_journal import OffsetJournal
 from tests.support.peers import Clock
 from tests.support.raw_peer import until
 from tests.support.rot import flipped

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from rockhopper.broker.settings.config_file import build_config
-from rockhopper.broker.tables import Tables
-from rockhopper.broker.topics import TopicConfig
+from rockhopper.broker.tables.tables import Tables
+from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol.names import SCHEDULE_TOPIC
 from tests.support.peers import Clock
 

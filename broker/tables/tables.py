@@ -4,21 +4,21 @@ from collections.abc import Callable
 
 import structlog
 
-from rockhopper.broker.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.delayed import DelayOffsetTable
-from rockhopper.broker.json_table import JsonTable
-from rockhopper.broker.offset_journal import OffsetJournal
-from rockhopper.broker.remembered_subscriptions import RememberedSubscriptions
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.sinks import SinkHomes, SinkOwners
-from rockhopper.broker.static_topics import StaticTopicTable
 from rockhopper.broker.store.files.errors import CorruptFileError
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.queues.deleted_topics import DeletedTopics
-from rockhopper.broker.subscription_groups import SubscriptionGroupTable
-from rockhopper.broker.topic_ids import TopicIds
-from rockhopper.broker.topics import TopicConfig, TopicTable, queue_directories
+from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.tables.json_table import JsonTable
+from rockhopper.broker.tables.offset_journal import OffsetJournal
+from rockhopper.broker.tables.remembered_subscriptions import RememberedSubscriptions
+from rockhopper.broker.tables.static_topics import StaticTopicTable
+from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
+from rockhopper.broker.tables.topic_ids import TopicIds
+from rockhopper.broker.tables.topics import TopicConfig, TopicTable, queue_directories
 from rockhopper.protocol.names import SCHEDULE_TOPIC
 from rockhopper.protocol.store.store_paths import DELETED_TOPICS_FILE
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rockhopper.broker.topic_attributes import (
+from rockhopper.broker.tables.topic_attributes import (
     AttributeChangeError,
     change_attributes,
     parse_attribute_changes,

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import structlog
 
-from rockhopper.broker.json_table import JsonObject, JsonTable
 from rockhopper.broker.loop.clock import wall_clock_ms
 from rockhopper.broker.settings.config import AutoCreateTopic, BrokerConfig
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.static_topics import StaticTopic
-from rockhopper.broker.topic_attributes import (
+from rockhopper.broker.tables.json_table import JsonObject, JsonTable
+from rockhopper.broker.tables.static_topics import StaticTopic
+from rockhopper.broker.tables.topic_attributes import (
     ATTRIBUTE_MESSAGE_TYPE,
     ATTRIBUTE_QUEUE_TYPE,
     MESSAGE_TYPE_PRIORITY,

@@ -1,6 +1,6 @@
 """The seal of a backup: any flipped bit of it shows, and what differs is told by place."""
 
-from rockhopper.broker.table_seal import differences, is_damaged, seal, unseal
+from rockhopper.broker.tables.table_seal import differences, is_damaged, seal, unseal
 from tests.support.rot import flipped
 
 CONTENT = b'{\n\t"dataVersion":{\n\t\t"counter":3\n\t},\n\t"values":{0:"a"}\n}'

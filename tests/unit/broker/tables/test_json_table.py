@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import structlog
 
-from rockhopper.broker import json_table
-from rockhopper.broker.json_table import DataVersion, JsonObject, JsonTable
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import CorruptFileError, TooManyOpenFilesError
+from rockhopper.broker.tables import json_table
+from rockhopper.broker.tables.json_table import DataVersion, JsonObject, JsonTable
 from tests.support.rot import flipped
 
 GOOD = '{"dataVersion":{"counter":3,"stateVersion":0,"timestamp":5},"values":{0:"a"}}'

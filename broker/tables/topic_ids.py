@@ -16,8 +16,8 @@ from collections.abc import Container, Iterable
 
 import structlog
 
-from rockhopper.broker.checked_table import CheckedTable
-from rockhopper.broker.topics import TopicConfig
+from rockhopper.broker.tables.checked_table import CheckedTable
+from rockhopper.broker.tables.topics import TopicConfig
 
 log = structlog.get_logger("broker.topics")
 

@@ -1,0 +1,1 @@
+"""What the broker knows beside messages, in files: topics, groups, offsets."""
