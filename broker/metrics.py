@@ -12,8 +12,8 @@ import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from rockhopper.broker.consumer_groups import BROADCASTING
 from rockhopper.broker.loop.stalls import STALL_S
+from rockhopper.broker.members.consumer_groups import BROADCASTING
 from rockhopper.broker.remoting.http import Page
 from rockhopper.protocol.names import is_retry_topic
 

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from rockhopper.broker.consumer_groups import BROADCASTING, ConsumerGroups
 from rockhopper.broker.long_polling import FILTERED_RECHECK_S, LongPolling, ParkedPull
+from rockhopper.broker.members.consumer_groups import BROADCASTING, ConsumerGroups
 from rockhopper.broker.pull_filters import PullFilters
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.settings.config import BrokerConfig

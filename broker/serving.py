@@ -5,19 +5,19 @@ Broker adds what is around it: ports, connections, name service, registration, t
 
 from collections.abc import Callable
 
-from rockhopper.broker.change_notices import CallLater
-from rockhopper.broker.consumer_groups import ConsumerGroups
 from rockhopper.broker.delayed import DelayedDelivery
 from rockhopper.broker.hot_pass import broker_properties
 from rockhopper.broker.long_polling import LongPolling
 from rockhopper.broker.loop.clock import BrokerClock
+from rockhopper.broker.members.change_notices import CallLater
+from rockhopper.broker.members.consumer_groups import ConsumerGroups
+from rockhopper.broker.members.producers import ProducerTable
+from rockhopper.broker.members.queue_locks import QueueLocks
 from rockhopper.broker.message_ids import UniqueIds
 from rockhopper.broker.nameserver.service import NameService
 from rockhopper.broker.peer_brokers import PeerBrokers
 from rockhopper.broker.pop.service import PopService
-from rockhopper.broker.producers import ProducerTable
 from rockhopper.broker.pull_path import PullPath
-from rockhopper.broker.queue_locks import QueueLocks
 from rockhopper.broker.remoting.limits import mapped_files_share
 from rockhopper.broker.send_path import SendPath
 from rockhopper.broker.settings.config import BrokerConfig

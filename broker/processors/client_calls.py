@@ -6,7 +6,7 @@ clients answer no request at all, so every one of them has a time limit.
 
 import asyncio
 
-from rockhopper.broker.consumer_groups import Member
+from rockhopper.broker.members.consumer_groups import Member
 from rockhopper.broker.processors.parts import BrokerParts
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.remoting.json_bodies import json_response

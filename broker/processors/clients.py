@@ -5,7 +5,7 @@ import contextlib
 import time
 from collections.abc import Awaitable, Iterable
 
-from rockhopper.broker.consumer_groups import PULLING, Client, ConsumeSettings
+from rockhopper.broker.members.consumer_groups import PULLING, Client, ConsumeSettings
 from rockhopper.broker.processors.parts import BrokerParts
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.remoting.json_bodies import json_response, with_body

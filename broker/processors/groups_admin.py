@@ -6,8 +6,8 @@ from typing import Any
 
 import structlog
 
-from rockhopper.broker.consumer_groups import Client, ConsumerGroup
 from rockhopper.broker.loop.slices import in_thread, next_slice
+from rockhopper.broker.members.consumer_groups import Client, ConsumerGroup
 from rockhopper.broker.processors.pages import is_version, page
 from rockhopper.broker.processors.parts import BrokerParts
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response

@@ -4,7 +4,7 @@ Offsets of a queue are looked up, never created: RocketMQ makes a queue for any 
 about.  Topics that do not exist are answered with 17, queues that do not exist with 29.
 """
 
-from rockhopper.broker.consumer_groups import PULLING
+from rockhopper.broker.members.consumer_groups import PULLING
 from rockhopper.broker.processors.parts import BrokerParts
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.remoting.json_bodies import long_json_response

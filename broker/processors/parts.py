@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from rockhopper.broker.consumer_groups import ConsumerGroups
 from rockhopper.broker.delayed import DelayedDelivery
+from rockhopper.broker.members.consumer_groups import ConsumerGroups
+from rockhopper.broker.members.producers import ProducerTable
+from rockhopper.broker.members.queue_locks import QueueLocks
 from rockhopper.broker.peer_brokers import PeerBrokers
 from rockhopper.broker.pop.service import PopService
-from rockhopper.broker.producers import ProducerTable
 from rockhopper.broker.pull_path import PullPath
-from rockhopper.broker.queue_locks import QueueLocks
 from rockhopper.broker.send_path import SendPath
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.sinks import SinkPublisher

@@ -2,8 +2,8 @@
 
 from collections.abc import Awaitable
 
+from rockhopper.broker.members.queue_locks import QueueKey
 from rockhopper.broker.processors.parts import BrokerParts
-from rockhopper.broker.queue_locks import QueueKey
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.remoting.json_bodies import json_response, long_json_response, with_body
 from rockhopper.protocol.bodies import LockBatchRequestBody, LockBatchResponseBody, MessageQueueKey

@@ -10,7 +10,7 @@ write those beat before they ask).  With storeReplyMessageEnable the answer is k
 
 import structlog
 
-from rockhopper.broker.consumer_groups import Client
+from rockhopper.broker.members.consumer_groups import Client
 from rockhopper.broker.processors.clients import CLIENT_ID_LENGTH_MAX
 from rockhopper.broker.processors.parts import BrokerParts
 from rockhopper.broker.remoting.dispatcher import (

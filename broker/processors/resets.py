@@ -10,8 +10,8 @@ import asyncio
 
 import structlog
 
-from rockhopper.broker.consumer_groups import Client
 from rockhopper.broker.loop.slices import in_thread, next_slice
+from rockhopper.broker.members.consumer_groups import Client
 from rockhopper.broker.processors.offsets import check_queue
 from rockhopper.broker.processors.parts import BrokerParts
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response

@@ -13,7 +13,7 @@ transaction 8 minutes after its producers went away.  The look is made as soon a
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from rockhopper.broker.producers import ProducerTable
+from rockhopper.broker.members.producers import ProducerTable
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.transactions.half_messages import check_request
 from rockhopper.broker.transactions.open_halves import OpenHalf

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rockhopper.broker.consumer_groups import Client, ConsumeSettings
+from rockhopper.broker.members.consumer_groups import Client, ConsumeSettings
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroup
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.codes import LanguageCode, ResponseCode

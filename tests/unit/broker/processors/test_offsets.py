@@ -2,7 +2,7 @@
 
 import pytest
 
-from rockhopper.broker.consumer_groups import Client, ConsumeSettings
+from rockhopper.broker.members.consumer_groups import Client, ConsumeSettings
 from rockhopper.broker.settings.config import InitialOffset
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.codes import RequestCode as Code

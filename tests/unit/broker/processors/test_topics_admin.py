@@ -8,7 +8,7 @@ from unittest import mock
 
 import pytest
 
-from rockhopper.broker.consumer_groups import Client, ConsumeSettings
+from rockhopper.broker.members.consumer_groups import Client, ConsumeSettings
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol import fastjson

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from rockhopper.broker.change_notices import CallLater, ChangeNotices
+from rockhopper.broker.members.change_notices import CallLater, ChangeNotices
 from rockhopper.broker.tables.remembered_subscriptions import RememberedSubscriptions
 from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.subscription import Subscription

@@ -1,6 +1,6 @@
 """QueueLocks: one consumer per queue and group, for 60 s, or until its connection goes."""
 
-from rockhopper.broker.queue_locks import LEASE_MS, QueueLocks
+from rockhopper.broker.members.queue_locks import LEASE_MS, QueueLocks
 from tests.support.peers import Clock, Peer
 
 Q0, Q1 = ("orders", "broker-a", 0), ("orders", "broker-a", 1)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from rockhopper.broker.consumer_groups import HEARTBEAT_TIMEOUT_MS, Client
+from rockhopper.broker.members.consumer_groups import HEARTBEAT_TIMEOUT_MS, Client
 
 if TYPE_CHECKING:
     from rockhopper.broker.remoting.server import Connection

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from rockhopper.broker.change_notices import PAUSE_PER_MEMBER_S, PAUSE_S, ChangeNotices
+from rockhopper.broker.members.change_notices import PAUSE_PER_MEMBER_S, PAUSE_S, ChangeNotices
 
 
 class Told:

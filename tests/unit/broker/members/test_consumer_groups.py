@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from rockhopper.broker.consumer_groups import (
+from rockhopper.broker.members.consumer_groups import (
     DEPARTED_MEMORY_MS,
     HEARTBEAT_TIMEOUT_MS,
     Client,
     ConsumerGroups,
     ConsumeSettings,
 )
-from rockhopper.broker.producers import ProducerTable
+from rockhopper.broker.members.producers import ProducerTable
 from rockhopper.broker.tables.remembered_subscriptions import REMEMBERED_MS, RememberedSubscriptions
 from rockhopper.protocol.subscription import Subscription
 from tests.support.peers import Clock, Peer
