@@ -29,9 +29,9 @@ import structlog
 from rockhopper.broker.delay_journal import DelayJournal, Pass
 from rockhopper.broker.delay_search import DelaySearch
 from rockhopper.broker.last_flush import last_flush
-from rockhopper.broker.long_polling import LongPolling, ParkedPull, nobody
 from rockhopper.broker.loop.clock import wall_clock_ms
 from rockhopper.broker.note_sync import NoteSync
+from rockhopper.broker.pulling.long_polling import LongPolling, ParkedPull, nobody
 from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.stats import BrokerStats
 from rockhopper.broker.store.files import disk

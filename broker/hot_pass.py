@@ -21,7 +21,7 @@ from typing import Literal
 import msgspec
 
 from rockhopper.broker.loop.rounds import PASS_BYTES_MAX, PASS_S
-from rockhopper.broker.pull_path import Pull, PullPath
+from rockhopper.broker.pulling.pull_path import Pull, PullPath
 from rockhopper.broker.remoting.dispatcher import Dispatcher, RequestError
 from rockhopper.broker.remoting.server import Connection
 from rockhopper.broker.remoting.turn import Turn

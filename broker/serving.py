@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from rockhopper.broker.delayed import DelayedDelivery
 from rockhopper.broker.hot_pass import broker_properties
-from rockhopper.broker.long_polling import LongPolling
 from rockhopper.broker.loop.clock import BrokerClock
 from rockhopper.broker.members.change_notices import CallLater
 from rockhopper.broker.members.consumer_groups import ConsumerGroups
@@ -17,7 +16,8 @@ from rockhopper.broker.message_ids import UniqueIds
 from rockhopper.broker.nameserver.service import NameService
 from rockhopper.broker.peer_brokers import PeerBrokers
 from rockhopper.broker.pop.service import PopService
-from rockhopper.broker.pull_path import PullPath
+from rockhopper.broker.pulling.long_polling import LongPolling
+from rockhopper.broker.pulling.pull_path import PullPath
 from rockhopper.broker.remoting.limits import mapped_files_share
 from rockhopper.broker.send_path import SendPath
 from rockhopper.broker.settings.config import BrokerConfig

@@ -5,7 +5,7 @@ at once.  Unlike an ordinary pull's it is not limited to 32 messages or 256 KiB.
 """
 
 from rockhopper.broker.processors.parts import BrokerParts
-from rockhopper.broker.pull_path import Pull, pull_response, response_code
+from rockhopper.broker.pulling.pull_path import Pull, pull_response, response_code
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.store.reading.get_result import GetStatus
 from rockhopper.protocol.codes import RequestCode, ResponseCode

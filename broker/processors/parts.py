@@ -9,7 +9,7 @@ from rockhopper.broker.members.producers import ProducerTable
 from rockhopper.broker.members.queue_locks import QueueLocks
 from rockhopper.broker.peer_brokers import PeerBrokers
 from rockhopper.broker.pop.service import PopService
-from rockhopper.broker.pull_path import PullPath
+from rockhopper.broker.pulling.pull_path import PullPath
 from rockhopper.broker.send_path import SendPath
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.sinks import SinkPublisher

@@ -16,7 +16,7 @@ import structlog
 from rockhopper.broker.peer_brokers import UnreachableError
 from rockhopper.broker.processors.parts import BrokerParts
 from rockhopper.broker.processors.topics_admin import TopicAdminProcessors
-from rockhopper.broker.pull_path import FLAG_COMMIT_OFFSET, FLAG_SUSPEND
+from rockhopper.broker.pulling.pull_path import FLAG_COMMIT_OFFSET, FLAG_SUSPEND
 from rockhopper.broker.remoting.dispatcher import Processor, Request, RequestError, Response
 from rockhopper.broker.remoting.json_bodies import read_object, refusal
 from rockhopper.broker.tables.static_topics import Piece, StaticTopic

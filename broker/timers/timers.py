@@ -17,8 +17,8 @@ from pathlib import Path
 import structlog
 
 from rockhopper.broker.last_flush import last_flush
-from rockhopper.broker.long_polling import LongPolling, ParkedPull, nobody
 from rockhopper.broker.note_sync import NoteSync
+from rockhopper.broker.pulling.long_polling import LongPolling, ParkedPull, nobody
 from rockhopper.broker.remoting.dispatcher import RequestError
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.stats import BrokerStats

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from rockhopper.broker.broker import Broker
-from rockhopper.broker.long_polling import PARKED_PER_CONNECTION_MAX
 from rockhopper.broker.pop import polling
 from rockhopper.broker.pop.sources import QUEUES_PER_SLICE
+from rockhopper.broker.pulling.long_polling import PARKED_PER_CONNECTION_MAX
 from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from rockhopper.broker import pull_filters
 from rockhopper.broker.broker import Broker
+from rockhopper.broker.pulling import pull_filters
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.command import Command

@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from rockhopper.broker.long_polling import PARKED_PER_CONNECTION_MAX
+from rockhopper.broker.pulling.long_polling import PARKED_PER_CONNECTION_MAX
 from rockhopper.broker.remoting import server
 from rockhopper.broker.remoting.server import Connection, Server
 from rockhopper.broker.remoting.sweeping import (

@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from rockhopper.broker import long_polling
-from rockhopper.broker.long_polling import TURN_BUDGET_S, LongPolling, ParkedPull
+from rockhopper.broker.pulling import long_polling
+from rockhopper.broker.pulling.long_polling import TURN_BUDGET_S, LongPolling, ParkedPull
 from rockhopper.broker.store.queues.queue_tail import QueueTail
 from rockhopper.protocol.subscription import Subscription
 from tests.support.peers import Peer

@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from rockhopper.broker.long_polling import FILTERED_RECHECK_S, LongPolling, ParkedPull
 from rockhopper.broker.members.consumer_groups import BROADCASTING, ConsumerGroups
-from rockhopper.broker.pull_filters import PullFilters
+from rockhopper.broker.pulling.long_polling import FILTERED_RECHECK_S, LongPolling, ParkedPull
+from rockhopper.broker.pulling.pull_filters import PullFilters
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.stats import BrokerStats
