@@ -11,6 +11,8 @@ from a client.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from rockhopper.broker.later.timers.timers import Timers
+from rockhopper.broker.later.timers.times import REQUEST_PROPERTIES as TIMER_PROPERTIES
 from rockhopper.broker.message_ids import UniqueIds
 from rockhopper.broker.message_priority import queue_of_priority
 from rockhopper.broker.remoting.dispatcher import (
@@ -33,8 +35,6 @@ from rockhopper.broker.store.log.fast_encoding import message_ids
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable
-from rockhopper.broker.timers.timers import Timers
-from rockhopper.broker.timers.times import REQUEST_PROPERTIES as TIMER_PROPERTIES
 from rockhopper.broker.transactions.half_messages import HALF_QUEUE_ID, is_half, make_half
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.errors import FieldError

@@ -5,8 +5,9 @@ Broker adds what is around it: ports, connections, name service, registration, t
 
 from collections.abc import Callable
 
-from rockhopper.broker.delayed import DelayedDelivery
 from rockhopper.broker.hot_pass import broker_properties
+from rockhopper.broker.later.delayed import DelayedDelivery
+from rockhopper.broker.later.timers.timers import Timers
 from rockhopper.broker.loop.clock import BrokerClock
 from rockhopper.broker.members.change_notices import CallLater
 from rockhopper.broker.members.consumer_groups import ConsumerGroups
@@ -32,7 +33,6 @@ from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.tables.tables import Tables
 from rockhopper.broker.tables.topic_ids import TopicIds
 from rockhopper.broker.tables.topics import TopicTable
-from rockhopper.broker.timers.timers import Timers
 from rockhopper.broker.transactions.delays import by_delay
 from rockhopper.broker.transactions.transactions import Transactions
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import structlog
 
+from rockhopper.broker.later.wall_waits import WallTimer
 from rockhopper.broker.pop.extra_info import origin_topic, pop_retry_topic
 from rockhopper.broker.pop.lanes import Lane, Lanes
 from rockhopper.broker.settings.delay_levels import SYS_FLAG_HOSTS_V6
@@ -24,7 +25,6 @@ from rockhopper.broker.store.reading.get_result import GetStatus
 from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable
-from rockhopper.broker.wall_waits import WallTimer
 from rockhopper.protocol.addresses import host_bytes
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.message import StoredMessage

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from rockhopper.broker.delayed import DelayedDelivery
+from rockhopper.broker.later.delayed import DelayedDelivery
+from rockhopper.broker.later.timers.timers import Timers
 from rockhopper.broker.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.members.producers import ProducerTable
 from rockhopper.broker.members.queue_locks import QueueLocks
@@ -20,7 +21,6 @@ from rockhopper.broker.tables.static_topics import StaticTopicTable
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.tables.topic_ids import TopicIds
 from rockhopper.broker.tables.topics import TopicTable
-from rockhopper.broker.timers.timers import Timers
 from rockhopper.broker.transactions.transactions import Transactions
 
 

@@ -4,6 +4,7 @@ RocketMQ answers success when it has stored a marker, whatever becomes of the me
 means that the message will not be delivered, and a message that is not pending any more is refused.
 """
 
+from rockhopper.broker.later.timers.recall_handle import RecallHandle, decode_recall_handle
 from rockhopper.broker.processors.parts import BrokerParts
 from rockhopper.broker.remoting.dispatcher import (
     Request,
@@ -13,7 +14,6 @@ from rockhopper.broker.remoting.dispatcher import (
 )
 from rockhopper.broker.remoting.safe_answers import answer_when_safe
 from rockhopper.broker.store.files.errors import StoreError
-from rockhopper.broker.timers.recall_handle import RecallHandle, decode_recall_handle
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.requests import RecallMessageRequest, RecallMessageResponse, encode_fields
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import structlog
 
+from rockhopper.broker.later.timers.java_files import TimerCheck, encode_fields
 from rockhopper.broker.loop.slices import next_slice
 from rockhopper.broker.processors.parts import BrokerParts
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.remoting.json_bodies import json_response, long_json_response
-from rockhopper.broker.timers.java_files import TimerCheck, encode_fields
 from rockhopper.protocol.bodies import SubscriptionData
 from rockhopper.protocol.bodies.properties_text import decode_properties_text
 from rockhopper.protocol.codes import ResponseCode

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import structlog
 
-from rockhopper.broker.delayed import DelayOffsetTable
+from rockhopper.broker.later.delayed import DelayOffsetTable
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.sinks import SinkHomes, SinkOwners

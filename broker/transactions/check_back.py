@@ -13,11 +13,11 @@ transaction 8 minutes after its producers went away.  The look is made as soon a
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from rockhopper.broker.later.wall_waits import WallTimer
 from rockhopper.broker.members.producers import ProducerTable
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.transactions.half_messages import check_request
 from rockhopper.broker.transactions.open_halves import OpenHalf
-from rockhopper.broker.wall_waits import WallTimer
 from rockhopper.protocol.codes import RequestCode
 
 if TYPE_CHECKING:

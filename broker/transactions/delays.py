@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
+from rockhopper.broker.later.timers.timers import Timers
 from rockhopper.broker.settings.delay_levels import DelayLevels
-from rockhopper.broker.timers.timers import Timers
 from rockhopper.broker.transactions.half_messages import whole_number
 from rockhopper.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from rockhopper.protocol.properties import PROPERTY_DELAY_LEVEL

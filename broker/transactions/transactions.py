@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import structlog
 
-from rockhopper.broker.last_flush import last_flush
+from rockhopper.broker.later.last_flush import last_flush
 from rockhopper.broker.members.producers import ProducerTable
 from rockhopper.broker.remoting.dispatcher import RequestError
 from rockhopper.broker.settings.config import BrokerConfig

@@ -3,7 +3,7 @@
 import struct
 from pathlib import Path
 
-from rockhopper.broker.delay_journal import DelayJournal, Pass
+from rockhopper.broker.later.delay_journal import DelayJournal, Pass
 from tests.support.rot import flipped
 
 

@@ -4,18 +4,22 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.timers.checkpoint import TimerCheckpoint, load_checkpoint, save_checkpoint
-from rockhopper.broker.timers.due import DueTimers
-from rockhopper.broker.timers.entries import ENTRY, Entry
-from rockhopper.broker.timers.index import TimerIndex
-from rockhopper.broker.timers.java_files import encode_timer_check, load_timer_check
-from rockhopper.broker.timers.recall_handle import (
+from rockhopper.broker.later.timers.checkpoint import (
+    TimerCheckpoint,
+    load_checkpoint,
+    save_checkpoint,
+)
+from rockhopper.broker.later.timers.due import DueTimers
+from rockhopper.broker.later.timers.entries import ENTRY, Entry
+from rockhopper.broker.later.timers.index import TimerIndex
+from rockhopper.broker.later.timers.java_files import encode_timer_check, load_timer_check
+from rockhopper.broker.later.timers.recall_handle import (
     RecallHandle,
     decode_recall_handle,
     encode_recall_handle,
 )
-from rockhopper.broker.timers.slot_files import SlotFiles
-from rockhopper.broker.timers.times import due_ms, out_ms
+from rockhopper.broker.later.timers.slot_files import SlotFiles
+from rockhopper.broker.later.timers.times import due_ms, out_ms
 from tests.support.golden_stores import golden_directory
 
 

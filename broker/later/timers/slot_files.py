@@ -25,9 +25,9 @@ from pathlib import Path
 
 import structlog
 
+from rockhopper.broker.later.timers.entries import ENTRY, ENTRY_SIZE_BYTES, KIND_AT, KIND_WITHDRAWAL
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.record_file import mend, read_records
-from rockhopper.broker.timers.entries import ENTRY, ENTRY_SIZE_BYTES, KIND_AT, KIND_WITHDRAWAL
 from rockhopper.protocol.store.note_records import RecordsRead, encode_record
 
 log = structlog.get_logger("broker.timers")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.broker.test_delayed import MINUTE, TEN_SECONDS, Rig
+from tests.unit.broker.later.test_delayed import MINUTE, TEN_SECONDS, Rig
 
 DAMAGED = b'{"offsetTable":{3:\0\0'
 

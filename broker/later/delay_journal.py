@@ -11,8 +11,8 @@ one kind, 1, whose payload is, big-endian:
 
 Each time that delayOffset.json is saved another file is begun; a file goes when all that it tells
 is in a delayOffset.json that is on disk.  Whoever notes passes has the files synced soon
-(broker/note_sync.py): after a power cut less of the log may be left than they tell of, and they are
-compared with it.
+(broker/later/note_sync.py): after a power cut less of the log may be left than they tell of, and
+they are compared with it.
 
 0.1.0 wrote the same 32 bytes bare into ``journal.0`` and ``journal.1``; such notes are read, and
 compared with the log, and go as those of this release do.

@@ -12,12 +12,12 @@ from collections.abc import Callable
 
 import structlog
 
+from rockhopper.broker.later.timers.copies import TIMER_ORIGIN
+from rockhopper.broker.later.timers.entries import KIND_MESSAGE, KIND_WITHDRAWAL, Entry, key_hash
+from rockhopper.broker.later.timers.index import TimerIndex
+from rockhopper.broker.later.timers.times import due_ms
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.reading.get_result import GetStatus
-from rockhopper.broker.timers.copies import TIMER_ORIGIN
-from rockhopper.broker.timers.entries import KIND_MESSAGE, KIND_WITHDRAWAL, Entry, key_hash
-from rockhopper.broker.timers.index import TimerIndex
-from rockhopper.broker.timers.times import due_ms
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.names import TIMER_TOPIC
 from rockhopper.protocol.properties import (

@@ -3,13 +3,13 @@
 The withdrawal is the message with which RocketMQ recalls, so that its broker understands it too.
 """
 
+from rockhopper.broker.later.timers.copies import TIMER_ORIGIN
+from rockhopper.broker.later.timers.entries import Entry, key_hash
+from rockhopper.broker.later.timers.following import TIMER_QUEUE_ID, TimerQueue, origin_text
+from rockhopper.broker.later.timers.index import TimerIndex
+from rockhopper.broker.later.timers.recall_handle import RecallHandle
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.put import MessageToStore
-from rockhopper.broker.timers.copies import TIMER_ORIGIN
-from rockhopper.broker.timers.entries import Entry, key_hash
-from rockhopper.broker.timers.following import TIMER_QUEUE_ID, TimerQueue, origin_text
-from rockhopper.broker.timers.index import TimerIndex
-from rockhopper.broker.timers.recall_handle import RecallHandle
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.names import TIMER_TOPIC
 from rockhopper.protocol.properties import (

@@ -5,8 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from rockhopper.broker.later.timers.java_files import (
+    TimerCheck,
+    encode_timer_check,
+    load_timer_check,
+)
 from rockhopper.broker.tables.topics import TopicConfig
-from rockhopper.broker.timers.java_files import TimerCheck, encode_timer_check, load_timer_check
 from rockhopper.protocol.properties import encode_properties
 from tests.support.golden_stores import copy_golden_store
 from tests.support.timer_rig import START_MS, TimerRig

@@ -26,11 +26,13 @@ from pathlib import Path
 
 import structlog
 
-from rockhopper.broker.delay_journal import DelayJournal, Pass
-from rockhopper.broker.delay_search import DelaySearch
-from rockhopper.broker.last_flush import last_flush
+from rockhopper.broker.later.delay_journal import DelayJournal, Pass
+from rockhopper.broker.later.delay_search import DelaySearch
+from rockhopper.broker.later.last_flush import last_flush
+from rockhopper.broker.later.note_sync import NoteSync
+from rockhopper.broker.later.timers.copies import stage_copy, written_copies
+from rockhopper.broker.later.wall_waits import WallWaits
 from rockhopper.broker.loop.clock import wall_clock_ms
-from rockhopper.broker.note_sync import NoteSync
 from rockhopper.broker.pulling.long_polling import LongPolling, ParkedPull, nobody
 from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.stats import BrokerStats
@@ -40,8 +42,6 @@ from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.reading.get_result import GetStatus
 from rockhopper.broker.tables.json_table import JsonObject, JsonTable
 from rockhopper.broker.tables.topics import TopicTable
-from rockhopper.broker.timers.copies import stage_copy, written_copies
-from rockhopper.broker.wall_waits import WallWaits
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.names import SCHEDULE_TOPIC
 from rockhopper.protocol.properties import PROPERTY_REAL_TOPIC

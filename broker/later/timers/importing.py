@@ -10,11 +10,11 @@ from collections.abc import Callable, Container
 
 import structlog
 
+from rockhopper.broker.later.timers.copies import is_copy
+from rockhopper.broker.later.timers.following import TimerQueue
+from rockhopper.broker.later.timers.index import TimerIndex
+from rockhopper.broker.later.timers.java_files import TimerCheck
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.timers.copies import is_copy
-from rockhopper.broker.timers.following import TimerQueue
-from rockhopper.broker.timers.index import TimerIndex
-from rockhopper.broker.timers.java_files import TimerCheck
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.properties import (
     PROPERTY_REAL_TOPIC,

@@ -6,16 +6,16 @@ from collections.abc import Callable
 
 import structlog
 
+from rockhopper.broker.later.timers.copies import TIMER_ORIGIN, stage_copy, written_copies
+from rockhopper.broker.later.timers.due import DueMessage
+from rockhopper.broker.later.timers.entries import SLOT_MS
+from rockhopper.broker.later.timers.following import TimerQueue
+from rockhopper.broker.later.timers.index import TimerIndex
+from rockhopper.broker.later.timers.slot_files import Note
 from rockhopper.broker.stats import BrokerStats
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.topics import TopicTable
-from rockhopper.broker.timers.copies import TIMER_ORIGIN, stage_copy, written_copies
-from rockhopper.broker.timers.due import DueMessage
-from rockhopper.broker.timers.entries import SLOT_MS
-from rockhopper.broker.timers.following import TimerQueue
-from rockhopper.broker.timers.index import TimerIndex
-from rockhopper.broker.timers.slot_files import Note
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.properties import (
     PROPERTY_REAL_TOPIC,

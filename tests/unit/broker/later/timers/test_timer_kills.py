@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.timers.delivery import PASS_COUNT_MAX
+from rockhopper.broker.later.timers.delivery import PASS_COUNT_MAX
 from tests.support.timer_rig import START_MS, TimerRig, handle_of
 
 HOUR_MS = 3_600_000

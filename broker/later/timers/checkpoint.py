@@ -17,12 +17,12 @@ import zlib
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from rockhopper.broker.later.timers.entries import ENTRY, ENTRY_SIZE_BYTES, SLOT_MS, Entry
+from rockhopper.broker.later.timers.slot_files import NOTES_SUFFIX
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.disk import backup_path
 from rockhopper.broker.tables.checked_table import CheckedTable
 from rockhopper.broker.tables.json_table import JsonObject
-from rockhopper.broker.timers.entries import ENTRY, ENTRY_SIZE_BYTES, SLOT_MS, Entry
-from rockhopper.broker.timers.slot_files import NOTES_SUFFIX
 
 _PIECE_BYTES = 1 << 20
 

@@ -9,8 +9,8 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from rockhopper.broker.timers.due import DueMessage, DueTimers
-from rockhopper.broker.timers.entries import (
+from rockhopper.broker.later.timers.due import DueMessage, DueTimers
+from rockhopper.broker.later.timers.entries import (
     ENTRY,
     ENTRY_SIZE_BYTES,
     KIND_MESSAGE,
@@ -19,7 +19,7 @@ from rockhopper.broker.timers.entries import (
     SLOT_MS,
     Entry,
 )
-from rockhopper.broker.timers.slot_files import Note, SlotFiles
+from rockhopper.broker.later.timers.slot_files import Note, SlotFiles
 
 OPEN_AHEAD_MS = 60_000
 LOAD_COUNT = 1024

@@ -16,8 +16,25 @@ from pathlib import Path
 
 import structlog
 
-from rockhopper.broker.last_flush import last_flush
-from rockhopper.broker.note_sync import NoteSync
+from rockhopper.broker.later.last_flush import last_flush
+from rockhopper.broker.later.note_sync import NoteSync
+from rockhopper.broker.later.timers import java_files
+from rockhopper.broker.later.timers.checkpoint import (
+    TimerCheckpoint,
+    damaged_slot,
+    load_checkpoint,
+    remove_checkpoint,
+    save_checkpoint,
+)
+from rockhopper.broker.later.timers.delivery import Delivery
+from rockhopper.broker.later.timers.following import TIMER_QUEUE_ID, TimerQueue
+from rockhopper.broker.later.timers.importing import import_queue
+from rockhopper.broker.later.timers.index import TimerIndex
+from rockhopper.broker.later.timers.recall_handle import RecallHandle, encode_recall_handle
+from rockhopper.broker.later.timers.recalling import recall
+from rockhopper.broker.later.timers.rolling import Rolling
+from rockhopper.broker.later.timers.times import asked_time_ms, out_ms
+from rockhopper.broker.later.wall_waits import WallWaits
 from rockhopper.broker.pulling.long_polling import LongPolling, ParkedPull, nobody
 from rockhopper.broker.remoting.dispatcher import RequestError
 from rockhopper.broker.settings.config import BrokerConfig
@@ -26,23 +43,6 @@ from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.topics import TopicTable
-from rockhopper.broker.timers import java_files
-from rockhopper.broker.timers.checkpoint import (
-    TimerCheckpoint,
-    damaged_slot,
-    load_checkpoint,
-    remove_checkpoint,
-    save_checkpoint,
-)
-from rockhopper.broker.timers.delivery import Delivery
-from rockhopper.broker.timers.following import TIMER_QUEUE_ID, TimerQueue
-from rockhopper.broker.timers.importing import import_queue
-from rockhopper.broker.timers.index import TimerIndex
-from rockhopper.broker.timers.recall_handle import RecallHandle, encode_recall_handle
-from rockhopper.broker.timers.recalling import recall
-from rockhopper.broker.timers.rolling import Rolling
-from rockhopper.broker.timers.times import asked_time_ms, out_ms
-from rockhopper.broker.wall_waits import WallWaits
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.names import TIMER_TOPIC
 from rockhopper.protocol.properties import (

@@ -8,11 +8,11 @@ since, are stepped over.
 
 from collections.abc import Callable
 
+from rockhopper.broker.later.timers.copies import is_copy
 from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.reading.get_result import GetStatus
 from rockhopper.broker.tables.topics import TopicTable
-from rockhopper.broker.timers.copies import is_copy
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.names import SCHEDULE_TOPIC
 from rockhopper.protocol.properties import PROPERTY_REAL_QUEUE_ID, PROPERTY_REAL_TOPIC

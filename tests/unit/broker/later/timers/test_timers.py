@@ -3,9 +3,9 @@
 import pytest
 from structlog.testing import capture_logs
 
+from rockhopper.broker.later.timers.timers import RETRY_S
 from rockhopper.broker.store.files.errors import DiskFullError
 from rockhopper.broker.store.log.commit_log import CommitLog
-from rockhopper.broker.timers.timers import RETRY_S
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.store.message_codec import encode_batch

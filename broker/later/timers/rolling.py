@@ -11,11 +11,11 @@ from collections.abc import Callable
 
 import structlog
 
+from rockhopper.broker.later.timers.copies import TIMER_ORIGIN
+from rockhopper.broker.later.timers.entries import Entry
+from rockhopper.broker.later.timers.following import TIMER_QUEUE_ID, TimerQueue, origin_text
+from rockhopper.broker.later.timers.index import TimerIndex
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.timers.copies import TIMER_ORIGIN
-from rockhopper.broker.timers.entries import Entry
-from rockhopper.broker.timers.following import TIMER_QUEUE_ID, TimerQueue, origin_text
-from rockhopper.broker.timers.index import TimerIndex
 from rockhopper.protocol.addresses import host_bytes
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.names import TIMER_TOPIC

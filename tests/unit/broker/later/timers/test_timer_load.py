@@ -10,9 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from rockhopper.broker.timers import timers
-from rockhopper.broker.timers.delivery import PASS_COUNT_MAX
-from rockhopper.broker.timers.timers import TURN_S
+from rockhopper.broker.later.timers import timers
+from rockhopper.broker.later.timers.delivery import PASS_COUNT_MAX
+from rockhopper.broker.later.timers.timers import TURN_S
 from tests.support.timer_rig import START_MS, TimerRig
 
 pytestmark = pytest.mark.slow
