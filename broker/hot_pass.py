@@ -25,9 +25,9 @@ from rockhopper.broker.pulling.pull_path import Pull, PullPath
 from rockhopper.broker.remoting.dispatcher import Dispatcher, RequestError
 from rockhopper.broker.remoting.server import Connection
 from rockhopper.broker.remoting.turn import Turn
-from rockhopper.broker.send_checks import PERM_WRITE
-from rockhopper.broker.send_path import INNER_BATCH_FLAGS
-from rockhopper.broker.send_request import waits_for_disk
+from rockhopper.broker.sending.send_checks import PERM_WRITE
+from rockhopper.broker.sending.send_path import INNER_BATCH_FLAGS
+from rockhopper.broker.sending.send_request import waits_for_disk
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.stats import BrokerStats, Traffic
 from rockhopper.broker.store.files.errors import StoreError

@@ -13,14 +13,14 @@ from rockhopper.broker.members.change_notices import CallLater
 from rockhopper.broker.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.members.producers import ProducerTable
 from rockhopper.broker.members.queue_locks import QueueLocks
-from rockhopper.broker.message_ids import UniqueIds
 from rockhopper.broker.nameserver.service import NameService
 from rockhopper.broker.peer_brokers import PeerBrokers
 from rockhopper.broker.pop.service import PopService
 from rockhopper.broker.pulling.long_polling import LongPolling
 from rockhopper.broker.pulling.pull_path import PullPath
 from rockhopper.broker.remoting.limits import mapped_files_share
-from rockhopper.broker.send_path import SendPath
+from rockhopper.broker.sending.message_ids import UniqueIds
+from rockhopper.broker.sending.send_path import SendPath
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.sinks import SinkPublisher

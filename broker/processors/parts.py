@@ -11,7 +11,7 @@ from rockhopper.broker.members.queue_locks import QueueLocks
 from rockhopper.broker.peer_brokers import PeerBrokers
 from rockhopper.broker.pop.service import PopService
 from rockhopper.broker.pulling.pull_path import PullPath
-from rockhopper.broker.send_path import SendPath
+from rockhopper.broker.sending.send_path import SendPath
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.sinks import SinkPublisher
 from rockhopper.broker.stats import BrokerStats

@@ -20,7 +20,7 @@ from rockhopper.broker.remoting.dispatcher import (
     store_error_response,
     unconfirmed_code,
 )
-from rockhopper.broker.send_request import Send, send_of
+from rockhopper.broker.sending.send_request import Send, send_of
 from rockhopper.broker.settings.delay_levels import join_properties
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.log.encoding import without_own_properties

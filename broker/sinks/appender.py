@@ -13,7 +13,7 @@ from pathlib import Path
 
 import structlog
 
-from rockhopper.broker.message_ids import UniqueIds
+from rockhopper.broker.sending.message_ids import UniqueIds
 from rockhopper.broker.sinks.staged_parts import messages
 from rockhopper.broker.stats import BrokerStats
 from rockhopper.broker.store.files.errors import StoreError

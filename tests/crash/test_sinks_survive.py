@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from rockhopper.broker.message_ids import UniqueIds
+from rockhopper.broker.sending.message_ids import UniqueIds
 from rockhopper.broker.settings.config import BrokerConfig, FlushDiskType
 from rockhopper.broker.sinks import SinkHomes, SinkOwners, SinkPublisher
 from rockhopper.broker.sinks.appender import BatchAppender

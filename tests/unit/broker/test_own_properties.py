@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.message_ids import UniqueIds
 from rockhopper.broker.pop.reviving import _properties_of_copy
+from rockhopper.broker.sending.message_ids import UniqueIds
 from rockhopper.broker.sinks.appender import BatchAppender
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command, encode_command

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rockhopper.broker.later.timers.timers import Timers
 from rockhopper.broker.later.timers.times import REQUEST_PROPERTIES as TIMER_PROPERTIES
-from rockhopper.broker.message_ids import UniqueIds
-from rockhopper.broker.message_priority import queue_of_priority
 from rockhopper.broker.remoting.dispatcher import (
     Request,
     RequestError,
@@ -23,9 +21,11 @@ from rockhopper.broker.remoting.dispatcher import (
     store_error_response,
 )
 from rockhopper.broker.remoting.safe_answers import answer_when_safe
-from rockhopper.broker.send_batches import batch_of, check_inner_count, inner_count
-from rockhopper.broker.send_checks import SendChecks
-from rockhopper.broker.send_request import Send, send_of, waits_for_disk
+from rockhopper.broker.sending.message_ids import UniqueIds
+from rockhopper.broker.sending.message_priority import queue_of_priority
+from rockhopper.broker.sending.send_batches import batch_of, check_inner_count, inner_count
+from rockhopper.broker.sending.send_checks import SendChecks
+from rockhopper.broker.sending.send_request import Send, send_of, waits_for_disk
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.stats import BrokerStats

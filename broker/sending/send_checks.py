@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from rockhopper.broker.remoting.dispatcher import RequestError
-from rockhopper.broker.send_request import Send
+from rockhopper.broker.sending.send_request import Send
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroup, SubscriptionGroupTable

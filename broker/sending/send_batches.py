@@ -1,7 +1,7 @@
 """Batches as producers send them: what is in one, and where one may come as a single message."""
 
 from rockhopper.broker.remoting.dispatcher import RequestError
-from rockhopper.broker.send_request import Send
+from rockhopper.broker.sending.send_request import Send
 from rockhopper.broker.settings.delay_levels import join_properties
 from rockhopper.broker.store.log.encoding import (
     DELAYING_PROPERTIES,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.message_priority import queue_of_priority
+from rockhopper.broker.sending.message_priority import queue_of_priority
 from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
