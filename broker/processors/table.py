@@ -4,8 +4,7 @@ The name service has a table of its own (broker/nameserver).  A code that is in 
 with REQUEST_CODE_NOT_SUPPORTED.
 """
 
-from rockhopper.broker.pop.assignment import AssignmentProcessors
-from rockhopper.broker.pop.processors import PopProcessors
+from rockhopper.broker.processors.assignment import AssignmentProcessors
 from rockhopper.broker.processors.broker_admin import BrokerAdminProcessors
 from rockhopper.broker.processors.bulk import BulkPullProcessor
 from rockhopper.broker.processors.client_calls import ClientCallProcessors
@@ -14,6 +13,7 @@ from rockhopper.broker.processors.consumption_admin import ConsumptionAdminProce
 from rockhopper.broker.processors.groups_admin import GroupAdminProcessors
 from rockhopper.broker.processors.offsets import OffsetProcessors
 from rockhopper.broker.processors.parts import BrokerParts
+from rockhopper.broker.processors.pop import PopProcessors
 from rockhopper.broker.processors.queries import QueryProcessors
 from rockhopper.broker.processors.queue_locking import QueueLockProcessors
 from rockhopper.broker.processors.recall import RecallProcessor

@@ -12,12 +12,12 @@ from typing import TypeVar
 import structlog
 
 from rockhopper.broker.loop.slices import Work, in_slices, next_slice
-from rockhopper.broker.pop.checks import PopChecks, no_message
 from rockhopper.broker.pop.extra_info import ExtraInfo, parse_extra_info, real_topic
 from rockhopper.broker.pop.polling import Waiter
 from rockhopper.broker.pop.reading import PopAnswer, Wanted
 from rockhopper.broker.pop.sources import Queue, waited_for
 from rockhopper.broker.processors.parts import BrokerParts
+from rockhopper.broker.processors.pop_checks import PopChecks, no_message
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response, error_response
 from rockhopper.broker.remoting.json_bodies import SHORT_BODY_SIZE_BYTES_MAX, with_body
 from rockhopper.protocol.bodies.popping import BatchAck, BatchAckMessageRequestBody

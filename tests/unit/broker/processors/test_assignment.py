@@ -2,7 +2,7 @@
 
 import pytest
 
-from rockhopper.broker.pop.assignment import (
+from rockhopper.broker.processors.assignment import (
     allocate_by_circle,
     allocate_for_pop,
     allocate_on_average,
