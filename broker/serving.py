@@ -13,8 +13,8 @@ from rockhopper.broker.members.change_notices import CallLater
 from rockhopper.broker.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.members.producers import ProducerTable
 from rockhopper.broker.members.queue_locks import QueueLocks
+from rockhopper.broker.nameserver.peer_brokers import PeerBrokers
 from rockhopper.broker.nameserver.service import NameService
-from rockhopper.broker.peer_brokers import PeerBrokers
 from rockhopper.broker.pop.service import PopService
 from rockhopper.broker.pulling.long_polling import LongPolling
 from rockhopper.broker.pulling.pull_path import PullPath

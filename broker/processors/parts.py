@@ -8,7 +8,7 @@ from rockhopper.broker.later.timers.timers import Timers
 from rockhopper.broker.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.members.producers import ProducerTable
 from rockhopper.broker.members.queue_locks import QueueLocks
-from rockhopper.broker.peer_brokers import PeerBrokers
+from rockhopper.broker.nameserver.peer_brokers import PeerBrokers
 from rockhopper.broker.pop.service import PopService
 from rockhopper.broker.pulling.pull_path import PullPath
 from rockhopper.broker.sending.send_path import SendPath

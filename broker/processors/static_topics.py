@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from rockhopper.broker.peer_brokers import UnreachableError
+from rockhopper.broker.nameserver.peer_brokers import UnreachableError
 from rockhopper.broker.processors.parts import BrokerParts
 from rockhopper.broker.processors.topics_admin import TopicAdminProcessors
 from rockhopper.broker.pulling.pull_path import FLAG_COMMIT_OFFSET, FLAG_SUSPEND
