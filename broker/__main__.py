@@ -17,7 +17,7 @@ from typing import Any, NoReturn, Protocol
 import click
 import structlog
 
-from rockhopper.broker import log as logging
+from rockhopper.broker.observing import log as logging
 from rockhopper.broker.remoting.limits import raise_open_files_limit
 from rockhopper.broker.remoting.startup import StartError
 from rockhopper.broker.settings.config import BrokerConfig, Role

@@ -21,7 +21,6 @@ from types import TracebackType
 
 import structlog
 
-from rockhopper.broker import log as logging
 from rockhopper.broker.health import HealthServer
 from rockhopper.broker.hot_pass import HotPass
 from rockhopper.broker.loop.clock import BrokerClock
@@ -29,6 +28,8 @@ from rockhopper.broker.loop.stalls import StallWatchdog
 from rockhopper.broker.nameserver.embedded import EmbeddedBroker
 from rockhopper.broker.nameserver.registration import Registration
 from rockhopper.broker.nameserver.service import NameService
+from rockhopper.broker.observing import log as logging
+from rockhopper.broker.observing.stats import SAMPLE_INTERVAL_MS, BrokerStats
 from rockhopper.broker.processors.table import build_table
 from rockhopper.broker.purging import purge
 from rockhopper.broker.remoting.dispatcher import Dispatcher
@@ -43,7 +44,6 @@ from rockhopper.broker.settings.config_file import apply_live, build_config, che
 from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.settings.settings import format_value
 from rockhopper.broker.settings.store_layout import StoreLayout
-from rockhopper.broker.stats import SAMPLE_INTERVAL_MS, BrokerStats
 from rockhopper.broker.store.files.disk import make_directories
 from rockhopper.broker.store.files.errors import StoreError, StoreFailedError
 from rockhopper.broker.store.files.lock_file import StoreLock

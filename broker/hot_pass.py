@@ -21,6 +21,7 @@ from typing import Literal
 import msgspec
 
 from rockhopper.broker.loop.rounds import PASS_BYTES_MAX, PASS_S
+from rockhopper.broker.observing.stats import BrokerStats, Traffic
 from rockhopper.broker.pulling.pull_path import Pull, PullPath
 from rockhopper.broker.remoting.dispatcher import Dispatcher, RequestError
 from rockhopper.broker.remoting.server import Connection
@@ -29,7 +30,6 @@ from rockhopper.broker.sending.send_checks import PERM_WRITE
 from rockhopper.broker.sending.send_path import INNER_BATCH_FLAGS
 from rockhopper.broker.sending.send_request import waits_for_disk
 from rockhopper.broker.settings.config import BrokerConfig
-from rockhopper.broker.stats import BrokerStats, Traffic
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.log.fast_encoding import message_ids
 from rockhopper.broker.store.message_store import MessageStore

@@ -33,9 +33,9 @@ from rockhopper.broker.later.note_sync import NoteSync
 from rockhopper.broker.later.timers.copies import stage_copy, written_copies
 from rockhopper.broker.later.wall_waits import WallWaits
 from rockhopper.broker.loop.clock import wall_clock_ms
+from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pulling.long_polling import LongPolling, ParkedPull, nobody
 from rockhopper.broker.settings.delay_levels import DelayLevels
-from rockhopper.broker.stats import BrokerStats
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import CorruptFileError, StoreError
 from rockhopper.broker.store.message_store import MessageStore

@@ -14,10 +14,10 @@ from collections.abc import Callable
 import structlog
 
 from rockhopper.broker.later.wall_waits import WallTimer
+from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pop.extra_info import origin_topic, pop_retry_topic
 from rockhopper.broker.pop.lanes import Lane, Lanes
 from rockhopper.broker.settings.delay_levels import SYS_FLAG_HOSTS_V6
-from rockhopper.broker.stats import BrokerStats
 from rockhopper.broker.store.files.errors import RecordTooLargeError, StoreError
 from rockhopper.broker.store.log.encoding import without_own_properties
 from rockhopper.broker.store.message_store import MessageStore

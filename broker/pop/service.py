@@ -19,6 +19,7 @@ from collections.abc import Callable, Generator
 import structlog
 
 from rockhopper.broker.nameserver.service import NameService
+from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pop.cluster_queues import ClusterQueues
 from rockhopper.broker.pop.compaction import Compaction
 from rockhopper.broker.pop.extra_info import ORDERLY_REVIVE_QUEUE, ExtraInfo, origin_topic
@@ -31,7 +32,6 @@ from rockhopper.broker.pop.request_modes import MessageRequestModeTable
 from rockhopper.broker.pop.reviving import Reviving
 from rockhopper.broker.pop.sources import QUEUES_PER_SLICE, PopSources, Queue
 from rockhopper.broker.settings.config import BrokerConfig, InitialOffset
-from rockhopper.broker.stats import BrokerStats
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.reading.get_result import GetStatus

@@ -9,12 +9,12 @@ from rockhopper.broker.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.members.producers import ProducerTable
 from rockhopper.broker.members.queue_locks import QueueLocks
 from rockhopper.broker.nameserver.peer_brokers import PeerBrokers
+from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pop.service import PopService
 from rockhopper.broker.pulling.pull_path import PullPath
 from rockhopper.broker.sending.send_path import SendPath
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.sinks import SinkPublisher
-from rockhopper.broker.stats import BrokerStats
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.tables.static_topics import StaticTopicTable

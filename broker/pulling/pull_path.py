@@ -11,11 +11,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from rockhopper.broker.members.consumer_groups import BROADCASTING, ConsumerGroups
+from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pulling.long_polling import FILTERED_RECHECK_S, LongPolling, ParkedPull
 from rockhopper.broker.pulling.pull_filters import PullFilters
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.settings.config import BrokerConfig
-from rockhopper.broker.stats import BrokerStats
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.reading.get_result import GetResult, GetStatus
 from rockhopper.broker.store.reading.property_stage import MessageFilter

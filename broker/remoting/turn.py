@@ -6,9 +6,9 @@ other answers leave when the pass ends.  Everything leaves in one write.
 
 from collections.abc import Callable
 
+from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.remoting.dispatcher import Response, store_error_response, unconfirmed_code
 from rockhopper.broker.remoting.server import Connection
-from rockhopper.broker.stats import BrokerStats
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol.codes import FLAG_RESPONSE

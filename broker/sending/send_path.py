@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rockhopper.broker.later.timers.timers import Timers
 from rockhopper.broker.later.timers.times import REQUEST_PROPERTIES as TIMER_PROPERTIES
+from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.remoting.dispatcher import (
     Request,
     RequestError,
@@ -28,7 +29,6 @@ from rockhopper.broker.sending.send_checks import SendChecks
 from rockhopper.broker.sending.send_request import Send, send_of, waits_for_disk
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.settings.delay_levels import DelayLevels
-from rockhopper.broker.stats import BrokerStats
 from rockhopper.broker.store.files.errors import RecordTooLargeError, StoreError
 from rockhopper.broker.store.log.encoding import DELAYING_PROPERTIES
 from rockhopper.broker.store.log.fast_encoding import message_ids

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import structlog
 
+from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.sending.message_ids import UniqueIds
 from rockhopper.broker.sinks.staged_parts import messages
-from rockhopper.broker.stats import BrokerStats
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.log.encoding import OWN_PROPERTIES
 from rockhopper.broker.store.message_store import MessageStore

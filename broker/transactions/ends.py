@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import structlog
 
+from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.remoting.dispatcher import RequestError
-from rockhopper.broker.stats import BrokerStats
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.topics import TopicTable

@@ -17,9 +17,9 @@ import structlog
 
 from rockhopper.broker.later.last_flush import last_flush
 from rockhopper.broker.members.producers import ProducerTable
+from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.remoting.dispatcher import RequestError
 from rockhopper.broker.settings.config import BrokerConfig
-from rockhopper.broker.stats import BrokerStats
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable

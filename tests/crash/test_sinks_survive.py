@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.sending.message_ids import UniqueIds
 from rockhopper.broker.settings.config import BrokerConfig, FlushDiskType
 from rockhopper.broker.sinks import SinkHomes, SinkOwners, SinkPublisher
@@ -23,7 +24,6 @@ from rockhopper.broker.sinks.appender import BatchAppender
 from rockhopper.broker.sinks.journal import Intent, SinkJournal
 from rockhopper.broker.sinks.publisher import SinkError
 from rockhopper.broker.sinks.staged_parts import messages
-from rockhopper.broker.stats import BrokerStats
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import StoreFailedError, TooManyOpenFilesError
 from rockhopper.broker.store.log.commit_log import CommitLog

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from rockhopper.broker import log
 from rockhopper.broker.__main__ import main
+from rockhopper.broker.observing import log
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.store.message_codec import decode_messages
 from tests.support.budget import rounds

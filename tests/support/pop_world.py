@@ -6,12 +6,12 @@ from pathlib import Path
 
 from rockhopper.broker.loop.clock import BrokerClock
 from rockhopper.broker.loop.slices import at_once
+from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pop.extra_info import ExtraInfo, parse_extra_info, pop_retry_topic
 from rockhopper.broker.pop.reading import Wanted
 from rockhopper.broker.pop.service import PopService
 from rockhopper.broker.settings.config import StoreConfig
 from rockhopper.broker.settings.config_file import build_config
-from rockhopper.broker.stats import BrokerStats
 from rockhopper.broker.store.put import MessageToStore
 from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroup, SubscriptionGroupTable

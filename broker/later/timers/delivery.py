@@ -12,7 +12,7 @@ from rockhopper.broker.later.timers.entries import SLOT_MS
 from rockhopper.broker.later.timers.following import TimerQueue
 from rockhopper.broker.later.timers.index import TimerIndex
 from rockhopper.broker.later.timers.slot_files import Note
-from rockhopper.broker.stats import BrokerStats
+from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.topics import TopicTable

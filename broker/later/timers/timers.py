@@ -35,10 +35,10 @@ from rockhopper.broker.later.timers.recalling import recall
 from rockhopper.broker.later.timers.rolling import Rolling
 from rockhopper.broker.later.timers.times import asked_time_ms, out_ms
 from rockhopper.broker.later.wall_waits import WallWaits
+from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pulling.long_polling import LongPolling, ParkedPull, nobody
 from rockhopper.broker.remoting.dispatcher import RequestError
 from rockhopper.broker.settings.config import BrokerConfig
-from rockhopper.broker.stats import BrokerStats
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore

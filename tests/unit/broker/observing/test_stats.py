@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from rockhopper.broker.stats import SAMPLE_INTERVAL_MS, BrokerStats
+from rockhopper.broker.observing.stats import SAMPLE_INTERVAL_MS, BrokerStats
 from tests.support.peers import Clock
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from rockhopper.broker import log
+from rockhopper.broker.observing import log
 
 
 @pytest.fixture(autouse=True)
