@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rockhopper.broker import Broker
-    from rockhopper.broker.threaded import ThreadedBroker
+    from rockhopper.broker.testing.threaded import ThreadedBroker
     from rockhopper.client import (
         Admin,
         BrokerUnreachableError,
@@ -72,7 +72,7 @@ _PARTS = ("broker", "client", "pipeline", "protocol")
 _ELSEWHERE = {
     "Broker": "rockhopper.broker",
     "ReceivedMessage": "rockhopper.client.received",
-    "ThreadedBroker": "rockhopper.broker.threaded",
+    "ThreadedBroker": "rockhopper.broker.testing.threaded",
 }
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from rockhopper.broker.threaded import ThreadedBroker
+    from rockhopper.broker.testing.threaded import ThreadedBroker
 
 INI_NAME = "rockhopper_settings"
 MARK = "rockhopper(settings): settings, by RocketMQ's keys, of the broker that this test gets"
@@ -43,7 +43,7 @@ def _rockhopper_brokers(
     pytestconfig: pytest.Config,
 ) -> Iterator[Callable[[Settings], ThreadedBroker]]:
     """Brokers by their settings, each started when it is first asked for."""
-    from rockhopper.broker.threaded import ThreadedBroker
+    from rockhopper.broker.testing.threaded import ThreadedBroker
 
     base = _ini_settings(pytestconfig)
     brokers: dict[tuple[tuple[str, str], ...], ThreadedBroker] = {}

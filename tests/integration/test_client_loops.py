@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
-from rockhopper.broker.threaded import ThreadedBroker
+from rockhopper.broker.testing.threaded import ThreadedBroker
 from rockhopper.client import (
     Admin,
     ClientStateError,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.threaded import ThreadedBroker
+from rockhopper.broker.testing.threaded import ThreadedBroker
 from rockhopper.client import Admin, Producer
 from tests.support.hang import HANG_S
 

@@ -1,0 +1,1 @@
+"""A broker inside of somebody's tests."""
