@@ -840,7 +840,7 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL}};
 
 static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "rockhopper.broker.store._encoding",
+    PyModuleDef_HEAD_INIT, "rockhopper.broker.store.log._encoding",
     "Compiled twins of the functions that a message costs most time in.", 0, methods,
     NULL, NULL, NULL, NULL};
 
