@@ -16,6 +16,7 @@ from rockhopper.broker.members.queue_locks import QueueLocks
 from rockhopper.broker.nameserver.peer_brokers import PeerBrokers
 from rockhopper.broker.nameserver.service import NameService
 from rockhopper.broker.observing.stats import BrokerStats
+from rockhopper.broker.persistence import Tables
 from rockhopper.broker.pop.service import PopService
 from rockhopper.broker.pulling.long_polling import LongPolling
 from rockhopper.broker.pulling.pull_path import PullPath
@@ -30,7 +31,6 @@ from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.tables.static_topics import StaticTopicTable
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
-from rockhopper.broker.tables.tables import Tables
 from rockhopper.broker.tables.topic_ids import TopicIds
 from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.broker.transactions.delays import by_delay

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from rockhopper.broker.persistence import Tables
 from rockhopper.broker.settings.config_file import build_config
-from rockhopper.broker.tables.tables import Tables
 from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol.names import SCHEDULE_TOPIC
 from tests.support.peers import Clock
