@@ -1,8 +1,8 @@
 """How fast is this broker on this machine: beside a bare echo and, with --peers, beside Apache's.
 
-Every server runs in a process of its own on one core, the load generator on another.  Cases are
+Every server runs in a process of its own on one core, the load generator on another. Cases are
 interleaved and repeated, since neighbours on a shared machine move figures from minute to minute:
-a round runs the echo, then every case against every server.  Each round starts our broker
+a round runs the echo, then every case against every server. Each round starts our broker
 afresh with an empty store; Apache's broker stays up, warm, on as many cores as it likes.
 """
 

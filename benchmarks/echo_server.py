@@ -2,7 +2,7 @@
 
 It does what any broker of this design must do at the very least: cut the stream into frames by
 their length word and answer every frame with one of the same size, all answers of one pass in one
-write.  It prints the port that it listens on, and serves until it is killed.
+write. It prints the port that it listens on, and serves until it is killed.
 """
 
 import asyncio

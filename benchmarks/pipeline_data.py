@@ -3,7 +3,7 @@
     python -m benchmarks.pipeline_data DIRECTORY [--messages 2000000] [--body-bytes 200]
 
 Every record has the same size, so whole files are filled at once: random bodies, four topics of
-four queues, the properties UNIQ_KEY, KEYS, TAGS, WAIT.  There are no consume queues and no index.
+four queues, the properties UNIQ_KEY, KEYS, TAGS, WAIT. There are no consume queues and no index.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """How fast is the Spark pipeline on this machine, beside Spark's own Parquet reader.
 
 One log of 2 million messages of 200 bytes, one session, every case once per round; the best round
-counts, since neighbours on a shared machine move figures from minute to minute.  Ratios are between
-best figures of the same run.  Beside time there is CPU time, of driver, broker and all processes of
+counts, since neighbours on a shared machine move figures from minute to minute. Ratios are between
+best figures of the same run. Beside time there is CPU time, of driver, broker and all processes of
 Spark, which neighbours hardly move.
 """
 

@@ -1,7 +1,7 @@
 """``rockhopper-broker``, or ``python -m rockhopper.broker``: serve until a signal says stop.
 
 Exit codes: 0 after SIGTERM or SIGINT, 1 when the broker cannot start or the store fails, 2 when a
-setting or an option makes no sense.  What went wrong is one line on standard error.
+setting or an option makes no sense. What went wrong is one line on standard error.
 """
 
 import asyncio
@@ -37,13 +37,13 @@ class Service(Protocol):
     failed: asyncio.Event
 
     def prepare(self) -> None:
-        """Take the ports, so that their addresses are known.  Raises StartError."""
+        """Take the ports, so that their addresses are known. Raises StartError."""
 
     async def start(self) -> None:
-        """Serve.  Raises StartError."""
+        """Serve. Raises StartError."""
 
     async def stop(self) -> None:
-        """Close everything.  Raises OSError."""
+        """Close everything. Raises OSError."""
 
     def addresses(self) -> dict[str, str]:
         """What the first log line names."""

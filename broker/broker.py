@@ -75,7 +75,7 @@ TEMPORARY_SETTINGS = {
 class Broker(ServingParts):
     """A broker, with its name service unless the role says otherwise.
 
-    The parts are public: processors and tests reach them by these names.  All of it belongs to the
+    The parts are public: processors and tests reach them by these names. All of it belongs to the
     event loop in which ``start`` was called.
     """
 
@@ -178,7 +178,7 @@ class Broker(ServingParts):
         """Open the store and the ports; on return every request is served.
 
         Raises:
-            StartError: it cannot; the message says what to do.  Nothing is left open.
+            StartError: it cannot; the message says what to do. Nothing is left open.
         """
         try:
             await self._start()
@@ -307,7 +307,7 @@ class Broker(ServingParts):
         """Answer what waits, save everything and close; a second call does nothing.
 
         Raises:
-            OSError: a table could not be saved.  Everything is closed all the same.
+            OSError: a table could not be saved. Everything is closed all the same.
         """
         self._is_ready = False
         for timer in self._timers:

@@ -1,8 +1,8 @@
 """The hot pass: all frames of one read of a broker connection, in one go, answered by one write.
 
 Three requests make up nearly all traffic: a plain message (310), a batch (320) and a pull (11),
-with JSON headers that name the code first, as known clients write them.  They are decoded in
-one step into a typed struct and served here without a task, a future or a coroutine.  Whatever is
+with JSON headers that name the code first, as known clients write them. They are decoded in
+one step into a typed struct and served here without a task, a future or a coroutine. Whatever is
 not exactly that (another serialisation, an unknown topic, a delayed message, a missing field …)
 goes the general way through the dispatcher, which is the reference for what the answer must be.
 Only fields that a plain send has no use for, like the default topic's, are not looked at here.

@@ -4,7 +4,7 @@ The numbers are read when somebody asks, on the event loop, which gets its turn 
 importing prometheus_client (40 ms) and writing the text happen in a thread.
 
 Unlike RocketMQ, lag is computed from committed offsets, so that a group whose consumers have
-crashed still shows; the label ``online`` says whether anybody consumes.  A queue in which a group
+crashed still shows; the label ``online`` says whether anybody consumes. A queue in which a group
 has not committed counts whole, as in the answer to 208.
 """
 

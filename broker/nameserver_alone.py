@@ -32,12 +32,12 @@ class NameServer:
         self._http = HttpServer({"/healthz": self._page, "/readyz": self._page})
 
     def prepare(self) -> None:
-        """Take the ports, so that ``addresses`` are known.  Raises StartError."""
+        """Take the ports, so that ``addresses`` are known. Raises StartError."""
         self._ports.bind("httpPort", self.config.http_port)
         self._ports.bind("namesrvPort", self.config.namesrv_port)
 
     async def start(self) -> None:
-        """Serve.  Raises StartError; nothing is left open then."""
+        """Serve. Raises StartError; nothing is left open then."""
         try:
             self.prepare()
             self._service.load()
@@ -51,7 +51,7 @@ class NameServer:
             raise
 
     async def stop(self) -> None:
-        """Close every connection.  Raises OSError when values could not be saved."""
+        """Close every connection. Raises OSError when values could not be saved."""
         try:
             await self._http.close()
             await self._service.close()

@@ -138,7 +138,7 @@ class Tables:
             table.stop_saving()
 
     async def saved(self) -> None:
-        """Return when everything is on disk.  Raises OSError, after having tried every table."""
+        """Return when everything is on disk. Raises OSError, after having tried every table."""
         failure: OSError | None = None
         for table in (*self._all, self.subscriptions):
             try:

@@ -1,7 +1,7 @@
 """A temporary broker as if it were new, for the next test: ``Broker.purge``.
 
 User topics, groups, offsets and settings go, and with them every message, whether it waits in a
-queue, for a delay, for a time, for the end of its transaction or in a sink.  System topics stay and
+queue, for a delay, for a time, for the end of its transaction or in a sink. System topics stay and
 are emptied; theirs are the only queues that do not begin at 0 again.
 
 Connections stay, and so do the groups and topics of consumers that are online: a client that lives

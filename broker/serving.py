@@ -74,7 +74,7 @@ class ServingParts:
         return self.clock.steady_ms
 
     def load_tables(self) -> None:
-        """Read the tables; the store needs some of them to recover.  Raises StoreError, OSError."""
+        """Read the tables; the store needs some of them to recover. Raises StoreError, OSError."""
         self.tables = Tables(self.config, now_ms=self.now_ms)
         self.topics = self.tables.topics
         self.groups = self.tables.groups
@@ -84,7 +84,7 @@ class ServingParts:
         self.tables.load()
 
     def open_store(self, store_host: bytes, levels: DelayLevels) -> None:
-        """Lock and recover the store, and correct the tables by it.  Raises StoreError, OSError."""
+        """Lock and recover the store, and correct the tables by it. Raises StoreError, OSError."""
         self.store = MessageStore.open(
             self.config.store,
             now_ms=self.steady_ms,
@@ -239,7 +239,7 @@ class ServingParts:
         self.peer_brokers.close()
 
     async def close_parts(self) -> None:
-        """Save everything and close the store, last.  Raises OSError after having tried all."""
+        """Save everything and close the store, last. Raises OSError after having tried all."""
         try:
             await self.sinks.close()
             await self.timers.close()

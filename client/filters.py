@@ -14,7 +14,7 @@ class Sql:
 
     The broker evaluates it; TAGS and KEYS are properties too. What does not compile is refused here
     already; so is what brokers take and nobody means, a part at the end that they would ignore and
-    a property that is compared with nothing.  SqlSyntaxError names the place.
+    a property that is compared with nothing. SqlSyntaxError names the place.
     """
 
     expression: str

@@ -5,7 +5,7 @@
     spark.read.format("rocketmq-store").option("path", "data").load()
 
 ``decoder`` turns records into Arrow batches, ``schema`` names the columns, ``store_source`` reads
-store directories.  Importing this package needs nothing but Python.
+store directories. Importing this package needs nothing but Python.
 """
 
 from typing import TYPE_CHECKING, Any

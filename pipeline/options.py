@@ -125,7 +125,7 @@ class Options:
 
 
 def read_boolean(name: str, value: str) -> bool:
-    """What the option *name* says.  Raises PipelineError."""
+    """What the option *name* says. Raises PipelineError."""
     lowered = value.lower()
     if lowered not in _TRUE | _FALSE:
         raise PipelineError(f"the option {name} is {value!r}: set it to true or false")

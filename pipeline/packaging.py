@@ -1,7 +1,7 @@
 """The pipeline as one file for Spark's executors: a zip of Python sources.
 
 The wheel of the whole project holds a compiled extension of the broker, which Python does not load
-from a zip.  The pipeline does not need the broker.  What it needs besides, numpy and pyarrow and
+from a zip. The pipeline does not need the broker. What it needs besides, numpy and pyarrow and
 the client's few, must be installed where the executors run.
 """
 

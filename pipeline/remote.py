@@ -1,11 +1,11 @@
 """Remote: brokers over the network, for code that is not asynchronous.
 
-Spark calls sources in plain functions, on the driver's host and in executors.  Each process has one
+Spark calls sources in plain functions, on the driver's host and in executors. Each process has one
 background thread with an event loop, and one Remote for each name service; both are made when first
-needed and never closed, because Spark tells nobody when it is done with a worker.  A forked child
-makes its own.  So a Remote outlives brokers, and says so only to who asks it for something.
+needed and never closed, because Spark tells nobody when it is done with a worker. A forked child
+makes its own. So a Remote outlives brokers, and says so only to who asks it for something.
 
-Reading prefers BULK_PULL (docs/request-codes.md).  A broker that does not know it, Apache's, gets
+Reading prefers BULK_PULL (docs/request-codes.md). A broker that does not know it, Apache's, gets
 ordinary pulls instead: 32 messages each, several under way at a time.
 """
 
@@ -42,7 +42,7 @@ _Value = TypeVar("_Value")
 
 
 class Remote:
-    """The brokers behind some name services.  Thread-safe; every method blocks.
+    """The brokers behind some name services. Thread-safe; every method blocks.
 
     Every failure is a PipelineError with the client's sentence.
     """
@@ -60,7 +60,7 @@ class Remote:
         return await Admin(self.nameserver, request_timeout=self._timeout_s).__aenter__()
 
     def run(self, coroutine: Coroutine[Any, Any, _Value]) -> _Value:
-        """Wait for a coroutine of the client's.  Raises PipelineError."""
+        """Wait for a coroutine of the client's. Raises PipelineError."""
         return result(self.begin(coroutine))
 
     def begin(self, coroutine: Coroutine[Any, Any, _Value]) -> Future[_Value]:
@@ -386,7 +386,7 @@ class Remote:
 
 
 def result(answer: Future[_Value]) -> _Value:
-    """Wait for what ``begin`` began.  Raises PipelineError."""
+    """Wait for what ``begin`` began. Raises PipelineError."""
     try:
         return answer.result()
     except ClientError as error:
@@ -399,7 +399,7 @@ _remotes: dict[tuple[int, str, float], Remote] = {}
 
 
 def connect(nameserver: str, *, timeout_s: float = 30.0) -> Remote:
-    """The Remote of this process for some name services.  Raises PipelineError."""
+    """The Remote of this process for some name services. Raises PipelineError."""
     key = (os.getpid(), nameserver, timeout_s)
     remote = _remotes.get(key)
     if remote is None:

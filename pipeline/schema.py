@@ -1,7 +1,7 @@
 """The columns of messages: their names, their order, and their types in Arrow and in Spark.
 
-Both sources have the same columns.  A Python source gets no column pruning from Spark, so readers
-choose columns by options.  The Arrow types are what Spark demands of a batch, to the letter: the
+Both sources have the same columns. A Python source gets no column pruning from Spark, so readers
+choose columns by options. The Arrow types are what Spark demands of a batch, to the letter: the
 same order, ``binary`` rather than ``large_binary``, no dictionaries, microseconds in UTC.
 """
 

@@ -44,8 +44,8 @@ def local_session(
 ) -> SparkSession:
     """A session on this machine, with both sources; the running one if there is one.
 
-    Finds a Java by itself (pipeline.java).  *conf* are settings of Spark, given as
-    ``**{"spark.driver.memory": "4g"}``; they win over what is set here.  With the *master* of a
+    Finds a Java by itself (pipeline.java). *conf* are settings of Spark, given as
+    ``**{"spark.driver.memory": "4g"}``; they win over what is set here. With the *master* of a
     cluster only the driver is here, and the executors are sent this package.
 
     Raises:
@@ -80,7 +80,7 @@ def register(spark: SparkSession) -> SparkSession:
     """Make both sources known to *spark*, and return it.
 
     Filters are pushed to the store source if ``spark.sql.python.filterPushdown.enabled`` is on at
-    this moment.  The session's workers must find this package: installed, or by ``--py-files``.
+    this moment. The session's workers must find this package: installed, or by ``--py-files``.
 
     Raises:
         PipelineError: a package is missing or too old.

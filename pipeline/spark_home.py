@@ -1,7 +1,7 @@
 """A home of Spark whose Python is the installed PySpark.
 
 Spark puts ``python/lib/pyspark.zip`` of its home in front of everything that its Python processes
-import from.  Nothing in a zip is ever kept compiled, so each process compiles PySpark anew, which
+import from. Nothing in a zip is ever kept compiled, so each process compiles PySpark anew, which
 takes five times as long as importing the same from where pip has put it.
 """
 

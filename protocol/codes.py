@@ -1,7 +1,7 @@
 """Numbers that travel in the header: request and response codes, languages, serialisations, flags.
 
-The names are RocketMQ's.  Request and response numbers overlap (205 is one of each) but never share
-a field.  No request code is served by both a broker and a name service.
+The names are RocketMQ's. Request and response numbers overlap (205 is one of each) but never share
+a field. No request code is served by both a broker and a name service.
 """
 
 from enum import IntEnum
@@ -218,7 +218,7 @@ class RequestCode(IntEnum):
 
 
 class ResponseCode(IntEnum):
-    """What became of it.  Producers try another broker on 1, 2, 14, 16, 17, 204, 205 and 1500."""
+    """What became of it. Producers try another broker on 1, 2, 14, 16, 17, 204, 205 and 1500."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1

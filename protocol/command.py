@@ -35,8 +35,8 @@ _ENCODERS = {
 class Command:
     """A request or a response, with RocketMQ's names for its parts (RemotingCommand).
 
-    ``code`` is a request code in a request and a response code in a response.  ``opaque`` ties a
-    response to its request.  ``ext`` holds the header fields of the code; their values are text.
+    ``code`` is a request code in a request and a response code in a response. ``opaque`` ties a
+    response to its request. ``ext`` holds the header fields of the code; their values are text.
     """
 
     code: int

@@ -1,6 +1,6 @@
-"""Bodies that producers compressed.  The broker stores them as they are; readers decompress.
+"""Bodies that producers compressed. The broker stores them as they are; readers decompress.
 
-zlib streams (RFC 1950) are what every client knows, and what we write.  LZ4 (frame format) and
+zlib streams (RFC 1950) are what every client knows, and what we write. LZ4 (frame format) and
 Zstandard, which Java clients can be told to use, need the packages of the extra ``compression``.
 Nothing is decompressed beyond a limit, so a small body cannot fill the memory.
 """

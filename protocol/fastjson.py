@@ -6,12 +6,12 @@ It differs from JSON where a map has keys that are not strings: they are written
     {"offsetTable":{{"brokerName":"b","queueId":0,"topic":"T"}:{"maxOffset":9}}}
 
 ``loads`` reads both forms, and quoted ones, and gives string keys: ``"0"``, and for an object its
-compact JSON (``MessageQueueKey.parse`` makes a value of it).  Names without quotes are read as
-well.  An object that was written before may come again as ``{"$ref":"$.path.to.it"}``; references
+compact JSON (``MessageQueueKey.parse`` makes a value of it). Names without quotes are read as
+well. An object that was written before may come again as ``{"$ref":"$.path.to.it"}``; references
 by path are resolved.
 
-``dumps`` writes keys in alphabetical order and leaves out fields that are None.  Compact by
-default: RocketMQ's Go client splits some of it by hand and trips over blanks.  ``pretty`` is the
+``dumps`` writes keys in alphabetical order and leaves out fields that are None. Compact by
+default: RocketMQ's Go client splits some of it by hand and trips over blanks. ``pretty`` is the
 form of the config files: a tab for each level, no blank after a colon.
 """
 
@@ -251,7 +251,7 @@ def dumps(value: object, *, pretty: bool = False, raw_keys: bool = True) -> str:
     """The text of *value*.
 
     Beside what JSON knows: enums become their names, bytes base64, sets sorted arrays,
-    ``msgspec.Struct`` objects of their fields.  Without *raw_keys*, keys that are not strings are
+    ``msgspec.Struct`` objects of their fields. Without *raw_keys*, keys that are not strings are
     put in quotes, which makes strict JSON.
 
     Raises:
@@ -270,7 +270,7 @@ class Written(str):
 
 
 def written(value: object, depth: int) -> Written:
-    """*value* as it stands in a pretty document, *depth* levels deep.  Raises as ``dumps``."""
+    """*value* as it stands in a pretty document, *depth* levels deep. Raises as ``dumps``."""
     out: list[str] = []
     _Writer(out, raw_keys=True, pretty=True).write(value, depth)
     return Written("".join(out))

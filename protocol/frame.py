@@ -9,9 +9,9 @@ Layout, big-endian:
          8     h  header
        8+h     …  body, may be empty
 
-The decoder takes any pieces of the stream and returns whole frames.  It keeps pieces of an
+The decoder takes any pieces of the stream and returns whole frames. It keeps pieces of an
 unfinished frame as they came and joins them once, so a frame that arrives byte by byte costs time
-and memory in proportion to its size.  Lengths beyond the limits are noticed as soon as their bytes
+and memory in proportion to its size. Lengths beyond the limits are noticed as soon as their bytes
 are there, before anything is kept.
 """
 

@@ -3,8 +3,8 @@
     h = 31·h + c  for every UTF-16 code unit c, in 32 bits
 
 Bytecode for every character would cost microseconds a key, and every message has at least one that
-was never seen before.  But keys share parts: a client's unique keys all start alike and end in two
-counters.  So the hash of a string's front part, and of pieces of four characters, is remembered in
+was never seen before. But keys share parts: a client's unique keys all start alike and end in two
+counters. So the hash of a string's front part, and of pieces of four characters, is remembered in
 dictionaries of bounded size, and combined:
 
     hash(front + piece) = hash(front) · 31⁴ + hash(piece)   mod 2³²

@@ -30,8 +30,8 @@ class Message:
     ``tags`` is one tag to filter by; ``keys`` are what the message can be found by later.
     A message is delivered later with one of ``delay_level`` (1 to 18: 1s 5s 10s 30s 1m … 10m 20m
     30m 1h 2h), ``delay_ms`` (by the broker's clock), ``deliver_at_ms`` (since the epoch) and
-    ``deliver_at`` (a datetime with a time zone, kept as ``deliver_at_ms``).  Messages with one
-    ``sharding_key`` go to one queue, in order.  With ``wait_stored`` false the broker answers
+    ``deliver_at`` (a datetime with a time zone, kept as ``deliver_at_ms``). Messages with one
+    ``sharding_key`` go to one queue, in order. With ``wait_stored`` false the broker answers
     before a message is flushed, whatever its flush mode.
     """
 

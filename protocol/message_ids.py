@@ -1,13 +1,13 @@
 """The two ids of a message, both in upper-case hex.
 
-Offset message id: where the message is stored.  32 characters, 56 with IPv6:
+Offset message id: where the message is stored. 32 characters, 56 with IPv6:
 
     offset  size  field
          0     4  address of the store's host (16 with IPv6)
          4     4  its port
          8     8  commit log offset
 
-Unique id: made by the producer (property UNIQ_KEY), for the broker just a key.  32 characters:
+Unique id: made by the producer (property UNIQ_KEY), for the broker just a key. 32 characters:
 
          0     4  address of the producer's host (16 with IPv6)
          4     2  process id, its low 16 bits

@@ -1,7 +1,7 @@
 r"""Message properties: their names, and the string that carries them.
 
-The string is ``name \x01 value \x02`` for each property, UTF-8, at most 32,767 bytes.  Nothing
-escapes the two separators.  Some clients leave the last \x02 out.  Readers drop what is not a name
+The string is ``name \x01 value \x02`` for each property, UTF-8, at most 32,767 bytes. Nothing
+escapes the two separators. Some clients leave the last \x02 out. Readers drop what is not a name
 and a value, so a property with an empty value vanishes on the way.
 """
 

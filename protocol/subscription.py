@@ -1,6 +1,6 @@
 """What a consumer wants of a topic: everything, some tags, or what an SQL expression selects.
 
-An expression of type TAG is ``*`` or tags joined by ``||``.  The broker compares Java hashes of
+An expression of type TAG is ``*`` or tags joined by ``||``. The broker compares Java hashes of
 tags, which is all that a consume queue holds; the client compares the tags themselves.
 
 An expression of type SQL92 is over the properties of a message; the broker alone evaluates it.
@@ -48,7 +48,7 @@ class Subscription:
         """No expression means everything, no type means TAG.
 
         Raises:
-            SubscriptionError: the type is not known, or the expression selects nothing.  Whether an
+            SubscriptionError: the type is not known, or the expression selects nothing. Whether an
                 SQL92 expression compiles is found out later, see ``sql``.
         """
         self.topic = topic

@@ -3,7 +3,7 @@
     from rockhopper import Broker, Consumer, Message, Producer
 
 Each name is imported when it is first asked for: a program that only sends loads nothing of the
-broker or of the pipeline.  In the checkout ``client``, ``broker``, ``protocol`` and ``pipeline``
+broker or of the pipeline. In the checkout ``client``, ``broker``, ``protocol`` and ``pipeline``
 below this package are links to the folders at its top; installed, they are the folders.
 """
 

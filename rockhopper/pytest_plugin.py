@@ -3,7 +3,7 @@
     def test_orders_are_booked(rockhopper):
         run_my_service(nameserver=rockhopper.nameserver)
 
-Fixtures, the mark and the ini option are described in docs/testing.md.  Nothing of the broker is
+Fixtures, the mark and the ini option are described in docs/testing.md. Nothing of the broker is
 imported before a test asks for one.
 """
 

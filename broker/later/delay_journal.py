@@ -10,7 +10,7 @@ one kind, 1, whose payload is, big-endian:
         24     8  end of the commit log when the pass was about to be written
 
 Each time that delayOffset.json is saved another file is begun; a file goes when all that it tells
-is in a delayOffset.json that is on disk.  Whoever notes passes has the files synced soon
+is in a delayOffset.json that is on disk. Whoever notes passes has the files synced soon
 (broker/later/note_sync.py): after a power cut less of the log may be left than they tell of, and
 they are compared with it.
 
@@ -100,7 +100,7 @@ class DelayJournal:
     def turn(self, end_offset: int) -> None:
         """Go on in another file: delayOffset.json is to be saved.
 
-        What is noted by now ends in front of *end_offset* of the log.  Raises OSError.
+        What is noted by now ends in front of *end_offset* of the log. Raises OSError.
         """
         is_empty = self._journal.size_bytes == 0
         if not self._is_open or (is_empty and (self._ended or not self._bare_files())):
@@ -111,7 +111,7 @@ class DelayJournal:
     def forget(self, settled_offset: int) -> None:
         """Delete what is told of passes in front of *settled_offset*: the saved file has it.
 
-        Blocks: for a thread.  Raises OSError.
+        Blocks: for a thread. Raises OSError.
         """
         over = [number for number, end in self._ended if end <= settled_offset]
         if not over:

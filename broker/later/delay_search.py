@@ -1,8 +1,8 @@
 """How far a delay level was delivered, read from the log: for when delayOffset.json does not tell.
 
 A level delivers its messages in their order, and a delivered message leaves a copy in the queue
-that it was for.  So the copies of a few messages are looked for, from the store time on at which
-each became due: a binary search.  Messages that can have no copy, because their topic was deleted
+that it was for. So the copies of a few messages are looked for, from the store time on at which
+each became due: a binary search. Messages that can have no copy, because their topic was deleted
 since, are stepped over.
 """
 

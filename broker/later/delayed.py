@@ -1,8 +1,8 @@
 """Delivers delayed messages when their time has come: RocketMQ's ScheduleMessageService.
 
 Each delay level is a queue of SCHEDULE_TOPIC_XXXX, and because all messages in it wait equally
-long, its head is always the next one due.  A level therefore needs one timer, for its head; an
-empty level waits for an arrival like a parked pull.  Nothing is polled.
+long, its head is always the next one due. A level therefore needs one timer, for its head; an
+empty level waits for an arrival like a parked pull. Nothing is polled.
 
 How far each level is delivered stands in ``config/delayOffset.json``:
 
@@ -10,7 +10,7 @@ How far each level is delivered stands in ``config/delayOffset.json``:
 
 An offset is written only after the messages that it says were delivered are known to be on disk.
 What was delivered since is recognised after a crash: delay_journal.py notes each pass before it is
-written, and the log tells whether it was.  Notes are on disk half a second later, so that a power
+written, and the log tells whether it was. Notes are on disk half a second later, so that a power
 cut may repeat what was delivered in the last half second; nothing loses any.
 
 A file that is damaged and has no backup yet, or is not there, is no reason to refuse: the log then
@@ -104,7 +104,7 @@ class DelayOffsetTable(JsonTable):
 
 
 class DelayedDelivery:
-    """Brings the messages of all delay levels to their topics.  Belongs to the event loop."""
+    """Brings the messages of all delay levels to their topics. Belongs to the event loop."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class DelayedDelivery:
         self._saving: asyncio.Task[None] | None = None
 
     def open(self) -> None:
-        """Learn what was delivered after delayOffset.json was saved.  Once the store is open.
+        """Learn what was delivered after delayOffset.json was saved. Once the store is open.
 
         Raises:
             OSError: the journal cannot be read or made.

@@ -1,6 +1,6 @@
 """NoteSync: makes what was noted durable a moment later, with the fsync off the event loop.
 
-A note goes into the page cache at once, so that a kill loses none.  ``soon`` has it on disk within
+A note goes into the page cache at once, so that a kill loses none. ``soon`` has it on disk within
 ``INTERVAL_S`` and the time of the fsync: a power cut repeats what was noted since, less than
 half a second on a disk that answers in time.
 """
@@ -20,7 +20,7 @@ RETRY_S = 5.0
 
 
 class NoteSync:
-    """Syncs the files of one part.  Belongs to the event loop."""
+    """Syncs the files of one part. Belongs to the event loop."""
 
     def __init__(
         self, take: Callable[[], list[Path]], give_back: Callable[[list[Path]], None]

@@ -1,8 +1,8 @@
 """How long to wait, on the event loop's clock, for a time of another one.
 
 The loop's clock neither sleeps nor is set, the wall's is both, and the steady one follows it
-forward (broker.clock).  So no wait is longer than ``WAIT_S_MAX``: a clock that was set is noticed
-within that.  Where the other clock runs faster than the loop's, as under a faked one, waits become
+forward (broker.clock). So no wait is longer than ``WAIT_S_MAX``: a clock that was set is noticed
+within that. Where the other clock runs faster than the loop's, as under a faked one, waits become
 shorter by as much.
 """
 

@@ -1,9 +1,9 @@
 """The broker's time: the wall clock for points in time, a steady one for how long something lasts.
 
 The wall clock is set, forward and back, by operators, by NTP's steps and by machines that were
-suspended.  A point in time that a client names is the wall clock's (``wall_ms``).  Everything that
+suspended. A point in time that a client names is the wall clock's (``wall_ms``). Everything that
 lasts is counted by ``steady_ms``: store times, delay levels, invisible and leased times, looks at
-transactions, expiry.  That one runs with the monotonic clock and never goes back:
+transactions, expiry. That one runs with the monotonic clock and never goes back:
 
     set forward   it follows: time has passed, as it has for a machine that was suspended
     set back      it goes on from where it is, so nothing comes earlier or later for it

@@ -1,6 +1,6 @@
 """Rounds: one connection that pipelines keeps nobody waiting for longer than one pass.
 
-A round is one turn of the event loop.  In each a connection has one pass of frames served:
+A round is one turn of the event loop. In each a connection has one pass of frames served:
 
     FRAMES_PER_PASS   frames of one connection; what was read beyond them waits
     PASS_S            a pass ends behind the request that it is at after so long
@@ -9,7 +9,7 @@ A round is one turn of the event loop.  In each a connection has one pass of fra
                       them wait, unless they are small (FRAMES_OF_SMALL_READ)
 
 What waits is served in later rounds, the connections in the order of their waiting, in between the
-reads, writes and timers of all others.  Nothing is read from a connection that waits, so it holds
+reads, writes and timers of all others. Nothing is read from a connection that waits, so it holds
 one read at most.
 """
 
@@ -39,7 +39,7 @@ class Waiting(Protocol):
 
 
 class Rounds:
-    """Who is served in which round.  Belongs to the event loop's thread."""
+    """Who is served in which round. Belongs to the event loop's thread."""
 
     def __init__(
         self,

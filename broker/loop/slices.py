@@ -1,6 +1,6 @@
 """Slices: what long requests do, they do in slices, one of all of them in each turn of the loop.
 
-However many long requests are under way, everybody else waits for one slice at most.  What they do
+However many long requests are under way, everybody else waits for one slice at most. What they do
 in a thread, they do one after the other: threads that compute take the interpreter from the loop,
 each of them for as long as the others.
 """

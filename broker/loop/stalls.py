@@ -1,6 +1,6 @@
 """Stalls: how often and how long one callback kept the event loop from all others.
 
-A timer that is due every ``TICK_S`` notes how late it comes.  What it sees of a stall is up to one
+A timer that is due every ``TICK_S`` notes how late it comes. What it sees of a stall is up to one
 tick shorter than the stall; a machine that does not run us counts as one too.
 """
 
@@ -16,7 +16,7 @@ class StallWatchdog:
     """Counts the stalls of the loop in which ``start`` was called."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """*clock* in seconds.  Not the loop's own, which uvloop reads once a turn."""
+        """*clock* in seconds. Not the loop's own, which uvloop reads once a turn."""
         self._clock = clock
         self._timer: asyncio.TimerHandle | None = None
         self._due_s = 0.0

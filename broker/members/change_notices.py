@@ -1,6 +1,6 @@
 """When a consumer group is told that its members have changed (NOTIFY_CONSUMER_IDS_CHANGED, 40).
 
-At once, but never twice for what one notice can say.  All changes of one turn of the loop share a
+At once, but never twice for what one notice can say. All changes of one turn of the loop share a
 notice, and after one the group has a pause of 2 ms and 20 µs for each member: 1,000 members that
 join one after another cost some tens of rounds, not 500,000 frames.
 """
@@ -19,7 +19,7 @@ CallLater = Callable[[float, Callable[[], None]], object]
 class ChangeNotices:
     """Paces the notices of all groups.
 
-    *send* tells a group and returns how many members it told.  Without *call_later*, which is the
+    *send* tells a group and returns how many members it told. Without *call_later*, which is the
     event loop's, notices leave in the call that brought the change.
     """
 

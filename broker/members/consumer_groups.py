@@ -1,15 +1,15 @@
 """Who consumes: the clients that send heartbeats, by group and by connection.
 
-A consumer group has members, one for each connection.  Members share the queues of a topic among
+A consumer group has members, one for each connection. Members share the queues of a topic among
 themselves, so all of them must learn of every change at once: NOTIFY_CONSUMER_IDS_CHANGED (40) goes
-to the whole group whenever a member comes, goes, or changes the set of its topics.  A closed socket
+to the whole group whenever a member comes, goes, or changes the set of its topics. A closed socket
 counts as going; so do 120 s without a heartbeat.
 
 RocketMQ (ConsumerManager) keeps one subscription table per group, where the last heartbeat wins, so
-that members with different expressions filter each other's messages.  Here each member has its own,
+that members with different expressions filter each other's messages. Here each member has its own,
 and what the group subscribes to is what its members subscribe to together.
 
-All of it lives in memory: after a restart the next heartbeats bring it back.  What groups
+All of it lives in memory: after a restart the next heartbeats bring it back. What groups
 subscribed to is remembered on disk, so that pulls need not wait for them
 (remembered_subscriptions.py).
 """
@@ -219,7 +219,7 @@ class ConsumerGroups:
         False if the group was not online before a restart so short ago.
 
         After a restart that is a member whose next heartbeat may be 30 s away, while those that are
-        back already share out its queues.  So it is told of changes as they are: a Java, Go or Rust
+        back already share out its queues. So it is told of changes as they are: a Java, Go or Rust
         client then finds that it is not counted, lets its queues go and sends a heartbeat at once.
         """
         if connection.closed or not self.is_remembered(group):
@@ -320,7 +320,7 @@ class ConsumerGroups:
         self._remove(group, connection, remember=False)
 
     def expire(self) -> None:
-        """Take out who has sent no heartbeat for 120 s.  RocketMQ does, but tells nobody."""
+        """Take out who has sent no heartbeat for 120 s. RocketMQ does, but tells nobody."""
         now_ms = self._now_ms()
         silent = [
             (group.name, member.connection)

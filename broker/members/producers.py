@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 class ProducerTable:
     """The producers that are online, by group and by client id.
 
-    The broker calls a group back about transactions, and a client with replies to its requests.  A
+    The broker calls a group back about transactions, and a client with replies to its requests. A
     client stays known by its id as long as it is in any group; RocketMQ forgets it when one of its
     groups goes.
     """

@@ -1,8 +1,8 @@
 """Which client may consume a queue in order: LOCK_BATCH_MQ (41) and UNLOCK_BATCH_MQ (42).
 
 A lock belongs to a client within its consumer group and lasts 60 s unless renewed; clients renew
-every 20 s.  It goes at once with the last connection of its client, so that the queues of a crashed
-consumer need not wait.  Locks live in memory (RebalanceLockManager).
+every 20 s. It goes at once with the last connection of its client, so that the queues of a crashed
+consumer need not wait. Locks live in memory (RebalanceLockManager).
 """
 
 from collections.abc import Callable, Iterable

@@ -1,6 +1,6 @@
 """KeyValueTable: what operators keep in the name service, in ``config/kvConfig.json``.
 
-RocketMQ: KVConfigManager.  Namespace -> key -> value; the namespace ORDER_TOPIC_CONFIG says how
+RocketMQ: KVConfigManager. Namespace -> key -> value; the namespace ORDER_TOPIC_CONFIG says how
 many queues an ordered topic has on which broker (``broker-a:4;broker-b:4``).
 """
 

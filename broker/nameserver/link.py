@@ -1,6 +1,6 @@
 """A connection from this broker to a name service elsewhere: requests out, answers back.
 
-Opened when the first request needs it, and again after it broke.  The owner learns at once when
+Opened when the first request needs it, and again after it broke. The owner learns at once when
 the other side closes: the name service has forgotten this broker then.
 """
 
@@ -25,7 +25,7 @@ class RefusedError(Exception):
 
 
 class NameServiceLink:
-    """One name service.  Methods belong to the event loop's thread."""
+    """One name service. Methods belong to the event loop's thread."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class NameServiceLink:
         return self._protocol is not None and not self._protocol.is_lost
 
     async def connect(self) -> tuple[str, str]:
-        """Connect unless that is done; return the hosts of both ends, theirs first.  OSError."""
+        """Connect unless that is done; return the hosts of both ends, theirs first. OSError."""
         async with self._connecting:
             if self._protocol is None or self._protocol.is_lost:
                 loop = asyncio.get_running_loop()

@@ -1,6 +1,6 @@
 """The requests that a name service serves, one processor each, and the table of them.
 
-RocketMQ: ClientRequestProcessor (105) and DefaultRequestProcessor.  Route bodies are written
+RocketMQ: ClientRequestProcessor (105) and DefaultRequestProcessor. Route bodies are written
 compactly and without true, false and null: some clients read them with parsers of their own.
 """
 

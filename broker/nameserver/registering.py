@@ -1,8 +1,8 @@
 """What a broker elsewhere says when it registers (103): the checks, and the decoding of its topics.
 
 A registration names every topic of its broker, so that a long one is decoded in a thread, one at a
-time and in the order in which they came.  A short one waits for those of its own connection: a long
-one that is taken behind it would bring back what was so before.  A compressed one may become as
+time and in the order in which they came. A short one waits for those of its own connection: a long
+one that is taken behind it would bring back what was so before. A compressed one may become as
 large as one that is not, and no larger.
 """
 

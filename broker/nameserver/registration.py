@@ -1,8 +1,8 @@
 """Registers this broker with the name services elsewhere (namesrvAddr), and keeps it registered.
 
-RocketMQ: BrokerOuterAPI.  Every name service has a task of its own, so that one that hangs delays
-no other.  A registration is sent at the start, every registerNameServerPeriod, at once when a topic
-changes and at once when the name service closed the connection.  It always names all topics: a
+RocketMQ: BrokerOuterAPI. Every name service has a task of its own, so that one that hangs delays
+no other. A registration is sent at the start, every registerNameServerPeriod, at once when a topic
+changes and at once when the name service closed the connection. It always names all topics: a
 name service refuses a first registration of a single one.
 """
 

@@ -1,7 +1,7 @@
 """RouteTable: which brokers serve which topics, as they registered.
 
-RocketMQ: RouteInfoManager.  Memory only: brokers register again every 30 s, and an entry whose
-broker falls silent or closes its connection goes.  The broker in this process is not registered;
+RocketMQ: RouteInfoManager. Memory only: brokers register again every 30 s, and an entry whose
+broker falls silent or closes its connection goes. The broker in this process is not registered;
 the table reads its topics where they are, so that a topic is routable the moment it exists.
 
 A broker name stands for a master (id 0) and its slaves; topics belong to the name.
@@ -92,7 +92,7 @@ class Route(NamedTuple):
 
 
 class RouteTable:
-    """The tables of a name service.  Pure: times and connections come in from outside."""
+    """The tables of a name service. Pure: times and connections come in from outside."""
 
     def __init__(
         self,
@@ -295,7 +295,7 @@ class RouteTable:
         return connections
 
     def route(self, topic: str, local_address: str) -> Route | None:
-        """Where *topic* is; the broker of this process at *local_address*.  None if nowhere."""
+        """Where *topic* is; the broker of this process at *local_address*. None if nowhere."""
         queues: list[QueueData] = []
         members: list[Member] = []
         if self._local is not None:

@@ -16,7 +16,7 @@ ANSWERS_PER_TURN = 200
 
 
 class SavedAnswers:
-    """The requests that wait for one table.  Belongs to the event loop."""
+    """The requests that wait for one table. Belongs to the event loop."""
 
     def __init__(self, table: JsonTable) -> None:
         self._table = table
@@ -24,7 +24,7 @@ class SavedAnswers:
         self._task: asyncio.Task[None] | None = None
 
     def check_room(self) -> None:
-        """Refuse a change whose answer would have to wait behind too many.  Raises RequestError."""
+        """Refuse a change whose answer would have to wait behind too many. Raises RequestError."""
         if len(self._waiting) >= WAITING_MAX:
             raise RequestError(
                 ResponseCode.SYSTEM_BUSY,

@@ -53,7 +53,7 @@ class NameService:
         self._scan: asyncio.TimerHandle | None = None
 
     def load(self) -> None:
-        """Read the values that operators keep here.  Raises CorruptFileError, OSError."""
+        """Read the values that operators keep here. Raises CorruptFileError, OSError."""
         self.values.load()
 
     async def start_on(self, bound: socket.socket) -> None:

@@ -1,11 +1,11 @@
 """A topic that one broker makes by itself is made by the other masters of its cluster as well.
 
 RocketMQ's producers send to an unknown topic through all brokers that would create it, and each
-broker creates it when its first message comes.  A topic then has as many queues as brokers were
+broker creates it when its first message comes. A topic then has as many queues as brokers were
 hit: all of them by ten messages, one broker's by one message, and for ever.
 
 Here a broker that has created a topic for a client says so to its name services (SHARE_TOPIC,
-70010, one way), and they pass it on to the brokers that registered with them and are ours.  Those
+70010, one way), and they pass it on to the brokers that registered with them and are ours. Those
 create it with as many queues, or grow to as many if they have just created it themselves: whatever
 order messages come in, all masters end with the largest number that any of them was asked for.
 Brokers that do not create topics (autoCreateTopic=off) take no part.
@@ -58,7 +58,7 @@ def share_fields(topic: TopicConfig) -> dict[str, str]:
 
 
 def adopt(topics: TopicTable, ext: dict[str, str] | None) -> None:
-    """Take what a name service passes on.  Raises FieldError, or nothing comes of it."""
+    """Take what a name service passes on. Raises FieldError, or nothing comes of it."""
     fields = decode_fields(ShareTopicRequest, ext)
     if fields.queue_nums <= 0:
         topics.create_on_lookup(fields.topic)

@@ -1,7 +1,7 @@
 """Logging: one line per event on standard error, for people on a terminal, as JSON elsewhere.
 
 Modules get their logger with ``structlog.get_logger("broker.<part>")``; the name comes out as
-``logger``.  Until ``configure`` runs (tests, a broker inside another program) structlog's own
+``logger``. Until ``configure`` runs (tests, a broker inside another program) structlog's own
 defaults apply.
 """
 

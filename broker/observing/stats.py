@@ -1,9 +1,9 @@
 """How much goes in and out: what code 28, code 315 and /metrics report.
 
 The hot path only adds to the integers of a Traffic, one for each topic and one for each topic and
-group.  Everything else is worked out from samples that a timer takes: every 10 s the totals, from
+group. Everything else is worked out from samples that a timer takes: every 10 s the totals, from
 which come the rates over 10, 60 and 600 s; and for each Traffic what RocketMQ's StatsItem keeps, a
-sample every 10 s (7 of them, "minute"), every 10 min (7, "hour") and every hour (25, "day").  What
+sample every 10 s (7 of them, "minute"), every 10 min (7, "hour") and every hour (25, "day"). What
 has not moved since its last sample is passed over, so that ten thousand quiet topics cost nothing.
 """
 
@@ -163,7 +163,7 @@ _LATENCY = "GROUP_GET_LATENCY"
 
 
 class BrokerStats:
-    """The counters of one broker.  All methods belong to the event loop's thread."""
+    """The counters of one broker. All methods belong to the event loop's thread."""
 
     def __init__(self, *, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms

@@ -1,6 +1,6 @@
 """Compaction: the journal anew, without what has become obsolete, in small steps.
 
-Further records go to a new file from the start.  Into it goes, lane by lane, what still counts;
+Further records go to a new file from the start. Into it goes, lane by lane, what still counts;
 then the file is made durable in a thread, and the older ones are deleted.
 """
 

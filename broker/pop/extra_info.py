@@ -32,7 +32,7 @@ class ExtraInfo(NamedTuple):
 
 
 def parse_extra_info(text: str) -> ExtraInfo:
-    """The extra info of a request.  Raises FieldError."""
+    """The extra info of a request. Raises FieldError."""
     parts = text.split(" ")
     if len(parts) < 4:
         raise FieldError("extraInfo", f"is {text[:100]!r}, which has fewer than four parts")

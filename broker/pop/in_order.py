@@ -65,7 +65,7 @@ class InOrder:
         self._reviving = reviving
 
     def pop(self, wanted: Wanted, lane: Lane, answer: PopAnswer, count_max: int) -> None:
-        """Hand out the next messages.  Raises OSError, StoreError: not now."""
+        """Hand out the next messages. Raises OSError, StoreError: not now."""
         batch = lane.batch
         buried: set[int] = set()
         start = lane.cursor
@@ -111,7 +111,7 @@ class InOrder:
         found: list[tuple[int, bytes]],
         answer: PopAnswer,
     ) -> set[int]:
-        """Move what was handed out too often to the dead letters.  Raises StoreError."""
+        """Move what was handed out too often to the dead letters. Raises StoreError."""
         group = self._groups.get(lane.group)
         times_max = group.retry_max_times if group is not None else -1
         if times_max < 0:

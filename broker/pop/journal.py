@@ -7,7 +7,7 @@ messages repeat (the committed offset of a group is never beyond its oldest mess
 settled).
 
 Nothing counts behind a record that is lost: what follows it could say that messages were handed out
-of which nobody knows any more whether they were settled.  They come again instead.
+of which nobody knows any more whether they were settled. They come again instead.
 
 To get rid of what has become obsolete, the owner begins another file (``rotate``), writes all that
 still counts into it while new records go there too, and has the older files deleted
@@ -20,7 +20,7 @@ from rockhopper.broker.store.files.record_journal import RecordJournal
 
 
 class PopJournal(RecordJournal):
-    """The files.  No file exists until the first record is written."""
+    """The files. No file exists until the first record is written."""
 
     def __init__(self, directory: Path, quarantine: Path) -> None:
         super().__init__(directory, quarantine, what="popped messages", strict=True)

@@ -1,11 +1,11 @@
 """Lanes: how far pop consumption of each group and queue is, and what is in flight.
 
 A lane has a cursor, the queue offset that is handed out next, and an entry for each message that
-was handed out and is not settled: when it was popped and for how long it is invisible.  All is in
+was handed out and is not settled: when it was popped and for how long it is invisible. All is in
 memory; each change is first written to the journal: what a client was told survives a crash.
 
 An entry of a message that was copied to the retry topic or to the dead letters stays until the copy
-is known to be on disk: ``copy_end`` is the commit log offset behind it.  After a crash that lost
+is known to be on disk: ``copy_end`` is the commit log offset behind it. After a crash that lost
 the copy the message is in flight again.
 
 Kinds of records (journal.py), all integers big-endian:
@@ -70,7 +70,7 @@ class Entry(NamedTuple):
 
 
 class Lane:
-    """One group in one queue.  Changed by Lanes only."""
+    """One group in one queue. Changed by Lanes only."""
 
     __slots__ = ("batch", "cursor", "entries", "group", "is_dropped", "number", "queue_id", "topic")
 
@@ -290,7 +290,7 @@ class Lanes:
     # -- start ---------------------------------------------------------------------------------
 
     def load(self, log_end: int) -> None:
-        """Take what the journal says; *log_end* is where the commit log ends.  Raises OSError."""
+        """Take what the journal says; *log_end* is where the commit log ends. Raises OSError."""
         for kind, payload in self._journal.read():
             try:
                 self._apply(kind, payload)

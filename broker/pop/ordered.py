@@ -1,8 +1,8 @@
 """OrderedBatch: what an orderly pop handed out of a queue, which blocks it until that is settled.
 
-RocketMQ: ConsumerOrderInfo.  The queue hands out nothing else while any message of the batch is
+RocketMQ: ConsumerOrderInfo. The queue hands out nothing else while any message of the batch is
 neither acknowledged nor visible again; the same attempt (a client that repeats its request) is let
-through.  It goes on at the first message that was not acknowledged: what was acknowledged behind
+through. It goes on at the first message that was not acknowledged: what was acknowledged behind
 that one is handed out again, so that the order is kept.
 """
 
@@ -69,5 +69,5 @@ def encode_batch(batch: OrderedBatch | None) -> bytes:
 
 
 def decode_batch(data: bytes) -> OrderedBatch | None:
-    """A batch of the journal.  Raises msgspec.DecodeError."""
+    """A batch of the journal. Raises msgspec.DecodeError."""
     return msgspec.msgpack.decode(data, type=OrderedBatch) if data != _NONE else None

@@ -1,9 +1,9 @@
 """Pops and notifications that found nothing and wait for messages, or for their time to run out.
 
 The store tells of every message that comes into a topic that somebody waits for, however many
-queues that has.  Who waits is then asked in the order of arrival, in the next turn of the loop and
+queues that has. Who waits is then asked in the order of arrival, in the next turn of the loop and
 for as long as ``TURN_BUDGET_S`` lasts, until a pop comes back empty; those that filter in the same
-way as one that found nothing are not asked.  One that looks at many queues does so in steps, and
+way as one that found nothing are not asked. One that looks at many queues does so in steps, and
 the others that are asked go on in between.
 
 RocketMQ: PopLongPollingService, with its limits.
@@ -72,7 +72,7 @@ class Waiter:
 
 
 class PopPolling:
-    """All waiting pops of one broker.  Belongs to the event loop."""
+    """All waiting pops of one broker. Belongs to the event loop."""
 
     def __init__(self, store: MessageStore, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

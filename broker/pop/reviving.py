@@ -1,10 +1,10 @@
 """What becomes of popped messages that nobody acknowledged in time.
 
 Each is stored once more: in the group's pop retry topic, ``%RETRY%group_topic``, with one more
-reconsume time; or in ``%DLQ%group`` when it was redelivered retryMaxTimes often.  Only when the
+reconsume time; or in ``%DLQ%group`` when it was redelivered retryMaxTimes often. Only when the
 store has it is the old one forgotten, so a crash between the two repeats the message.
 
-One timer runs for the earliest visible time.  A turn copies at most ``MESSAGES_PER_TURN``.  While
+One timer runs for the earliest visible time. A turn copies at most ``MESSAGES_PER_TURN``. While
 the store refuses, everything waits.
 """
 
@@ -48,7 +48,7 @@ _NOT_THERE_YET = (GetStatus.NO_MATCHED_LOGIC_QUEUE, GetStatus.NO_MESSAGE_IN_QUEU
 
 
 class Reviving:
-    """Copies what has become visible again.  Belongs to the event loop."""
+    """Copies what has become visible again. Belongs to the event loop."""
 
     def __init__(
         self,
@@ -229,7 +229,7 @@ class Reviving:
     def _stage(
         self, lane: Lane, group: SubscriptionGroup, offset: int, message: StoredMessage
     ) -> bool:
-        """Stage the copy; False when no file can hold it.  Raises StoreError: not now."""
+        """Stage the copy; False when no file can hold it. Raises StoreError: not now."""
         if 0 <= group.retry_max_times <= message.reconsume_times:
             return self.bury(lane, message)
         properties = _properties_of_copy(message)

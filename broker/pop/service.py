@@ -1,8 +1,8 @@
 """PopService: pop consumption of one broker, without the requests around it.
 
-How far a group is stands in two places.  The cursor and what is in flight are in the lanes, with a
-journal of their own.  The offset that the group commits (consumerOffset.json, and what the tools
-show as its lag) is the low-water mark: the oldest message that is not settled.  So whoever goes on
+How far a group is stands in two places. The cursor and what is in flight are in the lanes, with a
+journal of their own. The offset that the group commits (consumerOffset.json, and what the tools
+show as its lag) is the low-water mark: the oldest message that is not settled. So whoever goes on
 from the committed offset, a pull consumer, RocketMQ itself, or this broker without its journal,
 gets messages twice rather than never.
 
@@ -94,7 +94,7 @@ class PopService:
     # -- life ----------------------------------------------------------------------------------
 
     def load(self) -> None:
-        """Take up what the journal says, as far as the store agrees.  Blocks.
+        """Take up what the journal says, as far as the store agrees. Blocks.
 
         Raises:
             OSError: a file cannot be read or written.
@@ -394,7 +394,7 @@ class PopService:
         return False
 
     def peek_steps(self, wanted: Wanted) -> Generator[None, None, PopAnswer]:
-        """What a pop would hand out; nothing moves.  As ``pop_steps``."""
+        """What a pop would hand out; nothing moves. As ``pop_steps``."""
         answer = PopAnswer(wanted.topic, self._now_ms(), 0, 0)
         for looked, (topic, queue_id, retry) in enumerate(self.sources.of(wanted)):
             if looked and looked % QUEUES_PER_SLICE == 0:

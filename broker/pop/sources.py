@@ -38,7 +38,7 @@ class PopSources:
     def of(self, wanted: Wanted, near: Queue | None = None) -> Iterator[tuple[str, int, bool]]:
         """(topic, queue id, is a retry topic) in the order in which they are looked at.
 
-        Of a wide topic the queue *near* comes first.  Raises RequestError: the topic is gone.
+        Of a wide topic the queue *near* comes first. Raises RequestError: the topic is gone.
         """
         topic = self.topic(wanted)
         sources = [(topic, False)]
@@ -58,7 +58,7 @@ class PopSources:
                 yield config.name, wanted.queue_id, retry
 
     def topic(self, wanted: Wanted) -> TopicConfig:
-        """The topic that a pop asks for.  Raises RequestError: it is gone."""
+        """The topic that a pop asks for. Raises RequestError: it is gone."""
         topic = self._topics.get(wanted.topic)
         if topic is None:
             raise RequestError(

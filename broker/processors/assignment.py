@@ -1,6 +1,6 @@
 """Who gets which queues, for clients that leave that to the broker: codes 400, 401 and 402.
 
-RocketMQ: QueryAssignmentProcessor.  A group in POP mode shares all queues of a broker (queue id
+RocketMQ: QueryAssignmentProcessor. A group in POP mode shares all queues of a broker (queue id
 −1), or with popShareQueueNum those of as many following members.
 """
 

@@ -44,7 +44,7 @@ class BrokerAdminProcessors:
     def update_config(self, request: Request) -> Response:
         """25: change run-time settings, until the next start: broker.conf stays as it is.
 
-        Only settings that are declared to be so may change.  Nothing that names a path may, and a
+        Only settings that are declared to be so may change. Nothing that names a path may, and a
         request that holds anything forbidden changes nothing.
         """
         if len(request.body) > CONFIG_SIZE_BYTES_MAX:

@@ -1,7 +1,7 @@
 """BULK_PULL (70001): reading a queue by the megabyte, for jobs that decode many messages at once.
 
 The checks are those of a pull that carries its own filter, but nothing is parked: an answer comes
-at once.  Unlike an ordinary pull's it is not limited to 32 messages or 256 KiB.
+at once. Unlike an ordinary pull's it is not limited to 32 messages or 256 KiB.
 """
 
 from rockhopper.broker.processors.parts import BrokerParts

@@ -1,6 +1,6 @@
 """What an administrator asks a consumer through the broker: 307, 309, 223.
 
-The broker forwards the request on the consumer's own connection and hands its answer back.  Some
+The broker forwards the request on the consumer's own connection and hands its answer back. Some
 clients answer no request at all, so every one of them has a time limit.
 """
 

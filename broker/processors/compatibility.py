@@ -1,6 +1,6 @@
 """Makes ``docs/compatibility.md``: ``make compatibility``, or ``python -m`` this module.
 
-Which request codes are served comes from the processor tables, what is not from unserved.py.  The
+Which request codes are served comes from the processor tables, what is not from unserved.py. The
 part of the page above the marker is written by hand and stays.
 """
 

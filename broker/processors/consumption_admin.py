@@ -112,7 +112,7 @@ class ConsumptionAdminProcessors:
         )
 
     async def group_forbidden(self, request: Request) -> Response:
-        """353: forbid or allow a group to read a topic, or ask.  Other topics stay as they are."""
+        """353: forbid or allow a group to read a topic, or ask. Other topics stay as they are."""
         fields = request.fields(GroupForbiddenRequest)
         groups = self._broker.groups
         if fields.readable is not None:

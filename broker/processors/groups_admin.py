@@ -86,7 +86,7 @@ class GroupAdminProcessors:
         return Response()
 
     def _group_of(self, value: Any) -> SubscriptionGroup:
-        """The group that a body describes, its attributes changed.  Raises RequestError."""
+        """The group that a body describes, its attributes changed. Raises RequestError."""
         group = _group_of(value)
         known = self._broker.groups.get(group.name)
         try:
@@ -107,7 +107,7 @@ class GroupAdminProcessors:
     async def delete_group(self, request: Request) -> Response:
         """207: forget a group's settings and, if asked, its offsets; fine if there are none.
 
-        Its retry and dead letter topics stay.  Where groups are created on first use, a consumer
+        Its retry and dead letter topics stay. Where groups are created on first use, a consumer
         that is still online brings the group back with its next heartbeat.
         """
         fields = request.fields(DeleteSubscriptionGroupRequest)
@@ -202,7 +202,7 @@ class GroupAdminProcessors:
     async def consume_stats(self, request: Request) -> Response:
         """208: of each queue of a group's topics, its end and the group's offset.
 
-        A queue in which the group never committed counts from 0, as in RocketMQ.  What lies between
+        A queue in which the group never committed counts from 0, as in RocketMQ. What lies between
         the offset and the pullOffset was handed out since the start: it is in flight.
         """
         fields = request.fields(GetConsumeStatsRequest)
@@ -251,7 +251,7 @@ class GroupAdminProcessors:
 
 
 def _group_of(value: Any) -> SubscriptionGroup:
-    """The group that a body describes.  Raises RequestError."""
+    """The group that a body describes. Raises RequestError."""
     name = value.get("groupName") if isinstance(value, dict) else None
     if not isinstance(name, str):
         raise RequestError(ResponseCode.SYSTEM_ERROR, "the group has no groupName")

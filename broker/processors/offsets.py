@@ -1,7 +1,7 @@
 """Offsets of consumers and of queues: codes 14, 15, 29, 30, 31, 32 and 43.
 
 Offsets of a queue are looked up, never created: RocketMQ makes a queue for any name that is asked
-about.  Topics that do not exist are answered with 17, queues that do not exist with 29.
+about. Topics that do not exist are answered with 17, queues that do not exist with 29.
 """
 
 from rockhopper.broker.members.consumer_groups import PULLING
@@ -108,7 +108,7 @@ class OffsetProcessors:
         """Whether a smaller offset is meant, or a late commit of a queue's former owner.
 
         Tools, which are no members, and consumers that choose their positions themselves mean it
-        when they wait for the answer.  Where the queue has been cut shorter than what was
+        when they wait for the answer. Where the queue has been cut shorter than what was
         committed, everybody is right.
         """
         broker = self._broker

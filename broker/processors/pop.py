@@ -1,4 +1,4 @@
-"""The pop family: 200050 to 200055 and 200151.  The checks, their order and codes are RocketMQ's.
+"""The pop family: 200050 to 200055 and 200151. The checks, their order and codes are RocketMQ's.
 
 Codes beyond 16 bits arrive truncated in RocketMQ's binary header (200050 as 3442): the table serves
 both.

@@ -26,7 +26,7 @@ class QueryProcessors:
     def by_key(self, request: Request) -> Response | Awaitable[Response]:
         """12: the newest messages of a topic that carry a key, a unique key or a tag.
 
-        They come in the order of the log, as from RocketMQ.  The store compares the key on each
+        They come in the order of the log, as from RocketMQ. The store compares the key on each
         message, so two keys of one hash are never confused; it also ends the answer before a frame
         would be too large.
         """

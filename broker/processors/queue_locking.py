@@ -25,7 +25,7 @@ class QueueLockProcessors:
         return with_body(request, LockBatchRequestBody, self._lock)
 
     def unlock(self, request: Request) -> Response | Awaitable[Response]:
-        """42: give queues up.  Those of other clients stay locked."""
+        """42: give queues up. Those of other clients stay locked."""
         return with_body(request, LockBatchRequestBody, self._unlock)
 
     def _lock(self, request: Request, body: LockBatchRequestBody) -> Response | Awaitable[Response]:

@@ -1,6 +1,6 @@
 """RECALL_MESSAGE (370): a producer wants a timer message back before it is delivered.
 
-RocketMQ answers success when it has stored a marker, whatever becomes of the message.  Here success
+RocketMQ answers success when it has stored a marker, whatever becomes of the message. Here success
 means that the message will not be delivered, and a message that is not pending any more is refused.
 """
 

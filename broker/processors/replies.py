@@ -1,11 +1,11 @@
 """SEND_REPLY_MESSAGE (324, 325): the answer to a message that was sent as a request.
 
-A requester puts its client id and a correlation id into its message and waits.  Who consumes the
+A requester puts its client id and a correlation id into its message and waits. Who consumes the
 message sends the answer here, and the broker pushes it (326) to the connection by which that client
 sent its last heartbeat as a producer; the request itself counts where none has come yet, as when a
 Go producer asks in its first second (plain messages on the hot pass are not looked at: clients that
-write those beat before they ask).  With storeReplyMessageEnable the answer is kept in
-``<cluster>_REPLY_TOPIC`` as well.  The replier learns whether the push arrived.
+write those beat before they ask). With storeReplyMessageEnable the answer is kept in
+``<cluster>_REPLY_TOPIC`` as well. The replier learns whether the push arrived.
 """
 
 import structlog

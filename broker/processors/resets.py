@@ -2,7 +2,7 @@
 
 With useServerSideResetOffset, the default, each queue hands its new offset out with the next pull
 (21), or with the one that waits there, and commits do not count until then; the group may be
-offline.  Without it the new offsets are
+offline. Without it the new offsets are
 pushed (220) to the clients that are online, which commit them.
 """
 
@@ -61,7 +61,7 @@ class ResetProcessors:
         return await long_json_response(lambda: {"correctionOffsets": found})
 
     async def reset_offsets(self, request: Request) -> Response:
-        """222: set a group's offsets, to a time or to a number.  A negative time means the end."""
+        """222: set a group's offsets, to a time or to a number. A negative time means the end."""
         fields = request.fields(ResetOffsetRequest)
         broker = self._broker
         topic = broker.topics.get(fields.topic)
@@ -176,7 +176,7 @@ class ResetProcessors:
     async def clone_offsets(self, request: Request) -> Response:
         """314: give a group the offsets of another, in one topic or in all that the other has.
 
-        RocketMQ copies nothing when no topic is named.  Topics that a source which is online no
+        RocketMQ copies nothing when no topic is named. Topics that a source which is online no
         longer subscribes to are left out, unless it is said to be offline.
         """
         fields = request.fields(CloneGroupOffsetRequest)

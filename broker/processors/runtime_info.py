@@ -1,6 +1,6 @@
 """GET_BROKER_RUNTIME_INFO (28): the state of a broker as RocketMQ's tools read it.
 
-Every value is a text.  Rates are three numbers, over 10, 60 and 600 s.  Keys about thread pools and
+Every value is a text. Rates are three numbers, over 10, 60 and 600 s. Keys about thread pools and
 buffers that one event loop does not have say that they are empty: ``mqadmin clusterList`` and the
 exporter fail without them.
 """
@@ -47,7 +47,7 @@ _CAPACITIES = {
 
 
 def disk_usage(path: Path) -> tuple[int, int, int]:
-    """Bytes in all, used and free where *path* is or will be made.  Blocks: call it in a thread."""
+    """Bytes in all, used and free where *path* is or will be made. Blocks: call it in a thread."""
     while not path.exists() and path != path.parent:
         path = path.parent
     return shutil.disk_usage(path)

@@ -3,7 +3,7 @@
 The message is stored once more: for ``%RETRY%group``, by way of the delay levels (10 s, 30 s, 1 min
 … 2 h), or in ``%DLQ%group`` when it has been tried often enough.
 
-In RocketMQ retryQueueNums=0 makes a broker say yes and store nothing.  Here nothing that a consumer
+In RocketMQ retryQueueNums=0 makes a broker say yes and store nothing. Here nothing that a consumer
 failed on is dropped: such a group has one retry queue.
 """
 

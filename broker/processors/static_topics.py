@@ -1,9 +1,9 @@
 """Static topics: their mapping (513), and the requests that name a logical queue.
 
 A request to a static topic names a logical queue and logical offsets, unless its field ``lo`` is
-false.  It is served by the broker that leads the queue: rewritten for the physical queue of the
+false. It is served by the broker that leads the queue: rewritten for the physical queue of the
 right piece it goes to the ordinary processor, or to the broker that has the piece, and the answer
-is rewritten back.  Every other broker answers NOT_LEADER_FOR_QUEUE (501).
+is rewritten back. Every other broker answers NOT_LEADER_FOR_QUEUE (501).
 """
 
 import dataclasses
@@ -107,7 +107,7 @@ class StaticTopicProcessors:
     async def pull(
         self, request: Request, static: StaticTopic, processor: Processor
     ) -> Response | None:
-        """11, 361.  A pull waits in the piece that grows only."""
+        """11, 361. A pull waits in the piece that grows only."""
         queue_id, offset = _number(request, "queueId"), _number(request, "queueOffset")
         pieces = static.pieces(queue_id) or [self._leader(static, queue_id)]
         self._leader(static, queue_id, is_decided=False)
@@ -336,7 +336,7 @@ def _pulled(
 
 
 def _check_change(known: StaticTopic, wanted: StaticTopic) -> None:
-    """Refuse a mapping that is older than the known one, or forgets queues.  RequestError."""
+    """Refuse a mapping that is older than the known one, or forgets queues. RequestError."""
     problem = None
     if wanted.epoch < known.epoch:
         problem = f"its epoch {wanted.epoch} is older than {known.epoch}"

@@ -57,7 +57,7 @@ class StoreAdminProcessors:
         return Response(body=encode_fields(check))
 
     async def timer_metrics(self, _request: Request) -> Response:
-        """61: how many messages wait for their time, by topic.  Looks into each of them."""
+        """61: how many messages wait for their time, by topic. Looks into each of them."""
         counts: dict[str, int] = {}
         for number, entry in enumerate(self._broker.timers.index.pending()):
             if number % MESSAGES_PER_TURN == MESSAGES_PER_TURN - 1:

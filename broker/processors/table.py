@@ -1,6 +1,6 @@
 """The one table of what a broker serves: request code -> processor, and who may ask.
 
-The name service has a table of its own (broker/nameserver).  A code that is in neither is answered
+The name service has a table of its own (broker/nameserver). A code that is in neither is answered
 with REQUEST_CODE_NOT_SUPPORTED.
 """
 

@@ -77,7 +77,7 @@ class TopicAdminProcessors:
         return Response()
 
     async def update_topics(self, request: Request) -> Response:
-        """18: the same for a list.  RocketMQ stops at the first one that is unchanged."""
+        """18: the same for a list. RocketMQ stops at the first one that is unchanged."""
         configs = (await read_object(request.body)).get("topicConfigList")
         if not isinstance(configs, list) or len(configs) > LIST_LENGTH_MAX:
             raise RequestError(
@@ -98,7 +98,7 @@ class TopicAdminProcessors:
         return self._checked(wanted, wanted.attributes)
 
     def _checked(self, wanted: TopicConfig, changes: dict[str, str]) -> TopicConfig:
-        """*wanted* with the attributes it has after *changes*.  Raises RequestError."""
+        """*wanted* with the attributes it has after *changes*. Raises RequestError."""
         self.check_name(wanted.name)
         for queue_nums in (wanted.read_queue_nums, wanted.write_queue_nums):
             if not 0 <= queue_nums <= QUEUE_COUNT_MAX:
@@ -138,7 +138,7 @@ class TopicAdminProcessors:
         )
 
     def check_name(self, name: str) -> None:
-        """Refuse what is no name for a user's topic.  Raises RequestError."""
+        """Refuse what is no name for a user's topic. Raises RequestError."""
         problem = light_queue_error(name) if is_light(name) else topic_error(name)
         if problem is not None:
             raise RequestError(ResponseCode.INVALID_PARAMETER, problem)
@@ -161,7 +161,7 @@ class TopicAdminProcessors:
     async def delete_topic(self, request: Request) -> Response:
         """215: forget a topic, its queues and every group's offsets in it.
 
-        Its messages stay in the commit log until they expire.  A topic that does not exist is fine:
+        Its messages stay in the commit log until they expire. A topic that does not exist is fine:
         tools delete on all brokers of a cluster.
         """
         name = request.fields(TopicRequest).topic
@@ -187,7 +187,7 @@ class TopicAdminProcessors:
     async def purge_topic(self, request: Request) -> Response:
         """70006, ours: all messages of a topic go; the topic, its settings and groups stay.
 
-        Queues keep counting where they are, and every group goes on there.  What is sent meanwhile
+        Queues keep counting where they are, and every group goes on there. What is sent meanwhile
         comes behind that, and stays.
         """
         name = request.fields(TopicRequest).topic

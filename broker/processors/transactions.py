@@ -25,7 +25,7 @@ class TransactionProcessors:
         self._broker = broker
 
     def end(self, request: Request) -> Response | None:
-        """37: commit or roll back.  Who does not know yet is not answered, as in RocketMQ."""
+        """37: commit or roll back. Who does not know yet is not answered, as in RocketMQ."""
         fields = request.fields(EndTransactionRequest)
         if fields.commit_or_rollback == SYS_FLAG_TRANSACTION_NONE:
             return None

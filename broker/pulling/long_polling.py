@@ -1,12 +1,12 @@
 """Parked pulls: requests that found nothing and wait for a message or for their time to run out.
 
 A queue knows who waits for it, so an arriving message wakes exactly those, in the same turn of the
-loop.  RocketMQ scans all waiting pulls every 5 s instead; here one timer runs for the next
-deadline.  A message that the waiter's filter rejects does not wake it, but brings its deadline
+loop. RocketMQ scans all waiting pulls every 5 s instead; here one timer runs for the next
+deadline. A message that the waiter's filter rejects does not wake it, but brings its deadline
 down to 5 s, so that its offset moves past what does not concern it.
 
 However many wait, nobody else has to: after ``TURN_BUDGET_S`` of waking, what is left comes in the
-next turn of the loop.  Nothing is kept of a pull that has been answered.
+next turn of the loop. Nothing is kept of a pull that has been answered.
 """
 
 import asyncio

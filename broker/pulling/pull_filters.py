@@ -1,10 +1,10 @@
 """Which filter a read of a topic uses: what the request names, or the group's heartbeats.
 
 Tags are compared by the store; SQL92 expressions are compiled once and evaluated there, unless
-``enablePropertyFilter`` is off.  A retry topic holds only what its group was given before, so what
+``enablePropertyFilter`` is off. A retry topic holds only what its group was given before, so what
 the group wants of the original topic is not asked there again, unless ``filterSupportRetry`` is on.
 
-Clients compare tags once more, but cannot evaluate SQL92.  So who is ahead of its heartbeats may be
+Clients compare tags once more, but cannot evaluate SQL92. So who is ahead of its heartbeats may be
 served without a filter if it wants tags, but never if it wants SQL92.
 """
 
@@ -124,7 +124,7 @@ class PullFilters:
 
         The Java client raises its version after a rebalance and says so in a heartbeat, but drops
         that heartbeat while another is under way: about one start in eight, and RocketMQ then
-        refuses it for half a minute.  A heartbeat that is on its way needs no second; after that,
+        refuses it for half a minute. A heartbeat that is on its way needs no second; after that,
         who wants tags gets every message and compares the tags itself, and who wants SQL92 gets
         what its newest known expression lets through.
 

@@ -1,7 +1,7 @@
 """PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361): the checks, the read, the answer, the waiting.
 
 ``pull`` takes plain values, so that the hot pass, which decodes the request in one step, and the
-dispatcher, which decodes any serialisation, run the same code.  The order of the checks and the
+dispatcher, which decodes any serialisation, run the same code. The order of the checks and the
 codes are RocketMQ's (PullMessageProcessor).
 """
 
@@ -217,7 +217,7 @@ class PullPath:
     ) -> bool:
         """Park a pull again that was woken by messages whose properties it does not want.
 
-        A tag would not have woken it.  As there, the client learns within 5 s how far it is now.
+        A tag would not have woken it. As there, the client learns within 5 s how far it is now.
         """
         if (
             result.status is not GetStatus.NO_MATCHED_MESSAGE

@@ -1,7 +1,7 @@
 """From a request to a response: one processor per request code, and every error turned into a code.
 
 A processor is a plain function that returns a Response at once, or parks the request and returns
-None; those of rare, slow codes may be coroutines.  Whatever a processor raises becomes an answer
+None; those of rare, slow codes may be coroutines. Whatever a processor raises becomes an answer
 here and nowhere else:
 
     RequestError                    its own code and remark
@@ -116,7 +116,7 @@ class Request:
         return self.command.is_oneway
 
     def fields(self, cls: type[Fields]) -> Fields:
-        """The header fields as *cls* of protocol.requests.  Raises FieldError."""
+        """The header fields as *cls* of protocol.requests. Raises FieldError."""
         return decode_fields(cls, self.command.ext)
 
     def answer(self, response: Response) -> None:
@@ -159,7 +159,7 @@ def encode_response(request: Command, response: Response) -> bytes:
 
 
 def store_error_response(error: StoreError) -> Response:
-    """What a producer is told when the store did not take a message.  Nothing was stored."""
+    """What a producer is told when the store did not take a message. Nothing was stored."""
     if isinstance(error, RecordTooLargeError):
         return Response(ResponseCode.MESSAGE_ILLEGAL, str(error))
     if isinstance(error, (DiskFullError, StoreFailedError, TooManyOpenFilesError)):

@@ -1,6 +1,6 @@
 """The operator's port: /healthz, /readyz and /metrics over HTTP/1.1, GET and HEAD only.
 
-Every answer closes its connection, so there is no state to keep.  A page is made by a function
+Every answer closes its connection, so there is no state to keep. A page is made by a function
 that the owner registers; one that takes long runs in a thread.
 """
 

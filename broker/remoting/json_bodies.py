@@ -1,6 +1,6 @@
 """JSON in the bodies of requests and responses.
 
-Short bodies are decoded at once.  Long ones, which would hold up all other clients, are decoded in
+Short bodies are decoded at once. Long ones, which would hold up all other clients, are decoded in
 a thread, and very long ones are refused.
 """
 
@@ -25,7 +25,7 @@ AnyBody = TypeVar("AnyBody", bound=Body)
 
 
 def check_size(body: bytes, most: int) -> None:
-    """Refuse bodies that nobody needs.  Raises RequestError."""
+    """Refuse bodies that nobody needs. Raises RequestError."""
     if len(body) > most:
         raise RequestError(
             ResponseCode.SYSTEM_ERROR, f"the body has {len(body)} bytes; {most} are allowed"

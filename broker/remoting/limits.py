@@ -14,7 +14,7 @@ _MAPPED_FILES_PART = 4
 
 
 def raise_open_files_limit() -> None:
-    """Use all the file descriptors that this user may have.  For the whole process."""
+    """Use all the file descriptors that this user may have. For the whole process."""
     if sys.platform == "win32":
         return
     import resource

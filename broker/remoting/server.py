@@ -12,7 +12,7 @@ one pass, and guards the process against its peer:
     more frames than fit into a pass     reading stops until they are served, see broker.rounds
 
 The handler gets the connection and the frames, writes what it has to write, and returns how many
-frames it took.  The connection keeps the others for a later round, or until its peer reads.
+frames it took. The connection keeps the others for a later round, or until its peer reads.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ def socket_address(name: object) -> tuple[str, int]:
 
 
 class Connection(asyncio.Protocol):
-    """One peer.  All methods belong to the event loop's thread."""
+    """One peer. All methods belong to the event loop's thread."""
 
     __slots__ = (
         "_backlog",
@@ -343,7 +343,7 @@ class Server:
         self.port = 0
 
     async def start(self, host: str, port: int) -> None:
-        """Listen; port 0 picks a free one, which ``port`` then names.  Raises OSError."""
+        """Listen; port 0 picks a free one, which ``port`` then names. Raises OSError."""
         loop = asyncio.get_running_loop()
         self._listening(await loop.create_server(self._connected, host, port, backlog=1024))
 

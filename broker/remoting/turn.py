@@ -1,7 +1,7 @@
 """A turn: what one pass over the frames of a connection has answered, staged, and still owes.
 
 Answers to sends are owed until the pass is written, and under SYNC_FLUSH until it is on disk; all
-other answers leave when the pass ends.  Everything leaves in one write.
+other answers leave when the pass ends. Everything leaves in one write.
 """
 
 from collections.abc import Callable

@@ -28,7 +28,7 @@ _OWN_NAMES = tuple(name.encode() for name in OWN_PROPERTIES)
 def batch_of(body: bytes) -> tuple[bytes, Messages]:
     """The messages of a batch body, without the properties that only the broker sets.
 
-    Nearly every body comes back as it is.  Raises RequestError.
+    Nearly every body comes back as it is. Raises RequestError.
     """
     try:
         messages = decode_batch(body)
@@ -52,7 +52,7 @@ def batch_of(body: bytes) -> tuple[bytes, Messages]:
 def inner_count(send: Send, topic: TopicConfig) -> int:
     """How many messages are in a record that its sender made of a batch; 0 for one message.
 
-    The number is the sender's word, as in RocketMQ: the body may be compressed.  Raises
+    The number is the sender's word, as in RocketMQ: the body may be compressed. Raises
     RequestError.
     """
     is_inner = bool(send.sys_flag & SYS_FLAG_INNER_BATCH)

@@ -1,6 +1,6 @@
 """The checks of a send: may it, where to, and which queue.
 
-The order of the checks, the codes and the remarks are RocketMQ's (SendMessageProcessor).  Where it
+The order of the checks, the codes and the remarks are RocketMQ's (SendMessageProcessor). Where it
 is careless we are not: the write permission of topic and broker is always checked.
 """
 
@@ -53,7 +53,7 @@ class SendChecks:
     def check(
         self, send: Send, version: int, connection: "Connection | None" = None
     ) -> tuple[TopicConfig, int]:
-        """Find or create the topic and the queue.  Raises RequestError, StoreError."""
+        """Find or create the topic and the queue. Raises RequestError, StoreError."""
         self._store.check_writable()
         self._check_open()
         self._check_names(send)
@@ -106,7 +106,7 @@ class SendChecks:
         return topic_error(topic)
 
     def check_light_queues(self, properties: dict[str, str]) -> None:
-        """Whether a message may be in the light queues it names.  Raises RequestError."""
+        """Whether a message may be in the light queues it names. Raises RequestError."""
         names = properties.get(PROPERTY_INNER_MULTI_DISPATCH)
         if names is None:
             return
@@ -160,7 +160,7 @@ class SendChecks:
         """A message that a consumer sends back itself: to the dead letters when it gave up.
 
         A concurrent consumer whose request 36 failed has counted the try (so ``>`` here is the
-        ``>=`` of 36); an orderly one, which sends back only what it gave up on, has not.  RocketMQ
+        ``>=`` of 36); an orderly one, which sends back only what it gave up on, has not. RocketMQ
         buries whatever is sent while anybody in the group holds an order lock; here only the sender
         that holds one itself, or asks for an orderly consumer's delay, counts as orderly.
         """

@@ -1,10 +1,10 @@
 """SEND_MESSAGE (10), SEND_MESSAGE_V2 (310) and SEND_BATCH_MESSAGE (320).
 
-``process`` serves every kind of message in any serialisation.  Plain messages to a known topic,
+``process`` serves every kind of message in any serialisation. Plain messages to a known topic,
 which are nearly all, normally take the short way through hot_pass.py, which ends up in the same
 ``store.stage``; whatever that does not recognise comes here.
 
-Who may send where is checked in send_checks.py.  Properties that the broker sets are never taken
+Who may send where is checked in send_checks.py. Properties that the broker sets are never taken
 from a client.
 """
 
@@ -145,7 +145,7 @@ class SendPath:
         """Store one message.
 
         Returns the answer, and how far the log must be on the disk before it may leave; 0 means at
-        once.  Raises RequestError.
+        once. Raises RequestError.
         """
         try:
             send = send_of(request)

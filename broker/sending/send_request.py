@@ -32,7 +32,7 @@ def waits_for_disk(properties: str) -> bool:
 
 
 def send_of(request: Request) -> Send:
-    """The header of a send or of a reply.  Raises FieldError."""
+    """The header of a send or of a reply. Raises FieldError."""
     wire: type[SendMessageRequest] | type[SendMessageRequestV2] = SendMessageRequestV2
     if request.code in (RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE):
         wire = SendMessageRequest

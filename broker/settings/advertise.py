@@ -1,13 +1,13 @@
 """Which address a client is told for this broker.
 
 One address does not fit all: behind published container ports the host and its neighbour
-containers reach the same broker at different ones.  The first of these that applies decides:
+containers reach the same broker at different ones. The first of these that applies decides:
 
     1. the rules of the setting ``advertise``, by where the asking connection comes from
     2. the setting ``brokerIP1``
     3. the address at which the asking connection arrived: it has just been shown to work
 
-A rule is ``network=address``.  The network is an IP address, a CIDR network, ``gateway`` (the
+A rule is ``network=address``. The network is an IP address, a CIDR network, ``gateway`` (the
 default gateway: how a container sees its host), ``subnet`` (the networks this host is part of) or
 ``any``; the address is ``host:port``, ``host`` or ``self`` (3. above), the port the broker's own
 where none stands.
@@ -38,7 +38,7 @@ class AdvertiseRule:
 
 
 def parse_rule(text: str) -> AdvertiseRule:
-    """The rule in *text*.  Raises ValueError that says what is allowed."""
+    """The rule in *text*. Raises ValueError that says what is allowed."""
     network, separator, address = (part.strip() for part in text.partition("="))
     if not (network and separator and address):
         raise ValueError(f"{text!r} is no rule: {_RULE_FORM}")

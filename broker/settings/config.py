@@ -53,7 +53,7 @@ class BrokerRole(Enum):
 
 
 def parse_address(text: str) -> str:
-    """*text* when it is host:port.  Raises ValueError that says what is allowed."""
+    """*text* when it is host:port. Raises ValueError that says what is allowed."""
     host, port = split_address(text)
     if not host or port is None or not 0 < port < 65536:
         raise ValueError(f"{text!r} is no address: host:port with ; between is allowed")
@@ -68,35 +68,35 @@ class BrokerConfig:
     name_service: NameServiceConfig = NameServiceConfig()
 
     role: Role = setting("role", Role.ALL)
-    """Ours.  ``all``: a broker with an embedded name service; ``broker`` or ``nameserver``: one of
+    """Ours. ``all``: a broker with an embedded name service; ``broker`` or ``nameserver``: one of
     them, for several brokers under one name service."""
 
     broker_name: str = setting("brokerName", "broker-a")
-    """The broker's name in routes.  Two brokers under one name service need two names."""
+    """The broker's name in routes. Two brokers under one name service need two names."""
 
     cluster_name: str = setting("brokerClusterName", "DefaultCluster")
     """The cluster that operators' tools show."""
 
     broker_id: int = setting("brokerId", 0, least=0, most=0)
-    """0 is the master.  There are no slaves yet."""
+    """0 is the master. There are no slaves yet."""
 
     broker_role: BrokerRole = setting("brokerRole", BrokerRole.ASYNC_MASTER)
     """There are no slaves yet, so SYNC_MASTER waits for nobody."""
 
     bind_address: str = setting("bindAddress", "127.0.0.1")
-    """Where all ports listen.  The default keeps strangers out: there are no passwords.
+    """Where all ports listen. The default keeps strangers out: there are no passwords.
     0.0.0.0 opens the ports to the network."""
 
     listen_port: int = setting("listenPort", 10911, least=0, most=65535)
     """The broker's port; 0 picks a free one, which the first log line names."""
 
     vip_channel_enabled: bool = setting("vipChannelEnabled", False)
-    """Ours, by the clients' name for it.  Whether the broker also listens two ports below
+    """Ours, by the clients' name for it. Whether the broker also listens two ports below
     listenPort (10909), unless that is 0: Java clients before 4.5.1 send, commit and look for their
-    group there unless they are told not to.  Where somebody else has it, that is warned of."""
+    group there unless they are told not to. Where somebody else has it, that is warned of."""
 
     namesrv_port: int = setting("namesrvPort", 9876, least=0, most=65535)
-    """Ours.  The name service's port; 0 picks a free one."""
+    """Ours. The name service's port; 0 picks a free one."""
 
     http_port: int = setting("httpPort", 9464, least=-1, most=65535)
     """Ours.  /healthz, /readyz and /metrics; 0 picks a free one, -1 opens none."""
@@ -105,18 +105,18 @@ class BrokerConfig:
     """Name services elsewhere to register with as well, host:port with ``;`` between."""
 
     broker_ip1: str = setting("brokerIP1", "")
-    """The host that routes and registrations name.  Empty: each client is told the address at
+    """The host that routes and registrations name. Empty: each client is told the address at
     which it reached the name service itself, see advertise."""
 
     advertise: tuple[AdvertiseRule, ...] = setting(
         "advertise", (), separator=",", element=parse_rule
     )
-    """Ours.  Which client is told which address: ``network=host:port`` with ``,`` between, first
+    """Ours. Which client is told which address: ``network=host:port`` with ``,`` between, first
     match wins; ``gateway`` and ``subnet`` name the container's gateway and network, ``self`` the
-    address a client arrived at.  Before brokerIP1."""
+    address a client arrived at. Before brokerIP1."""
 
     remote_admin: bool = setting("remoteAdmin", False)
-    """Ours.  Whether administrative requests from other hosts are served.  There are no passwords:
+    """Ours. Whether administrative requests from other hosts are served. There are no passwords:
     whoever reaches the port may then delete topics."""
 
     broker_permission: int = setting("brokerPermission", 6, least=0, most=7, live=True)
@@ -153,13 +153,13 @@ class BrokerConfig:
     """Tell producers that traces are wanted."""
 
     sink_staged_bytes_max: int = setting("sinkStagedBytesMax", 4 << 30, least=1 << 20, most=1 << 50)
-    """Ours.  Bytes that jobs may stage for sinks (exactly-once batches) and not publish; beyond, a
+    """Ours. Bytes that jobs may stage for sinks (exactly-once batches) and not publish; beyond, a
     stage request is refused like a send to a full disk."""
 
     sink_staged_expire_ms: int = setting(
         "sinkStagedExpireMs", 3_600_000, least=1000, most=30 * 86_400_000
     )
-    """Ours.  Staged parts that nobody added to or published for so long are deleted: what a job
+    """Ours. Staged parts that nobody added to or published for so long are deleted: what a job
     leaves that was killed."""
 
     region_id: str = setting("regionId", "DefaultRegion")
@@ -180,7 +180,7 @@ class BrokerConfig:
     """Serve request code 361."""
 
     property_filter: bool = setting("enablePropertyFilter", True, live=True)
-    """Evaluate SQL92 expressions over the properties of messages.  A pull with one reads records
+    """Evaluate SQL92 expressions over the properties of messages. A pull with one reads records
     that it does not hand out, for at most 8 ms of 20."""
 
     filter_support_retry: bool = setting("filterSupportRetry", False, live=True)
@@ -197,7 +197,7 @@ class BrokerConfig:
     """Allow the topic attribute message.type=MIXED."""
 
     initial_offset: InitialOffset = setting("initialOffset", InitialOffset.COMPAT, live=True)
-    """Ours.  Where a new group starts in a queue that still has its first message: ``compat`` at 0
+    """Ours. Where a new group starts in a queue that still has its first message: ``compat`` at 0
     as RocketMQ does, ``strict`` where the client asks (CONSUME_FROM_LAST_OFFSET means last)."""
 
     server_side_reset: bool = setting("useServerSideResetOffset", True, live=True)
@@ -208,22 +208,22 @@ class BrokerConfig:
     """Keep replies to requests in <cluster>_REPLY_TOPIC as well as pushing them."""
 
     delay_levels: str = setting("messageDelayLevel", DEFAULT_DELAY_LEVELS)
-    """How long each delay level waits.  Changing it delays what is waiting already by the new
+    """How long each delay level waits. Changing it delays what is waiting already by the new
     times."""
 
     timer_wheel_enable: bool = setting("timerWheelEnable", True)
-    """Whether producers may name a time of delivery.  What is pending is delivered either way."""
+    """Whether producers may name a time of delivery. What is pending is delivered either way."""
 
     timer_max_delay_s: int = setting("timerMaxDelaySec", 259_200, least=1, most=100 * 31_557_600)
-    """The longest delay that a producer may ask for.  What waits longer than two thirds of
+    """The longest delay that a producer may ask for. What waits longer than two thirds of
     fileReservedTime is appended to the commit log again, once in each such time."""
 
     timer_precision_ms: int = setting("timerPrecisionMs", 1000, least=100, most=1000)
     """The precision with which RocketMQ wrote the timer messages that it left pending: 100, 200,
-    500 or 1000.  Messages taken by this broker are delivered to the millisecond."""
+    500 or 1000. Messages taken by this broker are delivered to the millisecond."""
 
     recall_message_enable: bool = setting("recallMessageEnable", True, live=True)
-    """Whether producers may recall pending timer messages; off by default in RocketMQ.  Whoever
+    """Whether producers may recall pending timer messages; off by default in RocketMQ. Whoever
     holds the handle, which only the answer to the send carries, may use it."""
 
     pop_from_retry_percent: int = setting(
@@ -255,13 +255,13 @@ class BrokerConfig:
     transaction_check_interval_ms: int = setting(
         "transactionCheckInterval", 30_000, least=1, most=86_400_000, live=True
     )
-    """How often it is asked again.  RocketMQ looks at all of them at this interval; here each has
+    """How often it is asked again. RocketMQ looks at all of them at this interval; here each has
     its own time, so a short interval costs nothing but the questions."""
 
     transaction_check_max: int = setting(
         "transactionCheckMax", 15, least=1, most=1_000_000, live=True
     )
-    """Unanswered questions after which a transaction is held in TRANS_CHECK_MAX_TIME_TOPIC.  While
+    """Unanswered questions after which a transaction is held in TRANS_CHECK_MAX_TIME_TOPIC. While
     no producer of its group is online none is asked, and none is counted."""
 
     accept_send_from_ms: int = setting("startAcceptSendRequestTimeStamp", 0, least=0, live=True)

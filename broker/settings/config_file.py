@@ -2,7 +2,7 @@
 
 The file is a Java properties file, as RocketMQ's broker.conf (protocol/bodies/properties_text.py).
 The environment names keys as ROCKHOPPER_<KEY>, in any case and with underscores anywhere:
-ROCKHOPPER_LISTEN_PORT is listenPort.  Keys that nobody knows bring a warning, not an error.
+ROCKHOPPER_LISTEN_PORT is listenPort. Keys that nobody knows bring a warning, not an error.
 """
 
 import dataclasses
@@ -69,7 +69,7 @@ class LoadedConfig(NamedTuple):
 
 
 def parse_properties(text: bytes | str) -> dict[str, str]:
-    """The entries of a properties file.  Raises SettingError."""
+    """The entries of a properties file. Raises SettingError."""
     try:
         return decode_properties_text(text)
     except MalformedBodyError as error:
@@ -125,7 +125,7 @@ def load_config(
 
 
 def build_config(texts: Mapping[str, str]) -> BrokerConfig:
-    """A configuration from values by key.  Raises SettingError."""
+    """A configuration from values by key. Raises SettingError."""
     return BrokerConfig(
         store=StoreConfig(**parse_fields(StoreConfig, texts)),
         name_service=NameServiceConfig(**parse_fields(NameServiceConfig, texts)),

@@ -19,14 +19,14 @@ class NameServiceConfig:
     """Whether codes 224 and 311 to 313 may list topics."""
 
     delete_topic_with_registration: bool = setting("deleteTopicWithBrokerRegistration", False)
-    """Drop what a broker's next registration no longer names.  Off as in RocketMQ, where a broker
+    """Drop what a broker's next registration no longer names. Off as in RocketMQ, where a broker
     may register its topics one by one; the embedded broker's deletions show at once anyway."""
 
     scan_interval_ms: int = setting("scanNotActiveBrokerInterval", 5000, least=10, most=3_600_000)
     """How often silent brokers are looked for."""
 
     broker_expiry_ms: int = setting("brokerExpiryMillis", 120_000, least=100, most=86_400_000)
-    """Ours.  Silence after which a broker is dropped when its registration names no time."""
+    """Ours. Silence after which a broker is dropped when its registration names no time."""
 
     def __post_init__(self) -> None:
         check_fields(self)

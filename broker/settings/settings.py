@@ -1,7 +1,7 @@
 """How a field of a configuration dataclass is tied to its RocketMQ key, parsed and checked.
 
 A setting is a dataclass field made by ``setting``: it carries the key under which broker.conf, the
-environment and flags know it, and the values that make sense.  ``parse_fields`` turns texts into
+environment and flags know it, and the values that make sense. ``parse_fields`` turns texts into
 field values, ``check_fields`` refuses values out of range, ``format_fields`` writes them back as
 RocketMQ writes its properties.
 
@@ -68,7 +68,7 @@ def settings_of(config: object) -> Iterable[tuple[dataclasses.Field[Any], Settin
 
 
 def parse_fields(config: type, texts: Mapping[str, str]) -> dict[str, Any]:
-    """Field values of *config* for those of its keys that *texts* holds.  Raises SettingError."""
+    """Field values of *config* for those of its keys that *texts* holds. Raises SettingError."""
     values: dict[str, Any] = {}
     for field, known in settings_of(config):
         if known.key in texts:
@@ -150,7 +150,7 @@ def _parse_list(known: Setting, text: str) -> tuple[object, ...]:
 
 
 def parse_bool(key: str, text: str) -> bool:
-    """*text* as a truth value.  Raises SettingError."""
+    """*text* as a truth value. Raises SettingError."""
     if text.lower() in ("true", "yes", "on", "1"):
         return True
     if text.lower() in ("false", "no", "off", "0"):

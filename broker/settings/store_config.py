@@ -24,7 +24,7 @@ class StoreConfig:
     """The store directory: sizes, flushing, reading, retention."""
 
     root: Path = setting("storePathRootDir", Path("data"))
-    """The store directory.  One broker at a time; created when missing."""
+    """The store directory. One broker at a time; created when missing."""
 
     commit_log_directory: Path | None = setting("storePathCommitLog", None)
     """Where the commit log is when not in ``<storePathRootDir>/commitlog``: on a faster disk."""
@@ -32,7 +32,7 @@ class StoreConfig:
     commit_log_file_size_bytes: int = setting(
         "mappedFileSizeCommitLog", 1 << 30, least=4096, most=(1 << 31) - 1
     )
-    """One commit log file, reserved on disk when it is created.  Small files roll often; the size
+    """One commit log file, reserved on disk when it is created. Small files roll often; the size
     in a store that exists is taken from its files."""
 
     consume_queue_file_size_bytes: int = setting(
@@ -41,7 +41,7 @@ class StoreConfig:
         least=20,
         most=(1 << 31) - 20,
     )
-    """One consume queue file, 20 bytes a message, rounded up to whole entries.  Every queue that
+    """One consume queue file, 20 bytes a message, rounded up to whole entries. Every queue that
     has a message has at least one: 1,000 queues reserve 6 GB at the default."""
 
     batch_consume_queue_file_size_bytes: int = setting(
@@ -50,21 +50,21 @@ class StoreConfig:
         least=46,
         most=(1 << 31) - 46,
     )
-    """The same for topics of type BatchCQ, 46 bytes a batch.  The key is RocketMQ's spelling."""
+    """The same for topics of type BatchCQ, 46 bytes a batch. The key is RocketMQ's spelling."""
 
     index_slot_count: int = setting("maxHashSlotNum", 5_000_000, least=1, most=1 << 28)
-    """Hash slots of an index file, 4 bytes each.  A store keeps the geometry it was made with:
+    """Hash slots of an index file, 4 bytes each. A store keeps the geometry it was made with:
     another value is refused."""
 
     index_entry_count_max: int = setting("maxIndexNum", 20_000_000, least=2, most=1 << 26)
     """Keys in one index file, 20 bytes each; the store's geometry, as above."""
 
     index_enabled: bool = setting("messageIndexEnable", True)
-    """Whether messages can be found by key.  Off saves about a tenth of the cost of a send."""
+    """Whether messages can be found by key. Off saves about a tenth of the cost of a send."""
 
     flush_disk_type: FlushDiskType = setting("flushDiskType", FlushDiskType.ASYNC)
     """ASYNC_FLUSH answers when the message is in the page cache: a power cut loses at most
-    flushIntervalCommitLog.  SYNC_FLUSH answers when it is on the disk, one fsync per group."""
+    flushIntervalCommitLog. SYNC_FLUSH answers when it is on the disk, one fsync per group."""
 
     flush_interval_ms: int = setting("flushIntervalCommitLog", 500, least=1, most=3_600_000)
     """How often the commit log goes to disk under ASYNC_FLUSH: what a power cut may cost."""
@@ -86,12 +86,12 @@ class StoreConfig:
     flush_waiting_bytes_max: int = setting(
         "flushWaitingBytesMax", 64 << 20, least=1 << 20, most=1 << 40
     )
-    """Ours.  Bytes appended and not yet flushed under SYNC_FLUSH before sends get SYSTEM_BUSY."""
+    """Ours. Bytes appended and not yet flushed under SYNC_FLUSH before sends get SYSTEM_BUSY."""
 
     message_size_max_bytes: int = setting(
         "maxMessageSize", 4 << 20, least=1, most=16 << 20, live=True
     )
-    """Largest body (MESSAGE_ILLEGAL beyond).  Must fit into a commit log file."""
+    """Largest body (MESSAGE_ILLEGAL beyond). Must fit into a commit log file."""
 
     check_crc_on_recover: bool = setting("checkCRCOnRecover", True)
     """Compare body checksums when the log is scanned after a crash; about 1 s per 3 GB."""
@@ -105,7 +105,7 @@ class StoreConfig:
     transfer_bytes_in_memory_max: int = setting(
         "maxTransferBytesOnMessageInMemory", 256 << 10, least=1, most=16 << 20
     )
-    """Bytes of messages in one pull answer.  Old clients decode into a buffer of 1 MB."""
+    """Bytes of messages in one pull answer. Old clients decode into a buffer of 1 MB."""
 
     transfer_count_in_memory_max: int = setting(
         "maxTransferCountOnMessageInMemory", 32, least=1, most=10_000
@@ -132,7 +132,7 @@ class StoreConfig:
     """Hours of the day, ``;`` between, at which expired commit log files go."""
 
     file_reserved_hours: int = setting("fileReservedTime", 72, least=0, most=1_000_000)
-    """Age at which a commit log file may be deleted, by the time of its last message.  Not to be
+    """Age at which a commit log file may be deleted, by the time of its last message. Not to be
     changed live: timers append in time again what would get too old."""
 
     clean_interval_ms: int = setting(
@@ -165,23 +165,23 @@ class StoreConfig:
     """Whether a filling disk may cost messages that have not expired."""
 
     scrub_bytes_per_second: int = setting("scrubBytesPerSecond", 2 << 20, least=0, most=1 << 40)
-    """Ours.  How much of the commit log a second the scrub reads to find what has rotted; a record
-    counts as 1 KiB at least.  2 MiB take about 2 % of a core.  0 turns it off."""
+    """Ours. How much of the commit log a second the scrub reads to find what has rotted; a record
+    counts as 1 KiB at least. 2 MiB take about 2 % of a core. 0 turns it off."""
 
     scrub_off_peak_bytes_per_second: int = setting(
         "scrubOffPeakBytesPerSecond", 8 << 20, least=0, most=1 << 40
     )
-    """Ours.  The same in the hours of scrubOffPeakWhen."""
+    """Ours. The same in the hours of scrubOffPeakWhen."""
 
     scrub_off_peak_when: str = setting("scrubOffPeakWhen", "02;03")
-    """Ours.  Hours of the day, ``;`` between, in which few are about; empty for none."""
+    """Ours. Hours of the day, ``;`` between, in which few are about; empty for none."""
 
     scrub_interval_ms: int = setting("scrubInterval", 3_600_000, least=10, most=1 << 40)
-    """Ours.  How long the scrub rests between two passes over the log."""
+    """Ours. How long the scrub rests between two passes over the log."""
 
     light_queues_enabled: bool = setting("enableLmq", False)
     """Whether there are light queues (``%LMQ%…``): they need no topic, and a message may be in
-    many of them.  Each that has a message takes 16 KiB of disk and a directory."""
+    many of them. Each that has a message takes 16 KiB of disk and a directory."""
 
     multi_dispatch_enabled: bool = setting("enableMultiDispatch", False)
     """Whether messages go to the light queues that their property INNER_MULTI_DISPATCH names."""

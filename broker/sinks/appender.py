@@ -51,7 +51,7 @@ _MARK = re.compile(r"([0-9a-f]+:\d+):(\d+)").fullmatch
 
 
 class BatchAppender:
-    """Appends batches to one store.  Belongs to the event loop."""
+    """Appends batches to one store. Belongs to the event loop."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class BatchAppender:
     def append(self, batch: str, paths: list[Path], start: int) -> Iterator[int]:
         """Append the messages from number *start* on, slice by slice; yields how far it has come.
 
-        The queues that they go to are put on hold.  Messages of a topic that is gone are dropped:
+        The queues that they go to are put on hold. Messages of a topic that is gone are dropped:
         had it been deleted later, they would have gone with it.
 
         Raises:

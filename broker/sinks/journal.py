@@ -7,7 +7,7 @@ batch id, its messages]. Both are checked tables (broker/tables/checked_table.py
     {"sinkId": …, "batchId": …, "messageCount": …, "parts": [file name, …], "fromOffset": …}
     {"<sink id>": [41, 1000], …}
 
-``fromOffset`` is the commit log offset from which on its messages are to be found.  Each file has a
+``fromOffset`` is the commit log offset from which on its messages are to be found. Each file has a
 checksum and a second copy, ``<name>.bak``; one that is damaged gives way to the other, and when
 both are the broker does not start, since a batch would be stored twice, or not at all.
 
@@ -59,14 +59,14 @@ class _SinkTable(CheckedTable):
         return True
 
     def load_or_refuse(self) -> bool:
-        """The same, without mending.  Raises CorruptFileError, OSError."""
+        """The same, without mending. Raises CorruptFileError, OSError."""
         try:
             return super(CheckedTable, self).load()
         except CorruptFileError as error:
             raise CorruptFileError(self.path, _advice(error.reason)) from None
 
     def from_json(self, document: JsonObject) -> None:
-        """Take the entries, or a document of 0.1.0.  Raises ValueError."""
+        """Take the entries, or a document of 0.1.0. Raises ValueError."""
         super().from_json(document)
         try:
             msgspec.convert(self.entries, self.kind)
@@ -99,25 +99,25 @@ def _advice(reason: str) -> str:
 
 
 class SinkJournal:
-    """The two files.  Every method blocks on the disk."""
+    """The two files. Every method blocks on the disk."""
 
     def __init__(self, directory: Path) -> None:
         self._intent = directory / "intent.json"
         self._published = directory / "published.json"
 
     def load_intent(self) -> Intent | None:
-        """The batch that an earlier process did not finish.  Raises CorruptFileError."""
+        """The batch that an earlier process did not finish. Raises CorruptFileError."""
         table = _IntentTable(self._intent)
         return msgspec.convert(table.entries, Intent) if table.load() else None
 
     def load_published(self) -> dict[str, tuple[int, int]]:
-        """Sink id -> last batch id and its number of messages.  Raises CorruptFileError."""
+        """Sink id -> last batch id and its number of messages. Raises CorruptFileError."""
         table = _PublishedTable(self._published)
         table.load()
         return {sink_id: (last, count) for sink_id, (last, count) in table.entries.items()}
 
     def save_intent(self, intent: Intent) -> None:
-        """From now on the batch will be published, whatever happens.  Raises OSError: it is not."""
+        """From now on the batch will be published, whatever happens. Raises OSError: it is not."""
         table = _IntentTable(self._intent)
         table.entries = msgspec.to_builtins(intent)
         try:
@@ -128,21 +128,21 @@ class SinkJournal:
             raise
 
     def withdraw_intent(self) -> None:
-        """The batch will not be published.  Raises OSError."""
+        """The batch will not be published. Raises OSError."""
         disk.remove_files([self._intent, backup_path(self._intent)])
 
     def save_published(self, published: dict[str, tuple[int, int]]) -> None:
-        """Remember the last batches.  Raises OSError."""
+        """Remember the last batches. Raises OSError."""
         table = _PublishedTable(self._published)
         table.entries = dict(published)
         table.save()
 
     def finish(self, parts: list[Path]) -> None:
-        """Forget the batch and delete its parts, in this order.  Raises OSError."""
+        """Forget the batch and delete its parts, in this order. Raises OSError."""
         self.withdraw_intent()
         disk.remove_files(parts)
 
     def set_aside(self, name: str) -> None:
-        """Keep the intent under another name.  Raises OSError."""
+        """Keep the intent under another name. Raises OSError."""
         disk.remove_files([backup_path(self._intent)])
         self._intent.replace(self._intent.with_name(name))

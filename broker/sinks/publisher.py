@@ -1,6 +1,6 @@
 """SinkPublisher: stages parts of batches, and publishes each batch whole and once.
 
-Publishing takes five steps.  After the second the batch is sure to be published, by the next
+Publishing takes five steps. After the second the batch is sure to be published, by the next
 process if need be:
 
     1  the parts are made durable
@@ -53,7 +53,7 @@ class SinkError(Exception):
 
 
 class SinkPublisher:
-    """All sinks of one broker.  Belongs to the event loop."""
+    """All sinks of one broker. Belongs to the event loop."""
 
     def __init__(
         self,
@@ -208,7 +208,7 @@ class SinkPublisher:
         return str(self._homes.entries.get(sink_id, ""))
 
     async def note_home(self, sink_id: str, broker: str) -> None:
-        """Remember the other broker, on disk.  Raises SinkError, OSError."""
+        """Remember the other broker, on disk. Raises SinkError, OSError."""
         last = self.last_batch_id(sink_id)
         if last >= 0:
             raise SinkError(f"sink {sink_id} has published batch {last} here, not on {broker}")
@@ -363,7 +363,7 @@ class SinkPublisher:
             )
 
     async def _commit_to(self, intent: Intent, paths: list[Path]) -> None:
-        """Make sure that the batch will be published.  Raises SinkError, OSError: it will not."""
+        """Make sure that the batch will be published. Raises SinkError, OSError: it will not."""
 
         def sync_and_save() -> None:
             self._parts.sync(paths)

@@ -1,7 +1,7 @@
 """Staged parts: messages that wait to be published, in a file for each part of a batch.
 
 ``<store>/rockhopper/sinks/<sink key>-<batch id>-<part>.part``, where the sink key is the start of
-the SHA-256 of the sink's id.  A file is a row of entries, one for each request that added to it:
+the SHA-256 of the sink's id. A file is a row of entries, one for each request that added to it:
 
     offset  size  field
          0     4  size of the messages that follow this head
@@ -10,7 +10,7 @@ the SHA-256 of the sink's id.  A file is a row of entries, one for each request 
         12     4  how many messages
         16     …  messages, the body of the SINK_STAGE request (protocol/bodies/sinks.py)
 
-An entry is there once ``write`` has returned; it is on disk only after ``sync``.  What a crash tore
+An entry is there once ``write`` has returned; it is on disk only after ``sync``. What a crash tore
 off is cut away at the next start, and its writer finds fewer messages than it counted.
 """
 
@@ -65,7 +65,7 @@ PartKey = tuple[str, int, str]
 
 
 class StagedParts:
-    """All parts that wait.  Belongs to the event loop but for ``sync``."""
+    """All parts that wait. Belongs to the event loop but for ``sync``."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -73,7 +73,7 @@ class StagedParts:
         self.size_bytes = 0
 
     def load(self, now_ms: int) -> None:
-        """Find what an earlier process staged.  Raises OSError."""
+        """Find what an earlier process staged. Raises OSError."""
         if not self.directory.is_dir():
             return
         for path in sorted(self.directory.iterdir()):
@@ -143,7 +143,7 @@ class StagedParts:
         return part
 
     def sync(self, paths: list[Path]) -> None:
-        """Make parts durable.  Blocks.  Raises OSError."""
+        """Make parts durable. Blocks. Raises OSError."""
         for path in paths:
             with descriptor_needed():
                 descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -169,18 +169,18 @@ class StagedParts:
 
 
 def messages(path: Path) -> Iterator[SinkMessage]:
-    """The messages of each whole entry of a part.  Raises OSError."""
+    """The messages of each whole entry of a part. Raises OSError."""
     for _, _, data in entries(path):
         yield from map(decode_sink_message, split_sink_messages(data))
 
 
 def find_topics(path: Path) -> set[str]:
-    """Which topics the messages of a part are for.  Raises OSError."""
+    """Which topics the messages of a part are for. Raises OSError."""
     return {message.topic for message in messages(path)}
 
 
 def entries(path: Path) -> Iterator[tuple[int, int, bytes]]:
-    """(sequence, message count, messages) of each whole entry of a part.  Raises OSError."""
+    """(sequence, message count, messages) of each whole entry of a part. Raises OSError."""
     with path.open("rb") as file:
         while len(head := file.read(_HEAD.size)) == _HEAD.size:
             size_bytes, crc, sequence, count = _HEAD.unpack(head)

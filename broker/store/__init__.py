@@ -1,1 +1,1 @@
-"""RocketMQ's store directory: commit log, consume queues, index.  MessageStore is the door."""
+"""RocketMQ's store directory: commit log, consume queues, index. MessageStore is the door."""

@@ -5,14 +5,14 @@ SYNC_FLUSH   besides, at once when somebody waits; whatever is written while one
              covered by the next one (group commit).
 
 Consume queues and index follow at their own pace, one file at a time; in between the log is flushed
-whenever it is due or a producer waits.  The checkpoint is saved after the fsyncs whose times it
+whenever it is due or a producer waits. The checkpoint is saved after the fsyncs whose times it
 states.
 
 Without a free file descriptor nothing can be flushed: what was to be stays as it is, the checkpoint
 does not move past it, and it is tried again a moment later.
 
 An fsync that fails is never repeated: the kernel may have dropped the pages and a second try would
-succeed without them.  The service stops and reports the failure; the store refuses writes from
+succeed without them. The service stops and reports the failure; the store refuses writes from
 then on.
 """
 
@@ -102,7 +102,7 @@ class FlushService:
             self._wake.set()
 
     def stop(self) -> None:
-        """End the thread after its current step.  Blocks until then; flushes nothing more."""
+        """End the thread after its current step. Blocks until then; flushes nothing more."""
         self._stopping = True
         self._wake.set()
         self._stopped.set()
@@ -187,7 +187,7 @@ class ParkedAnswers:
     """Answers to producers that wait for the disk, in the order of what they wait for.
 
     One that waits longer than *timeout_ms* is released with a StoreBusyError: its message is in
-    the log, and perhaps on disk.  Belongs to the event loop's thread.
+    the log, and perhaps on disk. Belongs to the event loop's thread.
     """
 
     def __init__(self, timeout_ms: int) -> None:

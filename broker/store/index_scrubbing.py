@@ -1,6 +1,6 @@
 """The scrub's look at the index: its entries against the keys of the records, in the log's order.
 
-Entries were put in the order of the log.  So the keys of the records that the scrub walks over
+Entries were put in the order of the log. So the keys of the records that the scrub walks over
 (scrubbing.py) and the entries of the index files are two lists to be laid side by side:
 
 - an entry that is not the key it stands beside, with the next ones matching again, is wrong, and is
@@ -9,7 +9,7 @@ Entries were put in the order of the log.  So the keys of the records that the s
   Those that RocketMQ puts for tags, and those that it put twice, are fine;
 - an entry of the right record under another hash, to which that hash leads, is right: then the
   key in the record's properties is damaged;
-- keys between two that match, for no entry, are missing.  Nothing can be put between two entries,
+- keys between two that match, for no entry, are missing. Nothing can be put between two entries,
   and queries, recovery and RocketMQ rely on their order, so that file and those behind it are
   built again from the log at the next start (index_rebuilding.py).
 

@@ -7,10 +7,10 @@ Writing takes three steps, so that the messages of one read of a socket cost one
     store.commit()                  one write, then dispatch to consume queues and index
 
 A record is *safe* when it may be acknowledged: once it is written, under SYNC_FLUSH once it is on
-disk.  ``when_safe`` is the one way to wait for that.  Under SYNC_FLUSH dispatch waits as well, or a
+disk. ``when_safe`` is the one way to wait for that. Under SYNC_FLUSH dispatch waits as well, or a
 power cut could leave consumer offsets beyond the end of the log.
 
-Everything here belongs to the event loop's thread.  Three things run elsewhere: fsync
+Everything here belongs to the event loop's thread. Three things run elsewhere: fsync
 (flush.py), making the next file, and deleting old ones (retention.py).
 """
 
@@ -156,8 +156,8 @@ class MessageStore(StoreReading):
         """Lock, load and recover a store directory; blocks until every record is dispatched.
 
         *known_offsets* tells the queues that there are, and up to where consumers were given what
-        is in them; it is asked where the log has lost its end.  At most *mapped_files_max* files of
-        log and queues are mapped, with a descriptor each.  *now_ms* never goes back; the hours that
+        is in them; it is asked where the log has lost its end. At most *mapped_files_max* files of
+        log and queues are mapped, with a descriptor each. *now_ms* never goes back; the hours that
         settings name are those of *wall_ms*.
 
         Raises:
@@ -341,7 +341,7 @@ class MessageStore(StoreReading):
     def when_safe(self, end_offset: int, release: Release) -> None:
         """Call *release* when messages in front of *end_offset* may be acknowledged, perhaps now.
 
-        It gets None, or why they may not: the flush failed or takes too long.  They are in the log
+        It gets None, or why they may not: the flush failed or takes too long. They are in the log
         all the same.
         """
         if end_offset <= self.safe_offset:
@@ -393,7 +393,7 @@ class MessageStore(StoreReading):
     # -- flush ---------------------------------------------------------------------------------
 
     def _flushed(self, offset: int) -> None:
-        """Dispatch and answer what *offset* covers.  One answer that fails must not stop others."""
+        """Dispatch and answer what *offset* covers. One answer that fails must not stop others."""
         awaiting = self._awaiting_flush
         while awaiting and awaiting[0][0] <= offset:
             _, store_time_ms, group = awaiting.popleft()

@@ -67,7 +67,7 @@ class OpenedStore:
         known_offsets: Callable[[], Mapping[QueueKey, int]] = dict,
         mapped_files_max: int = MAPPED_FILES_MAX,
     ) -> None:
-        """Open it.  Raises StoreError, OSError; nothing is left open then."""
+        """Open it. Raises StoreError, OSError; nothing is left open then."""
         self.layout = StoreLayout.of(config)
         self.tags_codes = tags_codes
         self._now_ms = now_ms

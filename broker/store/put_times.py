@@ -1,7 +1,7 @@
 """How long messages took to be written into the log: what code 28 says of it.
 
-Counted once per pass, for all its messages.  Nearly all take less than a millisecond: those are one
-counter, ``quick``, that the store adds to.  The others are counted by RocketMQ's ranges
+Counted once per pass, for all its messages. Nearly all take less than a millisecond: those are one
+counter, ``quick``, that the store adds to. The others are counted by RocketMQ's ranges
 (StoreStatsService) and by powers of two of a microsecond, from which percentiles are estimated.
 """
 

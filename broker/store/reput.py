@@ -1,8 +1,8 @@
 """The reput coroutine: dispatches what is in the commit log and not yet in queues and index.
 
 Sending dispatches its own messages in the same turn of the loop, so there is normally nothing to
-do here.  The coroutine runs when that failed (no room for a consume queue file, say), reading the
-log from where dispatch stopped and going through the same dispatch step.  It never polls: it is
+do here. The coroutine runs when that failed (no room for a consume queue file, say), reading the
+log from where dispatch stopped and going through the same dispatch step. It never polls: it is
 woken, and after a failure it tries again a second later.
 """
 

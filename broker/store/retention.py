@@ -1,8 +1,8 @@
 """Which files may go: by the time of their last message, the hour, and how full the disk is.
 
-The decisions are plain functions of values.  RetentionService carries them out every
+The decisions are plain functions of values. RetentionService carries them out every
 ``interval_ms``: commit log files first, then the consume queues and the index follow the new
-minimum.  Unconsumed messages are not protected, as in RocketMQ.
+minimum. Unconsumed messages are not protected, as in RocketMQ.
 
 A file's age counts from the store time of its last message; RocketMQ takes the file's modification
 time, which a copy or a late flush renews, and which is used here only where no message is found.
@@ -122,7 +122,7 @@ def _disk_usage(path: Path) -> tuple[int, int]:
 
 
 class RetentionService:
-    """Deletes what has expired and watches the disk.  Belongs to the event loop's thread."""
+    """Deletes what has expired and watches the disk. Belongs to the event loop's thread."""
 
     def __init__(
         self,

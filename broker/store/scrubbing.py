@@ -1,13 +1,13 @@
 """The scrub: reads the commit log in the background and finds what has rotted before a reader does.
 
 It goes from record to record in the order of the log, from the oldest to the log's tail, and then
-from the start again.  Of each record it looks at sizes, place and the CRC of the body, and compares
+from the start again. Of each record it looks at sizes, place and the CRC of the body, and compares
 its queue's entry with it, the tags code included: damage is named and counted, a wrong entry is
-mended.  Properties have no checksum in the format, so of them only what does not add up is found.
+mended. Properties have no checksum in the format, so of them only what does not add up is found.
 
 How much it reads in a second is a setting, with another value for the hours in which few are about.
 Pages come into memory in a thread; what is done in the event loop takes a fraction of a
-millisecond at a time.  A record counts as a kilobyte at least, because small ones cost as much.
+millisecond at a time. A record counts as a kilobyte at least, because small ones cost as much.
 
 Searches for records of wrong entries that readers began (entry_mending.py) go on here as well.
 """
@@ -187,7 +187,7 @@ class Scrub:
 
 
 class ScrubService:
-    """Drives a Scrub at its pace.  Belongs to the event loop."""
+    """Drives a Scrub at its pace. Belongs to the event loop."""
 
     def __init__(
         self,
@@ -257,7 +257,7 @@ class ScrubService:
 
 
 def _bring_into_memory(path: str, start: int, size_bytes: int) -> None:
-    """Read a piece of a file, so that looking at its mapping waits for no disk.  Blocks."""
+    """Read a piece of a file, so that looking at its mapping waits for no disk. Blocks."""
     with contextlib.suppress(FileNotFoundError):
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:

@@ -1,6 +1,6 @@
 """Staging: the messages of one pass, from their parts to records in the commit log.
 
-A pass is what one read of a socket brings.  Its messages get their places in log and queue at once,
+A pass is what one read of a socket brings. Its messages get their places in log and queue at once,
 their records are collected, and one write at the end makes them part of the log, or none of them.
 """
 
@@ -217,7 +217,7 @@ class Staging:
     ) -> int:
         """Add any message to the pass and return its commit log offset.
 
-        Its queue offset is the tail's next one.  *batch_count* is the number of messages in a
+        Its queue offset is the tail's next one. *batch_count* is the number of messages in a
         record that holds a batch, for topics of type BatchCQ.
 
         Raises:

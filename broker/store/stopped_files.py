@@ -1,7 +1,7 @@
 """What a clean stop left of tables and notes: so that the start names what has gone since.
 
 A file that is missing or empty looks like one that never held anything, and one that was cut
-between two records like one that never went on.  So sizes are noted, last before ``abort`` goes.
+between two records like one that never went on. So sizes are noted, last before ``abort`` goes.
 
 ``<root>/rockhopper/stopped-files.json``: a line of JSON and one with its CRC-32, as the inventory.
 

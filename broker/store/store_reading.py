@@ -141,7 +141,7 @@ class StoreReading:
     ) -> tuple[TagSearch, Iterator[None]]:
         """A search for the newest messages of *topic* with *tag*, and the steps that do it.
 
-        Queues of type BatchCQ know no tags.  What was deleted or purged is left out.
+        Queues of type BatchCQ know no tags. What was deleted or purged is left out.
         """
 
         def bounds(queue: ConsumeQueue) -> tuple[int, int]:
@@ -164,7 +164,7 @@ class StoreReading:
         return b"" if self._opened.is_gone(topic, position) else self._reader.record(position)
 
     def queue_range(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """(min, max) queue offset; (0, 0) for a queue that does not exist.  Creates nothing."""
+        """(min, max) queue offset; (0, 0) for a queue that does not exist. Creates nothing."""
         queue = self._queues.get(topic, queue_id)
         return (0, 0) if queue is None else (max(queue.min_offset, 0), queue.max_offset)
 

@@ -10,7 +10,7 @@ from rockhopper.broker.store.staging import Staging
 
 
 class Visibility:
-    """Holds, deletes and purges the queues of one store.  Belongs to the event loop's thread."""
+    """Holds, deletes and purges the queues of one store. Belongs to the event loop's thread."""
 
     def __init__(self, opened: OpenedStore, dispatch: Dispatch, staging: Staging) -> None:
         self._opened = opened
@@ -24,7 +24,7 @@ class Visibility:
         """Show nobody what comes into a queue from now on, until ``release``.
 
         Messages are taken and answered as before, and their entries are written, so that it does
-        not matter to ``release`` how many there are.  For queues of type SimpleCQ.
+        not matter to ``release`` how many there are. For queues of type SimpleCQ.
         """
         if self._held_from_offset is None:
             self._held_from_offset = self._log.written_offset

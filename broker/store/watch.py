@@ -1,8 +1,8 @@
 """StoreWatch: whether the files that a store is made of are still where they were.
 
 Whoever deletes the lock file lets a second broker into the store; whoever deletes or moves the
-directory of the commit log leaves the broker writing to files that nobody will find.  Neither makes
-a write or an fsync fail.  So names are compared, now and then, with what they stood for before.
+directory of the commit log leaves the broker writing to files that nobody will find. Neither makes
+a write or an fsync fail. So names are compared, now and then, with what they stood for before.
 
 A look costs three calls of ``stat``.
 """

@@ -2,8 +2,8 @@
 
     {"crc32": …, "dataVersion": …, "entries": {name: value, …}}
 
-The checksum is of the entries as compact JSON with sorted keys.  The file and its ``.bak`` hold the
-same: a damaged one gives way to the other.  When both are damaged the broker starts without, since
+The checksum is of the entries as compact JSON with sorted keys. The file and its ``.bak`` hold the
+same: a damaged one gives way to the other. When both are damaged the broker starts without, since
 its messages do not depend on this, and what is lost is said in the log.
 """
 
@@ -35,7 +35,7 @@ class CheckedTable(JsonTable):
         self.entries: dict[str, Any] = {}
 
     def load(self) -> bool:
-        """Read the file or its copy; without either the table is empty.  Raises OSError."""
+        """Read the file or its copy; without either the table is empty. Raises OSError."""
         try:
             return super().load()
         except CorruptFileError as error:
@@ -53,7 +53,7 @@ class CheckedTable(JsonTable):
         }
 
     def from_json(self, document: JsonObject) -> None:
-        """Take what was kept.  Raises ValueError."""
+        """Take what was kept. Raises ValueError."""
         if self.takes_bare_entries and "entries" not in document and "crc32" not in document:
             self.entries = document
             return

@@ -1,15 +1,15 @@
 """ConsumerOffsetTable: where each group goes on reading, kept in ``config/consumerOffset.json``.
 
-RocketMQ: ConsumerOffsetManager.  ``topic@group`` -> {queue id: offset of the next message}.  The
+RocketMQ: ConsumerOffsetManager. ``topic@group`` -> {queue id: offset of the next message}. The
 file is written every flushConsumerOffsetInterval; what is committed in between is noted in a
 journal (offset_journal.py), so that kill -9 repeats next to nothing.
 
 With enableLmq the file is ``lmqConsumerOffset.json``, as there, and groups that are named like
-light queues stand in its ``lmqOffsetTable``: ``topic@group`` -> offset.  The newer of the two files
+light queues stand in its ``lmqOffsetTable``: ``topic@group`` -> offset. The newer of the two files
 is read, so that the setting may be changed.
 
 A group's own commits only go forward: after a rebalance the former owner's last one may come late.
-Going back takes an operator's reset.  That offset is kept twice: the consumer learns of it at its
+Going back takes an operator's reset. That offset is kept twice: the consumer learns of it at its
 next pull, and its own commits do not count until then.
 """
 
@@ -145,7 +145,7 @@ class ConsumerOffsetTable(JsonTable):
         self._file = data
 
     def start_saving(self) -> None:
-        """From now on write changes, and note each commit.  Raises OSError."""
+        """From now on write changes, and note each commit. Raises OSError."""
         if self._journal is not None:
             self._begun = self._journal.begin(self._file_sha)
         super().start_saving()
@@ -188,7 +188,7 @@ class ConsumerOffsetTable(JsonTable):
         """Move a group's offset; False when a reset is pending, which commits may not undo.
 
         Negative offsets (some clients send -1 for 0) change nothing, nor do those in light queues
-        that do not exist: any name is one.  Nor does a smaller offset unless *backward*, or a
+        that do not exist: any name is one. Nor does a smaller offset unless *backward*, or a
         client does as a reset told it that was pushed to it.
         """
         key = f"{topic}@{group}"

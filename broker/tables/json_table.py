@@ -1,15 +1,15 @@
 """A table that lives in memory and is kept in one JSON file under ``config/`` of the store.
 
-The file is RocketMQ's: fastjson's dialect, pretty printed, with a ``dataVersion``.  It is replaced
+The file is RocketMQ's: fastjson's dialect, pretty printed, with a ``dataVersion``. It is replaced
 atomically, and ``<name>.bak`` holds the same with a seal (table_seal.py), by which rot in either is
-noticed, at the next start or by the scrub.  Writing happens in a thread, and changes that come
+noticed, at the next start or by the scrub. Writing happens in a thread, and changes that come
 while a write is running share the next one.
 
 At load, a file that is missing or empty gives way to its backup; so does a damaged one, which is
-kept aside as ``<name>.damaged`` before the first save.  When neither can be read, load refuses:
+kept aside as ``<name>.damaged`` before the first save. When neither can be read, load refuses:
 starting with an empty table would lose what the operator can still repair.
 
-A file that can be read and is not as it was saved counts: somebody may have edited it.  What
+A file that can be read and is not as it was saved counts: somebody may have edited it. What
 differs is named in the log, and what had been saved is kept aside as ``<name>.saved``.
 """
 
@@ -110,14 +110,14 @@ class JsonTable(ABC):
 
     @abstractmethod
     def to_json(self) -> JsonObject:
-        """The whole table as its file holds it.  Any thread."""
+        """The whole table as its file holds it. Any thread."""
 
     @abstractmethod
     def from_json(self, document: JsonObject) -> None:
-        """Take the table from *document*, all or nothing.  Raises ValueError."""
+        """Take the table from *document*, all or nothing. Raises ValueError."""
 
     def load(self) -> bool:
-        """Read the file or its backup; False when there is neither.  Writes nothing.
+        """Read the file or its backup; False when there is neither. Writes nothing.
 
         Raises:
             CorruptFileError: neither file can be read as this table.
@@ -162,7 +162,7 @@ class JsonTable(ABC):
             self._changes += 1
 
     def _compare(self, file: bytes, saved: Saved) -> None:
-        """Name what differs in *file* from what was saved.  Raises ValueError: that counts."""
+        """Name what differs in *file* from what was saved. Raises ValueError: that counts."""
         if file == saved.content or self._file_checksum == saved.before:
             return
         different = self._differences(saved.content, file)
@@ -182,7 +182,7 @@ class JsonTable(ABC):
         return False
 
     def _differences(self, saved: bytes, found: bytes) -> list[str]:
-        """What differs, for people.  Raises ValueError: *found* cannot be read."""
+        """What differs, for people. Raises ValueError: *found* cannot be read."""
         every = differences(_decode(saved), _decode(found))
         named = list(islice(every, DIFFERENCES_NAMED_MAX))
         if more := sum(1 for _ in every):
@@ -198,7 +198,7 @@ class JsonTable(ABC):
         return f"{unreadable} ({damage}); repair it, or {away} to start with an empty table{cost}"
 
     def _take(self, data: bytes) -> None:
-        """Decode *data*.  Raises ValueError for whatever is wrong with it."""
+        """Decode *data*. Raises ValueError for whatever is wrong with it."""
         document = _decode(data)
         try:
             self.from_json(document)
@@ -235,7 +235,7 @@ class JsonTable(ABC):
             self._saving = asyncio.get_running_loop().create_task(self._save_in_thread())
 
     async def saved(self) -> None:
-        """Return when every change made until now is durable, if saving is on.  Raises OSError."""
+        """Return when every change made until now is durable, if saving is on. Raises OSError."""
         changes = self._changes
         while self._is_saving_on and self._saved_changes < changes:
             self.save_soon()
@@ -245,7 +245,7 @@ class JsonTable(ABC):
                 raise self.save_failure
 
     def save(self) -> None:
-        """Write now, blocking; for where no event loop runs.  Raises OSError."""
+        """Write now, blocking; for where no event loop runs. Raises OSError."""
         changes = self._changes
         self._write()
         self._saved_changes = changes
@@ -261,7 +261,7 @@ class JsonTable(ABC):
             self.save_soon()
 
     def _find_altered(self) -> bool:
-        """Name the files that are not as they were saved; whether there is one.  Any thread."""
+        """Name the files that are not as they were saved; whether there is one. Any thread."""
         with self._write_lock:
             if self._checksums is None:
                 return False
@@ -303,13 +303,13 @@ class JsonTable(ABC):
             self._saving = None
 
     def _begin_write(self) -> None:  # noqa: B027 - a hook
-        """What else is to happen before ``to_json`` is called for a save.  Any thread."""
+        """What else is to happen before ``to_json`` is called for a save. Any thread."""
 
     def _about_to_write(self, data: bytes) -> None:  # noqa: B027
-        """What else is to happen before the file is replaced by *data*.  Any thread."""
+        """What else is to happen before the file is replaced by *data*. Any thread."""
 
     def _written(self) -> None:  # noqa: B027
-        """What else is to happen once the file has been replaced.  Any thread."""
+        """What else is to happen once the file has been replaced. Any thread."""
 
     def _write(self) -> None:
         with self._write_lock:
@@ -329,7 +329,7 @@ class JsonTable(ABC):
 
 
 def _content_of(path: Path) -> bytes | None:
-    """What a file holds; None when it is missing or blank.  Raises OSError."""
+    """What a file holds; None when it is missing or blank. Raises OSError."""
     if not path.exists():
         return None
     data = path.read_bytes()
@@ -340,7 +340,7 @@ def _content_of(path: Path) -> bytes | None:
 
 
 def _bytes_of(path: Path) -> bytes:
-    """What a file holds; nothing where it cannot be read.  Raises TooManyOpenFilesError."""
+    """What a file holds; nothing where it cannot be read. Raises TooManyOpenFilesError."""
     try:
         with descriptor_needed():
             return path.read_bytes()
@@ -351,7 +351,7 @@ def _bytes_of(path: Path) -> bytes:
 
 
 def _decode(data: bytes) -> JsonObject:
-    """The document in *data*.  Raises ValueError."""
+    """The document in *data*. Raises ValueError."""
     try:
         document = fastjson.loads(data)
     except (ProtocolError, RecursionError) as error:

@@ -8,14 +8,14 @@
     drop <topic@group>
 
 Lines are gathered for 25 ms and go out as one record with one write(2), without fsync: kill -9
-costs at most the commits of 25 ms, and a power cut what RocketMQ's file does not hold yet.  What
-cannot be written, as on a full disk, stays gathered and is tried again.  A save begins a new
+costs at most the commits of 25 ms, and a power cut what RocketMQ's file does not hold yet. What
+cannot be written, as on a full disk, stays gathered and is tried again. A save begins a new
 journal file, and those in front of it go when it has ended: what they tell is in
 consumerOffset.json and in its .bak.
 
 The journal counts from the file on that names the consumerOffset.json that is there, or its .bak
-where that had to be read.  When RocketMQ has run on the store since, its file has another sha1, and
-counts alone.  Where our own file is damaged its .bak counts, and nothing is forgotten.
+where that had to be read. When RocketMQ has run on the store since, its file has another sha1, and
+counts alone. Where our own file is damaged its .bak counts, and nothing is forgotten.
 
 0.1.0 wrote the lines bare, into files ``<number>``; such are read, and gone after the first save.
 """
@@ -58,7 +58,7 @@ class Change(NamedTuple):
 
 
 class OffsetJournal:
-    """Files of changes.  ``note`` belongs to the event loop, the rest to any thread."""
+    """Files of changes. ``note`` belongs to the event loop, the rest to any thread."""
 
     def __init__(self, directory: Path, quarantine: Path) -> None:
         self._directory = directory
@@ -104,7 +104,7 @@ class OffsetJournal:
         return changes
 
     def knows(self, file: bytes) -> bool:
-        """Whether the journal goes on from *file*.  Raises OSError."""
+        """Whether the journal goes on from *file*. Raises OSError."""
         known: list[str] = []
         for lines in self._recorded_parts():
             for line in lines:
@@ -163,7 +163,7 @@ class OffsetJournal:
             return self._journal.number
 
     def expect(self, file_sha: str) -> None:
-        """Say which consumerOffset.json is about to be written.  Raises OSError."""
+        """Say which consumerOffset.json is about to be written. Raises OSError."""
         with self._lock:
             self._journal.append(_record(f"file {file_sha}\n"))
 

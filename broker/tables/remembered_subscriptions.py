@@ -1,7 +1,7 @@
 """What consumer groups subscribed to before the broker stopped, by its end or by kill -9.
 
 A client does not notice that a broker was restarted: it connects again and goes on pulling, while
-its next heartbeat may be 30 s away, and RocketMQ refuses its pulls (24) until then.  Here they are
+its next heartbeat may be 30 s away, and RocketMQ refuses its pulls (24) until then. Here they are
 filtered by what the group's last heartbeat said, which is kept in
 ``<store>/rockhopper/groups/subscriptions.json``::
 
@@ -34,11 +34,11 @@ class RememberedSubscriptions(JsonTable):
         self._parsed: dict[str, dict[str, Subscription]] = {}
 
     def to_json(self) -> JsonObject:
-        """The content of the file.  A group that has not come back yet stays in it."""
+        """The content of the file. A group that has not come back yet stays in it."""
         return {"groups": dict(list(self._now.items()))}
 
     def from_json(self, document: JsonObject) -> None:
-        """Take what was kept.  Raises ValueError."""
+        """Take what was kept. Raises ValueError."""
         groups = document.get("groups")
         if not isinstance(groups, dict):
             raise ValueError("it has no groups")

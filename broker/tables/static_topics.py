@@ -1,6 +1,6 @@
 """Static topics: logical queues whose number stays the same while they move between brokers.
 
-RocketMQ: TopicQueueMappingDetail, LogicQueueMappingItem.  A logical queue is a row of pieces,
+RocketMQ: TopicQueueMappingDetail, LogicQueueMappingItem. A logical queue is a row of pieces,
 oldest first; each is a physical queue of some broker from ``startOffset`` to ``endOffset`` (-1
 while it grows), and its first message has the logical offset ``logicOffset`` (-1 while that is not
 decided).
@@ -83,7 +83,7 @@ class Piece(NamedTuple):
 
 
 class StaticTopic:
-    """The logical queues of a topic that one broker has a piece of.  Never changed."""
+    """The logical queues of a topic that one broker has a piece of. Never changed."""
 
     def __init__(
         self, topic: str, broker: str, total: int, epoch: int, queues: Mapping[int, list[Piece]]
@@ -167,7 +167,7 @@ class StaticTopic:
 
     @classmethod
     def from_json(cls, value: object) -> "StaticTopic":
-        """The topic in *value*.  Raises ValueError for whatever is wrong with it."""
+        """The topic in *value*. Raises ValueError for whatever is wrong with it."""
         try:
             assert isinstance(value, dict)
             hosted = value.get("hostedQueues") or {}
@@ -204,7 +204,7 @@ class StaticTopic:
 
 
 class StaticTopicTable(JsonTable):
-    """Topic -> StaticTopic.  A change is to be saved by whoever makes it."""
+    """Topic -> StaticTopic. A change is to be saved by whoever makes it."""
 
     def __init__(self, path: Path, *, now_ms: Callable[[], int] = wall_clock_ms) -> None:
         super().__init__(path, now_ms=now_ms)

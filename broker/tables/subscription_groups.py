@@ -1,6 +1,6 @@
 """SubscriptionGroupTable: the settings of consumer groups, in ``config/subscriptionGroup.json``.
 
-RocketMQ: SubscriptionGroupManager, SubscriptionGroupConfig.  Who is consuming right now is not
+RocketMQ: SubscriptionGroupManager, SubscriptionGroupConfig. Who is consuming right now is not
 here but in consumer_groups.py.
 """
 
@@ -41,7 +41,7 @@ _FORBIDDEN_READ_BEFORE = 1
 
 
 class SubscriptionGroup:
-    """The settings of one group.  Never changed: put another in its place.
+    """The settings of one group. Never changed: put another in its place.
 
     ``others`` holds what RocketMQ keeps in the object and this broker only hands on: attributes,
     groupRetryPolicy, subscriptionDataSet and fields of later releases.
@@ -110,7 +110,7 @@ class SubscriptionGroup:
 
     @classmethod
     def from_json(cls, name: str, value: Any) -> "SubscriptionGroup":
-        """The group in *value*, absent fields at their defaults.  Raises ValueError."""
+        """The group in *value*, absent fields at their defaults. Raises ValueError."""
         if not isinstance(value, dict):
             raise ValueError(f"group {name} is no JSON object")
         group = cls(name)
@@ -139,7 +139,7 @@ class SubscriptionGroupTable(JsonTable):
         self.config = config
         self.groups: dict[str, SubscriptionGroup] = {}
         self.get: Callable[[str], SubscriptionGroup | None] = self.groups.get
-        """The group's settings, None when nobody created it.  Bound to the dict for speed."""
+        """The group's settings, None when nobody created it. Bound to the dict for speed."""
         if config.store.light_queues_enabled:
             self.get = self._get_or_light
         self._forbidden: dict[str, dict[str, int]] = {}

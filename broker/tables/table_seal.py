@@ -1,13 +1,13 @@
 r"""The seal of a table's backup: by it the next start knows that file and backup are as saved.
 
-RocketMQ's config files have no checksum, and a flipped bit often leaves good JSON.  The file stays
+RocketMQ's config files have no checksum, and a flipped bit often leaves good JSON. The file stays
 as RocketMQ writes it; its ``.bak`` holds the same, and as the last keys two of ours, which RocketMQ
 passes over where it has to read it:
 
     ,\n\t"rockhopperBefore":<CRC-32 of the file that is replaced>
     ,\n\t"rockhopperCrc32":<CRC-32 of all in front of this line>\n}
 
-The backup is replaced first; a crash in between leaves the file that the first of them names.  A
+The backup is replaced first; a crash in between leaves the file that the first of them names. A
 ``.bak`` without them is RocketMQ's or 0.1.0's, and tells nothing.
 """
 

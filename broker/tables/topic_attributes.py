@@ -65,7 +65,7 @@ class AttributeChangeError(ValueError):
 
 
 def parse_attribute_changes(text: str) -> dict[str, str]:
-    """``+k=v,-k`` as a dict whose keys keep their sign.  Raises AttributeChangeError."""
+    """``+k=v,-k`` as a dict whose keys keep their sign. Raises AttributeChangeError."""
     changes: dict[str, str] = {}
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         key, separator, value = part.partition("=")

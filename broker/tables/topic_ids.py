@@ -1,13 +1,13 @@
 """TopicIds: what tells a topic from another one that had its name before.
 
 A topic that is deleted and made anew begins at offset 0 again, and once it has more messages than a
-reader had read, offsets tell it nothing.  So each topic has an id, of 16 hex digits at random, from
-the first time that somebody asks for it until it is deleted.  Kept in
+reader had read, offsets tell it nothing. So each topic has an id, of 16 hex digits at random, from
+the first time that somebody asks for it until it is deleted. Kept in
 ``<store>/rockhopper/topic-ids.json`` (checked_table.py); an entry is
 
     [id, where the commit log ended when it was given]
 
-Whoever gets an id gets it after it is on disk.  At a start those are dropped whose topic is not
+Whoever gets an id gets it after it is on disk. At a start those are dropped whose topic is not
 there, or was deleted later than the id was given: then the process ended in the midst of deleting.
 """
 
@@ -25,7 +25,7 @@ ID_BYTES = 8
 
 
 class TopicIds(CheckedTable):
-    """Topic -> its id.  Belongs to the event loop."""
+    """Topic -> its id. Belongs to the event loop."""
 
     lost = "jobs will take every topic for one that was made anew: the list of their ids is damaged"
 
@@ -59,7 +59,7 @@ class TopicIds(CheckedTable):
                 self.forget(topic)
 
     def from_json(self, document: dict[str, object]) -> None:
-        """Take what was kept.  Raises ValueError."""
+        """Take what was kept. Raises ValueError."""
         super().from_json(document)
         if not all(isinstance(entry, list) and len(entry) == 2 for entry in self.entries.values()):
             raise ValueError("an entry is not an id and an offset")

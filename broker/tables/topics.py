@@ -1,6 +1,6 @@
 """TopicTable: what topics exist, kept in ``config/topics.json``.
 
-RocketMQ: TopicConfigManager, TopicConfig, TopicAttributes.  A TopicConfig is never changed, only
+RocketMQ: TopicConfigManager, TopicConfig, TopicAttributes. A TopicConfig is never changed, only
 replaced, so the hot path may keep what it derived from one as long as ``get`` returns the same.
 """
 
@@ -61,7 +61,7 @@ CLIENT_QUEUE_COUNT = 4
 
 
 class TopicConfig:
-    """The settings of one topic.  Never changed: ``replace`` makes another."""
+    """The settings of one topic. Never changed: ``replace`` makes another."""
 
     __slots__ = (
         "_text",
@@ -135,7 +135,7 @@ class TopicConfig:
 
     @classmethod
     def from_json(cls, name: str, value: object) -> "TopicConfig":
-        """The topic in *value*, absent fields at their defaults.  Raises ValueError."""
+        """The topic in *value*, absent fields at their defaults. Raises ValueError."""
         if not isinstance(value, dict):
             raise ValueError(f"topic {name} is no JSON object")
         attributes = value.get("attributes") or {}
@@ -170,7 +170,7 @@ Listener = Callable[[str, TopicConfig | None], None]
 
 
 class TopicTable(JsonTable):
-    """Topic name -> TopicConfig.  Every change is saved soon and told to the listeners."""
+    """Topic name -> TopicConfig. Every change is saved soon and told to the listeners."""
 
     without = "topics that have queues come back, with default settings"
 
@@ -181,7 +181,7 @@ class TopicTable(JsonTable):
         self.config = config
         self.configs: dict[str, TopicConfig] = {}
         self.get: Callable[[str], TopicConfig | None] = self.configs.get
-        """The topic's settings, None when it does not exist.  Bound to the dict for speed."""
+        """The topic's settings, None when it does not exist. Bound to the dict for speed."""
         self._light: dict[str, TopicConfig] = {}
         if config.store.light_queues_enabled:
             self.get = self._get_or_light
@@ -387,7 +387,7 @@ class TopicTable(JsonTable):
     def restore_from_queue_directories(self, found: Iterable[tuple[str, int, bool]]) -> list[str]:
         """Bring back topics that have queues on disk but are not known; return their names.
 
-        *found* is (topic, queue id, is BatchCQ) for each queue directory that holds a file.  The
+        *found* is (topic, queue id, is BatchCQ) for each queue directory that holds a file. The
         highest queue id decides how many queues the topic gets.
         """
         queue_counts: dict[str, int] = {}
@@ -439,7 +439,7 @@ def _directories(path: Path) -> list[Path]:
 
 
 def _system_topics(config: BrokerConfig) -> list[TopicConfig]:
-    """What exists in every broker.  RocketMQ's BenchmarkTest with its 1024 queues is left out."""
+    """What exists in every broker. RocketMQ's BenchmarkTest with its 1024 queues is left out."""
     read_write = PERM_READ | PERM_WRITE
     cluster, broker = config.cluster_name, config.broker_name
     seeds = [

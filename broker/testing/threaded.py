@@ -52,7 +52,7 @@ class ThreadedBroker:
         self.stop()
 
     def start(self) -> "ThreadedBroker":
-        """Return when requests are served.  Raises what the broker's start raises."""
+        """Return when requests are served. Raises what the broker's start raises."""
         if self._thread is not None:
             raise RuntimeError("this broker was started before: make a new one")
         self._thread = threading.Thread(target=self._run, name="rockhopper-broker", daemon=True)

@@ -2,12 +2,12 @@
 
 A half message is looked at transactionTimeOut (or the time that its own property
 CHECK_IMMUNITY_TIME_IN_SECONDS names) after it came, and every transactionCheckInterval from then
-on.  Each look sends CHECK_TRANSACTION_STATE (39) to one live connection of its producer group,
-round robin.  After transactionCheckMax checks, or when the log is about to delete it
+on. Each look sends CHECK_TRANSACTION_STATE (39) to one live connection of its producer group,
+round robin. After transactionCheckMax checks, or when the log is about to delete it
 (fileReservedTime), it is held for an operator.
 
 While no producer of the group is there nothing is counted: RocketMQ counts, and discards a
-transaction 8 minutes after its producers went away.  The look is made as soon as one comes back.
+transaction 8 minutes after its producers went away. The look is made as soon as one comes back.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ HOUR_MS = 3_600_000
 
 
 class CheckBack:
-    """The looks at open half messages.  Belongs to the event loop."""
+    """The looks at open half messages. Belongs to the event loop."""
 
     def __init__(
         self,

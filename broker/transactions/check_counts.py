@@ -4,7 +4,7 @@ Kept in ``rockhopper/transactions.json`` of the store:
 
     {"checkTimes": {<half queue offset>: <checks>, …}, "dataVersion": {…}}
 
-RocketMQ puts a half message back into its queue at each check, for the sake of this number.  Here a
+RocketMQ puts a half message back into its queue at each check, for the sake of this number. Here a
 crash costs the checks of the last seconds, which are then made again.
 """
 
@@ -39,7 +39,7 @@ class CheckCounts(JsonTable):
         self._counts = {int(offset): int(count) for offset, count in counts.items()}
 
     def load_if_readable(self) -> None:
-        """Load; a file that cannot be read costs nothing but checks.  Raises OSError."""
+        """Load; a file that cannot be read costs nothing but checks. Raises OSError."""
         try:
             self.load()
         except CorruptFileError as error:

@@ -52,7 +52,7 @@ class Place(NamedTuple):
 
 
 class Ends:
-    """Ends the transactions of one broker.  Belongs to the event loop."""
+    """Ends the transactions of one broker. Belongs to the event loop."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class Ends:
         return end_offset
 
     def roll_back(self, half: OpenHalf) -> int:
-        """End *half* without a message; return the log's end.  Raises StoreError."""
+        """End *half* without a message; return the log's end. Raises StoreError."""
         written = self._ledger.finish(half)
         if written.failure is not None:
             raise written.failure
@@ -218,7 +218,7 @@ class Ends:
         )
 
     def _place_of(self, message: StoredMessage) -> Place:
-        """Where the final message goes.  Raises RequestError when that is gone."""
+        """Where the final message goes. Raises RequestError when that is gone."""
         properties = dict(message.properties)
         name = properties.pop(PROPERTY_REAL_TOPIC, "")
         topic = self._topics.get(name)

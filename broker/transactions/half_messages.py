@@ -1,9 +1,9 @@
 """What is written into half messages, op messages and requests for a check, and read from them.
 
 A half message stands in queue 0 of RMQ_SYS_TRANS_HALF_TOPIC; where it is for stands in its
-properties REAL_TOPIC and REAL_QID, whose it is in PGROUP.  An op message in
+properties REAL_TOPIC and REAL_QID, whose it is in PGROUP. An op message in
 RMQ_SYS_TRANS_OP_HALF_TOPIC ends half messages: tag ``d``, and as its body their offsets in the half
-queue in decimal, with a comma behind each (old brokers wrote one, without).  Its property
+queue in decimal, with a comma behind each (old brokers wrote one, without). Its property
 RH_FINAL, which RocketMQ ignores, names the commit log offset of the final message if there is one.
 """
 

@@ -1,7 +1,7 @@
 """Ledger: writes how transactions end, and reads at the start which have not.
 
-RocketMQ's topics are the truth.  A commit is two records of one write, the final message first and
-the op message behind it; a rollback is an op message.  So a crash leaves one of:
+RocketMQ's topics are the truth. A commit is two records of one write, the final message first and
+the op message behind it; a rollback is an op message. So a crash leaves one of:
 
     neither             the half message is open: its producer says it again, or is asked
     the final alone     committed: found by its preparedTransactionOffset, and never repeated
@@ -76,7 +76,7 @@ class Written(NamedTuple):
 
 
 class Ledger:
-    """Half, op and final messages of one store.  Belongs to the event loop."""
+    """Half, op and final messages of one store. Belongs to the event loop."""
 
     def __init__(
         self,
@@ -171,7 +171,7 @@ class Ledger:
         """Commit, for the group that RocketMQ uses, what is finished and safe on the disk.
 
         Everything before *first*, the oldest open half message, is finished, or all is when there
-        is none.  An offset counts only once the disk holds the op messages that it rests on.
+        is none. An offset counts only once the disk holds the op messages that it rests on.
         """
         store = self._store
         place = (self.half_end, self.op_end) if first is None else (first.offset, first.op_floor)

@@ -1,8 +1,8 @@
 """OpenHalves: the half messages that nobody has committed or rolled back yet.
 
-RocketMQ finds them by scanning its half queue against its op queue every 30 s.  Here they stand in
+RocketMQ finds them by scanning its half queue against its op queue every 30 s. Here they stand in
 a table by their offset in the half queue, with a heap of the times at which each is to be looked
-at next.  Nothing here knows a clock, a store or a socket.
+at next. Nothing here knows a clock, a store or a socket.
 """
 
 import heapq
@@ -17,8 +17,8 @@ class OpenHalf:
     """One half message: where it is, whose it is, and how often its producer was asked.
 
     ``copies`` are half queue offsets of earlier copies of the same message, which RocketMQ makes
-    when it asks.  ``op_floor`` is an offset of the op queue: what ends this half message, or a
-    later one, stands there or behind.  ``is_verified`` says that the log holds no final message of
+    when it asks. ``op_floor`` is an offset of the op queue: what ends this half message, or a
+    later one, stands there or behind. ``is_verified`` says that the log holds no final message of
     it, ``is_committed`` that it does, and only the op message is still missing.
     """
 

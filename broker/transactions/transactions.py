@@ -52,7 +52,7 @@ COPIES_KEPT = 4
 
 
 class Transactions:
-    """The transactions of one broker.  Belongs to the event loop."""
+    """The transactions of one broker. Belongs to the event loop."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class Transactions:
             self._settle_timer = None
 
     async def close(self) -> None:
-        """Stop, and note how far everything is finished.  The store must still be open.
+        """Stop, and note how far everything is finished. The store must still be open.
 
         Raises:
             OSError: the counts of checks could not be saved.
@@ -197,7 +197,7 @@ class Transactions:
         self.check_back.arm()
 
     def roll_back_all(self) -> int:
-        """Roll back everything that is open; return how much.  For a broker that starts afresh.
+        """Roll back everything that is open; return how much. For a broker that starts afresh.
 
         Raises:
             StoreError: the store takes no more; the rest stays open.

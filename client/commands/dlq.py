@@ -42,9 +42,6 @@ def dlq() -> None:
     """
 
 
-# -- list -----------------------------------------------------------------------------------------
-
-
 @dlq.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per group.")
 @nameserver_option
@@ -78,9 +75,6 @@ async def _list(as_json: bool, nameserver: str | None) -> None:
         print_table(("GROUP", "DEAD LETTERS", "REQUEUED", "OLDEST"), rows)
     else:
         click.echo("no group has dead letters", err=True)
-
-
-# -- show -----------------------------------------------------------------------------------------
 
 
 @dlq.command()
@@ -149,9 +143,6 @@ def _letter_json(letter: DeadLetter) -> dict[str, Any]:
         "delivered": max(letter.message.reconsume_times, 1),
         "requeued": letter.is_requeued,
     }
-
-
-# -- requeue --------------------------------------------------------------------------------------
 
 
 @dlq.command()

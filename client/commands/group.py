@@ -31,9 +31,6 @@ def group() -> None:
     """List, show, reset and delete consumer groups."""
 
 
-# -- list -----------------------------------------------------------------------------------------
-
-
 @group.command("list")
 @click.option("--all", "-a", "is_all", is_flag=True, help="Those of tools and brokers, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per group.")
@@ -90,9 +87,6 @@ def _model(state: GroupState) -> str:
 def _lag(state: GroupState) -> int | None:
     """Return the lag; None in broadcast, where members keep their offsets themselves."""
     return None if state.model == "BROADCASTING" else state.lag
-
-
-# -- show -----------------------------------------------------------------------------------------
 
 
 @group.command()
@@ -180,9 +174,6 @@ def _state_json(state: GroupState) -> dict[str, Any]:
     }
 
 
-# -- lag ------------------------------------------------------------------------------------------
-
-
 @group.command()
 @click.argument("name", type=GROUP, metavar="GROUP")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per queue.")
@@ -235,9 +226,6 @@ def _print_lag(queues: Sequence[QueueLag], owners: Mapping[Any, str]) -> None:
     print_table(columns, rows)
     total = sum(each.lag for each in queues)
     write_line(f"{counted(total, 'message')} behind in {counted(len(queues), 'queue')}")
-
-
-# -- reset ----------------------------------------------------------------------------------------
 
 
 @group.command()
@@ -330,9 +318,6 @@ def _print_moves(moves: Sequence[OffsetMove], *, as_json: bool, title: str) -> N
         rows.append((queue.topic, queue.broker_name, queue.queue_id, before, move.after, change))
     if not as_json:
         print_table(("TOPIC", "BROKER", "QUEUE", "BEFORE", title, "MOVED"), rows)
-
-
-# -- delete ---------------------------------------------------------------------------------------
 
 
 @group.command()

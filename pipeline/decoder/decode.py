@@ -49,7 +49,7 @@ def decode(
 ) -> Iterator[pa.RecordBatch]:
     """The messages of the records at *offsets* of *buffer*, in that order.
 
-    *offsets* are such as ``walk`` finds.  *crc* compares bodies with what was stored: ``flag``
+    *offsets* are such as ``walk`` finds. *crc* compares bodies with what was stored: ``flag``
     needs the column crcOk to tell, ``fail`` raises.
 
     Raises:

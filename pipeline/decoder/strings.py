@@ -18,7 +18,7 @@ _HEX = np.frombuffer(bytes(range(256)).hex().upper().encode(), dtype=np.uint16)
 def gather(data: Bytes, starts: npt.NDArray[Any], ends: npt.NDArray[Any], kind: Any) -> Any:
     """The pieces [start, end) of *data* as an array of the Arrow type *kind*, binary or string.
 
-    The pieces ascend and do not overlap.  Together with the gaps between them they make an array
+    The pieces ascend and do not overlap. Together with the gaps between them they make an array
     over *data* itself, of which Arrow takes every other element: that is the one copy.
     """
     count = len(starts)

@@ -65,7 +65,7 @@ class Walk(NamedTuple):
 def walk(buffer: Buffer, start: int, end: int) -> Walk:
     """The records that start in [start, end) of *buffer*, by their sizes alone.
 
-    They are whole in the buffer.  Whether their inside makes sense is found out by decoding.
+    They are whole in the buffer. Whether their inside makes sense is found out by decoding.
     """
     runs: list[Offsets] = []
     offsets: list[int] = []
@@ -121,7 +121,7 @@ def _equal_records(buffer: Buffer, at: int, size: int, magic: int, last_start: i
 def _linked_records(buffer: Buffer, at: int, last_start: int) -> tuple[Offsets, int]:
     """The records from *at* on, in front of *last_start*, and where the next one is.
 
-    They are those of which each leads to the next place with a magic.  At a magic inside of a
+    They are those of which each leads to the next place with a magic. At a magic inside of a
     record, or a record that is none, it ends early.
     """
     size_bytes = len(buffer)
@@ -165,9 +165,9 @@ def _why_stopped(buffer: Buffer, at: int, available: int) -> tuple[int, str | No
 def resync(buffer: Buffer, start: int, end: int, base_offset: int) -> int:
     """The first place in [start, end) of *buffer* where a record starts; −1 if there is none.
 
-    *base_offset* is the commit log offset of the buffer's first byte.  A record counts when it says
+    *base_offset* is the commit log offset of the buffer's first byte. A record counts when it says
     itself that it stands there and its sizes add up, so a body that holds a record does not pass
-    for one.  Of one that goes beyond the buffer only the head is looked at.
+    for one. Of one that goes beyond the buffer only the head is looked at.
     """
     size_bytes = len(buffer)
     data = bytes(buffer) if isinstance(buffer, memoryview) else buffer

@@ -1,7 +1,7 @@
 """Which consume queue units and index entries the records of a piece of the log must have.
 
 Prepared and rolled back messages are in no queue, rolled back ones not in the index either, and
-the records of a deleted topic count for nothing.  A message of RocketMQ's multi-dispatch is in the
+the records of a deleted topic count for nothing. A message of RocketMQ's multi-dispatch is in the
 light queues (LMQ) that it names as well.
 """
 

@@ -1,8 +1,8 @@
 """Java's ``String.hashCode`` of many pieces of one buffer at once.
 
 31 is odd and so has an inverse modulo 2³²: with S(i) the sum of c(j)·31⁻ʲ over all j in front of i,
-the hash of the bytes [a, b) is 31ᵇ⁻¹·(S(b) − S(a)).  One running sum serves all pieces, whatever
-their sizes.  That is for ASCII; other pieces are hashed one by one (protocol.java_hash).
+the hash of the bytes [a, b) is 31ᵇ⁻¹·(S(b) − S(a)). One running sum serves all pieces, whatever
+their sizes. That is for ASCII; other pieces are hashed one by one (protocol.java_hash).
 """
 
 from typing import Any

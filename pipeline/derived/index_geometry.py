@@ -1,11 +1,11 @@
 """How many slots and entries index files have, found out from what is in them.
 
-A file's length, 40 + 4·slots + 20·entries, fits many pairs.  The header says which number and which
+A file's length, 40 + 4·slots + 20·entries, fits many pairs. The header says which number and which
 commit log offset the last entry has: wherever that offset stands in the file, entry 0 begins so
-many entries before it, and the slots end there.  Of these places only one is such that the entries'
+many entries before it, and the slots end there. Of these places only one is such that the entries'
 slots, hash % slots, lead back to them.
 
-RocketMQ notes the pair nowhere in a store.  Nothing here maps a file, since a broker may delete it.
+RocketMQ notes the pair nowhere in a store. Nothing here maps a file, since a broker may delete it.
 """
 
 import os

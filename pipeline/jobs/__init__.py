@@ -3,9 +3,9 @@
     from rockhopper.pipeline import jobs
     result = jobs.archive("history", path="data")
 
-Each job is a package here, listed in JOBS.  It has ``job.py`` with a function of the job's name,
+Each job is a package here, listed in JOBS. It has ``job.py`` with a function of the job's name,
 which takes a session (or makes one) and a Progress, and returns a JobResult; and ``command.py``
-with a click command of that name.  Nothing of a job is imported before it is asked for, so that
+with a click command of that name. Nothing of a job is imported before it is asked for, so that
 help is there at once, and without PySpark.
 """
 

@@ -1,7 +1,7 @@
 """A hash of many messages' bodies that does not depend on the order in which they are read.
 
 Each message has a hash of its body's CRC-32 and size and of its queue offset; a queue's is the sum
-of its messages', modulo 2^64.  So parts of a queue can be hashed anywhere and added up.  It finds
+of its messages', modulo 2^64. So parts of a queue can be hashed anywhere and added up. It finds
 what is damaged, lost, doubled or swapped; it does not resist somebody who means to deceive it.
 
 The CRC is that of RocketMQ, with 31 bits, so that whoever trusts a record need not read its body.

@@ -1,7 +1,7 @@
 """A hash of all that a message's columns say besides the body, added up as those of bodies are.
 
 Each column of a row has a hash of its value, its name and the queue offset; the hash of a row is
-their sum, modulo 2^64, and that of a queue the sum over its rows (pipeline.jobs.body_hash).  An
+their sum, modulo 2^64, and that of a queue the sum over its rows (pipeline.jobs.body_hash). An
 audit compares the log with an archive by them, column by column.
 
 Left out are ``topic`` and ``brokerName``, by which sums are kept, ``body``, and ``value``.
@@ -35,7 +35,7 @@ NO_SUMS: ColumnSums = (0,) * len(HASHED_COLUMNS)
 
 
 def column_hashes(batch: pa.RecordBatch) -> dict[str, Numbers]:
-    """By column the hash of each row.  Raises KeyError, pa.ArrowException for other columns."""
+    """By column the hash of each row. Raises KeyError, pa.ArrowException for other columns."""
     places = (batch.column("queueOffset").to_numpy().astype(np.uint64) + np.uint64(1)) * WEIGHT
     found = {}
     for name in HASHED_COLUMNS:

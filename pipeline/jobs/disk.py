@@ -16,7 +16,7 @@ def naming_disk_problems() -> Iterator[None]:
     """Let a full disk, or a directory that may not be written, say so; decorates every job.
 
     Raises:
-        PipelineError: instead of an OSError.  That of a closed pipe stays what it is.
+        PipelineError: instead of an OSError. That of a closed pipe stays what it is.
     """
     try:
         yield

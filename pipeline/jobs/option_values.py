@@ -8,7 +8,7 @@ from rockhopper.pipeline.options import Options
 
 
 def size_option(name: str, text: str | None) -> int | None:
-    """A size such as ``128m``, given for the option *name*.  Raises UsageProblem."""
+    """A size such as ``128m``, given for the option *name*. Raises UsageProblem."""
     try:
         return _options(name, text).size_bytes(name, None)
     except PipelineError as error:
@@ -16,7 +16,7 @@ def size_option(name: str, text: str | None) -> int | None:
 
 
 def time_option(name: str, text: str | None) -> int | None:
-    """A time in ms since 1970 or as ISO 8601, for the option *name*.  Raises UsageProblem."""
+    """A time in ms since 1970 or as ISO 8601, for the option *name*. Raises UsageProblem."""
     try:
         return _options(name, text).time_ms(name)
     except PipelineError as error:

@@ -136,8 +136,8 @@ def run_tasks(
 ) -> list[_Result]:
     """Call *work* with each of *tasks* in a worker; the results in the order of the tasks.
 
-    *work* is a function of a module, or a picklable object that can be called.  It may be called
-    again for a task, also while the first call still runs.  Without *label* no progress is shown.
+    *work* is a function of a module, or a picklable object that can be called. It may be called
+    again for a task, also while the first call still runs. Without *label* no progress is shown.
 
     Raises:
         PipelineError: what *work* raised, or why Spark gave up.

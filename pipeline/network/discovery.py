@@ -29,7 +29,7 @@ SAMPLE_BYTES = 64 << 10
 
 
 class Discovery:
-    """Asks the brokers on behalf of one query.  Blocks; every failure is a PipelineError."""
+    """Asks the brokers on behalf of one query. Blocks; every failure is a PipelineError."""
 
     def __init__(self, rules: Rules, now_s: Callable[[], float] = time.monotonic) -> None:
         self._rules = rules
@@ -38,7 +38,7 @@ class Discovery:
         self._queues: list[MessageQueue] = []
         self.ids: dict[Place, str] = {}
         """What tells the topics of ``queues`` from others of their names; blank where brokers have
-        no ids.  Asked for before ``ranges`` are, so that these are at least as new."""
+        no ids. Asked for before ``ranges`` are, so that these are at least as new."""
         self.gone: set[Place] = set()
         """Topics in use that brokers do not have although they are there."""
         self._asked_at_s = -ROUTES_KEPT_S

@@ -1,6 +1,6 @@
 """What became of the queues since a stream's last offset: gone, made anew, come back, or new.
 
-A topic that was made anew has another id.  Brokers of Apache have no ids; there it is guessed: the
+A topic that was made anew has another id. Brokers of Apache have no ids; there it is guessed: the
 message before the offset, if the queue still holds it, must have the store time that it had.
 """
 

@@ -40,7 +40,7 @@ def from_document(document: Mapping[str, Any]) -> Offsets:
 
 
 def parse_json(option: str, text: str) -> dict[str, Any]:
-    """The object in an option.  Raises PipelineError."""
+    """The object in an option. Raises PipelineError."""
     try:
         value = json.loads(text)
     except ValueError as error:

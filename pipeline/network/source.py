@@ -1,6 +1,6 @@
 """The data source ``rocketmq``: topics over the network, against Rockhopper and Apache brokers.
 
-Spark runs everything but ``read`` in Python workers on the driver's host.  There the methods of a
+Spark runs everything but ``read`` in Python workers on the driver's host. There the methods of a
 stream's reader share one instance; it is made anew when the query starts again.
 
 The offset of a stream is a document (stream_offset.py); going_on.py finds out what became of its
@@ -64,19 +64,19 @@ class RocketMQSource(DataSource):
         return spark_schema(choose_columns(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A reader of a batch.  Raises PipelineError."""
+        """A reader of a batch. Raises PipelineError."""
         rules = read_rules(self.options, streaming=False)
         _check_schema(schema, rules)
         return NetworkReader(rules)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """A reader of a stream.  Raises PipelineError."""
+        """A reader of a stream. Raises PipelineError."""
         rules = read_rules(self.options, streaming=True)
         _check_schema(schema, rules)
         return NetworkStreamReader(rules)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """A writer of a frame.  Raises PipelineError."""
+        """A writer of a frame. Raises PipelineError."""
         from rockhopper.pipeline.sink.rules import read_rules as read_sink_rules
         from rockhopper.pipeline.sink.writer import make_writer
 
@@ -85,7 +85,7 @@ class RocketMQSource(DataSource):
     def streamWriter(  # noqa: N802
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamWriter:
-        """A writer of a stream.  Raises PipelineError."""
+        """A writer of a stream. Raises PipelineError."""
         from rockhopper.pipeline.sink.rules import read_rules as read_sink_rules
         from rockhopper.pipeline.sink.writer import make_stream_writer
 

@@ -5,15 +5,15 @@
 
 ``offsets``, ``initial``, ``added`` and ``times`` are topic -> broker -> queue -> number.
 
-``initial`` are the offsets that the query began with.  Spark asks for them several times, does not
+``initial`` are the offsets that the query began with. Spark asks for them several times, does not
 store them, and would get others each time from "latest"; so every offset carries them, and one
-that says ``fresh`` stands for the ``initial`` of the offset that a batch ends with.  ``added`` says
+that says ``fresh`` stands for the ``initial`` of the offset that a batch ends with. ``added`` says
 where queues begin that were not there when the query began, or are those of another topic by now.
 
-``ids`` (topic -> broker -> id) tell the topics from others of their names.  Where a broker has none
+``ids`` (topic -> broker -> id) tell the topics from others of their names. Where a broker has none
 ``times`` are the store times of the last messages before the offsets; once a topic was found to be
-another by these, its id is ``~`` and how often.  ``brokers`` were known when the query began, at
-``startedMs`` by the clock of the driver's host.  Older checkpoints lack these.
+another by these, its id is ``~`` and how often. ``brokers`` were known when the query began, at
+``startedMs`` by the clock of the driver's host. Older checkpoints lack these.
 """
 
 from __future__ import annotations

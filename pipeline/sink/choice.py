@@ -1,14 +1,14 @@
 """Which broker an exactly-once sink publishes on; where that is not certain, nothing is written.
 
-Publishing is atomic on one broker, and that broker alone knows what it has published.  A batch that
-is repeated must come to it again, whatever broker is away then.  So a sink has the one broker that
+Publishing is atomic on one broker, and that broker alone knows what it has published. A batch that
+is repeated must come to it again, whatever broker is away then. So a sink has the one broker that
 has its topic, or that the option broker names, and goes nowhere else:
 
 - A topic that several brokers take messages for is refused, unless the option names one of them.
 - A topic that does not exist is refused: it may be on a broker that is away, and made on another it
   would let a batch in that the first one has published.
 - A sink whose earlier batches went to another broker is refused, and so is one that has batches of
-  somebody else, another streaming query for example.  The broker remembers whose they are.  Which
+  somebody else, another streaming query for example. The broker remembers whose they are. Which
   broker it is the others remember for when it is away, and a file in the checkpoint (home.py).
 """
 
@@ -98,7 +98,7 @@ def choose_without_rows(rules: SinkRules, sink_id: str, batch_id: int, owner: st
 
 
 def _states(remote: Remote, rules: SinkRules, sink_id: str) -> dict[str, SinkState | None]:
-    """What every broker knows of the sink.  One that is away may be the one that has it."""
+    """What every broker knows of the sink. One that is away may be the one that has it."""
     masters = sorted({each.name for each in remote.brokers() if each.is_master})
     if not masters:
         raise PipelineError(
@@ -230,7 +230,7 @@ def _check_batch(
 
 
 def check_owner(sink_id: str, owner: str, known: str) -> None:
-    """See that a sink's batches are those of *owner*; blank for unknown.  Raises PipelineError."""
+    """See that a sink's batches are those of *owner*; blank for unknown. Raises PipelineError."""
     if owner and known and owner != known:
         raise PipelineError(
             f"the sink {sink_id!r} has batches of {known}, and this is {owner}, whose batches have "

@@ -130,9 +130,6 @@ def _milliseconds(column: Any) -> Any:
     return column.cast(pa.int64())
 
 
-# -- properties ------------------------------------------------------------------------------------
-
-
 def _properties(columns: dict[str, Any], count: int, unique_keys: Sequence[str]) -> Any:
     """The text that carries the properties of each row."""
     parts: list[Any] = []
@@ -248,9 +245,6 @@ def _topic_of(columns: dict[str, Any], topic: str, bodies: Any) -> str:
         return topic
     found = columns["topic"].filter(bodies.is_null())
     return str(found[0].as_py())
-
-
-# -- pieces ----------------------------------------------------------------------------------------
 
 
 def pieces(sizes: Any, bytes_max: int, overhead_bytes: int) -> list[tuple[int, int]]:

@@ -58,7 +58,7 @@ class Sender:
         self._turn = 0
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> int:
-        """Send everything and return how many messages that was.  Raises PipelineError."""
+        """Send everything and return how many messages that was. Raises PipelineError."""
         count = 0
         under_way: _UnderWay | None = None
         for batch in batches:

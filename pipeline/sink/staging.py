@@ -56,9 +56,6 @@ class StagedPart:
     """Whose batches those of the sink are."""
 
 
-# -- staging ---------------------------------------------------------------------------------------
-
-
 class PartWriter:
     """Stages the rows of one task."""
 
@@ -92,7 +89,7 @@ class PartWriter:
         self._under_way: tuple[Future[Command], dict[str, str], bytes, str] | None = None
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> StagedPart:
-        """Stage everything.  Raises PipelineError; the part is then forgotten."""
+        """Stage everything. Raises PipelineError; the part is then forgotten."""
         try:
             for batch in batches:
                 if batch.num_rows:
@@ -116,7 +113,7 @@ class PartWriter:
         )
 
     def _choose(self, topics: set[str]) -> None:
-        """See which broker takes the messages for *topics*.  Raises PipelineError."""
+        """See which broker takes the messages for *topics*. Raises PipelineError."""
         new = topics - self._topics
         if not new:
             return
@@ -254,7 +251,7 @@ class QueueOfKey:
 
 
 def writable(route: TopicRoute | None, topic: str) -> tuple[Any, ...]:
-    """The queues that a sharding key is spread over.  Raises PipelineError if there are none."""
+    """The queues that a sharding key is spread over. Raises PipelineError if there are none."""
     if route is None or not route.write_queues:
         raise PipelineError(
             f"the topic {topic!r} does not exist, and sharding keys are spread over its queues: "
@@ -284,9 +281,6 @@ def part_ids(sink_id: str, batch_id: int, partition: int) -> Callable[[int], lis
         return found
 
     return make
-
-
-# -- publishing ------------------------------------------------------------------------------------
 
 
 def publish(rules: SinkRules, parts: list[StagedPart]) -> bool:
@@ -335,7 +329,7 @@ _PUBLISH_TIMEOUT_S = 300.0
 
 
 def abort(rules: SinkRules, parts: list[StagedPart]) -> None:
-    """Forget parts; does nothing for a batch that is published.  Raises PipelineError."""
+    """Forget parts; does nothing for a batch that is published. Raises PipelineError."""
     remote = connect(rules.nameserver, timeout_s=rules.timeout_s)
     for broker in sorted({part.broker for part in parts} - {""}):
         names = [part.name for part in parts if part.broker == broker]
@@ -343,6 +337,6 @@ def abort(rules: SinkRules, parts: list[StagedPart]) -> None:
 
 
 def send_abort(remote: Remote, broker: str, sink_id: str, batch_id: int, names: list[str]) -> None:
-    """Tell a broker to forget parts.  Raises PipelineError."""
+    """Tell a broker to forget parts. Raises PipelineError."""
     fields = encode_fields(SinkBatchRequest(sink_id=sink_id, batch_id=batch_id))
     remote.request(broker, RequestCode.SINK_ABORT, fields, encode_sink_body(names))

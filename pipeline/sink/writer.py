@@ -1,6 +1,6 @@
 """What Spark calls to write: one class for a frame, one for a stream.
 
-``write`` runs in the tasks; everything else in Python workers on the driver's host.  Those of a
+``write`` runs in the tasks; everything else in Python workers on the driver's host. Those of a
 stream are made anew for every batch, so what a batch needs to be published comes with its tasks'
 messages.
 """
@@ -70,7 +70,7 @@ class Task:
 
 
 def make_writer(schema: "StructType", rules: SinkRules, overwrite: bool) -> DataSourceArrowWriter:
-    """The writer of a frame.  Raises PipelineError."""
+    """The writer of a frame. Raises PipelineError."""
     if overwrite:
         raise PipelineError(
             "a topic cannot be overwritten: use mode('append'), and a new topic for a new start"
@@ -82,7 +82,7 @@ def make_writer(schema: "StructType", rules: SinkRules, overwrite: bool) -> Data
 def make_stream_writer(
     schema: "StructType", rules: SinkRules, overwrite: bool
 ) -> DataSourceStreamArrowWriter:
-    """The writer of a stream.  Raises PipelineError."""
+    """The writer of a stream. Raises PipelineError."""
     if overwrite:
         raise PipelineError(
             "a topic takes messages and forgets none, so a stream that recomputes its whole result "

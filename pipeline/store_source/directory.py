@@ -2,8 +2,8 @@
 
 The log is below the root, or where the broker noted that storePathCommitLog has put it.
 
-Nothing here takes the store's lock or writes.  A broker may be running on the store, ours or
-RocketMQ: then the log counts up to where it was flushed, which the checkpoint says.  Without one it
+Nothing here takes the store's lock or writes. A broker may be running on the store, ours or
+RocketMQ: then the log counts up to where it was flushed, which the checkpoint says. Without one it
 counts up to its last record.
 """
 

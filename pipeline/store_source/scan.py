@@ -2,7 +2,7 @@
 
 The file is read in windows rather than mapped: a broker may cut a file off while it is read.
 
-Bytes that are no record are the end of the log if no record follows them, else damage.  Damage
+Bytes that are no record are the end of the log if no record follows them, else damage. Damage
 belongs to the piece whose records lead up to it; a piece that begins in the middle of something
 starts with the first record that begins in it.
 """

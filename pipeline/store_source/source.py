@@ -1,7 +1,7 @@
 """The data source ``rocketmq-store``: the commit log of a store directory, in parallel.
 
 Spark runs ``schema``, ``reader`` and ``partitions`` in Python workers on the driver's host, and
-``read`` in the executors' workers.  All that can be wrong with options and directory is found out
+``read`` in the executors' workers. All that can be wrong with options and directory is found out
 in the former, so that the driver's exception says it.
 """
 
@@ -105,7 +105,7 @@ class StoreSource(DataSource):
         return self._reader(rules)
 
     def streamReader(self, schema: StructType) -> NoReturn:  # noqa: N802
-        """Refused in a sentence.  Raises PipelineError."""
+        """Refused in a sentence. Raises PipelineError."""
         raise PipelineError(
             f"{SOURCE} has no streams: read its files as a batch with spark.read, or its broker's "
             "topics with spark.readStream and the format rocketmq"
@@ -116,7 +116,7 @@ class StoreSource(DataSource):
         self.streamReader(schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
-        """Refused in a sentence.  Raises PipelineError."""
+        """Refused in a sentence. Raises PipelineError."""
         raise PipelineError(
             f"{SOURCE} only reads: write to a broker's topic, with the format rocketmq"
         )

@@ -1,6 +1,6 @@
 """Cutting a commit log into pieces for tasks.
 
-A piece owns the records that start in it.  Small files share a task, big ones are cut; pieces that
+A piece owns the records that start in it. Small files share a task, big ones are cut; pieces that
 lie in a hole of a file, or outside the times asked for, are left out.
 """
 

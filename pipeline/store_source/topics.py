@@ -1,7 +1,7 @@
 """Which topics a store has, and the refusal of one that it does not.
 
 A topic is there if the broker's table has it, or a queue of it is left, whatever became of its
-messages.  RocketMQ may keep that table in RocksDB; then nobody can say.
+messages. RocketMQ may keep that table in RocksDB; then nobody can say.
 """
 
 import json

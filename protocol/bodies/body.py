@@ -1,6 +1,6 @@
 """What the JSON bodies have in common: tolerant reading, exact writing.
 
-A body is a ``msgspec.Struct`` whose fields carry RocketMQ's names in camel case.  Reading ignores
+A body is a ``msgspec.Struct`` whose fields carry RocketMQ's names in camel case. Reading ignores
 unknown keys, takes null for absent and text for numbers, and needs nothing that it can do without.
 Writing gives fastjson's form: compact, keys in alphabetical order, fields that are None left out.
 """
@@ -30,7 +30,7 @@ class Body(msgspec.Struct, rename="camel"):
 
     @classmethod
     def from_json(cls: type[_Body], value: Any) -> _Body:
-        """The body that a decoded JSON value is.  Raises MalformedBodyError."""
+        """The body that a decoded JSON value is. Raises MalformedBodyError."""
         return convert(value, cls)
 
     def encode(self) -> bytes:
@@ -42,7 +42,7 @@ _Value = TypeVar("_Value")
 
 
 def convert(value: Any, kind: type[_Value]) -> _Value:
-    """A decoded JSON value as *kind*.  Raises MalformedBodyError."""
+    """A decoded JSON value as *kind*. Raises MalformedBodyError."""
     try:
         return msgspec.convert(_without_nulls(value), kind, strict=False, dec_hook=_decode_hook)
     except msgspec.ValidationError as error:

@@ -51,7 +51,7 @@ class SubscriptionData(Body, rename="camel"):
         self.code_set = sorted(subscription.tag_hashes)
 
     def subscription(self) -> Subscription:
-        """The same as a filter.  Raises SubscriptionError."""
+        """The same as a filter. Raises SubscriptionError."""
         return Subscription(self.topic, self.sub_string, self.expression_type, self.sub_version)
 
     @classmethod
@@ -97,7 +97,7 @@ class HeartbeatData(Body, rename="camel"):
 
     @classmethod
     def from_json(cls, value: Any) -> "HeartbeatData":
-        """As for any body; enumerations may be ordinals.  Raises MalformedBodyError."""
+        """As for any body; enumerations may be ordinals. Raises MalformedBodyError."""
         if isinstance(value, dict) and isinstance(value.get("consumerDataSet"), list):
             for consumer in value["consumerDataSet"]:
                 if isinstance(consumer, dict):

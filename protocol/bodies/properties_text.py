@@ -1,8 +1,8 @@
 r"""The text form of settings: the subset of java.util.Properties that RocketMQ's tools use.
 
-One ``key=value`` on each line.  Read as Java does: bytes are ISO-8859-1; ``=``, ``:`` or a blank
+One ``key=value`` on each line. Read as Java does: bytes are ISO-8859-1; ``=``, ``:`` or a blank
 ends the key; lines that start with ``#`` or ``!`` are comments; a backslash escapes the next
-character, makes ``\t \n \r \f \uXXXX``, and at the end of a line joins the next one.  Written as
+character, makes ``\t \n \r \f \uXXXX``, and at the end of a line joins the next one. Written as
 RocketMQ does (MixAll.properties2String): UTF-8, nothing escaped.
 """
 

@@ -15,7 +15,7 @@ class QueueTable(Body, rename="camel"):
 
     @classmethod
     def from_json(cls: type[_Table], value: Any) -> _Table:
-        """As for any body.  Raises MalformedBodyError."""
+        """As for any body. Raises MalformedBodyError."""
         return convert(_with_queue_keys(value), cls)
 
 

@@ -46,7 +46,7 @@ def encode_sink_body(value: list[SinkMessage] | list[SinkPart] | list[str]) -> b
 
 
 def split_sink_messages(body: bytes) -> list[msgspec.Raw]:
-    """The messages of a SINK_STAGE, each for ``decode_sink_message``.  Raises MalformedBodyError.
+    """The messages of a SINK_STAGE, each for ``decode_sink_message``. Raises MalformedBodyError.
 
     In two steps, for there may be very many.
     """
@@ -54,17 +54,17 @@ def split_sink_messages(body: bytes) -> list[msgspec.Raw]:
 
 
 def decode_sink_message(part: msgspec.Raw) -> SinkMessage:
-    """One message of a SINK_STAGE.  Raises MalformedBodyError."""
+    """One message of a SINK_STAGE. Raises MalformedBodyError."""
     return _decode(_message, part)
 
 
 def decode_sink_parts(body: bytes) -> list[SinkPart]:
-    """The parts of a SINK_PUBLISH.  Raises MalformedBodyError."""
+    """The parts of a SINK_PUBLISH. Raises MalformedBodyError."""
     return _decode(_parts, body)
 
 
 def decode_sink_part_names(body: bytes) -> list[str]:
-    """The parts of a SINK_ABORT.  Raises MalformedBodyError."""
+    """The parts of a SINK_ABORT. Raises MalformedBodyError."""
     return _decode(_names, body) if body else []
 
 

@@ -19,7 +19,7 @@ def encode_topic_ids(values: list[str] | list[str | None]) -> bytes:
 
 
 def decode_topics(body: bytes) -> list[str]:
-    """The topics that are asked for.  Raises MalformedBodyError."""
+    """The topics that are asked for. Raises MalformedBodyError."""
     try:
         return _topics.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
@@ -27,7 +27,7 @@ def decode_topics(body: bytes) -> list[str]:
 
 
 def decode_topic_ids(body: bytes) -> list[str | None]:
-    """Their ids.  Raises MalformedBodyError."""
+    """Their ids. Raises MalformedBodyError."""
     try:
         return _ids.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:

@@ -50,7 +50,7 @@ class TopicConfigTable(Body, rename="camel"):
 
     @classmethod
     def from_json(cls, value: Any) -> "TopicConfigTable":
-        """As for any body; topics may leave their name to the key.  Raises MalformedBodyError."""
+        """As for any body; topics may leave their name to the key. Raises MalformedBodyError."""
         if not isinstance(value, dict) or not isinstance(value.get("topicConfigTable"), dict):
             return convert(value, cls)
         table = convert({**value, "topicConfigTable": {}}, cls)
@@ -68,7 +68,7 @@ class RegisterBrokerBody(Body, rename="camel"):
 
     Compressed, it is a zlib stream: size and JSON of the data version; number of topics, size and
     text of each; size and JSON of the filter servers; from version 413 on, the number of mappings,
-    size and JSON of each.  Sizes and numbers are 4 bytes, big-endian.
+    size and JSON of each. Sizes and numbers are 4 bytes, big-endian.
     """
 
     topic_config_serialize_wrapper: TopicConfigTable = field(default_factory=TopicConfigTable)
@@ -76,7 +76,7 @@ class RegisterBrokerBody(Body, rename="camel"):
 
     @classmethod
     def from_json(cls, value: Any) -> "RegisterBrokerBody":
-        """As for any body.  Raises MalformedBodyError."""
+        """As for any body. Raises MalformedBodyError."""
         if isinstance(value, dict) and isinstance(value.get("topicConfigSerializeWrapper"), dict):
             table = TopicConfigTable.from_json(value["topicConfigSerializeWrapper"])
             rest = {k: v for k, v in value.items() if k != "topicConfigSerializeWrapper"}
@@ -89,7 +89,7 @@ class RegisterBrokerBody(Body, rename="camel"):
     def decode_registration(
         cls, data: bytes, *, compressed: bool = False, version: int = 479
     ) -> "RegisterBrokerBody":
-        """The registration of a broker of MQVersion *version*.  Raises MalformedBodyError."""
+        """The registration of a broker of MQVersion *version*. Raises MalformedBodyError."""
         if compressed:
             return _decode_compressed(data)
         if version < 37:
@@ -118,7 +118,7 @@ def topic_text(topic: TopicConfig) -> str:
 
 
 def parse_topic_text(text: str) -> TopicConfig:
-    """The settings that a line holds; attributes may be absent.  Raises MalformedBodyError."""
+    """The settings that a line holds; attributes may be absent. Raises MalformedBodyError."""
     fields = text.split(" ", 5)
     try:
         name, reads, writes, perm, filter_type = fields[:5]

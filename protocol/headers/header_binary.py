@@ -14,7 +14,7 @@ Layout, big-endian:
       21+r     …  ext fields: 2 bytes key size, key, 4 bytes value size, value
 
 A key may come twice, because some Java commands write their fields and then the map that holds
-them again: the last one counts.  An empty key or value is none at all.
+them again: the last one counts. An empty key or value is none at all.
 
 The code has 16 bits, so request codes of the pop family (200050 …) arrive truncated and are mapped
 back; as nothing tells them from codes of that number, they are refused when writing.
@@ -41,7 +41,7 @@ _WIDE_CODES = {code & 0xFFFF: code.value for code in RequestCode if code > _CODE
 
 
 def decode_binary_header(header: bytes) -> HeaderFields:
-    """The fields of a binary header.  Raises MalformedHeaderError."""
+    """The fields of a binary header. Raises MalformedHeaderError."""
     try:
         code, language, version, opaque, flag, remark_size = _HEAD.unpack_from(header)
         remark, position = _text(header, _HEAD_SIZE, remark_size, len(header))

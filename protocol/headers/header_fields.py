@@ -23,7 +23,7 @@ def known_language(ordinal: int) -> int:
 
 
 def check_ext_count(count: int) -> None:
-    """Refuse more ext fields than any client sends.  Raises MalformedHeaderError."""
+    """Refuse more ext fields than any client sends. Raises MalformedHeaderError."""
     if count > EXT_FIELDS_MAX:
         raise MalformedHeaderError(
             f"the header has {count} ext fields, and {EXT_FIELDS_MAX} are allowed"

@@ -8,7 +8,7 @@ Written without blanks, keys in alphabetical order, null fields left out, every 
 
 Read with more tolerance: unknown keys are ignored; fields may be missing or null; ext values may be
 numbers and booleans, as ali-ons and the C++ client send them, and become the text that stood in
-the JSON, which is also what signatures are made of; nulls are absent.  Objects and arrays as ext
+the JSON, which is also what signatures are made of; nulls are absent. Objects and arrays as ext
 values, numbers beyond 32 bits, bad UTF-8, NaN and deep nesting are refused.
 """
 
@@ -62,7 +62,7 @@ _encode_json = msgspec.json.Encoder().encode
 
 
 def decode_json_header(header: bytes) -> HeaderFields:
-    """The fields of a JSON header.  Raises MalformedHeaderError."""
+    """The fields of a JSON header. Raises MalformedHeaderError."""
     fields: _PlainHeader | _AnyHeader
     try:
         if not header.isascii():

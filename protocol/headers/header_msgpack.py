@@ -10,7 +10,7 @@ A msgpack array of seven elements:
     5  remark    string or nil
     6  ext       map of string to string, or nil
 
-Elements after the seventh are ignored, so that a later version can add some.  A client uses it only
+Elements after the seventh are ignored, so that a later version can add some. A client uses it only
 after the broker echoed the ext field ``rh=1`` of its first request.
 """
 
@@ -29,7 +29,7 @@ _pack = msgpack.Packer(use_bin_type=True, autoreset=True).pack
 
 
 def decode_msgpack_header(header: bytes) -> HeaderFields:
-    """The fields of a msgpack header.  Raises MalformedHeaderError."""
+    """The fields of a msgpack header. Raises MalformedHeaderError."""
     try:
         fields = msgpack.unpackb(header, raw=False, use_list=True, strict_map_key=True)
     except (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException) as error:

@@ -32,7 +32,7 @@ class SinkStageRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc
     part: str
     sequence: Int32 = 0
     owner: str = ""
-    """Whose batches those of the sink are: others are refused.  Blank for whoever asks."""
+    """Whose batches those of the sink are: others are refused. Blank for whoever asks."""
 
 
 class SinkStageResponse(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False):

@@ -1,7 +1,7 @@
 """SQL92 expressions over message properties, as RocketMQ's rocketmq-filter understands them.
 
 ``compile_filter`` parses an expression once; the ``SqlFilter`` that it makes is asked for every
-message.  Grammar, null rules and number formats are the reference's, down to its oddities: a truth
+message. Grammar, null rules and number formats are the reference's, down to its oddities: a truth
 table that the reference evaluated stands in tests/golden.  docs/filters.md is for users.
 
     lexer.py         characters to tokens, one at a time and only as far as needed

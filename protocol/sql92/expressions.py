@@ -1,8 +1,8 @@
 """What an expression is made of: nodes that know what Java would make of them, and their closures.
 
 Values are those of the reference's evaluator: text (of a property or a literal), Integer, Long,
-Double, Boolean, and null.  Properties are always texts; so the kind of a node is known when the
-expression is compiled, and each comparison becomes the closure for its two kinds.  None is null,
+Double, Boolean, and null. Properties are always texts; so the kind of a node is known when the
+expression is compiled, and each comparison becomes the closure for its two kinds. None is null,
 and EvaluationError stands for whatever Java would throw: the message does not match.
 
 Refusals are ValueErrors; the parser adds the place.
@@ -29,7 +29,7 @@ Evaluate: TypeAlias = Callable[[Properties], Value]
 Order: TypeAlias = Callable[[float, float], bool]
 
 NESTING_MAX = 256
-"""How deep closures may call each other.  Parentheses alone do not count, chains of AND or of OR
+"""How deep closures may call each other. Parentheses alone do not count, chains of AND or of OR
 neither."""
 
 
@@ -61,7 +61,7 @@ class Node:
     """A part of an expression.
 
     ``is_constant`` and ``is_boolean`` are what its class is in the reference, where TRUE, FALSE and
-    NULL are both, and a negated number neither.  ``name`` is set for a property, and then
+    NULL are both, and a negated number neither. ``name`` is set for a property, and then
     ``is_alone`` if it stands where a condition belongs; ``terms`` is set for a chain of AND or OR,
     which grows at its end, and for NOT.
     """
@@ -111,9 +111,6 @@ class Node:
         return self._evaluate
 
 
-# -- values ------------------------------------------------------------------------------------
-
-
 def property_node(name: str) -> Node:
     """A property by its name."""
     return Node(Kind.TEXT, lambda properties: properties.get(name), name=name)
@@ -161,11 +158,8 @@ def negative(node: Node) -> Node:
     return Node(Kind.NOTHING, nothing, node.depth + 1)
 
 
-# -- truth -------------------------------------------------------------------------------------
-
-
 def as_condition(node: Node) -> Node:
-    """The node where the grammar wants a truth value.  A property there is never true."""
+    """The node where the grammar wants a truth value. A property there is never true."""
     if node.is_boolean:
         return node
     if node.name is None:
@@ -240,9 +234,6 @@ def _chain(terms: list[Evaluate], decides: bool) -> Evaluate:
 
 def _condition(evaluate: Evaluate, *parts: Node) -> Node:
     return Node(Kind.BOOLEAN, evaluate, 1 + max(part.depth for part in parts), is_boolean=True)
-
-
-# -- order -------------------------------------------------------------------------------------
 
 
 def ordered(symbol: str, left: Node, right: Node) -> Node:
@@ -322,9 +313,6 @@ def not_between(value: Node, low: Node, high: Node) -> Node:
     return chain("OR", ordered("<", value, low), ordered(">", value, high))
 
 
-# -- equality ----------------------------------------------------------------------------------
-
-
 def equal(left: Node, right: Node) -> Node:
     """``left = right``."""
     for node in (left, right):
@@ -397,9 +385,6 @@ def is_null(node: Node) -> Node:
     """``x IS NULL``."""
     evaluate = node.evaluate
     return _condition(lambda properties: evaluate(properties) is None, node)
-
-
-# -- texts -------------------------------------------------------------------------------------
 
 
 def contains(word: str, node: Node, wanted: str, *, is_negated: bool) -> Node:

@@ -37,14 +37,14 @@ class EvaluationError(Exception):
 
 
 def read_int(text: str) -> int:
-    """As Integer.valueOf.  Raises EvaluationError."""
+    """As Integer.valueOf. Raises EvaluationError."""
     if len(text) < 10 and text.isdecimal() and text.isascii():
         return int(text)
     return _read_whole(text, INT_MIN, INT_MAX)
 
 
 def read_long(text: str) -> int:
-    """As Long.valueOf.  Raises EvaluationError."""
+    """As Long.valueOf. Raises EvaluationError."""
     if len(text) < 19 and text.isdecimal() and text.isascii():
         return int(text)
     return _read_whole(text, LONG_MIN, LONG_MAX)
@@ -66,7 +66,7 @@ def _read_whole(text: str, low: int, high: int) -> int:
 
 
 def read_double(text: str) -> float:
-    """As Double.valueOf.  Raises EvaluationError."""
+    """As Double.valueOf. Raises EvaluationError."""
     if _DECIMAL.fullmatch(text) is None:
         text = text.strip(_BLANKS)
         if _DECIMAL.fullmatch(text) is None:

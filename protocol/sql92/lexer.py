@@ -51,7 +51,7 @@ class Lexer:
         self._last_line_end = max(text.rfind("\n"), text.rfind("\r"))
 
     def next(self) -> Token:
-        """The next token.  Raises SqlSyntaxError."""
+        """The next token. Raises SqlSyntaxError."""
         self._skip_blanks()
         text, at = self._text, self._at
         if at >= len(text):

@@ -66,7 +66,7 @@ class Parser:
         self._is_beyond_comparison = False
 
     def parse(self) -> Parsed:
-        """The expression.  Raises SqlSyntaxError."""
+        """The expression. Raises SqlSyntaxError."""
         self._advance()
         while True:
             self._operand()

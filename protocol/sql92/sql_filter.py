@@ -17,7 +17,7 @@ class SqlFilter:
     """What an expression lets through.
 
     ``ignored_from`` is where the text goes on although the expression is complete: the reference
-    ignores what follows, and so does this; None if nothing follows.  ``first_error`` is why a
+    ignores what follows, and so does this; None if nothing follows. ``first_error`` is why a
     message did not match that could not be evaluated, for example ``'abc' is no whole number``.
     """
 
@@ -48,7 +48,7 @@ class SqlFilter:
             return False
 
     def verdict(self, properties: Mapping[str, str]) -> bool | None:
-        """The value of the expression, where None is null.  Raises EvaluationError."""
+        """The value of the expression, where None is null. Raises EvaluationError."""
         value = self._evaluate(properties)
         assert value is None or isinstance(value, bool)
         return value

@@ -1,9 +1,9 @@
 """Light queues (LMQ): which a message is in beside its own queue, and what may be one.
 
-RocketMQ: LmqDispatch, MultiDispatchUtils.  A producer names them in ``INNER_MULTI_DISPATCH``, with
+RocketMQ: LmqDispatch, MultiDispatchUtils. A producer names them in ``INNER_MULTI_DISPATCH``, with
 ``,`` between; the broker puts the message's number in each into ``INNER_MULTI_QUEUE_OFFSET``, in
 the same order, and the consume queue ``<name>/0`` of each gets a unit that points to the one
-record.  So both properties together are all that it takes to make the queues again.
+record. So both properties together are all that it takes to make the queues again.
 """
 
 from collections.abc import Mapping

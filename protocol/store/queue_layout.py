@@ -1,4 +1,4 @@
-"""Byte layouts of the store's files other than the commit log.  All numbers are big-endian.
+"""Byte layouts of the store's files other than the commit log. All numbers are big-endian.
 
 Consume queue unit, 20 bytes; the n-th unit of a queue belongs to queue offset n:
 
@@ -41,7 +41,7 @@ Index entry, 20 bytes:
         16     4  number of the next older entry of the chain, 0 at its end
 
 Checkpoint, one page of 4096 bytes: three store times in ms (commit log, consume queues, index
-files), two commit log offsets (flushed by the master, confirmed), zeros.  The checkpoint of ours,
+files), two commit log offsets (flushed by the master, confirmed), zeros. The checkpoint of ours,
 rockhopper/checkpoint, goes on with the commit log offset up to which the log is on disk.
 """
 

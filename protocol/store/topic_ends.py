@@ -2,7 +2,7 @@
 
 A file of records (note_records.py) of one kind, 1, each with the topics of one deletion and the
 commit log offset in front of which their records do not count, as compact JSON; the last word on a
-topic counts.  0.1.0 wrote all of them into one JSON object, in a file named alike with ``.json``.
+topic counts. 0.1.0 wrote all of them into one JSON object, in a file named alike with ``.json``.
 """
 
 import json

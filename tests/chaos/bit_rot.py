@@ -1,8 +1,8 @@
 """Bit rot: one file after the other of a store is damaged, while it lies there or is being served.
 
-A broker opens the damaged copy in a process of its own and everything is read.  What is handed out
+A broker opens the damaged copy in a process of its own and everything is read. What is handed out
 must be what was sent; what is missing must be named in the log; a store that cannot be opened is
-refused in a sentence.  Nothing may end in a traceback, nor take the process with it.  Of the tables
+refused in a sentence. Nothing may end in a traceback, nor take the process with it. Of the tables
 under config/ and their like every damage must be named, or written over by a later save.
 """
 
@@ -116,7 +116,7 @@ async def rounds(workshop: Workshop, seed: int) -> AsyncGenerator[Outcome]:
 async def _open_intact(
     pool: ProcessPoolExecutor, template: Path, directory: Path, ledger: Ledger
 ) -> list[str]:
-    """What is logged without any damage.  Raises AssertionError: the checker itself is wrong."""
+    """What is logged without any damage. Raises AssertionError: the checker itself is wrong."""
     copy = directory / "copy"
     shutil.copytree(template, copy)
     loop = asyncio.get_running_loop()

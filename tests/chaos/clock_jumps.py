@@ -1,7 +1,7 @@
 """Clock jumps, by libfaketime: the broker's wall clock is set forward and back under load.
 
 Nothing may be lost, repeated, or delivered before its time has really passed, unless the clock was
-set forward meanwhile.  In the end the clock shows the latest time that it ever showed, so that
+set forward meanwhile. In the end the clock shows the latest time that it ever showed, so that
 everything that was delayed by it has to come.
 """
 

@@ -1,7 +1,7 @@
 """Errors of the disk, by strace: system calls of a broker under load fail for a while.
 
 A failed fsync must end the broker (what it did not sync may never reach the disk); then its disk is
-cloned, and under SYNC_FLUSH everything acknowledged has to be on the clone.  Anything else may cost
+cloned, and under SYNC_FLUSH everything acknowledged has to be on the clone. Anything else may cost
 refusals while it lasts: afterwards the broker takes messages again, and nothing acknowledged is
 missing after kill -9.
 """

@@ -1,6 +1,6 @@
 """Disks in files: an ext4 file system whose image can be cloned in an instant while it is in use.
 
-``reflink/`` is xfs with reflink=1, in a file of the workshop, mounted on a loop device.  In it,
+``reflink/`` is xfs with reflink=1, in a file of the workshop, mounted on a loop device. In it,
 ``disk-0.img`` is ext4, mounted on a loop device of its own, where a broker writes, and
 ``disk-0-cut-7.img`` is ``cp --reflink`` of it: the disk as it was at that moment.
 """

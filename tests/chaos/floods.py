@@ -1,6 +1,6 @@
 """Floods beside probes: one connection asks without end, and another one wants its answers.
 
-A probe is a send and a pull, one after the other.  Its p99 beside the flood may be longer than
+A probe is a send and a pull, one after the other. Its p99 beside the flood may be longer than
 without by what one turn of the flood may take, and by what this machine is late; and everything
 that was acknowledged to either is there.
 """

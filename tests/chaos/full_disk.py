@@ -1,6 +1,6 @@
 """A full disk: a small file system is filled beside a broker under load, and freed again.
 
-While it is full, requests may be refused.  Afterwards the broker takes messages again by itself,
+While it is full, requests may be refused. Afterwards the broker takes messages again by itself,
 and nothing that it acknowledged is missing; sometimes it is killed while the disk is full.
 """
 

@@ -1,7 +1,7 @@
 """Ledger: what was asked of a broker, and when it acknowledged it.
 
 A *fact* is one message that has to be found in a topic: its body names it, so that a body that is
-found is either the body of a fact, whole, or one that nobody sent.  Times are monotonic seconds of
+found is either the body of a fact, whole, or one that nobody sent. Times are monotonic seconds of
 this process; a cut of the power at time t asks for what was acknowledged before t and allows all
 that was asked.
 """

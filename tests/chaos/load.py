@@ -1,6 +1,6 @@
 """Load: clients that send every kind of message to one life of a broker, and note what it answers.
 
-Each worker does one thing over and over until the load is stopped.  What fails is noted as refused
+Each worker does one thing over and over until the load is stopped. What fails is noted as refused
 and tried with a new message after a pause: what becomes of it then is up to the broker.
 """
 

@@ -1,7 +1,7 @@
 """Pace: how slow this machine is just now, measured beside the broker on the disk that it is on.
 
 A promise in milliseconds holds on a machine that runs its processes when they are ready and syncs
-when it is asked.  What the machine keeps a process waiting is added to the promise.
+when it is asked. What the machine keeps a process waiting is added to the promise.
 
 The file is written in place, within blocks that it has: syncing it waits for the disk as the broker
 does and brings nothing of the broker's there, neither data nor the file system's journal.

@@ -2,11 +2,11 @@
 
 The store is on an ext4 file system, its image on a reflink file system, so ``cp --reflink`` is a
 disk as it stands at one moment: what the kernel had not written by then is gone, as after a power
-cut.  Mounting the clone replays the journal of ext4.  Only what was acknowledged before the copy
+cut. Mounting the clone replays the journal of ext4. Only what was acknowledged before the copy
 began is asked for; what was under way may be there or not.
 
-Under SYNC_FLUSH nothing may be missing.  Under ASYNC_FLUSH the last ``flushIntervalCommitLog`` may,
-and the worst window is measured.  Delayed messages and what a popping group acknowledged may come
+Under SYNC_FLUSH nothing may be missing. Under ASYNC_FLUSH the last ``flushIntervalCommitLog`` may,
+and the worst window is measured. Delayed messages and what a popping group acknowledged may come
 twice, offsets go back by ``flushConsumerOffsetInterval``; a sink's batch is never stored twice.
 """
 

@@ -1,6 +1,6 @@
 """What is held against the ledger: everything that was found, or not, after a fault.
 
-*Lost* is what was acknowledged and is not there.  *Repeated* is what is there more than once.
+*Lost* is what was acknowledged and is not there. *Repeated* is what is there more than once.
 *Wrong* is what must not be under any fault: a body that nobody sent, half a batch, a message that
 was rolled back, an order turned round, a delayed message before its time.
 """
@@ -65,7 +65,7 @@ def judge(
     """Hold what was found against what was acknowledged before *moment_s*.
 
     With *pops_settle* a message that a popping group acknowledged must not come again; without (a
-    power cut) it may, and counts as repeated.  Of a batch whose kind is not among *whole_batches*
+    power cut) it may, and counts as repeated. Of a batch whose kind is not among *whole_batches*
     some messages may be there without the others.
     """
     verdict = Verdict(wrong=[*ledger.problems, *found.problems])

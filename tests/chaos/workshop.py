@@ -1,7 +1,7 @@
 """Workshop: the directory in which faults are made, and everything that has to go afterwards.
 
 ``<temporary>/rockhopper-chaos-<random>`` holds a file ``lock`` that is locked while its process
-lives.  The next run removes the directories of those that were killed: what is mounted in them, the
+lives. The next run removes the directories of those that were killed: what is mounted in them, the
 processes that have them on their command line, the files.
 """
 

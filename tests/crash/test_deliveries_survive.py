@@ -1,6 +1,6 @@
 """What was delivered half a second before a power cut does not come again.
 
-Under SYNC_FLUSH, over a disk that forgets whatever was not synced.  And whatever bit of the notes
+Under SYNC_FLUSH, over a disk that forgets whatever was not synced. And whatever bit of the notes
 of delay levels and timers is flipped, everything comes once.
 """
 

@@ -1,6 +1,6 @@
 """A batch of a sink is published once and whole, wherever the broker is killed.
 
-A kill -9 leaves the files as they are.  So the store is copied before and after each step that
+A kill -9 leaves the files as they are. So the store is copied before and after each step that
 changes a file of the sinks or the log, and each copy is opened as the next process would.
 """
 

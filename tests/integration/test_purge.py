@@ -47,9 +47,6 @@ async def _purge(admin: Admin, broker: Broker, topic: str) -> None:
     await admin.request(broker.address, RequestCode.PURGE_TOPIC, {"topic": topic})
 
 
-# -- one topic -----------------------------------------------------------------------------------
-
-
 async def test_a_purged_topic_is_empty_and_keeps_its_settings_and_offsets(
     broker: Broker, admin: Admin, producer: Producer
 ) -> None:
@@ -146,9 +143,6 @@ async def test_only_topics_that_exist_and_belong_to_users_are_purged(
     with pytest.raises(RequestRefusedError) as system:
         await _purge(admin, broker, "SCHEDULE_TOPIC_XXXX")
     assert system.value.code == ResponseCode.INVALID_PARAMETER
-
-
-# -- the whole broker ----------------------------------------------------------------------------
 
 
 async def test_a_purged_broker_is_as_good_as_new(

@@ -111,9 +111,6 @@ async def test_runs_that_need_no_broker_do_not_load_one(tmp_path: Path) -> None:
     assert code == 0, out
 
 
-# -- the broker in a thread ----------------------------------------------------------------------
-
-
 async def test_a_broker_in_a_thread_serves_clients_of_any_loop() -> None:
     with ThreadedBroker({"defaultTopicQueueNums": 1}) as broker:
         async with Producer(broker.nameserver) as producer, Admin(broker.nameserver) as admin:

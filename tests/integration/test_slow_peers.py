@@ -164,9 +164,6 @@ async def test_an_idle_connection_is_closed_after_two_minutes(unharmed: Unharmed
     await unharmed.check()
 
 
-# -- peers that do not read --------------------------------------------------------------------
-
-
 async def fill(unharmed: Unharmed, topic: str, count: int = 32, size_bytes: int = 8000) -> None:
     """Put messages into queue 0 of *topic*."""
     batch = encode_batch([(0, bytes(size_bytes), b"")] * count)
@@ -347,9 +344,6 @@ async def test_p6_long_polls_beyond_the_most_are_told_to_wait(unharmed: Unharmed
         found = await peer.answers(PARKED_PER_CONNECTION_MAX)
         assert {answer.code for answer in found} == {ResponseCode.SUCCESS}
     await unharmed.check()
-
-
-# -- peers that go -----------------------------------------------------------------------------
 
 
 async def test_t9_a_reset_in_the_middle_of_a_batch_stores_nothing(unharmed: Unharmed) -> None:

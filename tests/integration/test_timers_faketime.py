@@ -1,8 +1,8 @@
 """The real daemon delivers an hour of timers while libfaketime runs its clock faster.
 
-``ROCKHOPPER_TIME_RATE`` says how much faster, 60 unless set.  What is printed of lateness tells of
+``ROCKHOPPER_TIME_RATE`` says how much faster, 60 unless set. What is printed of lateness tells of
 the daemon only on a machine that is not busy: at that rate a simulated second is 17 ms, and the
-daemon may wait longer than that for a processor.  How long it did is printed too.
+daemon may wait longer than that for a processor. How long it did is printed too.
 """
 
 import os

@@ -309,9 +309,6 @@ async def _long_pull(client: WireClient, topic: str) -> StoredMessage:
     return decode_message(answer.body)
 
 
-# -- being asked -------------------------------------------------------------------------------
-
-
 async def test_a_silent_producer_is_asked_and_its_answer_counts() -> None:
     async with Broker.temporary(SOON) as broker, WireClient(broker.address) as client:
         await client.ask(Code.HEART_BEAT, body=producer_heartbeat("p1"))

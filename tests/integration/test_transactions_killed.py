@@ -54,7 +54,7 @@ class Producer:
     """Sends transactions: a third each committed, rolled back and forgotten.
 
     What is forgotten is decided when the broker asks, who may do so before the send is answered:
-    it asks again.  ``decisions`` is what the application knows; a half message whose send was never
+    it asks again. ``decisions`` is what the application knows; a half message whose send was never
     answered is rolled back, and another one sent in its place.
     """
 

@@ -1,6 +1,6 @@
 """Make tests/golden/apache-<version>/sql92.json anew with Apache's own evaluator.
 
-Run as ``python -m tests.interop.make_sql_golden``; needs a JDK and Maven.  The file holds the sets
+Run as ``python -m tests.interop.make_sql_golden``; needs a JDK and Maven. The file holds the sets
 of properties and, for each expression, the verdicts on them in the letters of interop.JavaFilter.
 """
 

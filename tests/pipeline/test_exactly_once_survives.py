@@ -2,7 +2,7 @@
 
 A query copies a topic that a producer keeps writing to, while the driver with all that it has
 started, one of Spark's Python processes, or the broker is ended with SIGKILL at a random moment and
-started again.  In the end every message of the source is in the target once.
+started again. In the end every message of the source is in the target once.
 """
 
 import asyncio

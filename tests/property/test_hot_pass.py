@@ -95,8 +95,6 @@ def traffic(broker: HotBroker) -> tuple[int, ...]:
     return counted.messages, counted.calls, counted.bytes
 
 
-# -- what clients send -------------------------------------------------------------------------
-
 NAMES = ["TAGS", "KEYS", "a", "ключ", "XWAIT", "XDELAY", "XTRAN_MSG"]
 SPECIAL = ["DELAY", "TRAN_MSG", "MSG_REGION", "INNER_NUM", "POP_CK", "REAL_TOPIC", "CLUSTER"]
 VALUES = ["true", "false", "1", "3", "k1 k2", "TagA", "标签", "x y", "WAIT", "\U0001f600"]

@@ -17,7 +17,7 @@ class CrashingDisk:
 
     The model is the strict reading of POSIX: bytes survive if their file was synced after they
     were written, through a mapping or not; names (creations, renames, deletions) survive if their
-    directory was synced.  What is in the tree at the start is durable.
+    directory was synced. What is in the tree at the start is durable.
     """
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,7 +67,7 @@ class CrashingDisk:
                 os.close(descriptor)
 
     def crash(self) -> None:
-        """Cut the power, and put back only what was durable.  Drop all that is open beforehand."""
+        """Cut the power, and put back only what was durable. Drop all that is open beforehand."""
         root_inode = self._root.stat().st_ino
         for path in tuple(self._root.iterdir()):
             if path.is_dir():

@@ -1,7 +1,7 @@
 """Streaming queries that end by themselves, on a machine of any speed.
 
 Spark gives the Python process of a source ten seconds to start (no setting changes that), and ends
-the query where it takes longer, as beside thirty busy processes.  A query that is started again
+the query where it takes longer, as beside thirty busy processes. A query that is started again
 goes on from its checkpoint, so what it does is the same.
 """
 

@@ -105,7 +105,7 @@ def _follow(file: IO[str], pattern: re.Pattern[str], deadline: float) -> re.Matc
 
 
 def environment() -> dict[str, str]:
-    """What cluster and drivers need to find Java and each other.  Sets JAVA_HOME here too."""
+    """What cluster and drivers need to find Java and each other. Sets JAVA_HOME here too."""
     import pyspark
 
     from rockhopper.pipeline.java import ensure_java

@@ -1,8 +1,8 @@
 """A broker that is mistreated, and the proof afterwards that nothing came of it.
 
-``Unharmed`` runs a broker on a store of its own.  ``check`` asks for what has to hold after any
+``Unharmed`` runs a broker on a store of its own. ``check`` asks for what has to hold after any
 input: a neighbour still gets its answers, the log names each peer at most once and blames nothing
-on us, and no exception reached the event loop.  At the end a copy of the store, opened as after a
+on us, and no exception reached the event loop. At the end a copy of the store, opened as after a
 crash, has no holes, no torn end and nothing that recovery would refuse.
 
 Tests may share one: ``afresh`` takes away what the last one left.

@@ -1,6 +1,6 @@
 """Timers: messages that are delivered at a time their producer names.
 
-A timer message waits in queue 0 of rmq_sys_wheel_timer, as in RocketMQ.  What is due when stands in
+A timer message waits in queue 0 of rmq_sys_wheel_timer, as in RocketMQ. What is due when stands in
 files of ours, one for each minute of delivery time: docs/decisions/0005-timers.md says why.
 
     times.py, recall_handle.py     what clients write and read

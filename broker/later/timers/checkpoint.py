@@ -43,7 +43,7 @@ class _CheckpointTable(CheckedTable):
     takes_bare_entries = True
 
     def from_json(self, document: JsonObject) -> None:
-        """Take a checkpoint that makes sense.  Raises ValueError."""
+        """Take a checkpoint that makes sense. Raises ValueError."""
         super().from_json(document)
         try:
             _checkpoint_of(self.entries)
@@ -69,7 +69,7 @@ def load_checkpoint(path: Path) -> TimerCheckpoint | None:
 
 
 def save_checkpoint(path: Path, checkpoint: TimerCheckpoint) -> None:
-    """Write the checkpoint.  Blocks.  Raises OSError; the old one is still there then."""
+    """Write the checkpoint. Blocks. Raises OSError; the old one is still there then."""
     table = _CheckpointTable(path)
     table.entries = {
         "indexedOffset": checkpoint.indexed_offset,

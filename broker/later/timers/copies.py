@@ -1,8 +1,8 @@
 """Copies: the delivered form of a message that waited, and how to recognise it after a crash.
 
-A delivery is noted with the end of the log before its copy is written.  If the process is killed,
+A delivery is noted with the end of the log before its copy is written. If the process is killed,
 the log tells how far it came: the copies stand there one after the other, unless they were not
-written.  Nothing else can stand there, because a pass writes all its records side by side.
+written. Nothing else can stand there, because a pass writes all its records side by side.
 """
 
 from collections.abc import Mapping, Sequence

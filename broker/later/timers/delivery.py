@@ -62,7 +62,7 @@ class Delivery:
         """Do one pass; return whether anything was due.
 
         Raises:
-            StoreError, OSError: not now.  What could not be delivered is due as before.
+            StoreError, OSError: not now. What could not be delivered is due as before.
         """
         index, store = self._index, self._store
         # Before the store reads its own: what is due by now is stored no earlier than that.

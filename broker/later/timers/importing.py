@@ -1,8 +1,8 @@
 """Importing what a RocketMQ broker left pending: the queue is read from its start.
 
-RocketMQ's timer log and wheel are not needed.  Its timercheck says up to which time it delivered
-what it had taken over, and how much of the queue that was.  What stands behind that is pending; so
-is everything when there is no timercheck.  A message that is past due counts as delivered when the
+RocketMQ's timer log and wheel are not needed. Its timercheck says up to which time it delivered
+what it had taken over, and how much of the queue that was. What stands behind that is pending; so
+is everything when there is no timercheck. A message that is past due counts as delivered when the
 message index finds its copy.
 """
 
@@ -36,7 +36,7 @@ def import_queue(
     now_ms: int,
     delivered: Container[int] = (),
 ) -> None:
-    """Make the index anew; it must be empty.  Blocks until the whole queue is read.
+    """Make the index anew; it must be empty. Blocks until the whole queue is read.
 
     *delivered* are queue offsets of messages of which it is known.
 

@@ -1,8 +1,8 @@
 """TimerIndex: which timer messages are pending, on disk by slot and in memory near their time.
 
-All that is kept in memory of a slot that is far is how many wait in it.  A slot is *open* from
+All that is kept in memory of a slot that is far is how many wait in it. A slot is *open* from
 about a minute before its time: it is read in pieces into ``due`` then, and what is added to it
-later goes there as well.  A slot is finished when nothing of it waits and its minute is over.
+later goes there as well. A slot is finished when nothing of it waits and its minute is over.
 """
 
 import heapq
@@ -52,7 +52,7 @@ class Slot:
 
 
 class TimerIndex:
-    """Pending timer messages.  Knows files and numbers; nothing of messages or the store."""
+    """Pending timer messages. Knows files and numbers; nothing of messages or the store."""
 
     def __init__(self, directory: Path, quarantine: Path) -> None:
         self.files = SlotFiles(directory, quarantine)
@@ -65,7 +65,7 @@ class TimerIndex:
         self.waiting = 0
 
     def clear(self) -> None:
-        """Forget every message, on disk too.  Raises OSError."""
+        """Forget every message, on disk too. Raises OSError."""
         self.files.wipe()
         self.due = DueTimers()
         self._slots.clear()
@@ -209,7 +209,7 @@ class TimerIndex:
 
     @property
     def next_ms(self) -> int | None:
-        """When there is something to do: deliver, or open a slot.  None: nothing waits."""
+        """When there is something to do: deliver, or open a slot. None: nothing waits."""
         times_ms = [] if self.due.next_ms is None else [self.due.next_ms]
         if self._closed:
             times_ms.append(self._closed[0] * SLOT_MS - OPEN_AHEAD_MS)
@@ -303,7 +303,7 @@ class TimerIndex:
         self._hidden.add(queue_offset)
 
     def withdraw(self, entry: Entry) -> None:
-        """Let a message not be delivered, for good.  Raises OSError: it is pending as before."""
+        """Let a message not be delivered, for good. Raises OSError: it is pending as before."""
         newest = max(self._slots[entry.slot].end_offset - 1, entry.queue_offset)
         self.add(
             [entry._replace(kind=KIND_WITHDRAWAL, queue_offset=newest, mark=entry.queue_offset)]

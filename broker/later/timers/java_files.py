@@ -61,7 +61,7 @@ def crc(data: bytes) -> int:
 
 
 def save_timer_check(path: Path, data: bytes) -> None:
-    """Write a timercheck.  Blocks.  Raises OSError."""
+    """Write a timercheck. Blocks. Raises OSError."""
     disk.make_directories(path.parent)
     disk.write_atomically(path, data)
 

@@ -1,7 +1,7 @@
 """Rolling: a message that waits longer than the commit log is kept is appended again in time.
 
-The new record says in TIMER_ORIGIN which one it replaces, and counts in TIMER_ROLL_TIMES.  It is
-due when the old one was.  Ages are parts of fileReservedTime:
+The new record says in TIMER_ORIGIN which one it replaces, and counts in TIMER_ROLL_TIMES. It is
+due when the old one was. Ages are parts of fileReservedTime:
 
     4/6     what has more than 1/6 to wait is appended again
     5/6     everything is, unless it goes in the next minutes

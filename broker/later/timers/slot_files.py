@@ -8,8 +8,8 @@
          0     8  end of the commit log when the copies were about to be written
          8     …  queue offsets in rmq_sys_wheel_timer of the messages delivered, 8 bytes each
 
-``slot`` is the number of the minute since the epoch.  A note is written before the copies are:
-after a crash the log tells whether they were, see copies.py.  The checksum of a slot's entries
+``slot`` is the number of the minute since the epoch. A note is written before the copies are:
+after a crash the log tells whether they were, see copies.py. The checksum of a slot's entries
 stands in the checkpoint.
 
 0.1.0 wrote ``<slot>.done``: 16 bytes for each message, its queue offset and the end of the log.
@@ -43,7 +43,7 @@ OPEN_FILES_MAX = 64
 
 
 class SlotFiles:
-    """The files of one directory.  Sizes are asked of the disk once, then kept."""
+    """The files of one directory. Sizes are asked of the disk once, then kept."""
 
     def __init__(self, directory: Path, quarantine: Path) -> None:
         self.directory = directory
@@ -136,7 +136,7 @@ class SlotFiles:
     def notes(self, slot: int) -> tuple[list[Note], bool]:
         """What is noted as delivered: queue offsets and ends of the log; whether that is all.
 
-        Mends what is damaged.  Raises OSError.
+        Mends what is damaged. Raises OSError.
         """
         bare = self._bare_notes(slot)
         name = f"{slot}{NOTES_SUFFIX}"
@@ -190,7 +190,7 @@ class SlotFiles:
         self._noted_from = before
 
     def take_back_note(self) -> None:
-        """Undo the last ``note``: not all of its copies were written.  Raises OSError."""
+        """Undo the last ``note``: not all of its copies were written. Raises OSError."""
         for name, size_bytes in self._noted_from.items():
             self._cut(name, size_bytes)
             self._unsynced.add(name)

@@ -109,7 +109,7 @@ class Timers:
     def due_ms(self, properties: dict[str, str], now_ms: int) -> int | None:
         """When a producer wants a message with *properties* delivered; None: at once.
 
-        The delay level, if there is one, is to be asked for first: it wins.  For a message of a
+        The delay level, if there is one, is to be asked for first: it wins. For a message of a
         transaction this is to be asked twice: when the half message comes, so that the producer
         learns what is wrong, and at the commit, from which a delay counts.
 
@@ -152,7 +152,7 @@ class Timers:
         """Where a message for *topic* and *queue_id* waits until *due_ms*; sets its *properties*.
 
         To be used as DelayLevels.redirect: stage the message with the topic and queue that come
-        back.  Its time is put off by 1 ms at most, see times.py.
+        back. Its time is put off by 1 ms at most, see times.py.
         """
         properties[PROPERTY_TIMER_OUT_MS] = str(out_ms(due_ms))
         properties[PROPERTY_REAL_TOPIC] = topic
@@ -164,7 +164,7 @@ class Timers:
     ) -> tuple[str, int]:
         """Where a message goes that was accepted earlier and is committed now.
 
-        For transactions, after the delay level was asked for.  Nothing is refused any more: what
+        For transactions, after the delay level was asked for. Nothing is refused any more: what
         names no time, or one that has passed, goes straight to *topic* and *queue_id*.
         """
         try:
@@ -217,7 +217,7 @@ class Timers:
     # -- life ----------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Bring the index up to the queue; blocks.  Once the store is open.
+        """Bring the index up to the queue; blocks. Once the store is open.
 
         Raises:
             OSError: files cannot be read or written.

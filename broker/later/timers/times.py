@@ -7,9 +7,9 @@ A producer asks with one property, the first of these that is there:
     TIMER_DELIVER_MS    milliseconds since the epoch
     __STARTDELIVERTIME  the same, as clients of Alibaba's service write it
 
-The stored message has TIMER_OUT_MS.  RocketMQ rounds it down to its precision, an exact multiple
-down to the one before, and delivers when the tick that begins there is over.  Here a tick is 1 ms
-long, so TIMER_OUT_MS is the due time less 1.  Only RocketMQ writes multiples of 100, its smallest
+The stored message has TIMER_OUT_MS. RocketMQ rounds it down to its precision, an exact multiple
+down to the one before, and delivers when the tick that begins there is over. Here a tick is 1 ms
+long, so TIMER_OUT_MS is the due time less 1. Only RocketMQ writes multiples of 100, its smallest
 precision: by that the two are told apart, and a due time for which ours would be one is put off by
 a millisecond.
 """

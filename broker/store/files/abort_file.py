@@ -1,6 +1,6 @@
 """The ``abort`` file: it exists while a broker runs, so finding one means the last run was cut off.
 
-It holds the process id as text.  It is written right after the lock is taken and is durable before
+It holds the process id as text. It is written right after the lock is taken and is durable before
 anything else is changed; RocketMQ writes it last, which leaves a window in which a crash passes
 for a clean stop.
 """

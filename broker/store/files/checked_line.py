@@ -20,7 +20,7 @@ def encode(document: Any) -> bytes:
 
 
 def decode(data: bytes) -> Any:
-    """The document.  Raises ValueError for whatever is wrong with it."""
+    """The document. Raises ValueError for whatever is wrong with it."""
     line, crc, _ = data.split(b"\n")
     if int(crc, 16) != crc32(line):
         raise ValueError("its CRC does not fit it")

@@ -1,11 +1,11 @@
 """How far each part of the store is known to be on disk.
 
 Saved by the flush service after its fsyncs, loaded once by recovery, which starts to replay the
-commit log where the oldest of the times points.  A checkpoint that says too little makes recovery
-slower; one that says too much loses messages.  Hence the order: fsync the files, then save.
+commit log where the oldest of the times points. A checkpoint that says too little makes recovery
+slower; one that says too much loses messages. Hence the order: fsync the files, then save.
 
-There are two of them.  What counts for us is ``<root>/rockhopper/checkpoint``.  RocketMQ's own,
-``<root>/checkpoint``, holds the same after a clean stop.  While we run it proves nothing of queues
+There are two of them. What counts for us is ``<root>/rockhopper/checkpoint``. RocketMQ's own,
+``<root>/checkpoint``, holds the same after a clean stop. While we run it proves nothing of queues
 and index: after a crash of ours RocketMQ then dispatches the whole log again, which it has to,
 because an index file that we were cut off in has entries that its header does not count yet.
 
@@ -56,7 +56,7 @@ class StoreCheckpoint(NamedTuple):
         """The store time from which on messages may be missing from the consume queues.
 
         Store times are wall-clock times, which a time server may set back a little while messages
-        arrive.  Replaying a message twice changes nothing and skipping one does: hence the margin.
+        arrive. Replaying a message twice changes nothing and skipping one does: hence the margin.
         """
         return max(0, min(self.commit_log_ms, self.consume_queue_ms) - CLOCK_STEP_MARGIN_MS)
 
@@ -77,7 +77,7 @@ def load(path: Path) -> StoreCheckpoint:
 
 
 def save(path: Path, checkpoint: StoreCheckpoint) -> None:
-    """Replace the checkpoint.  Blocks on fsync; a crash leaves the old one or the new one.
+    """Replace the checkpoint. Blocks on fsync; a crash leaves the old one or the new one.
 
     Raises:
         OSError: the old one is still in place.

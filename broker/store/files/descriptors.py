@@ -1,6 +1,6 @@
 """File descriptors: how many this process may have, and what to say when none is free.
 
-A shortage is no fault of a disk and changes nothing on it.  It is told apart from faults where a
+A shortage is no fault of a disk and changes nothing on it. It is told apart from faults where a
 descriptor is asked for, not by the error number later: an fsync may fail with any number, and must
 never be tried again.
 """

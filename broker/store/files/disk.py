@@ -29,7 +29,7 @@ _SOON_READ_BYTES = 64 << 10
 def write_atomically(path: Path, data: bytes, backup: bytes | None = None) -> None:
     """Make *path* hold exactly *data*, durably, before returning.
 
-    A crash leaves the old content or the new, never a mix.  *backup* goes to ``<name>.bak``, where
+    A crash leaves the old content or the new, never a mix. *backup* goes to ``<name>.bak``, where
     RocketMQ looks when the file itself does not parse, a moment before.
 
     Raises:
@@ -78,7 +78,7 @@ def read_with_backup(path: Path) -> bytes | None:
     """Read *path*, or its backup when it is missing or empty; None when there is neither.
 
     RocketMQ renames the file to ``.bak`` before it writes the new one, so a crash of it can leave
-    the backup alone.  Content that does not parse is for the caller to notice, who then reads
+    the backup alone. Content that does not parse is for the caller to notice, who then reads
     ``backup_path(path)`` itself.
     """
     data = _read_if_present(path)
@@ -101,7 +101,7 @@ def _read_if_present(path: Path) -> bytes | None:
 def sync_file(descriptor: int) -> None:
     """Make the bytes of an open file durable, those written through mappings of it included.
 
-    Blocks, without the interpreter lock.  Raises OSError, after which what is on disk is unknown.
+    Blocks, without the interpreter lock. Raises OSError, after which what is on disk is unknown.
     """
     if sys.platform == "linux":
         os.fdatasync(descriptor)
@@ -146,7 +146,7 @@ def make_directories_durably(path: Path) -> None:
 
 
 def remove_files(paths: Iterable[Path]) -> int:
-    """Delete files, durably; return how many there were.  A file that is gone already is fine."""
+    """Delete files, durably; return how many there were. A file that is gone already is fine."""
     directories: set[Path] = set()
     count = 0
     for path in paths:
@@ -239,7 +239,7 @@ def append_whole(descriptor: int, position: int, data: bytes) -> None:
     """Write *data* at *position*, the end of the file, all of it or nothing.
 
     Raises:
-        OSError: nothing was written.  Should even that fail to be undone, the next append at the
+        OSError: nothing was written. Should even that fail to be undone, the next append at the
             same position writes over what there is.
     """
     try:
@@ -251,7 +251,7 @@ def append_whole(descriptor: int, position: int, data: bytes) -> None:
 
 
 def sync_paths(paths: Iterable[Path]) -> None:
-    """Make files and their names durable, but for those that are gone.  Blocks: for a thread."""
+    """Make files and their names durable, but for those that are gone. Blocks: for a thread."""
     directories: set[Path] = set()
     for path in paths:
         try:
@@ -358,7 +358,7 @@ def data_ranges(descriptor: int, start: int, end: int) -> list[tuple[int, int]]:
     """The ranges within [start, end) that may hold anything but zeros, as the file system tells.
 
     Pages that were only read ahead count as data while they are cached, and reading a range brings
-    in more of them.  So where there is much to read they are dropped first, which takes a word with
+    in more of them. So where there is much to read they are dropped first, which takes a word with
     every core, and all ranges are found before any is read.
     """
     ranges = _told_ranges(descriptor, start, end)

@@ -57,7 +57,7 @@ class DiskFullError(StoreError):
 
 
 class StoreFailedError(StoreError):
-    """An fsync failed.  It is never repeated: a second one may succeed without the lost pages."""
+    """An fsync failed. It is never repeated: a second one may succeed without the lost pages."""
 
 
 class RecordTooLargeError(StoreError):

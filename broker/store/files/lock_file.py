@@ -1,10 +1,10 @@
 """The ``lock`` file: one process at a time uses a store directory, be it Rockhopper or RocketMQ.
 
 It holds the text ``lock``; what counts is an exclusive record lock on its first byte, as Java's
-``FileChannel.tryLock(0, 1, false)`` takes it.  The kernel drops it when the process ends, however
-it ends.  The lock comes first, before anything of the store is read: recovery changes files.
+``FileChannel.tryLock(0, 1, false)`` takes it. The kernel drops it when the process ends, however
+it ends. The lock comes first, before anything of the store is read: recovery changes files.
 
-Who deletes the file takes nothing from the holder, and lets others in: they make a new one.  So the
+Who deletes the file takes nothing from the holder, and lets others in: they make a new one. So the
 directories of the store and of its log are locked as well, by ``flock``, which RocketMQ does not
 ask for; and the holder looks now and then whether the file is still the one that it has locked.
 """

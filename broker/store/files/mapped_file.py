@@ -1,17 +1,17 @@
 """MappedFile: one preallocated file of a store directory, read and written through a mapping.
 
-The file is allocated whole before it is mapped.  Writing through a mapping of a sparse file on a
+The file is allocated whole before it is mapped. Writing through a mapping of a sparse file on a
 full disk would end the process with SIGBUS; so no mapping here ever covers a byte without a block
-behind it, nor one beyond the end of the file.  Light queues are the exception: there may be tens of
+behind it, nor one beyond the end of the file. Light queues are the exception: there may be tens of
 thousands, with few messages each, so their files are allocated step by step, and ``reserve`` is
 called before anything is written behind what it was called for.
 
 Opening is lazy: an object costs neither descriptor nor mapping until its bytes are needed, because
-a store may hold tens of thousands of files.  A mapping holds one descriptor of its own (Python
+a store may hold tens of thousands of files. A mapping holds one descriptor of its own (Python
 duplicates it); ``pwrite`` keeps a second one until the file is full and flushed.
 
 Threads: everything belongs to the thread that appends, except ``sync``, which the flush thread
-calls.  It neither touches the mapping nor moves what the other thread moves.
+calls. It neither touches the mapping nor moves what the other thread moves.
 """
 
 import errno
@@ -150,7 +150,7 @@ class MappedFile:
         return self._mapping
 
     def map(self) -> mmap.mmap:
-        """Make another mapping, for who shares out descriptors.  Raises as ``mapping``."""
+        """Make another mapping, for who shares out descriptors. Raises as ``mapping``."""
         flags = os.O_RDWR if self._is_writable else os.O_RDONLY
         access = mmap.ACCESS_WRITE if self._is_writable else mmap.ACCESS_READ
         with descriptor_needed():
@@ -210,7 +210,7 @@ class MappedFile:
     def sync(self, position: int | None = None) -> None:
         """Make everything up to *position*, or ``write_position``, durable, and the file's name.
 
-        Blocks, and may run in another thread than the appends.  After a failure each further call
+        Blocks, and may run in another thread than the appends. After a failure each further call
         fails in the same way: a repeated fsync can succeed although the kernel dropped the bytes.
 
         Raises:
@@ -247,7 +247,7 @@ class MappedFile:
             self._release_descriptor()
 
     def _check_name(self, descriptor: int) -> None:
-        """Raise FileNotFoundError if nobody will find what was synced.  ``sync`` handles it."""
+        """Raise FileNotFoundError if nobody will find what was synced. ``sync`` handles it."""
         if not os.fstat(descriptor).st_nlink:
             raise FileNotFoundError(errno.ENOENT, "it was deleted", str(self.path))
 
@@ -290,7 +290,7 @@ class MappedFile:
                 self._descriptor = -1
 
     def close(self) -> None:
-        """Let go of mapping and descriptor; the file stays.  Flushes nothing."""
+        """Let go of mapping and descriptor; the file stays. Flushes nothing."""
         self.unmap()
         self._release_descriptor()
 

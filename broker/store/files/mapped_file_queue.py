@@ -1,10 +1,10 @@
 """MappedFileQueue: the files of one directory as one address space.
 
 Each file is named by the offset of its first byte and all have the same size, so the file of an
-offset is found by a division.  Older files may have been deleted, and a file in the middle may be
+offset is found by a division. Older files may have been deleted, and a file in the middle may be
 missing after an accident (``gaps``); offsets never change.
 
-RocketMQ refuses a directory that holds a file of another name or size.  So do we for sizes; a file
+RocketMQ refuses a directory that holds a file of another name or size. So do we for sizes; a file
 of another name is reported, left alone and not read.
 """
 
@@ -65,7 +65,7 @@ class MappedFileQueue:
         """How much of a file gets its blocks at a time; None: all of it."""
 
     def load(self) -> None:
-        """Find the files.  Positions are set as if all were full; recovery corrects them.
+        """Find the files. Positions are set as if all were full; recovery corrects them.
 
         An empty last file, which RocketMQ leaves when it dies while making one, is deleted.
 
@@ -244,7 +244,7 @@ class MappedFileQueue:
         """End the address space at *offset*: later files are deleted, the rest of its file zeroed.
 
         Stale bytes behind the end would be taken for records or units by a later recovery, hence
-        the zeros, which are durable on return.  The first file stays even when nothing of it is
+        the zeros, which are durable on return. The first file stays even when nothing of it is
         left, and so does the first behind a gap: their names say where to go on.
 
         Raises:
@@ -308,6 +308,6 @@ class MappedFileQueue:
             file.unmap()
 
     def close(self) -> None:
-        """Let go of mappings and descriptors.  Flushes nothing."""
+        """Let go of mappings and descriptors. Flushes nothing."""
         for file in self.files:
             file.close()

@@ -1,8 +1,8 @@
 """Mappings: which files of log and queues are mapped, and which are let go of for others.
 
 A mapping holds a file descriptor, and a store may have more queues in use than a process may have
-descriptors.  Room is made only where a mapping is added: nothing here is called for an append to a
-queue that is mapped, or for a read of one.  Instead the oldest mapping is asked then whether its
+descriptors. Room is made only where a mapping is added: nothing here is called for an append to a
+queue that is mapped, or for a read of one. Instead the oldest mapping is asked then whether its
 file has grown since it was last asked, and if so goes to the end of the row (the clock algorithm).
 
 Letting go of a mapping that was written through loses nothing: its pages stay in the page cache,

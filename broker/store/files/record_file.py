@@ -1,6 +1,6 @@
 """Files of records (protocol/store/note_records.py): what the broker notes by appending.
 
-An append is whole or not at all, however the disk fails.  What a power cut tore off and what is
+An append is whole or not at all, however the disk fails. What a power cut tore off and what is
 damaged is named in the log and kept in the quarantine before the file is written anew.
 (Files of 0.1.0's pop journal hold each record once, and are read alike.)
 """
@@ -19,7 +19,7 @@ log = structlog.get_logger("broker.store")
 def read_records(path: Path, *, strict: bool = False) -> RecordsRead:
     """The records of a file; with *strict* none behind one that is lost.
 
-    Changes nothing; ``mend`` does.  Raises OSError.
+    Changes nothing; ``mend`` does. Raises OSError.
     """
     read = decode_records(path.read_bytes())
     return read._replace(records=read.records[: read.sound_count]) if strict else read
@@ -28,7 +28,7 @@ def read_records(path: Path, *, strict: bool = False) -> RecordsRead:
 def mend(path: Path, read: RecordsRead, quarantine: Path, *, what: str) -> int:
     """Write a damaged file anew with the records *read* of it; its size then.
 
-    What it held is kept in *quarantine* first.  *what* says for people what the file is about.
+    What it held is kept in *quarantine* first. *what* says for people what the file is about.
 
     Raises:
         OSError: the file is as it was.
@@ -57,19 +57,19 @@ class RecordFile:
     """A file of records, open for appending behind *size_bytes*."""
 
     def __init__(self, path: Path, size_bytes: int = 0) -> None:
-        """Open *path* or make it.  Raises OSError."""
+        """Open *path* or make it. Raises OSError."""
         self.path = path
         self.size_bytes = size_bytes
         flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
         self._descriptor = os.open(path, flags, 0o644)
 
     def append(self, data: bytes) -> None:
-        """Write records, all of them or none.  Raises OSError."""
+        """Write records, all of them or none. Raises OSError."""
         disk.append_whole(self._descriptor, self.size_bytes, data)
         self.size_bytes += len(data)
 
     def cut(self, size_bytes: int) -> None:
-        """Take back what was appended since the file had *size_bytes*.  Raises OSError."""
+        """Take back what was appended since the file had *size_bytes*. Raises OSError."""
         if size_bytes < self.size_bytes:
             os.ftruncate(self._descriptor, size_bytes)
             self.size_bytes = size_bytes

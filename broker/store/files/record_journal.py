@@ -1,10 +1,10 @@
 """RecordJournal: a directory of numbered files of records, of which the newest is written.
 
-Files ``<20-digit number><suffix>`` are read in the order of their numbers.  To get rid of what has
+Files ``<20-digit number><suffix>`` are read in the order of their numbers. To get rid of what has
 become obsolete, the owner begins another file (``rotate``), and has the older ones deleted
 (``forget_before``) once what counts of them is safe elsewhere.
 
-No file exists until the first record is written.  Nothing is synced on the way: a crash of the
+No file exists until the first record is written. Nothing is synced on the way: a crash of the
 process loses nothing, a power cut the newest records, unless ``take_unsynced`` is used.
 """
 
@@ -46,7 +46,7 @@ class RecordJournal:
     # -- reading -------------------------------------------------------------------------------
 
     def read(self) -> Iterator[Record]:
-        """Kind and payload of every record; changes nothing.  Raises OSError."""
+        """Kind and payload of every record; changes nothing. Raises OSError."""
         self._damaged.clear()
         is_cut = False
         for path in self.files():
@@ -94,7 +94,7 @@ class RecordJournal:
     # -- writing -------------------------------------------------------------------------------
 
     def append(self, data: bytes) -> None:
-        """Write records, all of them or none.  Raises OSError."""
+        """Write records, all of them or none. Raises OSError."""
         if self._file is None:
             self._file = self._open(self.number, self.size_bytes)
         self._file.append(data)
@@ -106,7 +106,7 @@ class RecordJournal:
         return RecordFile(self.directory / (file_name(number) + self._suffix), size_bytes)
 
     def rotate(self) -> None:
-        """Let further records go to another file.  Raises OSError: they go where they went."""
+        """Let further records go to another file. Raises OSError: they go where they went."""
         file = self._open(self.number + 1, 0)
         file.cut(0)
         self.close()
@@ -123,11 +123,11 @@ class RecordJournal:
         self._unsynced |= dict.fromkeys(paths)
 
     def forget_before(self, number: int) -> None:
-        """Delete the files in front of *number*.  Any thread; blocks.  Raises OSError."""
+        """Delete the files in front of *number*. Any thread; blocks. Raises OSError."""
         disk.remove_files(path for path in self.files() if self._number_of(path) < number)
 
     def forget_older(self) -> None:
-        """Delete all files but the newest, once that is on disk.  Any thread; blocks.  OSError."""
+        """Delete all files but the newest, once that is on disk. Any thread; blocks. OSError."""
         number = self.number
         if self._file is not None:
             disk.sync_paths([self._file.path])

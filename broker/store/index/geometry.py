@@ -1,12 +1,12 @@
 """With which sizes a store directory was made.
 
-Commit log and consume queue files tell their size by themselves.  An index file does not: its
+Commit log and consume queue files tell their size by themselves. An index file does not: its
 length, 40 + 4·slots + 20·entries, fits many pairs, and read with the wrong one it silently finds
-nothing.  So the pair is written down beside the store, and a setting that contradicts it is refused
-while there are index files.  A store that RocketMQ made has no such note; there the length decides.
+nothing. So the pair is written down beside the store, and a setting that contradicts it is refused
+while there are index files. A store that RocketMQ made has no such note; there the length decides.
 
 ``<root>/rockhopper/geometry.json``, one JSON object with the keys of ``Geometry`` in camel case and
-``crc32`` of what they say (0.1.0 wrote none).  A damaged note counts as none.
+``crc32`` of what they say (0.1.0 wrote none). A damaged note counts as none.
 """
 
 import json

@@ -1,8 +1,8 @@
 """MessageIndex: finds messages by key, over the files of the ``index`` directory.
 
 Keys are found by a 31-bit hash of topic and key, so whoever asks must verify the key on the record
-itself.  What the index lacks, or never had, is put again from the commit log: recovery goes on at
-``end_commit_log_offset``.  An index file that cannot be trusted is therefore deleted, with those
+itself. What the index lacks, or never had, is put again from the commit log: recovery goes on at
+``end_commit_log_offset``. An index file that cannot be trusted is therefore deleted, with those
 behind it, where RocketMQ would delete the newest one after every crash.
 
 Files are named by the local time at which they were made, yyyyMMddHHmmssSSS.
@@ -26,7 +26,7 @@ CREATION_TRIES = 3
 
 
 class MessageIndex:
-    """The index of one store.  Belongs to the event loop's thread, except ``flush``.
+    """The index of one store. Belongs to the event loop's thread, except ``flush``.
 
     ``failed`` is set when a new file could not be made: RocketMQ then takes no more messages until
     it is restarted; here the next ``put`` that succeeds clears it.
@@ -46,7 +46,7 @@ class MessageIndex:
     """``put(key_hash, commit_log_offset, store_time_ms)`` adds one key of a message.
 
     It is the current file's own method, to save the hot path a call; a reference to it that is
-    kept stays valid.  Raises OSError when the disk is full; nothing has changed then.
+    kept stays valid. Raises OSError when the disk is full; nothing has changed then.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class MessageIndex:
         *,
         now_ms: Callable[[], int],
     ) -> None:
-        """*now_ms* names new files.  The directory is made with the first of them."""
+        """*now_ms* names new files. The directory is made with the first of them."""
         self._directory = directory
         self._slot_count = slot_count
         self._entry_count_max = entry_count_max
@@ -120,7 +120,7 @@ class MessageIndex:
         self.put = self._files[-1].put if self._files else self._put_with_room
 
     def flush(self) -> bool:
-        """Make every entry durable; return whether there was anything to do.  May run in a thread.
+        """Make every entry durable; return whether there was anything to do. May run in a thread.
 
         Raises:
             OSError: entries since the last flush may be lost in a crash, and are then put again.
@@ -135,7 +135,7 @@ class MessageIndex:
             yield
 
     def close(self) -> None:
-        """Let go of the files.  Flushes nothing."""
+        """Let go of the files. Flushes nothing."""
         for file in self._files:
             file.close()
 

@@ -1,9 +1,9 @@
 """IndexChains: what the slots and links of an index file have to be, by the entries in their order.
 
 An entry links to the newest one in front of it with the same slot, and a slot holds the newest of
-all.  So one pass over the entries, with a table of slots in memory, says what each link and, at the
-end, each slot must be.  The table has the bytes of the file's own, so that whole pages of both are
-compared at once.  Memory is taken for the slots that are in use: 4 bytes each, 20 MB at most for a
+all. So one pass over the entries, with a table of slots in memory, says what each link and, at the
+end, each slot must be. The table has the bytes of the file's own, so that whole pages of both are
+compared at once. Memory is taken for the slots that are in use: 4 bytes each, 20 MB at most for a
 file of RocketMQ's default size.
 """
 

@@ -6,7 +6,7 @@ message first. A file of S slots and N entries is 40 + 4·S + 20·N bytes long a
 entries, entry 0 being unused.
 
 The file has its full length at once but not its blocks: the slot table is reserved when the file is
-made, the entries in steps ahead of writing.  Writing through the mapping therefore never meets a
+made, the entries in steps ahead of writing. Writing through the mapping therefore never meets a
 full disk, which would end the process; reserving does, as an OSError that changes nothing.
 
 What survives a crash: the header on disk only ever counts entries that were synced before it, and
@@ -50,7 +50,7 @@ class IndexFile:
     """One index file, open and mapped.
 
     ``next_number`` is the number of the next free entry, from 1 on; ``flushed_number`` what it was
-    when the header was last on disk.  Belongs to the thread that puts, except ``flush``, which the
+    when the header was last on disk. Belongs to the thread that puts, except ``flush``, which the
     flush thread calls.
     """
 
@@ -334,7 +334,7 @@ class IndexFile:
         self._is_changed = True
 
     def close(self) -> None:
-        """Let go of mapping and descriptor.  Flushes nothing."""
+        """Let go of mapping and descriptor. Flushes nothing."""
         with self._lock:
             if self.descriptor >= 0:
                 self.mapping.close()

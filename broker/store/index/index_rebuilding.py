@@ -1,8 +1,8 @@
 """Noting that index files are to be built again, and moving them out of the way at the next start.
 
-The note, ``rockhopper/index-to-rebuild``, is the name of the first file that lacks entries.  Since
+The note, ``rockhopper/index-to-rebuild``, is the name of the first file that lacks entries. Since
 entries stand in the order of the log, and only the last file may have room, those behind it go as
-well.  They are kept in the quarantine.  What is then missing is put again from the commit log
+well. They are kept in the quarantine. What is then missing is put again from the commit log
 (index_catch_up.py).
 """
 
@@ -18,7 +18,7 @@ log = structlog.get_logger("broker.store")
 
 
 def note(layout: StoreLayout, name: str) -> None:
-    """Note that the files from *name* on are to be built again.  Raises OSError."""
+    """Note that the files from *name* on are to be built again. Raises OSError."""
     path = layout.index_to_rebuild
     noted = _noted(layout)
     if noted is None or int(name) < noted:
@@ -27,7 +27,7 @@ def note(layout: StoreLayout, name: str) -> None:
 
 
 def move_aside(layout: StoreLayout) -> None:
-    """Move the files that were noted into the quarantine.  Raises OSError."""
+    """Move the files that were noted into the quarantine. Raises OSError."""
     first = _noted(layout)
     if first is None:
         return

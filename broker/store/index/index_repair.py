@@ -1,7 +1,7 @@
 """What a crash leaves of an index file, and how it is set right.
 
-A file on disk counts only entries that were synced before its header.  Behind them there may be
-more: all of them when the process was killed, some of the pages when the power went.  Every page
+A file on disk counts only entries that were synced before its header. Behind them there may be
+more: all of them when the process was killed, some of the pages when the power went. Every page
 is either zeros or holds what was put, because each recovery zeroes what it does not count.
 
 So the entries behind the count are taken as far as they go on without a break; slots that point

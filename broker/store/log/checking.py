@@ -1,7 +1,7 @@
 """Whether records are what the entries of a consume queue say: what every read asks.
 
 ``count_sound`` and ``side_by_side`` have compiled twins (_encoding.c), which fast_encoding.py
-prefers; what follows is what both have to do.  A record is sound when
+prefers; what follows is what both have to do. A record is sound when
 
 - it begins with the size of its unit and a magic, and says that it stands where the unit points;
 - queue id, queue offset and topic are those of the queue and of the unit's number;
@@ -56,7 +56,7 @@ def count_sound(
 ) -> int:
     """How many of *count* records, back to back in the order of *units*, are sound up to the first.
 
-    *queue_offset* is that of the first one; ANY_MESSAGE does not look whose they are.  The bodies
+    *queue_offset* is that of the first one; ANY_MESSAGE does not look whose they are. The bodies
     of records from commit log offset *unchecked_from* on are not looked at.
     """
     sound = at = 0

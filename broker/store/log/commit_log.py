@@ -1,9 +1,9 @@
 """The commit log: every message of every topic, one after the other, in files of one size.
 
 Records are staged while the requests of one read of a socket are handled, and written by one
-``pwrite`` at the end of the pass.  Writing with pwrite rather than through the mapping turns a full
+``pwrite`` at the end of the pass. Writing with pwrite rather than through the mapping turns a full
 or failing disk into an exception, where a mapping would kill the process; reading goes through the
-mapping.  The record layout is in protocol/message_codec.py.
+mapping. The record layout is in protocol/message_codec.py.
 
 A file ends with a blank record of at least 8 bytes, so no record crosses from one file to the next:
 
@@ -38,7 +38,7 @@ from rockhopper.protocol.store.message_codec import (
 
 
 class CommitLog:
-    """Collects, writes and reads records.  Belongs to the event loop's thread but for ``flush``."""
+    """Collects, writes and reads records. Belongs to the event loop's thread but for ``flush``."""
 
     __slots__ = (
         "_executor",
@@ -115,7 +115,7 @@ class CommitLog:
         return True
 
     def check_fits(self, size_bytes: int) -> None:
-        """Refuse what no file can hold.  Raises RecordTooLargeError."""
+        """Refuse what no file can hold. Raises RecordTooLargeError."""
         if size_bytes + 8 > self.file_size_bytes:
             raise RecordTooLargeError(
                 f"{size_bytes} bytes of records do not fit a commit log file of "
@@ -251,7 +251,7 @@ class CommitLog:
         return self.read(offset, offset + size)
 
     def flush(self) -> int:
-        """Make everything written durable and return up to where.  Blocks: for the flush thread.
+        """Make everything written durable and return up to where. Blocks: for the flush thread.
 
         Raises:
             TooManyOpenFilesError: no descriptor is free; ``flushed_offset`` stays.

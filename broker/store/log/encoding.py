@@ -12,7 +12,7 @@ A queue's part of it is given as ``constants``, made once by ``queue_constants``
 have to do.
 
 The first two return None for whatever is not plain: properties that mean more than themselves
-(delay, transaction …), a malformed batch.  The caller then goes the general way, which knows
+(delay, transaction …), a malformed batch. The caller then goes the general way, which knows
 what to say to the client.
 """
 
@@ -43,7 +43,7 @@ QueueConstants = tuple[int, bytes, int, int]
 Plain = tuple[bytes, bytes, bytes, str, bool]
 # (records, units, packed index keys)
 Batch = tuple[bytes, bytes, bytes]
-# What an index entry will be made of: key hash and commit log offset.  Packed, because an object
+# What an index entry will be made of: key hash and commit log offset. Packed, because an object
 # for each key of each message would cost more than the rest of its encoding.
 INDEX_KEY = struct.Struct(">Iq")
 
@@ -301,7 +301,7 @@ def put_entries(
 ) -> int:
     """Write an entry for each packed index key into the mapping of an index file.
 
-    They get the numbers from *number* on, each goes to the head of its slot's chain.  Returns how
+    They get the numbers from *number* on, each goes to the head of its slot's chain. Returns how
     many slots were empty before.
     """
     used = 0

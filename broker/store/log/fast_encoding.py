@@ -1,6 +1,6 @@
 """The fastest form there is of what a message costs most time in: compiled, or else in Python.
 
-The compiled functions hand over to the Python ones where deciding takes more than ASCII.  They are
+The compiled functions hand over to the Python ones where deciding takes more than ASCII. They are
 optional: without a compiler at installation time everything works, slower.
 ROCKHOPPER_PURE_PYTHON=1 in the environment turns them off.
 """

@@ -1,7 +1,7 @@
 """Reading the commit log record by record, and finding the next record after damage.
 
 ``read_record`` is the quick way: it accepts what ``check_record`` of protocol/message_codec accepts
-of the common kinds of records, at half the cost, and leaves everything else to it.  Beyond that it
+of the common kinds of records, at half the cost, and leaves everything else to it. Beyond that it
 demands a store time, and compares the record's own CRC where ``enabledAppendPropCRC`` of RocketMQ
 has put one: the last 20 bytes of the properties,
 

@@ -1,6 +1,6 @@
 """The third field of a consume queue entry: what a message is filtered, or delivered, by.
 
-Ordinarily Java's hash of the TAGS property, 0 without tags.  In SCHEDULE_TOPIC_XXXX it is when the
+Ordinarily Java's hash of the TAGS property, 0 without tags. In SCHEDULE_TOPIC_XXXX it is when the
 message is due, in ms: store time plus the delay of its level.
 """
 

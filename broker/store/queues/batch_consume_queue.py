@@ -66,7 +66,7 @@ class BatchConsumeQueue(UnitQueue):
     ) -> None:
         """Note that the record at *commit_log_offset* holds *count* messages from *base_offset* on.
 
-        Noting it again changes nothing.  The first record of an empty queue may have any offset.
+        Noting it again changes nothing. The first record of an empty queue may have any offset.
 
         Raises:
             QueueGapError: messages in front of it were not noted.
@@ -194,7 +194,7 @@ class BatchConsumeQueue(UnitQueue):
         return self._files.first(self._start, self._end, lambda unit: unit[field] >= wanted)
 
     def mend(self, queue_offset: int, unit: tuple[int, ...]) -> None:
-        """Write the unit of a record anew.  Raises OSError."""
+        """Write the unit of a record anew. Raises OSError."""
         position = self._position_of(queue_offset, unit[_PLACE])
         if position is None:
             return

@@ -6,7 +6,7 @@ above 0 starts with blank units up to it, so that its files can keep the names t
 expects.
 
 RocketMQ writes a unit behind the last one whatever its offset is, which shifts the rest of a queue
-after any mishap.  Here a unit is only ever written where its offset says, and a gap is an error.
+after any mishap. Here a unit is only ever written where its offset says, and a gap is an error.
 """
 
 from collections.abc import Callable, Iterable
@@ -90,7 +90,7 @@ class ConsumeQueue(UnitQueue):
     ) -> None:
         """Note that message *queue_offset* is the record of *size_bytes* at *commit_log_offset*.
 
-        Noting it again changes nothing.  The first message of an empty queue may have any offset.
+        Noting it again changes nothing. The first message of an empty queue may have any offset.
 
         Raises:
             QueueGapError: messages in front of it were not noted.
@@ -231,7 +231,7 @@ class ConsumeQueue(UnitQueue):
         return check.commit_log_offset, check.size_bytes, tags_code
 
     def mend(self, queue_offset: int, unit: tuple[int, ...]) -> None:
-        """Write the unit of a message anew.  Raises OSError."""
+        """Write the unit of a message anew. Raises OSError."""
         if not 0 <= queue_offset < self.next_offset:
             return
         self._write_at(queue_offset * _UNIT_SIZE, unit)
@@ -249,7 +249,7 @@ class ConsumeQueue(UnitQueue):
         """The first message stored at *time_ms* or later; with *upper* the last one until then.
 
         *store_time_of* tells a record's store time by its commit log offset and size, −1 if it
-        cannot be read.  Without such a message the answer is the nearest end of the queue.
+        cannot be read. Without such a message the answer is the nearest end of the queue.
         """
         low, high = self.min_offset, self.max_offset
         while low < high:

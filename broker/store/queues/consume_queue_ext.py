@@ -1,7 +1,7 @@
 """ConsumeQueueExt: read what RocketMQ kept beside a consume queue for SQL filters.
 
 With ``enableConsumeQueueExt`` the tags code in a consume queue unit may be an address here: the
-offset of an extension unit, minus 2⁶³.  The unit holds the real tags code.  We read such stores and
+offset of an extension unit, minus 2⁶³.  The unit holds the real tags code. We read such stores and
 never write one; a unit, big-endian:
 
     offset  size  field

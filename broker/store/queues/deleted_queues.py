@@ -1,8 +1,8 @@
 """The files of deleted queues: out of the way at once, and gone when somebody has the time.
 
-A topic may have thousands of queues, each with a file.  So the directory of all of them is moved to
+A topic may have thousands of queues, each with a file. So the directory of all of them is moved to
 ``<store>/rockhopper/deleted-queues``, where it stands in nobody's way, and what is in it is deleted
-there; at the next start, if a crash comes first.  What is no file of a queue stays there.
+there; at the next start, if a crash comes first. What is no file of a queue stays there.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ class DeletedQueues:
         return DeletedQueues(self._files + other._files, self._directories + other._directories)
 
     def remove(self) -> None:
-        """Close the files and delete them.  Blocks, and may run in any thread.
+        """Close the files and delete them. Blocks, and may run in any thread.
 
         Raises:
             OSError: some are left for the next start.
@@ -74,7 +74,7 @@ def _move_aside(topic_directory: Path, aside: Path) -> Path:
 
 
 def remove_left_over(aside: Path) -> None:
-    """Delete what an earlier process moved aside.  Raises OSError."""
+    """Delete what an earlier process moved aside. Raises OSError."""
     for directory in _numbered(aside):
         _remove(directory)
 

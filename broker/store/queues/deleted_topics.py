@@ -1,11 +1,11 @@
 """Which topics were deleted, and where the commit log ended then.
 
-The records of a deleted topic stay in the log until they expire.  Recovery rebuilds queues from the
+The records of a deleted topic stay in the log until they expire. Recovery rebuilds queues from the
 log; without this note it would bring a deleted topic back, or mix the old messages of a topic that
-was made anew with its new ones.  Kept in ``<store>/rockhopper/deleted-topics.records``
+was made anew with its new ones. Kept in ``<store>/rockhopper/deleted-topics.records``
 (protocol/store/topic_ends.py).
 
-``purged-topics.records`` beside it says the same of topics that were emptied.  Their queues stay as
+``purged-topics.records`` beside it says the same of topics that were emptied. Their queues stay as
 they are, and begin behind those records.
 """
 
@@ -30,7 +30,7 @@ class DeletedTopics:
     """Topic -> the commit log offset in front of which its records do not count."""
 
     def __init__(self, path: Path, quarantine: Path) -> None:
-        """Read the notes; what cannot be read is reported.  Changes nothing.
+        """Read the notes; what cannot be read is reported. Changes nothing.
 
         Raises:
             OSError: the file cannot be read.
@@ -59,7 +59,7 @@ class DeletedTopics:
             return {}
 
     def add(self, topic: str, end: int) -> None:
-        """Note a deletion durably, before anything of the topic is deleted.  Blocks."""
+        """Note a deletion durably, before anything of the topic is deleted. Blocks."""
         self.add_all((topic,), end)
 
     def add_all(self, topics: Iterable[str], end: int) -> None:

@@ -1,7 +1,7 @@
 """LightQueues: multi-dispatch, from the names that a producer gave to a message's place in each.
 
-One record, and a unit of 20 bytes in each light queue that it names.  Whether there are light
-queues at all, two settings say: RocketMQ's enableLmq and enableMultiDispatch.  What a client claims
+One record, and a unit of 20 bytes in each light queue that it names. Whether there are light
+queues at all, two settings say: RocketMQ's enableLmq and enableMultiDispatch. What a client claims
 its message's numbers to be is dropped in any case, for recovery believes them.
 """
 

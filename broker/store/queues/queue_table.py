@@ -1,8 +1,8 @@
 """ConsumeQueueTable: all consume queues of a store, by topic and queue id.
 
-A store may have tens of thousands of queues, most of them idle.  A queue costs an object and, once
+A store may have tens of thousands of queues, most of them idle. A queue costs an object and, once
 used, a mapping; ``release_idle`` gives those of idle queues back, and mappings.py those that were
-not needed for longest when there are too many.  Queues with something to flush
+not needed for longest when there are too many. Queues with something to flush
 put themselves into a list, so that a pass over clean ones costs nothing.
 
 Threads: everything belongs to the thread that appends, except ``flush_steps``.
@@ -176,7 +176,7 @@ class ConsumeQueueTable:
         return DeletedQueues(files, filter(None, moved))
 
     def flush_steps(self, thorough: bool) -> Iterator[None]:
-        """Flush the queues that are dirty now, one between each step.  For the flush thread.
+        """Flush the queues that are dirty now, one between each step. For the flush thread.
 
         When a *thorough* pass ends, all that was appended before it began is durable; otherwise
         queues with less than LEAST_PAGES to flush wait.
@@ -197,12 +197,12 @@ class ConsumeQueueTable:
     def release_idle(self) -> int:
         """Unmap the queues that took no message since the last call; return how many.
 
-        A minute between calls is fine.  For the thread that appends.
+        A minute between calls is fine. For the thread that appends.
         """
         return sum(queue.release_if_idle() for queue in self)
 
     def close(self) -> None:
-        """Let go of all mappings.  Flushes nothing."""
+        """Let go of all mappings. Flushes nothing."""
         for queue in self:
             queue.close()
 

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 class QueueTail:
     """One queue of one topic, as those see it who write.
 
-    ``next_offset`` is the queue offset of the next message.  ``waiters`` belongs to whoever parks
-    pulls; dispatch only looks whether it is empty.  ``is_deleted`` says that the topic was deleted;
+    ``next_offset`` is the queue offset of the next message. ``waiters`` belongs to whoever parks
+    pulls; dispatch only looks whether it is empty. ``is_deleted`` says that the topic was deleted;
     a topic of the same name that comes later has other tails.
     """
 

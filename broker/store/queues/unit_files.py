@@ -1,12 +1,12 @@
 """UnitFiles: numbered files full of units of one size, and where the units in them end.
 
-Units stand one behind the other from the start of the first file; zeros follow the last.  A unit's
+Units stand one behind the other from the start of the first file; zeros follow the last. A unit's
 first two fields are a commit log offset and the size of the record there, and commit log offsets
 grow from unit to unit: so every "where does … begin" is a binary search.
 
-After a crash that is only almost true.  Pages of a file reach the disk in any order, so a hole may
+After a crash that is only almost true. Pages of a file reach the disk in any order, so a hole may
 be left in front of units that arrived; and RocketMQ leaves stale units behind the end when it cuts
-a queue.  ``find_end`` therefore reads, one by one, the units that may have been affected.
+a queue. ``find_end`` therefore reads, one by one, the units that may have been affected.
 """
 
 import struct

@@ -1,15 +1,15 @@
 """UnitQueue: what consume queues of both kinds share: units of one size in numbered files.
 
 Units stand one behind the other in an address space of bytes ("position"), divided over the files
-of a MappedFileQueue; zeros follow the last one.  Commit log offsets grow from unit to unit, so
-every question of the kind "where does … begin" is a binary search.  A unit's first two fields are
+of a MappedFileQueue; zeros follow the last one. Commit log offsets grow from unit to unit, so
+every question of the kind "where does … begin" is a binary search. A unit's first two fields are
 the commit log offset and the size of its record, whichever kind it is.
 
 Everything here can be rebuilt from the commit log, which is therefore right whenever the two
 disagree.
 
 Writing goes through the mapping of the last file; files are allocated whole before they are
-mapped.  The file of a queue is made only when a unit is about to be written: RocketMQ may not
+mapped. The file of a queue is made only when a unit is about to be written: RocketMQ may not
 start over an empty one.
 
 Threads: all of it belongs to the thread that appends, except ``flush``.
@@ -57,7 +57,7 @@ class UnitQueue(ABC):
     """One queue of one topic.
 
     ``min_offset`` and ``max_offset`` are queue offsets: the first message there is, and the one
-    behind the last.  ``commit_log_end`` is where the last one's record ends, −1 without messages.
+    behind the last. ``commit_log_end`` is where the last one's record ends, −1 without messages.
     """
 
     __slots__ = (
@@ -95,9 +95,9 @@ class UnitQueue(ABC):
     ) -> None:
         """Stand for the queue in *directory*; ``load`` and ``recover`` look at what is there.
 
-        *file_size_bytes* is for the first file of a new queue.  *mark_dirty* is called with the
+        *file_size_bytes* is for the first file of a new queue. *mark_dirty* is called with the
         queue when it has something to flush and had nothing before; *mappings* are those that it
-        shares descriptors with.  *reserve_step_bytes* of a file get blocks at a time; None: all.
+        shares descriptors with. *reserve_step_bytes* of a file get blocks at a time; None: all.
         """
         self.topic = topic
         self.topic_field = topic_field(topic)
@@ -335,7 +335,7 @@ class UnitQueue(ABC):
     def release_if_idle(self) -> bool:
         """Let go of mappings when nothing was appended since the last call; return whether so.
 
-        They are made anew when needed.  For the thread that appends, not for the flush thread.
+        They are made anew when needed. For the thread that appends, not for the flush thread.
         """
         was_idle = not self._note_growth() and not self._is_dirty
         if was_idle:
@@ -356,7 +356,7 @@ class UnitQueue(ABC):
     def flush(self, least_pages: int = 0) -> bool:
         """Make the units durable if at least *least_pages* pages, or a file, were filled.
 
-        Blocks; the flush thread calls it.  Returns whether anything was flushed.
+        Blocks; the flush thread calls it. Returns whether anything was flushed.
 
         Raises:
             TooManyOpenFilesError: no descriptor is free; the queue stays dirty.
@@ -397,7 +397,7 @@ class UnitQueue(ABC):
         """Find where the units end, cut what makes no sense, and set the offsets.
 
         Units that point beyond *commit_log_max* are cut, and so is everything behind a unit that
-        is damaged or missing: the log puts it back.  Units that point below *trusted_below* were
+        is damaged or missing: the log puts it back. Units that point below *trusted_below* were
         known to be on disk and are not read; after a clean stop that is *commit_log_max*.
         """
         self._forget_mapping()
@@ -491,6 +491,6 @@ class UnitQueue(ABC):
         self._set_empty(0)
 
     def close(self) -> None:
-        """Let go of mappings and descriptors.  Flushes nothing."""
+        """Let go of mappings and descriptors. Flushes nothing."""
         self._forget_mapping()
         self._files.close()

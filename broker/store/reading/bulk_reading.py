@@ -30,9 +30,9 @@ def read_bulk(
 ) -> GetResult:
     """Read up to *count_max* messages or *size_max* bytes from *offset*, which is in the queue.
 
-    The first message always passes.  *look_closer* is given queue offset, place and size of a
+    The first message always passes. *look_closer* is given queue offset, place and size of a
     record that is not what its entry says; it returns the record if there is one after all, and
-    None if the answer has to end in front of it.  Bodies from *unchecked_from* on are not compared
+    None if the answer has to end in front of it. Bodies from *unchecked_from* on are not compared
     with their CRC.
     """
     low, high = queue.min_offset, queue.max_offset
@@ -73,7 +73,7 @@ def _side_by_side(log: CommitLog, places: list[tuple[int, int]]) -> bytes:
 
 
 def _records(log: CommitLog, places: list[tuple[int, int]]) -> list[bytes]:
-    """The bytes at each place, empty where they are gone.  Places ascend, as they do in a queue."""
+    """The bytes at each place, empty where they are gone. Places ascend, as they do in a queue."""
     records: list[bytes] = []
     index = 0
     while index < len(places):

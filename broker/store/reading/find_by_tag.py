@@ -1,7 +1,7 @@
 """Finding messages by tag: the units of a consume queue hold the hash of each message's tags.
 
 RocketMQ 5.4 puts an entry for each tag into the index instead; here nothing is written for it, and
-the messages of every store can be found.  A search looks back from the end of the time that is
+the messages of every store can be found. A search looks back from the end of the time that is
 asked for, in steps between which others can be served.
 """
 

@@ -1,7 +1,7 @@
 """The second stage of a filtered read: looking into records for the properties of a message.
 
 Consume queues hold no more than the hash of a tag, so a filter over properties has to read the
-commit log.  It reads what stands behind the body only, and gives up for now when it has taken
+commit log. It reads what stands behind the body only, and gives up for now when it has taken
 ``BUDGET_S`` out of ``WINDOW_S``: the pull comes back empty with the offset that it reached, and
 whoever else waits for the event loop gets a turn.
 """

@@ -3,12 +3,12 @@
 The rules are those of RocketMQ's DefaultMessageStore.getMessage: an answer is full at 32 messages
 or 256 KiB while it lies within the newest part of the log (40 % of the memory), at 8 messages or
 64 KiB behind that; the first message always passes; 800 entries are looked at before a pull that
-matched nothing comes back empty.  All of these numbers are settings.
+matched nothing comes back empty. All of these numbers are settings.
 
 Each record is compared with its entry each time it is read: place, size, topic, queue and offset
-(checking.py).  Where they disagree, the entry is mended from the log (entry_mending.py), so a bit
-of it that turned costs no message.  Bodies are compared with their CRC unless they are in the
-log's tail, which is what came within the last seconds and was checked on arrival.  A record that is
+(checking.py). Where they disagree, the entry is mended from the log (entry_mending.py), so a bit
+of it that turned costs no message. Bodies are compared with their CRC unless they are in the
+log's tail, which is what came within the last seconds and was checked on arrival. A record that is
 damaged costs the one message, is reported once, and never reaches a consumer.
 """
 

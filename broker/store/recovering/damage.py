@@ -1,7 +1,7 @@
 """What tells how far damage in the commit log reaches: so that no body passes for what follows.
 
-A body may hold images of records, down to the offsets at which they happen to stand.  Where the
-head in front of such a body is damaged, they look like the records behind the damage.  Told apart
+A body may hold images of records, down to the offsets at which they happen to stand. Where the
+head in front of such a body is damaged, they look like the records behind the damage. Told apart
 they are by
 
 - the size of the damaged record: by the queue entry that points at it, or by what is left of its
@@ -77,7 +77,7 @@ class QueueWitnesses:
 def leads_on(file: MappedFile, position: int) -> bool:
     """Whether records lead on from *position*: to the file's end, the log's, or out of any body.
 
-    Damage on the way is stepped over where it says how far it reaches.  A page that was never
+    Damage on the way is stepped over where it says how far it reaches. A page that was never
     written is damage, too, and not the rest of a body.
     """
     data = file.mapping

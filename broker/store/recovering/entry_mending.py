@@ -1,14 +1,14 @@
 """Finding the record that a consume queue entry should point at, and setting the entry right.
 
-An entry and the head of its record state each other.  Where they disagree, one of them is damaged:
+An entry and the head of its record state each other. Where they disagree, one of them is damaged:
 
 - the entry is right and the head is not, if the entry's range is that of a record by what stands in
   front of it and behind it, or if the head states range and place but names a message that has an
   entry elsewhere, or none: that message is lost;
-- else the entry is wrong.  Its record is looked for with each bit of its offset turned, then by
+- else the entry is wrong. Its record is looked for with each bit of its offset turned, then by
   walking the log from the nearest sound entry in front to the nearest behind.
 
-A queue that is seldom written to has its neighbours far apart in the log.  So a walk takes a slice
+A queue that is seldom written to has its neighbours far apart in the log. So a walk takes a slice
 at a time: whoever reads the message goes on with it, and so does the scrub (scrubbing.py).
 """
 
@@ -54,7 +54,7 @@ class _Search:
 
 
 class EntryMender:
-    """Judges entries that their records contradict.  Belongs to the event loop's thread."""
+    """Judges entries that their records contradict. Belongs to the event loop's thread."""
 
     def __init__(
         self,

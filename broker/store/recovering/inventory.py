@@ -1,8 +1,8 @@
 """The inventory: what a store held when it was last known to be whole.
 
 A consume queue whose directory was lost leaves no trace but its records somewhere in the log, and a
-commit log that lost its end looks like one that never went on.  So the end of the log, and how far
-queues and index reach, is noted when the store has been opened and when it is closed.  The next
+commit log that lost its end looks like one that never went on. So the end of the log, and how far
+queues and index reach, is noted when the store has been opened and when it is closed. The next
 start compares: what is behind is rebuilt, and damage in front of the noted end is a hole in the
 log rather than a torn tail, so that no queue offset is used twice.
 
@@ -14,7 +14,7 @@ log rather than a torn tail, so that no queue offset is used twice.
      "queueStarts": {"<topic>": {"<queue id>": <position of the first file>}}}
 
 "sync" is what the run that wrote it did: under SYNC_FLUSH no message is in a queue before it is on
-disk.  "queueStarts" has the queues whose first files have expired.  0.1.0 wrote neither of these,
+disk. "queueStarts" has the queues whose first files have expired. 0.1.0 wrote neither of these,
 nor the sizes of the files.
 
 Without it, as in a store that comes from RocketMQ, recovery reads more of the log.
@@ -80,7 +80,7 @@ def take(
 
 
 def save(layout: StoreLayout, inventory: Inventory) -> None:
-    """Replace the inventory on disk.  Blocks.
+    """Replace the inventory on disk. Blocks.
 
     Raises:
         OSError: the former one is still in place.

@@ -1,7 +1,7 @@
 """Whose log it is, and where it began: so that a wrong directory and lost files are told.
 
-A log of another store fits none of the queues, and would have them all built again from it.  The
-oldest files of a log may be gone because they have expired, or because somebody lost them.  So it
+A log of another store fits none of the queues, and would have them all built again from it. The
+oldest files of a log may be gone because they have expired, or because somebody lost them. So it
 is noted where the log begins, and how the first records of its oldest and newest file begin:
 at each start, at each clean stop, and the beginning whenever files are about to be deleted.
 
@@ -71,7 +71,7 @@ def check(layout: StoreLayout, files: MappedFileQueue) -> None:
 
 
 def note(layout: StoreLayout, files: MappedFileQueue) -> None:
-    """Note what the log is.  Blocks.
+    """Note what the log is. Blocks.
 
     Raises:
         OSError: the former note is still in place.
@@ -85,7 +85,7 @@ def note(layout: StoreLayout, files: MappedFileQueue) -> None:
 
 
 def note_start(layout: StoreLayout, start: int) -> None:
-    """Note that the files in front of *start* are about to be deleted.  Any thread; blocks.
+    """Note that the files in front of *start* are about to be deleted. Any thread; blocks.
 
     Raises:
         OSError: the former note is still in place.

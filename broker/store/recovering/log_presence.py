@@ -1,8 +1,8 @@
 """Whether the commit log is where it should be: asked when a store is opened.
 
 A disk that is not mounted, a setting that names another directory and a directory that was deleted
-all look like a store that never held a message.  Going on would rebuild queues and index from
-nothing, which deletes them, and give out their offsets again.  So a log without a record is refused
+all look like a store that never held a message. Going on would rebuild queues and index from
+nothing, which deletes them, and give out their offsets again. So a log without a record is refused
 beside anything that says there was one, before a file is changed:
 
     units of consume queues         whoever wrote them
@@ -10,7 +10,7 @@ beside anything that says there was one, before a file is changed:
     rockhopper/checkpoint           up to where the log was flushed
 
 Units alone prove nothing about a log of zeros that was ours under ASYNC_FLUSH: after a power cut in
-the first moments of a store they may be on disk and the records not.  The first file of a log is
+the first moments of a store they may be on disk and the records not. The first file of a log is
 durable before a message is taken, so a log without files is never that.
 
 ``<root>/rockhopper/commit-log-directory`` tells tools, which have the root alone, where the log is

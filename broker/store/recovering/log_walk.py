@@ -7,7 +7,7 @@ Three things look alike at first and are told apart by what follows:
     the end of a file    a blank record up to the file's end
 
 How far a hole reaches is looked at closely (damage.py): a body may hold what looks like records.
-A hole is stepped over.  Where only the body of a record is damaged, its head still tells which
+A hole is stepped over. Where only the body of a record is damaged, its head still tells which
 message it was: such a record is handed out with ``is_damaged`` set.
 """
 
@@ -39,7 +39,7 @@ class LogWalk:
     """One walk over *files*, from *start* on.
 
     While it goes on: ``holes`` so far, ``is_damaged`` of the record handed out, ``last`` the last
-    one that was not.  Afterwards ``end`` is where the log ends.
+    one that was not. Afterwards ``end`` is where the log ends.
     """
 
     __slots__ = (
@@ -71,8 +71,8 @@ class LogWalk:
     ) -> None:
         """*start* must be where a record starts, or a file, or where the log ends.
 
-        Up to *proven_end* the log was on disk once.  Zeros at or behind *quiet_from* end the log
-        without a look at what is behind them: for after a clean stop.  *is_stale* is asked about
+        Up to *proven_end* the log was on disk once. Zeros at or behind *quiet_from* end the log
+        without a look at what is behind them: for after a clean stop. *is_stale* is asked about
         the first record behind damage: whether it is a leftover that does not count.
         """
         self._files = files

@@ -1,9 +1,9 @@
 """Queue offsets of messages that are lost together with what would say which they were.
 
 A tail of the log that had been flushed and is gone is known by its range, and the units of the
-queues say whose messages were in it.  Where the queues are gone too, no queue holds more of them
+queues say whose messages were in it. Where the queues are gone too, no queue holds more of them
 than records of the smallest size fit into what is missing; so as many offsets are left out in each
-queue that had to be made anew.  A unit stands for each, and there is a bound to that; beyond it
+queue that had to be made anew. A unit stands for each, and there is a bound to that; beyond it
 counts what consumers were handed.
 
 Where nothing says how far the log went, what consumers were handed says that there was more.
@@ -49,7 +49,7 @@ def ends_behind(
 ) -> dict[QueueKey, int]:
     """Where queues go on behind a hole of *missing* bytes that nothing accounts for.
 
-    Of queues that were *loaded* the units tell.  *noted* is where queues ended before, *handed_out*
+    Of queues that were *loaded* the units tell. *noted* is where queues ended before, *handed_out*
     says of queues that there were messages up to an offset.
     """
     made = {

@@ -2,7 +2,7 @@
 
 - Inventory and checkpoint say so, whoever was killed.
 - After a clean stop, and under SYNC_FLUSH, so does the unit of a record: no message is in a queue
-  before it is on disk.  And so does the index.
+  before it is on disk. And so does the index.
 - Where a run of ours was killed and neither inventory nor checkpoint are left, units and index are
   believed as well, though the records of some may never have been on disk: a tail that is named in
   vain costs queue offsets, and one that is not costs messages.

@@ -1,15 +1,15 @@
 """Bringing consume queues in line with the commit log, record by record.
 
 The log is right wherever the two disagree, but for one thing: a record whose head was damaged in a
-way that its sizes and CRC do not show may name a wrong queue or offset.  It is found out when the
+way that its sizes and CRC do not show may name a wrong queue or offset. It is found out when the
 unit of another message points to it.
 
 For each record, in the order of the log, its queue
 
 - has the unit: nothing to do;
 - ends right in front of it: the unit is appended;
-- ends earlier: messages in between were lost to a hole in the log.  Their offsets are never used
-  again, so units that point into the hole take their place, and readers step over them.  If the
+- ends earlier: messages in between were lost to a hole in the log. Their offsets are never used
+  again, so units that point into the hole take their place, and readers step over them. If the
   walk began too late to know that, the queue is put down to be walked again from its end;
 - has another unit there: the later record counts, if both claim the offset, unless it is a leftover
   from before (its store time is earlier); a unit whose record does not claim it is overwritten.
@@ -124,7 +124,7 @@ class QueueRepair:
     ) -> None:
         """*holes* grows while the log is walked; records found damaged here are added to it.
 
-        *is_known_hole* says what was found damaged at an earlier start.  A record in front of a
+        *is_known_hole* says what was found damaged at an earlier start. A record in front of a
         queue's first file is no expired one if the queue is among *may_lack_first_files*.
         """
         self._queues = queues
@@ -358,7 +358,7 @@ class QueueRepair:
         """Put units for lost messages up to queue offset *end*, lost in front of *log_offset*.
 
         They point into the hole that swallowed the messages, one byte after the other, because
-        commit log offsets must grow.  Returns False, with nothing done, if there is no room.
+        commit log offsets must grow. Returns False, with nothing done, if there is no room.
         """
         missing_count = end - queue.max_offset
         units = queue.last_units(1)

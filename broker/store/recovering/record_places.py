@@ -1,9 +1,9 @@
 """Whether a record starts at an offset of the commit log, whoever names that offset.
 
 A body may hold the image of a record, down to the offset at which it happens to stand, and so may
-pass every check of its own bytes.  What no body can do is to stand where the log has a record:
+pass every check of its own bytes. What no body can do is to stand where the log has a record:
 
-- the entry of the record's own topic, queue and queue offset points at it.  That answers for
+- the entry of the record's own topic, queue and queue offset points at it. That answers for
   nearly all.
 - Records in no queue (their topic was deleted, they are half dispatched or prepared) are reached
   from a record in front of them that is proven, from size to size; from the start of the file; or
@@ -37,7 +37,7 @@ _HEAD_SIZE_BYTES = _HEAD.size
 
 
 class RecordPlaces:
-    """Where the records of one commit log start.  Belongs to the event loop's thread."""
+    """Where the records of one commit log start. Belongs to the event loop's thread."""
 
     def __init__(
         self, log: CommitLog, queues: ConsumeQueueTable, dispatched: Callable[[], int]

@@ -3,9 +3,9 @@
     report = recover(layout, commit_log_files, queues, index, checkpoint, noted, last_exit_clean,
                      QueueRules(is_batch_topic, is_deleted, tags_code, has_gone))
 
-All of them have been loaded, nothing has been recovered yet.  Afterwards the commit log ends at
+All of them have been loaded, nothing has been recovered yet. Afterwards the commit log ends at
 ``report.log_end``, with zeros behind; every valid record is in its queue and in the index; all of
-it is on disk.  In order:
+it is on disk. In order:
 
 1. if the newest files are missing, an empty one stands for them; each queue finds its own end, and
    its last units are compared with the log;
@@ -17,7 +17,7 @@ it is on disk.  In order:
 5. everything that was found is synced, and the inventory is written.
 
 Nothing valid is ever cut: only what has no valid record behind it, and is not in front of a point
-that the log is known to have reached.  RocketMQ cuts at the first bad byte.
+that the log is known to have reached. RocketMQ cuts at the first bad byte.
 """
 
 from collections.abc import Iterable
@@ -82,7 +82,7 @@ def recover(
 ) -> RecoveryReport:
     """Recover a store that has been loaded; blocks until it is whole and on disk.
 
-    *noted* is its inventory; the new one says *is_sync* of the run that begins.  *is_ours* is as
+    *noted* is its inventory; the new one says *is_sync* of the run that begins. *is_ours* is as
     for ``ProvenEnd``.
 
     Raises:
@@ -261,7 +261,7 @@ class _Recovery:
     def _is_stale(self, record: Record, walk: LogWalk) -> bool:
         """Whether a record behind damage is a leftover of what was overwritten in front of it.
 
-        It is older than what is in front of it then.  RocketMQ's store times can go back a little
+        It is older than what is in front of it then. RocketMQ's store times can go back a little
         with the clock, so unless it is much older, its queue offset has to be taken as well.
         """
         if walk.last is None or record.store_time_ms >= walk.last.store_time_ms:

@@ -22,7 +22,7 @@ class RecoveryReport(NamedTuple):
     record_count: int
     """Records read."""
     last_store_time_ms: int
-    """Of the newest message found; store times must not go back behind it.  0 without one."""
+    """Of the newest message found; store times must not go back behind it. 0 without one."""
     holes: list[Hole]
     """Damage that valid records follow; the messages in it cannot be read."""
     lost_tail: Hole | None

@@ -1,8 +1,8 @@
 """Giving numbered files of another size than the others their size back.
 
 A copy that broke off, a file system that was repaired and an editor leave files too short or too
-long.  Their names still say where their bytes belong, so nothing needs to be refused: the file as
-it was found is copied to the quarantine, then it is cut or filled up with zeros in place.  What its
+long. Their names still say where their bytes belong, so nothing needs to be refused: the file as
+it was found is copied to the quarantine, then it is cut or filled up with zeros in place. What its
 lost bytes held is damage like any other: a hole in the log, or units that the log puts back.
 
 Which size is right is told by the other files, by the names, which are multiples of it, by what the

@@ -7,11 +7,11 @@
     _rockhopper/staging/run-00000004/…    what the tasks of the run under way write
     _rockhopper/lock                      held by the run under way
 
-Readers of Parquet leave out what starts with ``_``.  A run is committed in this order: its tasks
+Readers of Parquet leave out what starts with ``_``. A run is committed in this order: its tasks
 write below staging; the *intent*, the manifest with the names to move, is written; the files are
 moved to their places; the manifest; the pointer in current.json; the intent and staging go away.
-A run that was killed before its intent is gone: the next one clears staging.  One that was killed
-later is finished by the next, which finds the intent.  So a reader that lists the directory sees
+A run that was killed before its intent is gone: the next one clears staging. One that was killed
+later is finished by the next, which finds the intent. So a reader that lists the directory sees
 files of runs that are committed or about to be, and one that goes by the manifests sees whole runs.
 """
 
@@ -40,17 +40,17 @@ class Catalog:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Be the only run.  Raises PipelineError."""
+        """Be the only run. Raises PipelineError."""
         with self.files.lock(LOCK_FILE):
             yield
 
     def check_writable(self) -> None:
-        """See that a run could write, as far as can be told without.  Raises OSError."""
+        """See that a run could write, as far as can be told without. Raises OSError."""
         for name in ("", OWN_DIRECTORY):
             self.files.check_writable(name)
 
     def current(self) -> Manifest | None:
-        """The newest manifest; None for a place without an archive.  Raises PipelineError."""
+        """The newest manifest; None for a place without an archive. Raises PipelineError."""
         data = self.files.read(CURRENT_FILE)
         if data is None:
             return None
@@ -100,7 +100,7 @@ class Catalog:
     def recover(self) -> Manifest | None:
         """Finish a run that was killed while it was being committed; clear away any other.
 
-        Only under the lock.  Returns the run that was finished.
+        Only under the lock. Returns the run that was finished.
         """
         data = self.files.read(INTENT_FILE)
         finished = None

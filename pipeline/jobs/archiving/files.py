@@ -1,6 +1,6 @@
 """The few things an archive does with files, in a local directory or behind a URI of pyarrow.fs.
 
-A write is atomic: whoever reads sees all of it or nothing.  Local files are on disk when a call
+A write is atomic: whoever reads sees all of it or nothing. Local files are on disk when a call
 returns; what a remote file system promises is its own affair, and nobody can lock it here.
 """
 
@@ -66,7 +66,7 @@ class Files(Protocol):
 
     @contextmanager
     def lock(self, name: str) -> Iterator[None]:
-        """Be the only one.  Raises PipelineError if somebody else is."""
+        """Be the only one. Raises PipelineError if somebody else is."""
         yield
 
 
@@ -274,7 +274,7 @@ class RemoteFiles:
 
 
 def files_at(location: str) -> Files:
-    """The files below a local path, a ``file:`` URI, or any other URI.  Raises PipelineError."""
+    """The files below a local path, a ``file:`` URI, or any other URI. Raises PipelineError."""
     parts = urlsplit(location)
     if parts.scheme == "file":
         return LocalFiles(unquote(parts.path))

@@ -56,7 +56,7 @@ class _Seen:
 
 
 def archive_pieces(task: StoreTask) -> WrittenSplit:
-    """Write the messages of a task's pieces.  Raises PipelineError."""
+    """Write the messages of a task's pieces. Raises PipelineError."""
     writer = SplitWriter(task.target, task.number)
     reading = _Sorted(task)
     seen = _Seen()

@@ -39,7 +39,7 @@ class NetworkTask:
 
 
 def archive_ranges(task: NetworkTask) -> WrittenSplit:
-    """Write the messages of a task's ranges.  Raises PipelineError."""
+    """Write the messages of a task's ranges. Raises PipelineError."""
     writer = SplitWriter(task.target, task.number)
     for wanted in task.ranges:
         for batch in read_ranges((wanted,), task.rules):
@@ -49,7 +49,7 @@ def archive_ranges(task: NetworkTask) -> WrittenSplit:
 
 
 def rules_for(nameserver: str, selection: Selection, *, allow_gaps: bool) -> Rules:
-    """The rules to read topics by.  Raises PipelineError."""
+    """The rules to read topics by. Raises PipelineError."""
     which = (
         {"subscribe": ",".join(selection.topics)}
         if selection.topics
@@ -137,7 +137,7 @@ def _check_same(
     positions: Mapping[MessageQueue, int],
     held: Mapping[MessageQueue, tuple[int, int]],
 ) -> None:
-    """See that topics are those that were archived.  Raises PipelineError."""
+    """See that topics are those that were archived. Raises PipelineError."""
     another: set[Place] = set()
     known_ids = ids_from_document(archived.topic_ids)
     for place, topic_id in discovery.ids.items():

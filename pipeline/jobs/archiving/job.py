@@ -52,10 +52,10 @@ def archive(
 ) -> ArchiveResult:
     """Copy what is new in topics into the Parquet files of *directory*.
 
-    Reads the files of the store at *path*, or the brokers behind *nameserver*.  *schema* is the
+    Reads the files of the store at *path*, or the brokers behind *nameserver*. *schema* is the
     text of the schema by which *decode* ("json" or "avro") makes the column ``value`` of bodies.
     What a broker has that is away is left to a later run, and the result names it, unless it is
-    among those *without* which the archive is whole.  See docs/jobs.md.
+    among those *without* which the archive is whole. See docs/jobs.md.
 
     Raises:
         PipelineError: says what is wrong and what to do; nothing of this run is archived then.
@@ -158,7 +158,7 @@ def _run(
 
 
 def _value(asked: Request, current: Manifest | None) -> ValueFormat | None:
-    """How bodies are decoded: as they always were in this archive.  Raises PipelineError."""
+    """How bodies are decoded: as they always were in this archive. Raises PipelineError."""
     if current is None:
         return asked.value
     known = current.value

@@ -5,8 +5,8 @@
 
 ``files`` and ``queues`` are what this run added; ``positions`` say how far the archive goes after
 it, so that the newest manifest tells where to go on, and by ``ids`` and ``times`` of which topics
-these positions are.  A file that no manifest lists does not count.
-In version 1 bodies had hashes of another kind (QueueSummary.crc_bits).  All that is in a file is
+these positions are. A file that no manifest lists does not count.
+In version 1 bodies had hashes of another kind (QueueSummary.crc_bits). All that is in a file is
 covered by its SHA-256 from version 4 on, as ``sha256sum`` prints it; in version 3 columns other
 than bodies had a hash of their own (QueueSummary.columns_hash).
 """
@@ -150,7 +150,7 @@ class Manifest:
 
     @classmethod
     def from_json(cls, data: bytes, name: str) -> Manifest:
-        """The manifest in a file called *name*.  Raises PipelineError."""
+        """The manifest in a file called *name*. Raises PipelineError."""
         try:
             document = json.loads(data)
             version = document["format"]

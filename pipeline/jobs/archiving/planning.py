@@ -90,7 +90,7 @@ class Request:
 
 
 def plan_run(asked: Request, current: Manifest | None, progress: Progress) -> Plan:
-    """Look at what there is, and at what is archived.  Raises PipelineError."""
+    """Look at what there is, and at what is archived. Raises PipelineError."""
     logs = {} if current is None else current.log_positions
     queues = {} if current is None else current.queue_positions
     over_network = {broker for brokers in queues.values() for broker in brokers}

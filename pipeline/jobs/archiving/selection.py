@@ -1,7 +1,7 @@
 """Which topics a run archives, and how far the log of a broker is archived for each of them.
 
 What was chosen has a name, its *key*: ``*`` for all topics, ``~REGEX`` for those that match, and a
-topic's own name.  A log position says for each key up to where every message that it chooses is
+topic's own name. A log position says for each key up to where every message that it chooses is
 archived; so a run that chooses others begins where they need it to.
 """
 

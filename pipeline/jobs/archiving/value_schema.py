@@ -48,7 +48,7 @@ _AVRO_LOGICAL = {
 
 
 def json_type(text: str) -> pa.DataType:
-    """The struct that a JSON Schema or a schema of Spark's describes.  Raises PipelineError."""
+    """The struct that a JSON Schema or a schema of Spark's describes. Raises PipelineError."""
     schema = _parsed(text)
     if schema.get("type") == "struct" and "fields" in schema:
         return _spark(schema)
@@ -61,7 +61,7 @@ def json_type(text: str) -> pa.DataType:
 
 
 def avro_type(text: str) -> pa.DataType:
-    """The struct that an Avro record becomes.  Raises PipelineError."""
+    """The struct that an Avro record becomes. Raises PipelineError."""
     schema = _parsed(text)
     if schema.get("type") != "record":
         raise PipelineError(

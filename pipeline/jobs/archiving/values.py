@@ -33,7 +33,7 @@ class ValueFormat:
     """The schema as it was given: JSON text."""
 
     def arrow_type(self) -> pa.DataType:
-        """The type of the column.  Raises PipelineError."""
+        """The type of the column. Raises PipelineError."""
         return json_type(self.schema) if self.format == "json" else avro_type(self.schema)
 
     def to_document(self) -> dict[str, str]:
@@ -42,7 +42,7 @@ class ValueFormat:
 
 
 def value_format(format_name: str, schema: str) -> ValueFormat:
-    """The format *format_name* with a schema, its text.  Raises PipelineError."""
+    """The format *format_name* with a schema, its text. Raises PipelineError."""
     if format_name not in FORMATS:
         raise PipelineError(
             f"bodies cannot be decoded as {format_name!r}{nearest(format_name, FORMATS)}: "

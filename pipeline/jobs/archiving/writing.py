@@ -2,7 +2,7 @@
 
     topic=orders/date=2026-11-20/part-<run>-<task>-<number>.parquet
 
-Messages of one topic and UTC day are collected until they make a row group worth having.  Few
+Messages of one topic and UTC day are collected until they make a row group worth having. Few
 columns get dictionaries and statistics: for the others they cost much and help nobody.
 """
 

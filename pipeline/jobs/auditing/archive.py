@@ -1,7 +1,7 @@
 """An archive against the log, and against its own manifests.
 
 The manifests say how many messages of each queue a file has, and a sum of hashes of their bodies
-(pipeline.jobs.body_hash), and the SHA-256 of the file.  The log is asked for the same sums over the
+(pipeline.jobs.body_hash), and the SHA-256 of the file. The log is asked for the same sums over the
 same queue offsets, and the other columns of the files are compared with it one by one
 (pipeline.jobs.column_hash); where it has expired, the files are still compared with what was noted
 of them.
@@ -363,7 +363,7 @@ def _read(task: ArchiveFileTask) -> tuple[dict[tuple[str, str, int], Sums], str]
 
 
 def open_archived(location: str, path: str) -> Any:
-    """A file of the archive, to read from.  Raises OSError."""
+    """A file of the archive, to read from. Raises OSError."""
     if "://" in location:
         from pyarrow import fs
 

@@ -35,7 +35,7 @@ def check_index_entries(
 ) -> int:
     """Compare the entries of messages in [start, end) with *keys*, what those messages have.
 
-    Those of deleted topics may be there or not, and so may tags unless *needs_tags*.  Returns how
+    Those of deleted topics may be there or not, and so may tags unless *needs_tags*. Returns how
     many entries there are.
     """
     parts = [(file, *entries_between(file, start, end)) for file in files]

@@ -72,9 +72,9 @@ def audit(
 ) -> AuditResult:
     """Look for everything that is wrong with the store at *path*, and with an *archive* of it.
 
-    *checks* are some of CHECKS; otherwise all that can be made.  *broker_name* says which of the
-    archive's brokers the store belongs to.  Nothing is changed; a broker may run on the store,
-    which then is looked at up to where it is on disk.  *run* does the tasks otherwise than on
+    *checks* are some of CHECKS; otherwise all that can be made. *broker_name* says which of the
+    archive's brokers the store belongs to. Nothing is changed; a broker may run on the store,
+    which then is looked at up to where it is on disk. *run* does the tasks otherwise than on
     Spark.
 
     Raises:
@@ -183,7 +183,7 @@ def _geometry(
 
 
 def _without_index(chosen: tuple[str, ...], problem: str) -> tuple[str, ...]:
-    """The checks that can be made.  Raises PipelineError if that of the index is the only one."""
+    """The checks that can be made. Raises PipelineError if that of the index is the only one."""
     if chosen == ("index",):
         raise PipelineError(problem)
     return tuple(check for check in chosen if check != "index")

@@ -1,6 +1,6 @@
 """Consume queues against the log.
 
-A task that went through a piece of the log compares the units of its messages.  What is left are
+A task that went through a piece of the log compares the units of its messages. What is left are
 units that no message claims: they point to what has expired, or to nothing.
 """
 

@@ -2,7 +2,7 @@
 
 No checksum covers it, so what is looked for are contradictions: bits that mean nothing, a
 compression that the body does not have, a committed transaction that nothing else tells of, a batch
-that is none.  The bits of IPv6 hosts make a record longer, which the scan of the log sees; what is
+that is none. The bits of IPv6 hosts make a record longer, which the scan of the log sees; what is
 prepared or rolled back has queue offset 0 and no unit, which the comparison with the queues sees.
 """
 

@@ -25,7 +25,7 @@ class RunningBroker(NamedTuple):
 
 @contextmanager
 def throw_away_broker() -> Iterator[RunningBroker]:
-    """Runs while in the context.  Raises PipelineError if it does not start."""
+    """Runs while in the context. Raises PipelineError if it does not start."""
     with tempfile.TemporaryDirectory(prefix="rockhopper-demo-") as directory:
         store = str(Path(directory) / "store")
         ports = ("--listen-port", "0", "--namesrv-port", "0", "--http-port", "-1")

@@ -132,7 +132,7 @@ class Assembly:
     def _fill_gap(self, writer: QueueWriter, key: QueueKey, before: Run, run: Run) -> None:
         """Put units for lost messages that point into the hole that swallowed them.
 
-        A queue with a hole would end there for a broker.  Commit log offsets grow by a byte each.
+        A queue with a hole would end there for a broker. Commit log offsets grow by a byte each.
         """
         missing = run.first - before.behind
         start, stop = before.end, run.start

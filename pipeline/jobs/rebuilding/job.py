@@ -171,10 +171,10 @@ def rebuild(
     """Make consume queues and index files of the store at *path* from its commit log.
 
     They go into the new directory *output*, or with *in_place* into the store itself, of which the
-    former files are moved aside.  Sizes and the kind of index are those of the files that are
+    former files are moved aside. Sizes and the kind of index are those of the files that are
     there, unless given; *index_tags* says whether tags are in the index, as RocketMQ puts them
-    there from 5.4 on.  Where those of the index are neither given nor found out, it is left as it
-    is, and the result says so.  *run* runs the tasks otherwise than on Spark.
+    there from 5.4 on. Where those of the index are neither given nor found out, it is left as it
+    is, and the result says so. *run* runs the tasks otherwise than on Spark.
 
     Raises:
         UsageProblem: arguments that contradict each other.

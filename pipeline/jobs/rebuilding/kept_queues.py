@@ -1,7 +1,7 @@
 """Queues whose messages have all expired: they alone say which offset is the next one.
 
 Brokers never delete the last file of a queue, since a queue that began again at 0 would be behind
-what its consumers have committed.  The log knows nothing of such queues any more.
+what its consumers have committed. The log knows nothing of such queues any more.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The lock of a store, for a job that changes its files: a broker takes the same before it reads.
 
-It is an exclusive record lock on the first byte of the file ``lock``, as RocketMQ takes it.  The
+It is an exclusive record lock on the first byte of the file ``lock``, as RocketMQ takes it. The
 system drops it when this process ends, and also when this process closes any descriptor of that
 file, so nobody here may open the file in between.
 """

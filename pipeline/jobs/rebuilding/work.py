@@ -1,7 +1,7 @@
 """What a worker does for a rebuild.
 
 Plain queues: a unit's place follows from its queue offset, so every task writes its units where
-they belong.  Batch queues and the index are in the order of the log: tasks put theirs aside, and
+they belong. Batch queues and the index are in the order of the log: tasks put theirs aside, and
 who comes next knows from their counts where each goes.
 """
 

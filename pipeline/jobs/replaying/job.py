@@ -102,7 +102,7 @@ def replay(
 
     *to* is a topic for all of them, or old names with new ones; then only those are replayed.
     Times are by storeTimestamp, from the first up to but not including the second; *where* is a
-    condition in Spark's SQL.  *rate* limits messages per second.  A replay has an id, made of what
+    condition in Spark's SQL. *rate* limits messages per second. A replay has an id, made of what
     is asked for unless it is given; one that was interrupted goes on when the same is called again.
     See docs/jobs.md.
 
@@ -185,9 +185,6 @@ def _check_topics(source: Source, request: Request) -> None:
         )
     if request.topics:
         raise UsageProblem("the files do not say topics: leave --topic out")
-
-
-# -- planning --------------------------------------------------------------------------------------
 
 
 def _foretell(
@@ -296,9 +293,6 @@ def _targets(files: Sequence[PlannedFile], request: Request) -> list[str]:
             names = pc.unique(pq.read_table(each.path, columns=["topic"])["topic"])
             found.update(request.target(name) for name in names.to_pylist() if name)
     return sorted(found)
-
-
-# -- sending ---------------------------------------------------------------------------------------
 
 
 def _run(

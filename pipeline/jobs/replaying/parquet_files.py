@@ -1,6 +1,6 @@
 """The Parquet files that a replay reads: those of an archive, or any with the sink's columns.
 
-An archive's files come in the order in which their messages were stored; others by name.  Values in
+An archive's files come in the order in which their messages were stored; others by name. Values in
 the names of directories (``topic=orders``) count as columns, as they do for Spark.
 """
 

@@ -117,7 +117,7 @@ class Plan:
 
     @classmethod
     def from_json(cls, data: bytes, name: str) -> Plan:
-        """The plan in a file called *name*.  Raises PipelineError."""
+        """The plan in a file called *name*. Raises PipelineError."""
         try:
             document = json.loads(data)
             if document.pop("format") != FORMAT:

@@ -1,7 +1,7 @@
 """Which messages a replay takes: files by what is known of them, the rest by SQL.
 
 Spark looks only at the columns that the conditions name, and writes down which rows of which file
-pass.  Bodies stay where they are until a task sends them.
+pass. Bodies stay where they are until a task sends them.
 """
 
 from __future__ import annotations

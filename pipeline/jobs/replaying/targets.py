@@ -42,7 +42,7 @@ def _any_has_sinks(rules: SinkRules) -> bool:
 
 
 def last_batch(nameserver: str, plan: Plan) -> int:
-    """The last batch that the plan's broker has published, −1 for none.  Raises PipelineError."""
+    """The last batch that the plan's broker has published, −1 for none. Raises PipelineError."""
     rules = sink_rules(nameserver, plan)
     remote = connect(rules.nameserver, timeout_s=rules.timeout_s)
     found = rules.patience(
@@ -64,7 +64,7 @@ def last_batch(nameserver: str, plan: Plan) -> int:
 
 
 def sink_rules(nameserver: str, plan: Plan) -> SinkRules:
-    """How the plan's messages are written.  Raises PipelineError."""
+    """How the plan's messages are written. Raises PipelineError."""
     if plan.broker:
         return _rules(nameserver, plan.job_id, plan.broker)
     return read_rules({"nameServer": nameserver}, streaming=False)

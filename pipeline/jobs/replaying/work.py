@@ -52,7 +52,7 @@ class ReplayTask:
 
 
 def replay_slices(task: ReplayTask) -> StagedPart | int:
-    """Stage the messages of a task, or send them and say how many.  Raises PipelineError."""
+    """Stage the messages of a task, or send them and say how many. Raises PipelineError."""
     messages = _messages(task)
     if not task.rules.is_exactly_once:
         return Sender(task.rules).write(messages)

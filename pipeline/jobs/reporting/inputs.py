@@ -93,7 +93,7 @@ class Work(NamedTuple):
 
 
 def store_work(path: str, chosen: Chosen) -> Work:
-    """The tasks that read a store directory.  Raises PipelineError."""
+    """The tasks that read a store directory. Raises PipelineError."""
     from rockhopper.pipeline.store_source.rules import read_rules
     from rockhopper.pipeline.store_source.source import StoreReader
 
@@ -113,7 +113,7 @@ def store_work(path: str, chosen: Chosen) -> Work:
 
 
 def network_work(nameserver: str, chosen: Chosen, parallelism: int) -> Work:
-    """The tasks that read what brokers hold now.  Raises PipelineError."""
+    """The tasks that read what brokers hold now. Raises PipelineError."""
     from rockhopper.pipeline.network.rules import read_rules
     from rockhopper.pipeline.network.source import NetworkReader
 

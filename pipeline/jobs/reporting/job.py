@@ -105,10 +105,10 @@ def report(
     """Write ``report.html`` and its tables into the directory *output*.
 
     Messages come from the store at *path*, from *archive*, or else from the brokers behind
-    *nameserver*, which are asked for consumers' lag wherever the messages are from.  Each call adds
+    *nameserver*, which are asked for consumers' lag wherever the messages are from. Each call adds
     a sample to the table of lag in *output*; *watch_s* goes on adding one at that interval,
-    *watch_count* of them or until Ctrl-C.  The result names brokers that are away, but for those
-    *without* which the report is whole.  See docs/jobs.md.
+    *watch_count* of them or until Ctrl-C. The result names brokers that are away, but for those
+    *without* which the report is whole. See docs/jobs.md.
 
     Raises:
         PipelineError: says what is wrong and what to do.

@@ -35,7 +35,7 @@ message that the group is through with was stored, null if it is not known."""
 
 
 def sample(nameserver: str, now_ms: int, topics: Collection[str] = ()) -> pa.Table:
-    """Ask every broker how far every group is; *topics* limits it.  Raises PipelineError."""
+    """Ask every broker how far every group is; *topics* limits it. Raises PipelineError."""
     remote = connect(nameserver)
     rows: list[dict[str, Any]] = []
     for broker in sorted({each.name for each in remote.brokers() if each.is_master}):
@@ -88,7 +88,7 @@ def _stats(
 
 
 def earlier_samples(file: Path) -> pa.Table:
-    """The samples of former runs.  Raises PipelineError."""
+    """The samples of former runs. Raises PipelineError."""
     import pyarrow.parquet as pq
 
     if not file.exists():

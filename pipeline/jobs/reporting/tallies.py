@@ -1,6 +1,6 @@
 """Counting messages: in each task for itself, then all of them together.
 
-A tally is a few small tables.  Their rows are as many as there are topics, tags, hosts and so on,
+A tally is a few small tables. Their rows are as many as there are topics, tags, hosts and so on,
 never as many as there are messages.
 """
 

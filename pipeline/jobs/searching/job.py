@@ -74,9 +74,9 @@ def search(
     """Find messages for which all conditions hold, each once, the oldest first.
 
     They are looked for in the store at *path* or, over the network, at the brokers that
-    *nameserver* knows, and in the *archive*.  *where* is a condition in Spark's SQL over the
-    columns of the sources, *sql92* one over properties.  *end_ms* is exclusive.  *broker_name* is
-    that of the store at *path*; without it the archive's only broker is taken for the same.  The
+    *nameserver* knows, and in the *archive*. *where* is a condition in Spark's SQL over the
+    columns of the sources, *sql92* one over properties. *end_ms* is exclusive. *broker_name* is
+    that of the store at *path*; without it the archive's only broker is taken for the same. The
     result names brokers that are away, but for those *without* which the search is whole.
 
     Raises:

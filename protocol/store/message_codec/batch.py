@@ -12,7 +12,7 @@ Each message, big-endian:
       20+b     2  size of the properties
       22+b     p  properties (protocol.properties)
 
-On ordinary topics the broker stores them one by one.  On topics of type BatchCQ it stores the body
+On ordinary topics the broker stores them one by one. On topics of type BatchCQ it stores the body
 whole, as one record with the sysFlags INNER_BATCH and NEED_UNWRAP, the number of messages in the
 property INNER_NUM and the queue offset of the first one in INNER_BASE.
 """
@@ -71,7 +71,7 @@ def decode_batch(body: bytes, count_max: int = BATCH_COUNT_MAX) -> list[tuple[in
 
     Raises:
         MalformedBatchError: there is no message, more than *count_max*, or a size is not what it
-            has to be.  Nothing of such a batch may be stored.
+            has to be. Nothing of such a batch may be stored.
     """
     messages: list[tuple[int, bytes, bytes]] = []
     end = len(body)

@@ -24,7 +24,7 @@ Layout, big-endian; offsets for IPv4 hosts, each IPv6 host makes what follows 12
          …     2  size of the properties, at most 32,767
          …     p  properties (protocol.properties)
 
-V2 is for topics of more than 127 bytes.  A file of the commit log ends with a blank record: 4 bytes
+V2 is for topics of more than 127 bytes. A file of the commit log ends with a blank record: 4 bytes
 of size, up to the file's end, and the magic 0xCBD43194.
 """
 
@@ -211,7 +211,7 @@ def encode_message(
     reconsume_times: int = 0,
     prepared_transaction_offset: int = 0,
 ) -> bytes:
-    """The record of a message.  Hosts are 8 or 20 bytes; their flags in *sys_flag* follow them.
+    """The record of a message. Hosts are 8 or 20 bytes; their flags in *sys_flag* follow them.
 
     Raises:
         ValueError: something does not fit its field.

@@ -33,11 +33,11 @@ class RecordStatus(Enum):
 
 @dataclass(slots=True)
 class RecordCheck:
-    """What was found.  Beside status, size and reason, the fields mean something only when OK."""
+    """What was found. Beside status, size and reason, the fields mean something only when OK."""
 
     status: RecordStatus
     size_bytes: int = 0
-    """Of the record.  When invalid: what to skip to come to the next record if only the body is
+    """Of the record. When invalid: what to skip to come to the next record if only the body is
     damaged, and 0 if nothing can be said."""
     reason: str = ""
     topic: str = ""

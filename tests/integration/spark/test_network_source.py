@@ -205,9 +205,6 @@ def test_messages_that_go_while_they_are_read(broker: PipelineBroker, topic: str
         broker.send(topic, numbered(0, 3), 0)
 
 
-# -- several brokers, and brokers that go away -----------------------------------------------------
-
-
 def test_topics_on_several_brokers(broker: PipelineBroker, topic: str) -> None:
     with ExitStack() as stack:
         stack.enter_context(broker.beside())

@@ -160,9 +160,6 @@ def test_a_malformed_header_ends_the_pass_behind_the_answers_before_it(broker: H
     assert stored(broker) == [b"hello"]
 
 
-# -- a topic that changes ----------------------------------------------------------------------
-
-
 def test_a_topic_that_changes_is_looked_at_anew(broker: HotBroker) -> None:
     broker.serve([send(1, e="2")])
     broker.served.create_topic("orders", 1)
@@ -178,9 +175,6 @@ def test_a_topic_that_changes_is_looked_at_anew(broker: HotBroker) -> None:
         (4, ResponseCode.NO_PERMISSION),
         (5, ResponseCode.TOPIC_NOT_EXIST),
     ]
-
-
-# -- failures ----------------------------------------------------------------------------------
 
 
 def fail_pwrite(monkeypatch: pytest.MonkeyPatch, calls_before: int) -> None:
@@ -263,9 +257,6 @@ def test_sends_are_refused_while_queues_cannot_grow(
     broker.served.store.catch_up()
     broker.serve([send(5)])
     assert codes(broker) == [(5, 0)]
-
-
-# -- SYNC_FLUSH --------------------------------------------------------------------------------
 
 
 async def test_answers_wait_for_the_disk_unless_the_producer_does_not(

@@ -1,7 +1,7 @@
 """Under SYNC_FLUSH no answer promises that something is stored before the disk has it.
 
 Goes through the table of request codes: each either stores something, and is tried here, or is
-listed as one that does not.  A code that is in neither list fails.
+listed as one that does not. A code that is in neither list fails.
 """
 
 import asyncio

@@ -166,9 +166,6 @@ async def test_nothing_that_matches_is_to_be_tried_again_from_further_on(
     assert (answer.ext or {})["nextBeginOffset"] == "1"
 
 
-# -- committing with a pull --------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("sys_flag", "offset", "committed"), [("5", "7", 7), ("4", "7", None), ("5", "-1", None)]
 )
@@ -194,9 +191,6 @@ async def test_a_reset_is_told_once_and_not_undone_by_a_late_commit(broker: Serv
     assert (answer.ext or {})["nextBeginOffset"] == "1"
     assert broker.offsets.get("orders", "tests", 0) == 1
     assert (await pull(broker, 1)).code == ResponseCode.SUCCESS
-
-
-# -- waiting for messages ----------------------------------------------------------------------
 
 
 async def waiting(broker: ServedBroker, peer: Peer, **ext: str) -> "asyncio.Task[Command]":

@@ -261,9 +261,6 @@ def test_a_stop_that_leaves_queues_behind_is_not_clean(
     assert bodies(stores.open()) == [b"late"]
 
 
-# -- deleted topics ------------------------------------------------------------------------------
-
-
 def test_a_deleted_topic_stays_deleted(stores: Stores) -> None:
     store = stores.open()
     put(store, b"gone")
@@ -318,9 +315,6 @@ def test_a_topic_deleted_before_its_messages_were_flushed_stays_deleted(stores: 
     assert put(store, b"new").queue_offset == 0
     flush(store)
     assert bodies(store) == [b"new"]
-
-
-# -- the reput coroutine -------------------------------------------------------------------------
 
 
 async def test_the_reput_coroutine_goes_on_when_there_is_room_again(

@@ -103,9 +103,6 @@ def commit(store: MessageStore, body: bytes = b"hello", queue_id: int = 0) -> in
     return store.commit()
 
 
-# -- visibility ------------------------------------------------------------------------------
-
-
 def test_a_message_is_shown_only_when_it_is_on_disk(stores: Stores) -> None:
     store = stores.open(flush_disk_type=SYNC)
     put(store, b"1", properties="KEYS\x01k\x02")
@@ -137,9 +134,6 @@ def test_waiting_pulls_are_woken_only_when_the_message_is_on_disk(stores: Stores
     assert ends == []
     flush(store)
     assert ends == [1]
-
-
-# -- answers ---------------------------------------------------------------------------------
 
 
 async def test_one_fsync_covers_what_was_written_during_the_one_before(
@@ -265,9 +259,6 @@ def test_under_async_flush_nothing_is_refused_for_waiting(stores: Stores) -> Non
     put(store)
 
 
-# -- queues behind, under SYNC_FLUSH -----------------------------------------------------------
-
-
 def test_catching_up_goes_no_further_than_the_disk(
     stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -288,9 +279,6 @@ def test_catching_up_goes_no_further_than_the_disk(
     assert bodies(store) == [b"1"]
     flush(store)
     assert bodies(store) == [b"1", b"2"]
-
-
-# -- the checkpoint ----------------------------------------------------------------------------
 
 
 def test_the_checkpoint_states_only_what_was_synced_before_it(

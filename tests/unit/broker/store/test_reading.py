@@ -46,9 +46,6 @@ def rolled(stores: Stores) -> MessageStore:
     return store
 
 
-# -- where a pull starts ---------------------------------------------------------------------
-
-
 def test_a_queue_that_does_not_exist_has_nothing(store: MessageStore) -> None:
     for offset in (0, 5, -1):
         result = store.get_message(TOPIC, 3, offset, 32)
@@ -94,9 +91,6 @@ def test_a_pull_reads_over_the_end_of_a_queue_file(store: MessageStore) -> None:
     result = store.get_message(TOPIC, 0, 40, 32)
     assert got(result) == ("FOUND", 60, 0, 60)
     assert [message.queue_offset for message in decode_messages(result.body)] == list(range(40, 60))
-
-
-# -- how much it gets ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("asked", "given"), [(1, 1), (5, 5), (32, 32), (33, 32), (2**31 - 1, 32)])
@@ -169,9 +163,6 @@ def test_messages_of_other_queues_in_between_are_left_out(store: MessageStore) -
         assert bodies(store, queue_id=queue_id) == expected
 
 
-# -- filters ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("expression", "expected"),
     [
@@ -223,9 +214,6 @@ def test_a_full_answer_ends_in_front_of_the_first_message_that_is_left(store: Me
     assert result.next_offset == 3
 
 
-# -- tags codes that stand elsewhere ---------------------------------------------------------
-
-
 def test_tags_codes_of_an_extended_queue_are_looked_up(stores: Stores) -> None:
     store = stores.open()
     for tag in "abc":
@@ -247,9 +235,6 @@ def test_tags_codes_of_an_extended_queue_are_looked_up(stores: Stores) -> None:
     assert [message.body for message in decode_messages(result.body)] == [b"b", b"c"]
 
 
-# -- batches ---------------------------------------------------------------------------------
-
-
 def test_records_of_a_batch_topic_are_read_from_any_message_in_them(stores: Stores) -> None:
     root = copy_golden_store("mix", stores.root)
     (topic,) = [path.name for path in (root / "batchconsumequeue").iterdir()]
@@ -267,9 +252,6 @@ def test_records_of_a_batch_topic_are_read_from_any_message_in_them(stores: Stor
     assert got(store.get_message(topic, 0, 6, 1)) == ("OFFSET_OVERFLOW_ONE", 6, 0, 6)
     assert got(store.get_message(topic, 0, 9, 1)) == ("OFFSET_OVERFLOW_BADLY", 6, 0, 6)
     assert got(store.get_message(topic, 7, 9, 1)) == ("NO_MATCHED_LOGIC_QUEUE", 0, 0, 0)
-
-
-# -- by time ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("topic", [TOPIC, "Batches"])

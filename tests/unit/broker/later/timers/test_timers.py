@@ -199,9 +199,6 @@ def test_parked_count_leaves_the_timers_out(rig: TimerRig) -> None:
     assert len(rig.broker.long_polling) == 0
 
 
-# -- recall ----------------------------------------------------------------------------------
-
-
 def test_recalled_message_is_not_delivered(rig: TimerRig) -> None:
     rig.start()
     first = rig.send({"TIMER_DELAY_SEC": "30", "UNIQ_KEY": "first"}, b"first")
@@ -281,9 +278,6 @@ def test_a_withdrawal_as_rocketmqs_producers_send_it_withdraws(rig: TimerRig) ->
     assert rig.pending == 1
     rig.wait(70)
     assert rig.bodies() == [b"b"]
-
-
-# -- beside other features -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
