@@ -3,7 +3,7 @@
 import pytest
 
 from rockhopper.protocol.store.message_codec import RecordStatus, check_record, encode_message
-from tests.unit.protocol.test_record import STORE_RECORD, V1_RECORD, changed
+from tests.unit.protocol.store.message_codec.test_record import STORE_RECORD, V1_RECORD, changed
 
 
 def test_whole_record_tells_what_dispatch_needs() -> None:
