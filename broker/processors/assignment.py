@@ -5,13 +5,17 @@ RocketMQ: QueryAssignmentProcessor. A group in POP mode shares all queues of a b
 """
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 import structlog
 
+from rockhopper.broker.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.pop.cluster_queues import Queues
-from rockhopper.broker.processors.parts import BrokerParts
+from rockhopper.broker.pop.service import PopService
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.remoting.json_bodies import check_size, json_response, long_json_response
+from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
+from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.protocol.bodies.popping import (
     MessageQueueAssignment,
     QueryAssignmentRequestBody,
@@ -65,17 +69,20 @@ def allocate_for_pop(
     return list(found)
 
 
+@dataclass(eq=False, repr=False)
 class AssignmentProcessors:
     """Serves 400, 401 and 402."""
 
-    def __init__(self, broker: BrokerParts) -> None:
-        self._broker = broker
+    _topics: TopicTable
+    _groups: SubscriptionGroupTable
+    _consumers: ConsumerGroups
+    _pop: PopService
 
     async def query(self, request: Request) -> Response:
         """400: the queues of one client, and whether it pulls or pops them."""
         check_size(request.body, BODY_SIZE_BYTES_MAX)
         wanted = QueryAssignmentRequestBody.decode(request.body)
-        mode = self._broker.pop.request_modes.get(wanted.topic, wanted.consumer_group)
+        mode = self._pop.request_modes.get(wanted.topic, wanted.consumer_group)
         pops = mode is not None and mode.mode == POP and not is_retry_topic(wanted.topic)
         share = mode.pop_share_queue_num if mode is not None else 0
         queues = await self._queues(wanted, pops=pops, share=share)
@@ -92,12 +99,12 @@ class AssignmentProcessors:
     async def _queues(
         self, wanted: QueryAssignmentRequestBody, *, pops: bool, share: int
     ) -> Queues | None:
-        queues = await self._broker.pop.cluster_queues.of(wanted.topic)
+        queues = await self._pop.cluster_queues.of(wanted.topic)
         if queues is None:
             return None
         if wanted.message_model == "BROADCASTING":
             return queues
-        online = self._broker.consumers.get(wanted.consumer_group)
+        online = self._consumers.get(wanted.consumer_group)
         allocate = STRATEGIES.get(wanted.strategy_name)
         if online is None or allocate is None:
             return None
@@ -113,12 +120,11 @@ class AssignmentProcessors:
         """401: have a group pull or pop a topic from now on."""
         check_size(request.body, BODY_SIZE_BYTES_MAX)
         mode = SetMessageRequestModeRequestBody.decode(request.body)
-        broker = self._broker
         if is_retry_topic(mode.topic):
             raise RequestError(ResponseCode.NO_PERMISSION, "retry topic is not allowed to set mode")
-        if mode.topic not in broker.topics:
+        if mode.topic not in self._topics:
             raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{mode.topic[:300]}] not exist")
-        if broker.groups.find_or_create(mode.consumer_group) is None:
+        if self._groups.find_or_create(mode.consumer_group) is None:
             raise RequestError(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
                 f"subscription group [{mode.consumer_group[:200]}] does not exist",
@@ -127,11 +133,11 @@ class AssignmentProcessors:
             raise RequestError(
                 ResponseCode.INVALID_PARAMETER, f"mode is {mode.mode[:40]!r}; PULL and POP are"
             )
-        broker.pop.request_modes.put(mode)
+        self._pop.request_modes.put(mode)
         log.info("request mode set", topic=mode.topic, group=mode.consumer_group, mode=mode.mode)
-        await broker.pop.request_modes.saved()
+        await self._pop.request_modes.saved()
         return Response()
 
     def all_modes(self, _request: Request) -> Awaitable[Response]:
         """402: the table as its file holds it."""
-        return long_json_response(self._broker.pop.request_modes.to_json)
+        return long_json_response(self._pop.request_modes.to_json)

@@ -1,15 +1,20 @@
 """The broker itself: settings (25, 26), its state (28), statistics (315) and delay offsets (45)."""
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import structlog
 
-from rockhopper.broker.processors.parts import BrokerParts
+from rockhopper.broker.later.delayed import DelayedDelivery
+from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.processors.runtime_info import disk_usage, runtime_info
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.remoting.json_bodies import json_response, refusal
+from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.settings.config_file import change_live, parse_properties, properties_of
 from rockhopper.broker.settings.settings import SettingError
+from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.json_table import DataVersion
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.bodies import KVTable
@@ -34,12 +39,21 @@ class ViewBrokerStatsDataRequest(RpcRequest, rename="camel", frozen=True, kw_onl
     stats_key: str
 
 
+@dataclass(eq=False, repr=False)
 class BrokerAdminProcessors:
     """Serves what operators ask and change about the broker as a whole."""
 
-    def __init__(self, broker: BrokerParts) -> None:
-        self._broker = broker
-        self._config_version = DataVersion(0, broker.now_ms())
+    _config: BrokerConfig
+    _store: MessageStore
+    _delayed: DelayedDelivery
+    _stats: BrokerStats
+    _now_ms: Callable[[], int]
+    _steady_ms: Callable[[], int]
+    _change_config: Callable[[BrokerConfig], None]
+    _config_version: DataVersion = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._config_version = DataVersion(0, self._now_ms())
 
     def update_config(self, request: Request) -> Response:
         """25: change run-time settings, until the next start: broker.conf stays as it is.
@@ -62,16 +76,16 @@ class BrokerAdminProcessors:
                 raise RequestError(
                     ResponseCode.NO_PERMISSION, "Can not update config in black list."
                 )
-        before = properties_of(self._broker.config)
+        before = properties_of(self._config)
         try:
-            config = change_live(self._broker.config, changes)
+            config = change_live(self._config, changes)
         except SettingError as error:
             raise refusal(error) from None
         after = properties_of(config)
         changed = {key: value for key, value in after.items() if before.get(key) != value}
         if changed:
-            self._broker.change_config(config)
-            self._config_version.advance(self._broker.now_ms())
+            self._change_config(config)
+            self._config_version.advance(self._now_ms())
             log.info(
                 "settings changed until the next start",
                 peer=request.connection.peer,
@@ -83,7 +97,7 @@ class BrokerAdminProcessors:
         """26: every setting as ``key=value``; secrets are masked."""
         lines = [
             f"{key}={_MASK if value and _is_secret(key) else value}\n"
-            for key, value in properties_of(self._broker.config).items()
+            for key, value in properties_of(self._config).items()
         ]
         version = fastjson.dumps(self._config_version.to_json())
         return Response(
@@ -93,19 +107,26 @@ class BrokerAdminProcessors:
 
     async def get_runtime_info(self, _request: Request) -> Response:
         """28: how the broker does."""
-        broker = self._broker
-        layout = broker.store.layout
+        layout = self._store.layout
         log_disk = await asyncio.to_thread(disk_usage, layout.commit_log)
         queue_disk = await asyncio.to_thread(disk_usage, layout.consume_queues)
-        info = runtime_info(broker, log_disk, queue_disk)
+        info = runtime_info(
+            self._config,
+            self._store,
+            self._stats,
+            self._delayed,
+            self._steady_ms(),
+            log_disk,
+            queue_disk,
+        )
         return json_response(KVTable(info))
 
     def view_stats(self, request: Request) -> Response:
         """315: messages or bytes of a topic, a topic and group, or all, in minute, hour and day."""
         fields = request.fields(ViewBrokerStatsDataRequest)
-        stats = self._broker.stats
+        stats = self._stats
         windows = stats.windows(fields.stats_name, fields.stats_key)
-        if windows is None and fields.stats_key == self._broker.config.cluster_name:
+        if windows is None and fields.stats_key == self._config.cluster_name:
             windows = stats.windows_of_broker(fields.stats_name)
         if windows is None:
             raise RequestError(
@@ -120,8 +141,8 @@ class BrokerAdminProcessors:
 
     def all_delay_offsets(self, _request: Request) -> Response:
         """45: how far the delay levels are delivered, as their file holds it."""
-        self._broker.delayed.settle()
-        return json_response(self._broker.delayed.table.to_json())
+        self._delayed.settle()
+        return json_response(self._delayed.table.to_json())
 
 
 def _is_secret(key: str) -> bool:

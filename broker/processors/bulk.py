@@ -4,10 +4,14 @@ The checks are those of a pull that carries its own filter, but nothing is parke
 at once. Unlike an ordinary pull's it is not limited to 32 messages or 256 KiB.
 """
 
-from rockhopper.broker.processors.parts import BrokerParts
-from rockhopper.broker.pulling.pull_path import Pull, pull_response, response_code
+from dataclasses import dataclass
+
+from rockhopper.broker.observing.stats import BrokerStats
+from rockhopper.broker.pulling.pull_path import Pull, PullPath, pull_response, response_code
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
+from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.reading.get_result import GetStatus
+from rockhopper.broker.tables.topic_ids import TopicIds
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.requests.extensions import BulkPullRequest
 
@@ -17,11 +21,14 @@ TOOLS_GROUP = "TOOLS_CONSUMER"
 FLAG_SUBSCRIPTION = 4
 
 
+@dataclass(eq=False, repr=False)
 class BulkPullProcessor:
     """Serves bulk pulls."""
 
-    def __init__(self, broker: BrokerParts) -> None:
-        self._broker = broker
+    _store: MessageStore
+    _topic_ids: TopicIds
+    _stats: BrokerStats
+    _pull_path: PullPath
 
     def process(self, request: Request) -> Response:
         """Return up to ``maxBytes`` of records from ``offset`` on, those before ``endOffset``."""
@@ -41,7 +48,7 @@ class BulkPullProcessor:
                     f"{fields.end_offset}",
                 )
         topic_id = fields.topic_id
-        if topic_id and topic_id != self._broker.topic_ids.known(fields.topic):
+        if topic_id and topic_id != self._topic_ids.known(fields.topic):
             raise RequestError(
                 ResponseCode.TOPIC_NOT_EXIST,
                 f"the topic {fields.topic[:200]} with the id {topic_id[:40]} is not there: it was "
@@ -63,9 +70,8 @@ class BulkPullProcessor:
             0,
             lambda _code, _result: None,
         )
-        broker = self._broker
-        subscription = broker.pull_path.check(pull)
-        store = broker.store
+        subscription = self._pull_path.check(pull)
+        store = self._store
         if subscription is None:
             size_max = min(fields.max_bytes, SIZE_BYTES_MAX)
             result = store.get_bulk(
@@ -76,8 +82,8 @@ class BulkPullProcessor:
                 fields.topic, fields.queue_id, fields.offset, count_max, subscription
             )
         if result.status is GetStatus.FOUND:
-            broker.stats.get_found += 1
-            broker.stats.got(fields.topic, group).add(result.count, len(result.body))
+            self._stats.get_found += 1
+            self._stats.got(fields.topic, group).add(result.count, len(result.body))
             return pull_response(ResponseCode.SUCCESS, result)
-        broker.stats.get_missed += 1
+        self._stats.get_missed += 1
         return pull_response(response_code(result.status, fields.offset), result)

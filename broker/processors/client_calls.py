@@ -5,11 +5,15 @@ clients answer no request at all, so every one of them has a time limit.
 """
 
 import asyncio
+from dataclasses import dataclass
 
-from rockhopper.broker.members.consumer_groups import Member
-from rockhopper.broker.processors.parts import BrokerParts
+from rockhopper.broker.members.consumer_groups import ConsumerGroups, Member
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.remoting.json_bodies import json_response
+from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
+from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.protocol.bodies import GetConsumerStatusBody
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
@@ -27,11 +31,15 @@ STATUS_TIMEOUT_S = 5.0
 VERSION_WITH_RUNNING_INFO = 62
 
 
+@dataclass(eq=False, repr=False)
 class ClientCallProcessors:
     """Serves requests by asking consumers."""
 
-    def __init__(self, broker: BrokerParts) -> None:
-        self._broker = broker
+    _config: BrokerConfig
+    _store: MessageStore
+    _topics: TopicTable
+    _groups: SubscriptionGroupTable
+    _consumers: ConsumerGroups
 
     async def running_info(self, request: Request) -> Response:
         """307: what a consumer says of itself."""
@@ -44,16 +52,16 @@ class ClientCallProcessors:
         fields = request.fields(ConsumeMessageDirectlyRequest)
         member = self._member(fields.consumer_group, fields.client_id or "")
         ext = dict(request.ext)
-        ext["brokerName"] = self._broker.config.broker_name
-        topic = self._broker.topics.get(fields.topic or "")
+        ext["brokerName"] = self._config.broker_name
+        topic = self._topics.get(fields.topic or "")
         ext["topicSysFlag"] = str(topic.sys_flag if topic is not None else 0)
-        group = self._broker.groups.get(fields.consumer_group)
+        group = self._groups.get(fields.consumer_group)
         ext["groupSysFlag"] = str(group.group_sys_flag if group is not None else 0)
         body = self._record(fields.msg_id) if fields.msg_id else b""
         return await self._relay(request, member, ext, body)
 
     def _member(self, group: str, client_id: str) -> Member:
-        member = self._broker.consumers.find(group, client_id)
+        member = self._consumers.find(group, client_id)
         if member is None:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
@@ -72,7 +80,7 @@ class ClientCallProcessors:
             _, _, offset = decode_offset_message_id(message_id)
         except FieldError as error:
             raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from None
-        store = self._broker.store
+        store = self._store
         if store.min_commit_log_offset <= offset < store.max_commit_log_offset:
             record = store.message_at(offset)
             if record:
@@ -102,7 +110,7 @@ class ClientCallProcessors:
     async def consumer_status(self, request: Request) -> Response:
         """223: how far the clients of a group are in a topic, as they see it themselves (221)."""
         fields = request.fields(GetConsumerStatusRequest)
-        online = self._broker.consumers.get(fields.group)
+        online = self._consumers.get(fields.group)
         members = list(online.members.values()) if online is not None else []
         if not members:
             raise RequestError(

@@ -3,12 +3,23 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 
-from rockhopper.broker.members.consumer_groups import PULLING, Client, ConsumeSettings
-from rockhopper.broker.processors.parts import BrokerParts
+from rockhopper.broker.members.consumer_groups import (
+    PULLING,
+    Client,
+    ConsumerGroups,
+    ConsumeSettings,
+)
+from rockhopper.broker.members.producers import ProducerTable
+from rockhopper.broker.observing.stats import BrokerStats
+from rockhopper.broker.pulling.pull_path import PullPath
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.remoting.json_bodies import json_response, with_body
+from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
+from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.protocol.bodies import (
     CheckClientRequestBody,
     ConsumerData,
@@ -35,11 +46,18 @@ ANNOUNCE_TIMEOUT_S = 1.5
 COMPILED_LENGTH_MAX = 8192
 
 
+@dataclass(eq=False, repr=False)
 class ClientProcessors:
     """Serves what clients say of themselves and ask of each other."""
 
-    def __init__(self, broker: BrokerParts) -> None:
-        self._broker = broker
+    _config: BrokerConfig
+    _topics: TopicTable
+    _groups: SubscriptionGroupTable
+    _consumers: ConsumerGroups
+    _producers: ProducerTable
+    _stats: BrokerStats
+    _pull_path: PullPath
+    _announce: Callable[[], Awaitable[None]]
 
     # -- heartbeat -----------------------------------------------------------------------------
 
@@ -49,10 +67,10 @@ class ClientProcessors:
         A group that does not exist and may not be created is left out in silence, as in RocketMQ:
         the client learns of it when it pulls.
         """
-        topics = self._broker.topics
+        topics = self._topics
         before = topics.version.counter
         taken = with_body(request, HeartbeatData, self._take_heartbeat)
-        if not self._broker.config.namesrv_addr or (
+        if not self._config.namesrv_addr or (
             isinstance(taken, Response) and topics.version.counter == before
         ):
             return taken
@@ -64,10 +82,10 @@ class ClientProcessors:
         The client asks them for routes next, and then not again for 30 s.
         """
         response = taken if isinstance(taken, Response) else await taken
-        if self._broker.topics.version.counter != before:
+        if self._topics.version.counter != before:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(ANNOUNCE_TIMEOUT_S):
-                    await self._broker.announce()
+                    await self._announce()
         return response
 
     def _take_heartbeat(self, request: Request, beat: HeartbeatData) -> Response:
@@ -84,7 +102,7 @@ class ClientProcessors:
                 f"the heartbeat names {count} groups; {GROUPS_PER_HEARTBEAT_MAX} are allowed",
             )
         is_known = beat.heartbeat_fingerprint != 0
-        stats = self._broker.stats
+        stats = self._stats
         begun_s = time.perf_counter()
         for consumer in beat.consumer_data_set:
             if not self._register_consumer(request, beat, consumer):
@@ -95,7 +113,7 @@ class ClientProcessors:
         for producer in beat.producer_data_set:
             if len(producer.group_name) <= PRODUCER_GROUP_LENGTH_MAX:
                 client = _client(request, beat.client_id)
-                self._broker.producers.register(producer.group_name, client)
+                self._producers.register(producer.group_name, client)
         if beat.producer_data_set:
             stats.producer_registrations.add(int((time.perf_counter() - begun_s) * 1000), 0)
         return Response(
@@ -108,22 +126,21 @@ class ClientProcessors:
         self, request: Request, beat: HeartbeatData, consumer: ConsumerData
     ) -> bool:
         """Take one group of a heartbeat; False if the client should repeat it in full."""
-        broker = self._broker
-        if broker.config.reject_pull_consumer and consumer.consume_type == PULLING:
+        if self._config.reject_pull_consumer and consumer.consume_type == PULLING:
             return True
-        group = broker.groups.find_or_create(consumer.group_name)
+        group = self._groups.find_or_create(consumer.group_name)
         if group is None:
             return True
         # At once: a consumer that starts looks for the route of its retry topic.
-        broker.topics.ensure_retry_topic(
+        self._topics.ensure_retry_topic(
             group.name, group.retry_queue_nums, unit_mode=consumer.unit_mode
         )
         client = _client(request, beat.client_id)
         if beat.without_sub and beat.heartbeat_fingerprint != 0:
-            return broker.consumers.register_again(group.name, client, beat.heartbeat_fingerprint)
+            return self._consumers.register_again(group.name, client, beat.heartbeat_fingerprint)
         subscriptions = _subscriptions(consumer.subscription_data_set)
         self._warn(group.name, subscriptions.values())
-        broker.consumers.register(
+        self._consumers.register(
             group.name,
             client,
             ConsumeSettings(
@@ -143,7 +160,7 @@ class ClientProcessors:
         for subscription in subscriptions:
             if subscription.is_sql and length < COMPILED_LENGTH_MAX:
                 length += len(subscription.expression)
-                self._broker.pull_path.filters.warn(group, subscription)
+                self._pull_path.filters.warn(group, subscription)
 
     # -- the rest ------------------------------------------------------------------------------
 
@@ -151,15 +168,15 @@ class ClientProcessors:
         """35: a client leaves a consumer group, a producer group, or both."""
         fields = request.fields(UnregisterClientRequest)
         if fields.producer_group:
-            self._broker.producers.unregister(fields.producer_group, request.connection)
+            self._producers.unregister(fields.producer_group, request.connection)
         if fields.consumer_group:
-            self._broker.consumers.unregister(fields.consumer_group, request.connection)
+            self._consumers.unregister(fields.consumer_group, request.connection)
         return Response()
 
     def consumer_list(self, request: Request) -> Response:
         """38: the client ids of a group, among which its members share out the queues."""
         name = request.fields(GetConsumerListByGroupRequest).consumer_group
-        group = self._broker.consumers.get(name)
+        group = self._consumers.get(name)
         if group is None:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {name[:200]}"
@@ -176,7 +193,7 @@ class ClientProcessors:
             return Response()
         try:
             subscription = data.subscription()
-            self._broker.pull_path.filters.check_enabled(subscription)
+            self._pull_path.filters.check_enabled(subscription)
             _ = subscription.sql
         except SubscriptionError as error:
             raise RequestError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from rockhopper.broker.nameserver.processors import NameServiceProcessors
-from rockhopper.broker.processors.parts import BrokerParts
-from rockhopper.broker.processors.table import build_table
+from rockhopper.broker.processors.table import BrokerParts, build_table
 from rockhopper.broker.processors.unserved import UNSERVED
 from rockhopper.broker.remoting.dispatcher import Entry
 from rockhopper.protocol.codes import RequestCode

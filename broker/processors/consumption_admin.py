@@ -4,11 +4,20 @@ CLEAN_UNUSED_TOPIC (316) and CLEAN_EXPIRED_CONSUMEQUEUE (306) are answered with 
 removes expired queue files by itself, and a queue without a topic becomes one again at the start.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from rockhopper.broker.loop.slices import in_thread, next_slice
+from rockhopper.broker.members.producers import ProducerTable
+from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.processors.groups_admin import QUEUES_PER_TURN
-from rockhopper.broker.processors.parts import BrokerParts
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.remoting.json_bodies import json_response, long_json_response
+from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
+from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.protocol.bodies import MessageQueueKey, OffsetWrapper
 from rockhopper.protocol.bodies.heartbeat import ProducerInfo, ProducerTableInfo
 from rockhopper.protocol.codes import LanguageCode, ResponseCode
@@ -20,29 +29,36 @@ from rockhopper.protocol.requests.groups import (
 )
 
 
+@dataclass(eq=False, repr=False)
 class ConsumptionAdminProcessors:
     """Serves what operators ask about consumption."""
 
-    def __init__(self, broker: BrokerParts) -> None:
-        self._broker = broker
+    _config: BrokerConfig
+    _store: MessageStore
+    _topics: TopicTable
+    _groups: SubscriptionGroupTable
+    _offsets: ConsumerOffsetTable
+    _producers: ProducerTable
+    _stats: BrokerStats
+    _steady_ms: Callable[[], int]
 
     async def time_span(self, request: Request) -> Response:
         """303: of each queue, from when to when its messages are and how late the group is."""
         fields = request.fields(QueryConsumeTimeSpanRequest)
-        broker, store = self._broker, self._broker.store
-        topic = broker.topics.get(fields.topic)
+        store = self._store
+        topic = self._topics.get(fields.topic)
         if topic is None:
             raise RequestError(
                 ResponseCode.TOPIC_NOT_EXIST, f"topic[{fields.topic[:200]}] not exist"
             )
-        now_ms = broker.steady_ms()
+        now_ms = self._steady_ms()
         spans: list[str] = []
         for queue_id in range(topic.read_queue_nums):
             if queue_id % QUEUES_PER_TURN == QUEUES_PER_TURN - 1:
                 await next_slice()
             low, high = store.queue_range(topic.name, queue_id)
             earliest_ms = store.earliest_store_time(topic.name, queue_id)
-            offset = broker.offsets.get(topic.name, fields.group, queue_id) or 0
+            offset = self._offsets.get(topic.name, fields.group, queue_id) or 0
             consumed_ms = self._consumed_ms(topic.name, queue_id, offset) or earliest_ms
             delay_ms = 0
             if max(offset, low) < high:
@@ -53,7 +69,7 @@ class ConsumptionAdminProcessors:
                 "consumeTimeStamp": consumed_ms,
                 "delayTime": delay_ms,
                 "maxTimeStamp": latest_ms,
-                "messageQueue": MessageQueueKey(topic.name, broker.config.broker_name, queue_id),
+                "messageQueue": MessageQueueKey(topic.name, self._config.broker_name, queue_id),
                 "minTimeStamp": earliest_ms,
             }
             spans.append(dumps(span))
@@ -61,7 +77,7 @@ class ConsumptionAdminProcessors:
 
     def _consumed_ms(self, topic: str, queue_id: int, offset: int) -> int:
         """When the message before *offset* was stored; 0 if it is not there."""
-        store = self._broker.store
+        store = self._store
         low, high = store.queue_range(topic, queue_id)
         if not low < offset <= high:
             return 0
@@ -73,29 +89,28 @@ class ConsumptionAdminProcessors:
         Apache's tool leaves out queues without a lastTimestamp.
         """
         fields = request.fields(GetBrokerConsumeStatsRequest)
-        broker = self._broker
         by_group: dict[str, list[dict[str, object]]] = {}
         total = in_flight = 0
-        entries = await in_thread("answers", lambda: list(broker.offsets.entries()))
+        entries = await in_thread("answers", lambda: list(self._offsets.entries()))
         looked_at = 0
         for topic_name, group, _ in entries:
             looked_at += 1
             if looked_at % QUEUES_PER_TURN == 0:
                 await next_slice()
-            topic = broker.topics.get(topic_name)
-            if topic is None or group not in broker.groups or (fields.is_order and not topic.order):
+            topic = self._topics.get(topic_name)
+            if topic is None or group not in self._groups or (fields.is_order and not topic.order):
                 continue
             queues: list[str] = []
-            consume_tps = broker.stats.group_get_tps(topic_name, group)
+            consume_tps = self._stats.group_get_tps(topic_name, group)
             for queue_id in range(topic.write_queue_nums):
                 looked_at += 1
                 if looked_at % QUEUES_PER_TURN == 0:
                     await next_slice()
-                _, high = broker.store.queue_range(topic_name, queue_id)
-                offset = max(broker.offsets.get(topic_name, group, queue_id) or 0, 0)
-                key = MessageQueueKey(topic_name, broker.config.broker_name, queue_id)
+                _, high = self._store.queue_range(topic_name, queue_id)
+                offset = max(self._offsets.get(topic_name, group, queue_id) or 0, 0)
+                key = MessageQueueKey(topic_name, self._config.broker_name, queue_id)
                 consumed_ms = self._consumed_ms(topic_name, queue_id, offset)
-                pulled = max(offset, broker.stats.pulled_offset(topic_name, group, queue_id))
+                pulled = max(offset, self._stats.pulled_offset(topic_name, group, queue_id))
                 queues.append(queue_text(key, OffsetWrapper(high, offset, pulled, consumed_ms)))
                 total += max(high - offset, 0)
                 in_flight += pulled - offset
@@ -114,7 +129,7 @@ class ConsumptionAdminProcessors:
     async def group_forbidden(self, request: Request) -> Response:
         """353: forbid or allow a group to read a topic, or ask. Other topics stay as they are."""
         fields = request.fields(GroupForbiddenRequest)
-        groups = self._broker.groups
+        groups = self._groups
         if fields.readable is not None:
             if groups.find_or_create(fields.group) is None:
                 raise RequestError(
@@ -140,7 +155,7 @@ class ConsumptionAdminProcessors:
                     )
                     for client in clients
                 ]
-                for group, clients in self._broker.producers.groups().items()
+                for group, clients in self._producers.groups().items()
             }
         )
         return await long_json_response(lambda: table)

@@ -1,15 +1,18 @@
 """Groups: settings (200, 201, 207, 225, 352), who is online (203, 204, 345), lag (208, 343)."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
 import structlog
 
 from rockhopper.broker.loop.slices import in_thread, next_slice
-from rockhopper.broker.members.consumer_groups import Client, ConsumerGroup
+from rockhopper.broker.members.consumer_groups import Client, ConsumerGroup, ConsumerGroups
+from rockhopper.broker.members.producers import ProducerTable
+from rockhopper.broker.observing.stats import BrokerStats
+from rockhopper.broker.pop.service import PopService
 from rockhopper.broker.processors.pages import is_version, page
-from rockhopper.broker.processors.parts import BrokerParts
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.remoting.json_bodies import (
     json_response,
@@ -17,12 +20,16 @@ from rockhopper.broker.remoting.json_bodies import (
     read_object,
     refusal,
 )
-from rockhopper.broker.tables.subscription_groups import SubscriptionGroup
+from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.tables.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
 from rockhopper.broker.tables.topic_attributes import (
     GROUP_RULES,
     AttributeChangeError,
     change_attributes,
 )
+from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.protocol.bodies import (
     Connection,
     ConsumerConnection,
@@ -61,11 +68,19 @@ class QuerySubscriptionRequest(RpcRequest, rename="camel", frozen=True, kw_only=
     topic: str
 
 
+@dataclass(eq=False, repr=False)
 class GroupAdminProcessors:
     """Serves what operators ask and change about groups."""
 
-    def __init__(self, broker: BrokerParts) -> None:
-        self._broker = broker
+    _config: BrokerConfig
+    _store: MessageStore
+    _topics: TopicTable
+    _groups: SubscriptionGroupTable
+    _offsets: ConsumerOffsetTable
+    _consumers: ConsumerGroups
+    _producers: ProducerTable
+    _stats: BrokerStats
+    _pop: PopService
 
     # -- settings ------------------------------------------------------------------------------
 
@@ -88,7 +103,7 @@ class GroupAdminProcessors:
     def _group_of(self, value: Any) -> SubscriptionGroup:
         """The group that a body describes, its attributes changed. Raises RequestError."""
         group = _group_of(value)
-        known = self._broker.groups.get(group.name)
+        known = self._groups.get(group.name)
         try:
             attributes = change_attributes(
                 None if known is None else known.attributes, group.attributes, GROUP_RULES
@@ -99,10 +114,10 @@ class GroupAdminProcessors:
         return group
 
     async def _put(self, groups: list[SubscriptionGroup]) -> None:
-        changed = [group.name for group in groups if self._broker.groups.put(group)]
+        changed = [group.name for group in groups if self._groups.put(group)]
         if changed:
             log.info("groups changed by an administrator", groups=changed[:20], count=len(changed))
-            await self._broker.groups.saved()
+            await self._groups.saved()
 
     async def delete_group(self, request: Request) -> Response:
         """207: forget a group's settings and, if asked, its offsets; fine if there are none.
@@ -111,24 +126,23 @@ class GroupAdminProcessors:
         that is still online brings the group back with its next heartbeat.
         """
         fields = request.fields(DeleteSubscriptionGroupRequest)
-        broker = self._broker
-        existed = broker.groups.delete(fields.group_name)
+        existed = self._groups.delete(fields.group_name)
         if fields.clean_offset:
-            broker.offsets.delete_group(fields.group_name)
-            broker.pop.group_deleted(fields.group_name)
-            broker.offsets.save_soon()
+            self._offsets.delete_group(fields.group_name)
+            self._pop.group_deleted(fields.group_name)
+            self._offsets.save_soon()
         if existed:
-            broker.stats.forget_group(fields.group_name)
+            self._stats.forget_group(fields.group_name)
             log.info("group deleted by an administrator", group=fields.group_name)
-            await broker.groups.saved()
+            await self._groups.saved()
         return Response()
 
     def get_group(self, request: Request) -> Response:
         """352: the settings of one group; of one that a consumer may create, what they would be."""
         name = request.fields(GroupRequest).group
-        group = self._broker.groups.get(name)
+        group = self._groups.get(name)
         if group is None:
-            creatable = self._broker.config.auto_create_subscription_group
+            creatable = self._config.auto_create_subscription_group
             if not creatable or group_error(name) is not None:
                 raise RequestError(
                     ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
@@ -140,7 +154,7 @@ class GroupAdminProcessors:
     async def get_all_groups(self, request: Request) -> Response:
         """201: the settings of all groups, in pages if the asker wants pages."""
         fields = request.fields(GetAllSubscriptionGroupRequest)
-        document = await in_thread("answers", self._broker.groups.to_json)
+        document = await in_thread("answers", self._groups.to_json)
         table: dict[str, Any] = document["subscriptionGroupTable"]
         names = page(
             sorted(table),
@@ -157,7 +171,7 @@ class GroupAdminProcessors:
     def consumer_connections(self, request: Request) -> Response:
         """203: the members of a group that are online, and what they subscribe to."""
         name = request.fields(ConsumerGroupRequest).consumer_group
-        group = self._broker.consumers.get(name)
+        group = self._consumers.get(name)
         if group is None:
             raise RequestError(
                 ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{name[:200]}] not online"
@@ -167,7 +181,7 @@ class GroupAdminProcessors:
     def producer_connections(self, request: Request) -> Response:
         """204: the producers of a group that are online."""
         name = request.fields(ProducerGroupRequest).producer_group
-        clients = self._broker.producers.clients(name)
+        clients = self._producers.clients(name)
         if not clients:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"the producer group[{name[:200]}] not exist"
@@ -177,7 +191,7 @@ class GroupAdminProcessors:
     def subscription_of(self, request: Request) -> Response:
         """345: what a group that is online subscribes to in a topic."""
         fields = request.fields(QuerySubscriptionRequest)
-        group = self._broker.consumers.get(fields.group)
+        group = self._consumers.get(fields.group)
         found = group.subscription(fields.topic) if group is not None else None
         return json_response(
             {
@@ -194,7 +208,7 @@ class GroupAdminProcessors:
         connection = request.connection
         return json_response(
             TopicList(
-                topic_list=self._broker.offsets.topics_of(request.fields(GroupRequest).group),
+                topic_list=self._offsets.topics_of(request.fields(GroupRequest).group),
                 broker_addr=f"{connection.local_host}:{connection.local_port}",
             )
         )
@@ -212,7 +226,7 @@ class GroupAdminProcessors:
         looked_at = count(1)
         for topic in self._topics_to_report(group, fields.topic, fields.topic_list):
             queues[topic] = await self._report(topic, group, looked_at)
-            consume_tps += self._broker.stats.group_get_tps(topic, group)
+            consume_tps += self._stats.group_get_tps(topic, group)
         texts = (text for _, texts in sorted(queues.items()) for text in texts)
         return await long_json_response(
             lambda: {"consumeTps": consume_tps, "offsetTable": map_of(texts)}
@@ -222,8 +236,8 @@ class GroupAdminProcessors:
         named = [name for name in (listed or "").split(";") if name]
         if named:
             return list(dict.fromkeys(named))
-        topics = [topic] if topic else self._broker.offsets.topics_of(group)
-        online = self._broker.consumers.get(group)
+        topics = [topic] if topic else self._offsets.topics_of(group)
+        online = self._consumers.get(group)
         if online is None:
             return topics
         subscribed = online.subscriptions()
@@ -231,21 +245,20 @@ class GroupAdminProcessors:
 
     async def _report(self, topic: str, group: str, looked_at: Iterator[int]) -> list[str]:
         """The queues of *topic* as text, which a garbage collection does not walk through."""
-        broker = self._broker
-        settings = broker.topics.get(topic)
+        settings = self._topics.get(topic)
         texts: list[str] = []
         if settings is None:
             return texts
         for queue_id in range(settings.read_queue_nums):
             if next(looked_at) % QUEUES_PER_TURN == 0:
                 await next_slice()
-            offset = max(broker.offsets.get(topic, group, queue_id) or 0, 0)
-            low, high = broker.store.queue_range(topic, queue_id)
+            offset = max(self._offsets.get(topic, group, queue_id) or 0, 0)
+            low, high = self._store.queue_range(topic, queue_id)
             consumed_ms = 0
             if low < offset <= high:
-                consumed_ms = broker.store.store_time(topic, queue_id, offset - 1)
-            key = MessageQueueKey(topic, broker.config.broker_name, queue_id)
-            pulled = max(offset, broker.stats.pulled_offset(topic, group, queue_id))
+                consumed_ms = self._store.store_time(topic, queue_id, offset - 1)
+            key = MessageQueueKey(topic, self._config.broker_name, queue_id)
+            pulled = max(offset, self._stats.pulled_offset(topic, group, queue_id))
             texts.append(queue_text(key, OffsetWrapper(high, offset, pulled, max(consumed_ms, 0))))
         return texts
 

@@ -4,11 +4,16 @@ Offsets of a queue are looked up, never created: RocketMQ makes a queue for any 
 about. Topics that do not exist are answered with 17, queues that do not exist with 29.
 """
 
-from rockhopper.broker.members.consumer_groups import PULLING
-from rockhopper.broker.processors.parts import BrokerParts
+from dataclasses import dataclass
+
+from rockhopper.broker.members.consumer_groups import PULLING, ConsumerGroups
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.remoting.json_bodies import long_json_response
-from rockhopper.broker.settings.config import InitialOffset
+from rockhopper.broker.settings.config import BrokerConfig, InitialOffset
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
+from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.errors import FieldError
 from rockhopper.protocol.names import RETRY_PREFIX
@@ -22,11 +27,16 @@ from rockhopper.protocol.requests import (
 )
 
 
+@dataclass(eq=False, repr=False)
 class OffsetProcessors:
     """Serves what consumers and tools ask about offsets."""
 
-    def __init__(self, broker: BrokerParts) -> None:
-        self._broker = broker
+    _config: BrokerConfig
+    _store: MessageStore
+    _topics: TopicTable
+    _groups: SubscriptionGroupTable
+    _offsets: ConsumerOffsetTable
+    _consumers: ConsumerGroups
 
     def query_consumer_offset(self, request: Request) -> Response:
         """14: where a group goes on in a queue.
@@ -37,11 +47,10 @@ class OffsetProcessors:
         what the group itself sent back to be tried again.
         """
         fields = request.fields(QueryConsumerOffsetRequest)
-        broker = self._broker
         topic, group, queue_id = fields.topic, fields.consumer_group, fields.queue_id
-        offset = broker.offsets.pending_reset(topic, group, queue_id)
+        offset = self._offsets.pending_reset(topic, group, queue_id)
         if offset is None:
-            offset = broker.offsets.get(topic, group, queue_id)
+            offset = self._offsets.get(topic, group, queue_id)
         if offset is not None:
             return _offset(offset)
         if fields.set_zero_if_not_found is False:
@@ -49,10 +58,10 @@ class OffsetProcessors:
                 ResponseCode.QUERY_NOT_FOUND,
                 "Not found, do not set to zero, maybe this group boot first",
             )
-        low, high = broker.store.queue_range(topic, queue_id)
+        low, high = self._store.queue_range(topic, queue_id)
         if low < high and topic.startswith(RETRY_PREFIX):
             return _offset(low)
-        if low == 0 < high and broker.config.initial_offset is InitialOffset.COMPAT:
+        if low == 0 < high and self._config.initial_offset is InitialOffset.COMPAT:
             return _offset(0)
         raise RequestError(
             ResponseCode.QUERY_NOT_FOUND,
@@ -70,24 +79,23 @@ class OffsetProcessors:
             if error.name in ("queueId", "commitOffset"):
                 raise RequestError(ResponseCode.INVALID_PARAMETER, str(error)) from None
             raise
-        broker = self._broker
-        if broker.groups.get(fields.consumer_group) is None:
+        if self._groups.get(fields.consumer_group) is None:
             raise RequestError(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
                 f"Group {fields.consumer_group[:200]} not exist!",
             )
-        topic = broker.topics.get(fields.topic)
+        topic = self._topics.get(fields.topic)
         if topic is None:
             raise RequestError(
                 ResponseCode.TOPIC_NOT_EXIST, f"Topic {fields.topic[:200]} not exist!"
             )
-        check_queue(self._broker, fields.topic, fields.queue_id)
+        check_queue(self._topics, self._store, fields.topic, fields.queue_id)
         topic_name, group, queue_id = fields.topic, fields.consumer_group, fields.queue_id
-        online = broker.consumers.get(group)
+        online = self._consumers.get(group)
         if online is None or request.connection not in online.members:
             # A Java 4 client goes on committing while it waits for pulls that went down with us.
-            broker.consumers.seen_early(group, request.connection)
-        is_stored = broker.offsets.commit(
+            self._consumers.seen_early(group, request.connection)
+        is_stored = self._offsets.commit(
             topic_name,
             group,
             queue_id,
@@ -96,7 +104,7 @@ class OffsetProcessors:
         )
         if not is_stored:
             return Response(remark="Offset has been previously reset")
-        committed = broker.offsets.get(topic_name, group, queue_id)
+        committed = self._offsets.get(topic_name, group, queue_id)
         if committed is not None and 0 <= fields.commit_offset < committed:
             return Response(
                 remark=f"Offset stays at {committed}: members of a group only go forward, "
@@ -111,23 +119,22 @@ class OffsetProcessors:
         when they wait for the answer. Where the queue has been cut shorter than what was
         committed, everybody is right.
         """
-        broker = self._broker
-        online = broker.consumers.get(fields.consumer_group)
+        online = self._consumers.get(fields.consumer_group)
         if online is None or request.connection not in online.members:
             means_it = not request.oneway
         else:
             means_it = online.settings.consume_type == PULLING
         if means_it:
             return True
-        committed = broker.offsets.get(fields.topic, fields.consumer_group, fields.queue_id)
-        end = broker.store.queue_range(fields.topic, fields.queue_id)[1]
+        committed = self._offsets.get(fields.topic, fields.consumer_group, fields.queue_id)
+        end = self._store.queue_range(fields.topic, fields.queue_id)[1]
         return committed is not None and committed > end
 
     def search_by_time(self, request: Request) -> Response:
         """29: the first message at or after a time, or with boundaryType UPPER the last before."""
         fields = request.fields(SearchOffsetRequest)
-        check_queue(self._broker, fields.topic, fields.queue_id)
-        store = self._broker.store
+        check_queue(self._topics, self._store, fields.topic, fields.queue_id)
+        store = self._store
         low, high = store.queue_range(fields.topic, fields.queue_id)
         offset = store.offset_by_time(
             fields.topic,
@@ -140,39 +147,39 @@ class OffsetProcessors:
     def max_offset(self, request: Request) -> Response:
         """30: one past the newest message."""
         fields = request.fields(GetMaxOffsetRequest)
-        check_queue(self._broker, fields.topic, fields.queue_id)
-        return _offset(self._broker.store.queue_range(fields.topic, fields.queue_id)[1])
+        check_queue(self._topics, self._store, fields.topic, fields.queue_id)
+        return _offset(self._store.queue_range(fields.topic, fields.queue_id)[1])
 
     def min_offset(self, request: Request) -> Response:
         """31: the oldest message that is still there; -1 in a new queue of type BatchCQ."""
         fields = request.fields(GetMinOffsetRequest)
-        check_queue(self._broker, fields.topic, fields.queue_id)
-        low, high = self._broker.store.queue_range(fields.topic, fields.queue_id)
-        if high == 0 and self._broker.topics.is_batch(fields.topic):
+        check_queue(self._topics, self._store, fields.topic, fields.queue_id)
+        low, high = self._store.queue_range(fields.topic, fields.queue_id)
+        if high == 0 and self._topics.is_batch(fields.topic):
             low = -1
         return _offset(low)
 
     def earliest_store_time(self, request: Request) -> Response:
         """32: when the oldest message was stored, -1 if there is none."""
         fields = request.fields(GetEarliestMsgStoretimeRequest)
-        check_queue(self._broker, fields.topic, fields.queue_id)
-        time_ms = self._broker.store.earliest_store_time(fields.topic, fields.queue_id)
+        check_queue(self._topics, self._store, fields.topic, fields.queue_id)
+        time_ms = self._store.earliest_store_time(fields.topic, fields.queue_id)
         return Response(ext={"timestamp": str(time_ms)})
 
     async def all_consumer_offsets(self, _request: Request) -> Response:
         """43: the offset table as its file holds it."""
-        return await long_json_response(self._broker.offsets.to_json)
+        return await long_json_response(self._offsets.to_json)
 
 
-def check_queue(broker: BrokerParts, topic: str, queue_id: int) -> None:
+def check_queue(topics: TopicTable, store: MessageStore, topic: str, queue_id: int) -> None:
     """Refuse what does not exist; a queue beyond a shrunk topic's last may still have data."""
-    settings = broker.topics.get(topic)
+    settings = topics.get(topic)
     if settings is None:
         raise RequestError(
             ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic[:200]}] not exist, apply first please!"
         )
     count = max(settings.read_queue_nums, settings.write_queue_nums)
-    if 0 <= queue_id < count or broker.store.queue_range(topic, queue_id)[1] > 0:
+    if 0 <= queue_id < count or store.queue_range(topic, queue_id)[1] > 0:
         return
     raise RequestError(
         ResponseCode.INVALID_PARAMETER,

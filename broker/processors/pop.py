@@ -7,6 +7,7 @@ both.
 import base64
 import binascii
 from collections.abc import Awaitable, Callable, Generator, Iterable
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import structlog
@@ -15,11 +16,12 @@ from rockhopper.broker.loop.slices import Work, in_slices, next_slice
 from rockhopper.broker.pop.extra_info import ExtraInfo, parse_extra_info, real_topic
 from rockhopper.broker.pop.polling import Waiter
 from rockhopper.broker.pop.reading import PopAnswer, Wanted
+from rockhopper.broker.pop.service import PopService
 from rockhopper.broker.pop.sources import Queue, waited_for
-from rockhopper.broker.processors.parts import BrokerParts
 from rockhopper.broker.processors.pop_checks import PopChecks, no_message
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response, error_response
 from rockhopper.broker.remoting.json_bodies import SHORT_BODY_SIZE_BYTES_MAX, with_body
+from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.protocol.bodies.popping import BatchAck, BatchAckMessageRequestBody
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.errors import FieldError, ProtocolError
@@ -51,21 +53,22 @@ ACK_COST = 32
 ACK_COST_PER_TURN = 8192
 
 
+@dataclass(eq=False, repr=False)
 class PopProcessors:
     """Serves pop consumers."""
 
-    def __init__(self, broker: BrokerParts) -> None:
-        self._broker = broker
-        self._checks = PopChecks(broker)
-        self._subscriptions: dict[tuple[str, str, str], Subscription | None] = {}
+    _config: BrokerConfig
+    _pop: PopService
+    _checks: PopChecks
+    _now_ms: Callable[[], int]
+    _subscriptions: dict[tuple[str, str, str], Subscription | None] = field(default_factory=dict)
 
     # -- pop -----------------------------------------------------------------------------------
 
     def pop(self, request: Request) -> Response | Awaitable[Response] | None:
         """200050: hand out messages, or wait for some."""
         fields = request.fields(PopMessageRequest)
-        broker = self._broker
-        name, now_ms = broker.config.broker_name, broker.now_ms()
+        name, now_ms = self._config.broker_name, self._now_ms()
         born_ms = fields.born_time or now_ms
         if now_ms - born_ms - fields.poll_time > LATE_MS:
             raise RequestError(
@@ -74,7 +77,7 @@ class PopProcessors:
                 PopAnswer(fields.topic, 0, 0, 0).ext(),
             )
         self._checks.broker_is_readable("pop")
-        if not broker.config.timer_wheel_enable:
+        if not self._config.timer_wheel_enable:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
                 f"the broker[{name}] pop message is forbidden because timerWheelEnable is false",
@@ -104,26 +107,26 @@ class PopProcessors:
         )
         wait_ms = born_ms + fields.poll_time - now_ms
         waits = fields.poll_time > 0 and wait_ms > 0
-        work = Work(broker.pop.pop_steps(wanted))
+        work = Work(self._pop.pop_steps(wanted))
         is_over = work.step()
         if is_over and work.result.count:
             return _found(work.result)
         # What waits looks on as one that is asked, so that no message comes in between.
         if waits and self._park(request, wanted, wait_ms / 1000):
             if not is_over or work.result.is_unfinished:
-                broker.pop.polling.ring((wanted.group, wanted.topic))
+                self._pop.polling.ring((wanted.group, wanted.topic))
             return None
         code = ResponseCode.POLLING_FULL if waits else ResponseCode.POLLING_TIMEOUT
         return _answer(work, lambda answer: _popped(answer, code))
 
     def _park(self, request: Request, wanted: Wanted, wait_s: float) -> bool:
-        pop = self._broker.pop
+        pop = self._pop
         key = wanted.group, wanted.topic
 
         def attempt(waiter: Waiter, near: Queue | None) -> Generator[None, None, bool]:
             try:
                 if pop.polling.is_closed:
-                    answer = PopAnswer(wanted.topic, self._broker.now_ms(), wanted.invisible_ms, 0)
+                    answer = PopAnswer(wanted.topic, self._now_ms(), wanted.invisible_ms, 0)
                 else:
                     answer = yield from pop.pop_steps(wanted, near)
             except Exception as error:
@@ -184,7 +187,7 @@ class PopProcessors:
         wanted = Wanted(
             fields.consumer_group, fields.topic, fields.queue_id, fields.max_msg_nums, 0, False
         )
-        work = Work(self._broker.pop.peek_steps(wanted))
+        work = Work(self._pop.peek_steps(wanted))
         work.step()
         return _answer(work, lambda answer: _popped(answer, ResponseCode.PULL_NOT_FOUND))
 
@@ -203,7 +206,7 @@ class PopProcessors:
             raise no_message(
                 fields.consumer_group, topic, fields.queue_id, fields.offset, low, high
             )
-        self._broker.pop.ack(fields.consumer_group, topic, fields.queue_id, [fields.offset], info)
+        self._pop.ack(fields.consumer_group, topic, fields.queue_id, [fields.offset], info)
         return Response()
 
     def batch_ack(self, request: Request) -> Response | Awaitable[Response]:
@@ -238,11 +241,11 @@ class PopProcessors:
         topic = real_topic(ack.group, ack.topic, ack.retry_flag)
         offsets = self._named_offsets(ack, topic, info)
         if offsets:
-            self._broker.pop.ack(ack.group, topic, ack.queue_id, offsets, info)
+            self._pop.ack(ack.group, topic, ack.queue_id, offsets, info)
 
     def _named_offsets(self, ack: BatchAck, topic: str, info: ExtraInfo) -> list[int]:
         """The offsets that a batch names and that may be in flight: however many bits there are."""
-        lane = self._broker.pop.lanes.get(ack.group, topic, ack.queue_id)
+        lane = self._pop.lanes.get(ack.group, topic, ack.queue_id)
         if lane is None:
             return []
         try:
@@ -280,7 +283,7 @@ class PopProcessors:
             raise RequestError(
                 ResponseCode.INVALID_PARAMETER, f"invisibleTime is {fields.invisible_time}"
             )
-        changed = self._broker.pop.change_invisible(
+        changed = self._pop.change_invisible(
             group,
             topic,
             fields.queue_id,
@@ -305,7 +308,6 @@ class PopProcessors:
     def notification(self, request: Request) -> Response | Awaitable[Response] | None:
         """200054: say when there is something to pop."""
         fields = request.fields(NotificationRequest)
-        broker = self._broker
         self._checks.broker_is_readable("notification")
         self._checks.may_read(request, fields.topic, fields.consumer_group, fields.queue_id)
         wanted = Wanted(
@@ -319,21 +321,21 @@ class PopProcessors:
             fields.order,
             fields.attempt_id,
         )
-        work = Work(broker.pop.look_steps(wanted))
+        work = Work(self._pop.look_steps(wanted))
         is_over = work.step()
         if is_over and work.result:
             return _notice(has_message=True)
-        now_ms = broker.now_ms()
+        now_ms = self._now_ms()
         wait_ms = (fields.born_time or now_ms) + fields.poll_time - now_ms
         waits = fields.poll_time > 0 and wait_ms > 0
         if waits and self._park_notification(request, wanted, wait_ms / 1000):
             if not is_over:
-                broker.pop.polling.ring((wanted.group, wanted.topic))
+                self._pop.polling.ring((wanted.group, wanted.topic))
             return None
         return _answer(work, lambda found: _notice(has_message=found, is_full=waits and not found))
 
     def _park_notification(self, request: Request, wanted: Wanted, wait_s: float) -> bool:
-        pop = self._broker.pop
+        pop = self._pop
 
         def attempt(waiter: Waiter, near: Queue | None) -> Generator[None, None, bool]:
             has_message = False
@@ -363,7 +365,7 @@ class PopProcessors:
         fields = request.fields(PollingInfoRequest)
         self._checks.broker_is_readable("polling info")
         self._checks.may_read(request, fields.topic, fields.consumer_group, fields.queue_id)
-        count = self._broker.pop.polling.count(fields.consumer_group, fields.topic, fields.queue_id)
+        count = self._pop.polling.count(fields.consumer_group, fields.topic, fields.queue_id)
         return Response(ext=encode_fields(PollingInfoResponse(polling_num=count)))
 
 

@@ -3,25 +3,31 @@
 Each raises RequestError.
 """
 
-from rockhopper.broker.processors.parts import BrokerParts
+from dataclasses import dataclass
+
 from rockhopper.broker.remoting.dispatcher import Request, RequestError
-from rockhopper.broker.tables.subscription_groups import SubscriptionGroup
-from rockhopper.broker.tables.topics import TopicConfig
+from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.tables.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
+from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.names import group_error
 
 PERM_READ = 4
 
 
+@dataclass(eq=False, repr=False)
 class PopChecks:
     """What must hold of broker, topic, queue and group."""
 
-    def __init__(self, broker: BrokerParts) -> None:
-        self._broker = broker
+    _config: BrokerConfig
+    _store: MessageStore
+    _topics: TopicTable
+    _groups: SubscriptionGroupTable
 
     def broker_is_readable(self, what: str) -> None:
         """Whether this broker hands out anything."""
-        config = self._broker.config
+        config = self._config
         if not config.broker_permission & PERM_READ:
             raise RequestError(
                 ResponseCode.NO_PERMISSION,
@@ -49,7 +55,7 @@ class PopChecks:
             )
 
     def _topic(self, name: str) -> TopicConfig:
-        topic = self._broker.topics.get(name)
+        topic = self._topics.get(name)
         if topic is None:
             raise RequestError(
                 ResponseCode.TOPIC_NOT_EXIST,
@@ -58,7 +64,7 @@ class PopChecks:
         return topic
 
     def _group(self, name: str) -> SubscriptionGroup:
-        group = self._broker.groups.find_or_create(name)
+        group = self._groups.find_or_create(name)
         if group is None:
             reason = group_error(name) or "groups are not created on first use"
             raise RequestError(
@@ -72,7 +78,7 @@ class PopChecks:
         topic = self._topic(topic_name)
         if not 0 <= queue_id < topic.read_queue_nums:
             raise _illegal_queue(ResponseCode.MESSAGE_ILLEGAL, request, topic, queue_id)
-        return self._broker.store.queue_range(topic_name, queue_id)
+        return self._store.queue_range(topic_name, queue_id)
 
 
 def _illegal_queue(code: int, request: Request, topic: TopicConfig, queue_id: int) -> RequestError:

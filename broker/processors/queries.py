@@ -1,11 +1,14 @@
 """Looking messages up: by key or tag (12) and by their place in the log (33)."""
 
 from collections.abc import Awaitable, Iterator
+from dataclasses import dataclass
 
 from rockhopper.broker.loop.slices import next_slice
-from rockhopper.broker.processors.parts import BrokerParts
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
+from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.reading.find_by_tag import TagSearch
+from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.requests import (
     QueryMessageRequest,
@@ -17,11 +20,13 @@ from rockhopper.protocol.requests import (
 INDEX_TYPE_TAG = "T"
 
 
+@dataclass(eq=False, repr=False)
 class QueryProcessors:
     """Serves look-ups of single messages."""
 
-    def __init__(self, broker: BrokerParts) -> None:
-        self._broker = broker
+    _config: BrokerConfig
+    _store: MessageStore
+    _topics: TopicTable
 
     def by_key(self, request: Request) -> Response | Awaitable[Response]:
         """12: the newest messages of a topic that carry a key, a unique key or a tag.
@@ -31,12 +36,12 @@ class QueryProcessors:
         would be too large.
         """
         fields = request.fields(QueryMessageRequest)
-        settings = self._broker.config.store
+        settings = self._config.store
         count_max = min(fields.max_num, settings.query_max_count)
         if fields.is_unique_key:
             count_max = settings.query_default_count
-        store = self._broker.store
-        if count_max <= 0 or not fields.key or fields.topic not in self._broker.topics:
+        store = self._store
+        if count_max <= 0 or not fields.key or fields.topic not in self._topics:
             return self._found([])
         begin_ms, end_ms = fields.begin_timestamp, fields.end_timestamp
         if fields.index_type == INDEX_TYPE_TAG and not fields.is_unique_key:
@@ -53,7 +58,7 @@ class QueryProcessors:
         return self._found(search.records())
 
     def _found(self, records: list[bytes]) -> Response:
-        store = self._broker.store
+        store = self._store
         ext = encode_fields(
             QueryMessageResponse(
                 index_last_update_timestamp=store.store_time_ms,
@@ -71,7 +76,7 @@ class QueryProcessors:
     def by_offset(self, request: Request) -> Response:
         """33: the message at a commit log offset, as offset message ids name it."""
         fields = request.fields(ViewMessageRequest)
-        store = self._broker.store
+        store = self._store
         record: bytes | None = None
         if store.min_commit_log_offset <= fields.offset < store.max_commit_log_offset:
             record = store.message_at(fields.offset)

@@ -1,9 +1,9 @@
 """Locks of orderly consumers: LOCK_BATCH_MQ (41) and UNLOCK_BATCH_MQ (42)."""
 
 from collections.abc import Awaitable
+from dataclasses import dataclass
 
-from rockhopper.broker.members.queue_locks import QueueKey
-from rockhopper.broker.processors.parts import BrokerParts
+from rockhopper.broker.members.queue_locks import QueueKey, QueueLocks
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.remoting.json_bodies import json_response, long_json_response, with_body
 from rockhopper.protocol.bodies import LockBatchRequestBody, LockBatchResponseBody, MessageQueueKey
@@ -14,11 +14,11 @@ LOCKING_GROUP_LENGTH_MAX = 4096
 """Locks are taken for any name, as in RocketMQ: they are in memory, and go with their client."""
 
 
+@dataclass(eq=False, repr=False)
 class QueueLockProcessors:
     """Serves the locks of orderly consumers."""
 
-    def __init__(self, broker: BrokerParts) -> None:
-        self._broker = broker
+    _locks: QueueLocks
 
     def lock(self, request: Request) -> Response | Awaitable[Response]:
         """41: lock or renew queues for a client; the answer names those that it holds now."""
@@ -30,7 +30,7 @@ class QueueLockProcessors:
 
     def _lock(self, request: Request, body: LockBatchRequestBody) -> Response | Awaitable[Response]:
         _check(body)
-        granted = self._broker.locks.lock(
+        granted = self._locks.lock(
             body.consumer_group, body.client_id, request.connection, _keys(body)
         )
         queues = [MessageQueueKey(topic, name, queue_id) for topic, name, queue_id in granted]
@@ -41,7 +41,7 @@ class QueueLockProcessors:
 
     def _unlock(self, _request: Request, body: LockBatchRequestBody) -> Response:
         _check(body)
-        self._broker.locks.unlock(body.consumer_group, body.client_id, _keys(body))
+        self._locks.unlock(body.consumer_group, body.client_id, _keys(body))
         return Response()
 
 

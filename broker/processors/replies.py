@@ -8,11 +8,14 @@ write those beat before they ask). With storeReplyMessageEnable the answer is ke
 ``<cluster>_REPLY_TOPIC`` as well. The replier learns whether the push arrived.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import structlog
 
 from rockhopper.broker.members.consumer_groups import Client
+from rockhopper.broker.members.producers import ProducerTable
 from rockhopper.broker.processors.clients import CLIENT_ID_LENGTH_MAX
-from rockhopper.broker.processors.parts import BrokerParts
 from rockhopper.broker.remoting.dispatcher import (
     Request,
     RequestError,
@@ -20,10 +23,13 @@ from rockhopper.broker.remoting.dispatcher import (
     store_error_response,
     unconfirmed_code,
 )
+from rockhopper.broker.sending.send_path import SendPath
 from rockhopper.broker.sending.send_request import Send, send_of
+from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.settings.delay_levels import join_properties
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.log.encoding import without_own_properties
+from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.properties import (
     PROPERTY_PUSH_REPLY_TIME,
@@ -41,18 +47,22 @@ _REPLY_CODES = (RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V
 _STORE_TROUBLES = (ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.SYSTEM_BUSY)
 
 
+@dataclass(eq=False, repr=False)
 class ReplyProcessor:
     """Serves replies."""
 
-    def __init__(self, broker: BrokerParts) -> None:
-        self._broker = broker
+    _config: BrokerConfig
+    _store: MessageStore
+    _producers: ProducerTable
+    _send_path: SendPath
+    _now_ms: Callable[[], int]
 
     def asked(self, request: Request, send: Send) -> None:
         """Take a request for the heartbeat of its sender, unless that client is known."""
         if request.code in _REPLY_CODES:
             return
         client_id = decode_properties(send.properties).get(PROPERTY_REPLY_TO_CLIENT)
-        producers = self._broker.producers
+        producers = self._producers
         if client_id and len(client_id) <= CLIENT_ID_LENGTH_MAX and not producers.find(client_id):
             command = request.command
             client = Client(request.connection, client_id, command.language, command.version)
@@ -75,23 +85,22 @@ class ReplyProcessor:
         return response
 
     async def _stored(self, request: Request, send: Send) -> Response:
-        broker = self._broker
-        if not broker.config.store_reply_messages:
-            broker.send_path.check(send, request.version)
+        if not self._config.store_reply_messages:
+            self._send_path.check(send, request.version)
             return self._unstored(send)
         try:
-            response, end = broker.send_path.put(request)
+            response, end = self._send_path.put(request)
         except StoreError as error:
             return store_error_response(error)
         try:
-            await broker.store.safe(end)
+            await self._store.safe(end)
         except StoreError as error:
             response.code, response.remark = unconfirmed_code(error), str(error)
         return response
 
     def _unstored(self, send: Send) -> Response:
         """The answer for a reply that is nowhere but with the requester."""
-        ext = self._broker.send_path.answer_ext()
+        ext = self._send_path.answer_ext()
         return Response(ext=ext | {"msgId": "0", "queueId": str(send.queue_id), "queueOffset": "0"})
 
     async def _push(self, request: Request, send: Send) -> str | None:
@@ -104,13 +113,13 @@ class ReplyProcessor:
                 "only a message that was sent as a request can be replied to"
             )
         shown = client_id[:NAME_LENGTH_SHOWN]
-        client = self._broker.producers.find(client_id)
+        client = self._producers.find(client_id)
         if client is None:
             return (
                 f"push reply message fail, channel of <{shown}> not found. The requester is not "
                 "connected to this broker, or has sent it no heartbeat as a producer"
             )
-        now_ms = self._broker.now_ms()
+        now_ms = self._now_ms()
         properties[PROPERTY_PUSH_REPLY_TIME] = str(now_ms)
         connection = request.connection
         fields = ReplyMessageRequest(

@@ -7,16 +7,22 @@ pushed (220) to the clients that are online, which commit them.
 """
 
 import asyncio
+from dataclasses import dataclass
 
 import structlog
 
 from rockhopper.broker.loop.slices import in_thread, next_slice
-from rockhopper.broker.members.consumer_groups import Client
+from rockhopper.broker.members.consumer_groups import Client, ConsumerGroups
+from rockhopper.broker.pop.service import PopService
 from rockhopper.broker.processors.offsets import check_queue
-from rockhopper.broker.processors.parts import BrokerParts
+from rockhopper.broker.pulling.pull_path import PullPath
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.remoting.json_bodies import long_json_response
-from rockhopper.broker.tables.topics import TopicConfig
+from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
+from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.bodies import MessageQueueKey
 from rockhopper.protocol.codes import LanguageCode, RequestCode, ResponseCode
@@ -35,11 +41,18 @@ TIME_DECIDES = -1
 VERSION_WITH_PUSHED_RESET = 28
 
 
+@dataclass(eq=False, repr=False)
 class ResetProcessors:
     """Serves what moves groups."""
 
-    def __init__(self, broker: BrokerParts) -> None:
-        self._broker = broker
+    _config: BrokerConfig
+    _store: MessageStore
+    _topics: TopicTable
+    _groups: SubscriptionGroupTable
+    _offsets: ConsumerOffsetTable
+    _consumers: ConsumerGroups
+    _pull_path: PullPath
+    _pop: PopService
 
     async def correction_offsets(self, request: Request) -> Response:
         """308: of each queue the smallest offset of any group, leaving out filterGroups.
@@ -48,8 +61,8 @@ class ResetProcessors:
         """
         fields = request.fields(QueryCorrectionOffsetRequest)
         left_out = set((fields.filter_groups or "").split(","))
-        store, found = self._broker.store, dict[int, int]()
-        entries = await in_thread("answers", lambda: list(self._broker.offsets.entries()))
+        store, found = self._store, dict[int, int]()
+        entries = await in_thread("answers", lambda: list(self._offsets.entries()))
         for topic, group, queues in entries:
             if topic != fields.topic or group in left_out:
                 continue
@@ -63,19 +76,18 @@ class ResetProcessors:
     async def reset_offsets(self, request: Request) -> Response:
         """222: set a group's offsets, to a time or to a number. A negative time means the end."""
         fields = request.fields(ResetOffsetRequest)
-        broker = self._broker
-        topic = broker.topics.get(fields.topic)
+        topic = self._topics.get(fields.topic)
         if topic is None:
             raise RequestError(
                 ResponseCode.TOPIC_NOT_EXIST, f"Topic {fields.topic[:200]} does not exist"
             )
-        if broker.groups.get(fields.group) is None:
+        if self._groups.get(fields.group) is None:
             raise RequestError(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
                 f"Group {fields.group[:200]} does not exist",
             )
         targets = await self._targets(topic, fields)
-        is_ours = broker.config.server_side_reset
+        is_ours = self._config.server_side_reset
         if not is_ours:
             targets = self._only_moving(topic.name, fields, targets)
         queues: list[str] = []
@@ -83,13 +95,13 @@ class ResetProcessors:
             if queue_id % QUEUES_PER_TURN == QUEUES_PER_TURN - 1:
                 await next_slice()
             if is_ours:
-                broker.offsets.reset(topic.name, fields.group, queue_id, offset)
-                broker.pull_path.look_at_resets(topic.name, queue_id)
-            key = MessageQueueKey(topic.name, broker.config.broker_name, queue_id)
+                self._offsets.reset(topic.name, fields.group, queue_id, offset)
+                self._pull_path.look_at_resets(topic.name, queue_id)
+            key = MessageQueueKey(topic.name, self._config.broker_name, queue_id)
             queues.append(queue_text(key, offset))
         body = {"offsetTable": map_of(queues)}
         if is_ours:
-            broker.pop.group_reset(fields.group, topic.name)
+            self._pop.group_reset(fields.group, topic.name)
         else:
             self._push(fields, targets, body)
         log.info("offsets reset by an administrator", topic=topic.name, group=fields.group)
@@ -98,7 +110,7 @@ class ResetProcessors:
     async def _targets(self, topic: TopicConfig, fields: ResetOffsetRequest) -> dict[int, int]:
         """Queue id -> where to go."""
         if fields.queue_id >= 0:
-            check_queue(self._broker, topic.name, fields.queue_id)
+            check_queue(self._topics, self._store, topic.name, fields.queue_id)
             wanted = None if fields.offset in (None, TIME_DECIDES) else fields.offset
             return {fields.queue_id: self._target(topic.name, fields, fields.queue_id, wanted)}
         targets = {}
@@ -111,7 +123,7 @@ class ResetProcessors:
     def _target(
         self, topic: str, fields: ResetOffsetRequest, queue_id: int, wanted: int | None
     ) -> int:
-        store = self._broker.store
+        store = self._store
         low, high = store.queue_range(topic, queue_id)
         if wanted is not None:
             if not low <= wanted <= high:
@@ -133,7 +145,7 @@ class ResetProcessors:
         """*targets*, none of them forward unless that is forced: as RocketMQ pushes them."""
         moved = {}
         for queue_id, target in targets.items():
-            committed = self._broker.offsets.get(topic, fields.group, queue_id)
+            committed = self._offsets.get(topic, fields.group, queue_id)
             forward = fields.is_force or committed is None
             moved[queue_id] = target if forward else min(target, committed or 0)
         return moved
@@ -141,8 +153,7 @@ class ResetProcessors:
     def _push(
         self, fields: ResetOffsetRequest, targets: dict[int, int], body: dict[str, Written]
     ) -> None:
-        broker = self._broker
-        online = broker.consumers.get(fields.group)
+        online = self._consumers.get(fields.group)
         members: list[Client] = list(online.members.values()) if online is not None else []
         if not members:
             raise RequestError(
@@ -158,7 +169,7 @@ class ResetProcessors:
                     f"version={member.version}",
                 )
         for queue_id, offset in targets.items():
-            broker.offsets.expect_reset(fields.topic, fields.group, queue_id, offset)
+            self._offsets.expect_reset(fields.topic, fields.group, queue_id, offset)
         ext = {
             "topic": fields.topic,
             "group": fields.group,
@@ -166,7 +177,7 @@ class ResetProcessors:
             "isForce": "true" if fields.is_force else "false",
         }
         plain = fastjson.dumps(body).encode()
-        for_cpp = _body_for_cpp(fields.topic, broker.config.broker_name, targets)
+        for_cpp = _body_for_cpp(fields.topic, self._config.broker_name, targets)
         for member in members:
             data = for_cpp if member.language == LanguageCode.CPP else plain
             member.connection.send_request(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, ext, data)
@@ -180,8 +191,7 @@ class ResetProcessors:
         longer subscribes to are left out, unless it is said to be offline.
         """
         fields = request.fields(CloneGroupOffsetRequest)
-        broker = self._broker
-        if broker.groups.find_or_create(fields.dest_group) is None:
+        if self._groups.find_or_create(fields.dest_group) is None:
             raise RequestError(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
                 f"Group {fields.dest_group[:200]} does not exist",
@@ -189,17 +199,17 @@ class ResetProcessors:
         if fields.topic:
             topics = [fields.topic]
         else:
-            topics = await asyncio.to_thread(broker.offsets.topics_of, fields.src_group)
-        online = None if fields.offline else broker.consumers.get(fields.src_group)
+            topics = await asyncio.to_thread(self._offsets.topics_of, fields.src_group)
+        online = None if fields.offline else self._consumers.get(fields.src_group)
         subscribed = online.subscriptions() if online is not None else None
         for topic in topics:
-            if broker.topics.get(topic) is None or (
+            if self._topics.get(topic) is None or (
                 subscribed is not None and topic not in subscribed
             ):
                 log.info("offsets not copied: not a topic of the group", topic=topic)
                 continue
-            broker.offsets.copy_group(fields.src_group, fields.dest_group, topic)
-        broker.offsets.save_soon()
+            self._offsets.copy_group(fields.src_group, fields.dest_group, topic)
+        self._offsets.save_soon()
         return Response()
 
 

@@ -8,7 +8,11 @@ exporter fail without them.
 import shutil
 from pathlib import Path
 
-from rockhopper.broker.processors.parts import BrokerParts
+from rockhopper.broker.later.delayed import DelayedDelivery
+from rockhopper.broker.observing.stats import BrokerStats
+from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.put_times import PutTimes
 from rockhopper.protocol.names import SCHEDULE_TOPIC
 
 VERSION_DESCRIPTION = "V5_3_3"
@@ -54,33 +58,41 @@ def disk_usage(path: Path) -> tuple[int, int, int]:
 
 
 def runtime_info(
-    broker: BrokerParts, log_disk: tuple[int, int, int], queue_disk: tuple[int, int, int]
+    config: BrokerConfig,
+    store: MessageStore,
+    stats: BrokerStats,
+    delayed: DelayedDelivery,
+    now_ms: int,
+    log_disk: tuple[int, int, int],
+    queue_disk: tuple[int, int, int],
 ) -> dict[str, str]:
     """All keys; what ``disk_usage`` said of where commit log and consume queues are."""
     info = dict.fromkeys(_ZERO_KEYS, "0")
     info.update({key: str(capacity) for key, capacity in _CAPACITIES.items()})
-    info |= _identity(broker)
-    info |= _rates(broker)
-    info |= _totals(broker)
-    info |= _log_state(broker, log_disk)
+    info |= _identity(config, store, stats, now_ms)
+    info |= _rates(stats)
+    info |= _totals(stats, store.put_times)
+    info |= _log_state(store, log_disk)
     info["consumeQueueDiskRatio"] = _disk_ratio(queue_disk)
-    for level in range(1, broker.delayed.levels.level_max + 1):
-        high = broker.store.queue_range(SCHEDULE_TOPIC, level - 1)[1]
+    for level in range(1, delayed.levels.level_max + 1):
+        high = store.queue_range(SCHEDULE_TOPIC, level - 1)[1]
         if high > 0:
-            info[f"scheduleMessageOffset_{level}"] = f"{broker.delayed.offset(level)},{high}"
+            info[f"scheduleMessageOffset_{level}"] = f"{delayed.offset(level)},{high}"
     return dict(sorted(info.items()))
 
 
-def _identity(broker: BrokerParts) -> dict[str, str]:
-    booted_ms = broker.stats.booted_ms
-    uptime_s = max(broker.steady_ms() - booted_ms, 0) // 1000
+def _identity(
+    config: BrokerConfig, store: MessageStore, stats: BrokerStats, now_ms: int
+) -> dict[str, str]:
+    booted_ms = stats.booted_ms
+    uptime_s = max(now_ms - booted_ms, 0) // 1000
     return {
         "bootTimestamp": str(booted_ms),
-        "brokerActive": "true" if broker.store.is_writable else "false",
+        "brokerActive": "true" if store.is_writable else "false",
         "brokerVersion": str(MQ_VERSION_ORDINAL),
         "brokerVersionDesc": VERSION_DESCRIPTION,
         "runtime": _duration(uptime_s),
-        "startAcceptSendRequestTimeStamp": str(broker.config.accept_send_from_ms),
+        "startAcceptSendRequestTimeStamp": str(config.accept_send_from_ms),
     }
 
 
@@ -91,7 +103,7 @@ def _duration(seconds: int) -> str:
     return f"[ {days} days, {hours} hours, {minutes} minutes, {seconds} seconds ]"
 
 
-def _rates(broker: BrokerParts) -> dict[str, str]:
+def _rates(stats: BrokerStats) -> dict[str, str]:
     names = {
         "putTps": "put_messages",
         "getTransferredTps": "get_messages",
@@ -101,16 +113,14 @@ def _rates(broker: BrokerParts) -> dict[str, str]:
         "getMissTps": "get_missed",
         "getTotalTps": "get_total",
     }
-    now = broker.stats.totals()
+    now = stats.totals()
     rates = {
-        key: " ".join(f"{rate:.4f}" for rate in broker.stats.tps(name, now))
-        for key, name in names.items()
+        key: " ".join(f"{rate:.4f}" for rate in stats.tps(name, now)) for key, name in names.items()
     }
     return rates | {"timerDequeueTps": "0.0", "timerEnqueueTps": "0.0"}
 
 
-def _totals(broker: BrokerParts) -> dict[str, str]:
-    stats, times = broker.stats, broker.store.put_times
+def _totals(stats: BrokerStats, times: PutTimes) -> dict[str, str]:
     put, got = stats.total("put"), stats.total("get")
     average = put.bytes / put.messages if put.messages else 0.0
     return {
@@ -130,8 +140,7 @@ def _totals(broker: BrokerParts) -> dict[str, str]:
     }
 
 
-def _log_state(broker: BrokerParts, disk: tuple[int, int, int]) -> dict[str, str]:
-    store = broker.store
+def _log_state(store: MessageStore, disk: tuple[int, int, int]) -> dict[str, str]:
     total_bytes, _, free_bytes = disk
     unflushed_bytes = max(store.max_commit_log_offset - store.flushed_offset, 0)
     behind_bytes = max(store.max_commit_log_offset - store.dispatched_offset, 0)

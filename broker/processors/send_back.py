@@ -8,14 +8,19 @@ failed on is dropped: such a group has one retry queue.
 """
 
 import random
+from dataclasses import dataclass
 
-from rockhopper.broker.processors.parts import BrokerParts
+from rockhopper.broker.later.delayed import DelayedDelivery
+from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.remoting.safe_answers import answer_when_safe
+from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.settings.delay_levels import SYS_FLAG_HOSTS_V6, join_properties
 from rockhopper.broker.store.log.encoding import without_own_properties
+from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.put import MessageToStore
-from rockhopper.broker.tables.topics import TopicConfig
+from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
+from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.protocol.addresses import host_bytes
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.message import StoredMessage
@@ -34,28 +39,32 @@ FIRST_RETRY_LEVEL = 3
 VERSION_WITH_MAX_RECONSUME_TIMES = 121
 
 
+@dataclass(eq=False, repr=False)
 class SendBackProcessor:
     """Serves failed messages."""
 
-    def __init__(self, broker: BrokerParts) -> None:
-        self._broker = broker
+    _config: BrokerConfig
+    _store: MessageStore
+    _topics: TopicTable
+    _groups: SubscriptionGroupTable
+    _delayed: DelayedDelivery
+    _stats: BrokerStats
 
     def process(self, request: Request) -> Response | None:
         """36: store the message again, for later or for the dead letters."""
         fields = request.fields(ConsumerSendMsgBackRequest)
-        broker = self._broker
-        group = broker.groups.find_or_create(fields.group)
+        group = self._groups.find_or_create(fields.group)
         if group is None:
             raise RequestError(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
                 f"subscription group not exist, {fields.group[:200]}",
             )
-        if not broker.config.broker_permission & PERM_WRITE:
+        if not self._config.broker_permission & PERM_WRITE:
             raise RequestError(
                 ResponseCode.NO_PERMISSION,
-                f"the broker[{broker.config.broker_name}] sending message is forbidden",
+                f"the broker[{self._config.broker_name}] sending message is forbidden",
             )
-        retry_topic = broker.topics.ensure_retry_topic(
+        retry_topic = self._topics.ensure_retry_topic(
             group.name, group.retry_queue_nums, unit_mode=fields.unit_mode
         )
         _check_writable(retry_topic)
@@ -71,10 +80,10 @@ class SendBackProcessor:
             end = self._bury(message, group.name)
         else:
             end = self._retry(message, group.name, retry_topic, fields.delay_level)
-        return answer_when_safe(broker.store, request, Response(), end)
+        return answer_when_safe(self._store, request, Response(), end)
 
     def _message_at(self, offset: int) -> StoredMessage:
-        store = self._broker.store
+        store = self._store
         record: bytes | None = None
         if store.min_commit_log_offset <= offset < store.max_commit_log_offset:
             record = store.message_at(offset)
@@ -88,32 +97,32 @@ class SendBackProcessor:
         self, message: StoredMessage, group: str, retry_topic: TopicConfig, delay_level: int
     ) -> int:
         properties = _properties_of_copy(message)
-        topic, queue_id = self._broker.delayed.levels.redirect(
+        topic, queue_id = self._delayed.levels.redirect(
             retry_topic.name,
             random.randrange(max(retry_topic.write_queue_nums, 1)),
             properties,
             delay_level or FIRST_RETRY_LEVEL + message.reconsume_times,
         )
-        end = self._store(message, topic, queue_id, properties)
-        counter = self._broker.stats.sent_back(properties[PROPERTY_RETRY_TOPIC], group)
+        end = self._put_copy(message, topic, queue_id, properties)
+        counter = self._stats.sent_back(properties[PROPERTY_RETRY_TOPIC], group)
         counter.add(1, message.size_bytes)
         return end
 
     def _bury(self, message: StoredMessage, group: str) -> int:
-        dead_topic = self._broker.topics.ensure_dlq_topic(group)
+        dead_topic = self._topics.ensure_dlq_topic(group)
         _check_writable(dead_topic)
         properties = _properties_of_copy(message)
         properties[PROPERTY_DELAY_LEVEL] = "0"
-        end = self._store(message, dead_topic.name, 0, properties)
-        counter = self._broker.stats.dead(properties[PROPERTY_RETRY_TOPIC], group)
+        end = self._put_copy(message, dead_topic.name, 0, properties)
+        counter = self._stats.dead(properties[PROPERTY_RETRY_TOPIC], group)
         counter.add(1, message.size_bytes)
         return end
 
-    def _store(
+    def _put_copy(
         self, message: StoredMessage, topic: str, queue_id: int, properties: dict[str, str]
     ) -> int:
         """Where the copy ends in the log."""
-        stored = self._broker.store.put(
+        stored = self._store.put(
             MessageToStore(
                 topic=topic,
                 queue_id=queue_id,
@@ -126,7 +135,7 @@ class SendBackProcessor:
                 reconsume_times=message.reconsume_times + 1,
             )
         )
-        self._broker.stats.put(topic).add(1, message.size_bytes)
+        self._stats.put(topic).add(1, message.size_bytes)
         return stored.end_offset
 
 

@@ -4,13 +4,19 @@ What they promise is in broker/sinks/publisher.py; docs/request-codes.md tells i
 clients.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rockhopper.broker.later.timers.timers import Timers
 from rockhopper.broker.loop.slices import next_slice
-from rockhopper.broker.processors.parts import BrokerParts
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
+from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.sinks import SinkPublisher
 from rockhopper.broker.sinks.appender import REFUSED_PROPERTIES
 from rockhopper.broker.sinks.publisher import SinkError
 from rockhopper.broker.sinks.staged_parts import is_part_name
-from rockhopper.broker.tables.topics import TopicConfig
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.protocol.bodies.sinks import (
     SinkMessage,
     decode_sink_message,
@@ -42,11 +48,16 @@ DEFAULT_QUEUE_NUMS = 4
 PROPERTIES_SIZE_BYTES_MAX = 32_000
 
 
+@dataclass(eq=False, repr=False)
 class SinkProcessors:
     """Serves sinks."""
 
-    def __init__(self, broker: BrokerParts) -> None:
-        self._broker = broker
+    _config: BrokerConfig
+    _store: MessageStore
+    _topics: TopicTable
+    _timers: Timers
+    _sinks: SinkPublisher
+    _now_ms: Callable[[], int]
 
     async def stage(self, request: Request) -> Response:
         """70002: add messages to a part; they are checked now, so that publishing cannot fail."""
@@ -56,7 +67,7 @@ class SinkProcessors:
             raise _refused(f"a part cannot be called {fields.part!r}: letters, digits, . and _ do")
         if fields.sequence < 0:
             raise _refused(f"the sequence is {fields.sequence}; it counts from 0")
-        self._broker.store.check_writable()
+        self._store.check_writable()
         parts = split_sink_messages(request.body)
         topics: dict[str, TopicConfig] = {}
         for number, part in enumerate(parts):
@@ -68,7 +79,7 @@ class SinkProcessors:
                 topic = topics[message.topic] = self._topic(message.topic)
             self._check(message, topic)
         try:
-            count = self._broker.sinks.stage(
+            count = self._sinks.stage(
                 fields.sink_id,
                 fields.batch_id,
                 fields.part,
@@ -90,7 +101,7 @@ class SinkProcessors:
             raise RequestError(
                 ResponseCode.NO_PERMISSION, f"Sending message to topic[{name}] is forbidden."
             )
-        topics = self._broker.topics
+        topics = self._topics
         topic = topics.get(name)
         if topic is None:
             topic = topics.create_on_send(name, AUTO_CREATE_TOPIC, DEFAULT_QUEUE_NUMS)
@@ -100,7 +111,7 @@ class SinkProcessors:
                 f"topic[{name}] does not exist, and topics are not created on first use: create "
                 "it first (rockhopper topic create)",
             )
-        if not topic.perm & PERM_WRITE or not self._broker.config.broker_permission & PERM_WRITE:
+        if not topic.perm & PERM_WRITE or not self._config.broker_permission & PERM_WRITE:
             raise RequestError(
                 ResponseCode.NO_PERMISSION, f"the topic[{name}] sending message is forbidden"
             )
@@ -114,7 +125,7 @@ class SinkProcessors:
                 f"topic {topic.name} has {topic.write_queue_nums} queues to write to, and a "
                 f"message is for queue {message.queue_id}"
             )
-        most = self._broker.config.store.message_size_max_bytes
+        most = self._config.store.message_size_max_bytes
         if len(message.body) > most:
             raise RequestError(
                 ResponseCode.MESSAGE_ILLEGAL,
@@ -141,14 +152,14 @@ class SinkProcessors:
             if not level.isdecimal():
                 raise _refused(f"the property DELAY is {level!r}, not a delay level")
         elif "TIMER_" in properties or "__STARTDELIVERTIME" in properties:
-            self._broker.timers.due_ms(decode_properties(properties), self._broker.now_ms())
+            self._timers.due_ms(decode_properties(properties), self._now_ms())
 
     async def publish(self, request: Request) -> Response:
         """70003: publish a batch; answers when all of it can be read and is on disk."""
         fields = request.fields(SinkBatchRequest)
         _check_sink(fields.sink_id, fields.batch_id, fields.owner)
         try:
-            count, repeated = await self._broker.sinks.publish(
+            count, repeated = await self._sinks.publish(
                 fields.sink_id, fields.batch_id, decode_sink_parts(request.body), fields.owner
             )
         except SinkError as error:
@@ -161,7 +172,7 @@ class SinkProcessors:
         """70004: the last batch of a sink that is published."""
         fields = request.fields(SinkStatusRequest)
         _check_sink(fields.sink_id, 0)
-        sinks = self._broker.sinks
+        sinks = self._sinks
         return Response(
             ext=encode_fields(
                 SinkStatusResponse(
@@ -177,9 +188,7 @@ class SinkProcessors:
         """70005: forget parts of a batch; nothing happens to one that is published."""
         fields = request.fields(SinkBatchRequest)
         _check_sink(fields.sink_id, fields.batch_id, fields.owner)
-        self._broker.sinks.abort(
-            fields.sink_id, fields.batch_id, decode_sink_part_names(request.body)
-        )
+        self._sinks.abort(fields.sink_id, fields.batch_id, decode_sink_part_names(request.body))
         return Response()
 
     async def home(self, request: Request) -> Response:
@@ -189,7 +198,7 @@ class SinkProcessors:
         if not 0 < len(fields.broker) <= SINK_ID_LENGTH_MAX:
             raise _refused(f"a broker's name has 1 to {SINK_ID_LENGTH_MAX} characters")
         try:
-            await self._broker.sinks.note_home(fields.sink_id, fields.broker)
+            await self._sinks.note_home(fields.sink_id, fields.broker)
         except SinkError as error:
             raise RequestError(ResponseCode.ILLEGAL_OPERATION, str(error)) from None
         return Response()

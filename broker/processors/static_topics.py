@@ -10,16 +10,21 @@ import dataclasses
 import inspect
 import random
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 import structlog
 
-from rockhopper.broker.nameserver.peer_brokers import UnreachableError
-from rockhopper.broker.processors.parts import BrokerParts
+from rockhopper.broker.nameserver.peer_brokers import PeerBrokers, UnreachableError
 from rockhopper.broker.processors.topics_admin import TopicAdminProcessors
 from rockhopper.broker.pulling.pull_path import FLAG_COMMIT_OFFSET, FLAG_SUSPEND
 from rockhopper.broker.remoting.dispatcher import Processor, Request, RequestError, Response
 from rockhopper.broker.remoting.json_bodies import read_object, refusal
-from rockhopper.broker.tables.static_topics import Piece, StaticTopic
+from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.tables.static_topics import Piece, StaticTopic, StaticTopicTable
+from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
+from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.requests import CreateTopicRequest
@@ -33,12 +38,19 @@ _SHORT_NAMES = frozenset((Code.SEND_MESSAGE_V2, Code.SEND_BATCH_MESSAGE))
 _FOUND, _RETRY = ResponseCode.SUCCESS, ResponseCode.PULL_RETRY_IMMEDIATELY
 
 
+@dataclass(eq=False, repr=False)
 class StaticTopicProcessors:
     """Serves static topics of one broker."""
 
-    def __init__(self, broker: BrokerParts, topics: TopicAdminProcessors) -> None:
-        self._broker = broker
-        self._topics = topics
+    _config: BrokerConfig
+    _store: MessageStore
+    _topics: TopicTable
+    _static_topics: StaticTopicTable
+    _peer_brokers: PeerBrokers
+    _groups: SubscriptionGroupTable
+    _offsets: ConsumerOffsetTable
+    _announce: Callable[[], Awaitable[None]]
+    _admin: TopicAdminProcessors
 
     # -- the mapping ---------------------------------------------------------------------------
 
@@ -49,31 +61,30 @@ class StaticTopicProcessors:
             static = StaticTopic.from_json(await read_object(request.body))
         except ValueError as error:
             raise refusal(error) from None
-        broker = self._broker
-        if (static.topic, static.broker) != (fields.topic, broker.config.broker_name):
+        if (static.topic, static.broker) != (fields.topic, self._config.broker_name):
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
                 f"the mapping is that of {static.topic[:200]} on {static.broker[:200]}, and this "
-                f"is {fields.topic[:200]} on {broker.config.broker_name}",
+                f"is {fields.topic[:200]} on {self._config.broker_name}",
             )
-        known = broker.static_topics.mappings.get(static.topic)
+        known = self._static_topics.mappings.get(static.topic)
         if known is not None and not fields.force:
             _check_change(known, static)
-        self._topics.check_name(static.topic)
-        if broker.static_topics.put(static):
+        self._admin.check_name(static.topic)
+        if self._static_topics.put(static):
             log.info("the mapping of a static topic changed", topic=static.topic)
-            await broker.static_topics.saved()
-        answer = await self._topics.update_topic(request)
-        broker.topics.touch()
-        await broker.topics.saved()
-        await broker.announce()
+            await self._static_topics.saved()
+        answer = await self._admin.update_topic(request)
+        self._topics.touch()
+        await self._topics.saved()
+        await self._announce()
         return answer
 
     # -- requests ------------------------------------------------------------------------------
 
     def logical(self, processor: Processor, serve: Serve) -> Processor:
         """*processor*, but *serve* for requests that name a logical queue."""
-        mappings = self._broker.static_topics.mappings
+        mappings = self._static_topics.mappings
 
         def process(request: Request) -> Served:
             if not mappings:
@@ -118,7 +129,7 @@ class StaticTopicProcessors:
             await self._commit_on_the_way(request, static, queue_id)
         flags &= ~FLAG_COMMIT_OFFSET
         low = pieces[0].logic_offset if len(pieces) > 1 else None
-        high = newest.logical(self._broker.store.queue_range(static.topic, newest.queue_id)[1])
+        high = newest.logical(self._store.queue_range(static.topic, newest.queue_id)[1])
         following = pieces[pieces.index(piece) + 1] if piece is not newest else None
         changes = {"queueId": str(piece.queue_id), "queueOffset": str(piece.physical(offset))}
         if following is not None:
@@ -149,8 +160,8 @@ class StaticTopicProcessors:
             return
         group, physical = request.ext.get("consumerGroup", ""), piece.physical(offset)
         if piece.broker == static.broker:
-            if self._broker.groups.get(group) is not None:
-                self._broker.offsets.commit(static.topic, group, piece.queue_id, physical)
+            if self._groups.get(group) is not None:
+                self._offsets.commit(static.topic, group, piece.queue_id, physical)
             return
         changes = {"queueId": str(piece.queue_id), "commitOffset": str(physical)}
         await self._asked(request, piece, changes, Code.UPDATE_CONSUMER_OFFSET)
@@ -200,7 +211,7 @@ class StaticTopicProcessors:
         if piece.is_ended:
             return piece.end_offset
         if piece.broker == static.broker:
-            return self._broker.store.queue_range(static.topic, piece.queue_id)[1]
+            return self._store.queue_range(static.topic, piece.queue_id)[1]
         changes = {"queueId": str(piece.queue_id)}
         answer = await self._asked(request, piece, changes, Code.GET_MAX_OFFSET)
         return int((answer.ext or {}).get("offset", "0"))
@@ -239,7 +250,7 @@ class StaticTopicProcessors:
     ) -> Response:
         """What is answered of one piece, here or where it is."""
         changes = {"queueId": str(piece.queue_id), **changes}
-        if piece.broker != self._broker.config.broker_name:
+        if piece.broker != self._config.broker_name:
             return await self._asked(request, piece, changes)
         served = _physically(request, processor, changes, lambda response: response)
         answer = await served if inspect.isawaitable(served) else served
@@ -251,7 +262,7 @@ class StaticTopicProcessors:
     ) -> Response:
         ext = {**request.ext, **changes, "lo": "false", "bname": piece.broker}
         try:
-            answer = await self._broker.peer_brokers.ask(piece.broker, code or request.code, ext)
+            answer = await self._peer_brokers.ask(piece.broker, code or request.code, ext)
         except UnreachableError as error:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"a piece of the queue is not to be had: {error}"

@@ -4,15 +4,22 @@ What RocketMQ's own engines would answer for themselves (RocksDB, cold data flow
 is answered as a RocketMQ broker does that does not use them.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
 
 from rockhopper.broker.later.timers.java_files import TimerCheck, encode_fields
+from rockhopper.broker.later.timers.timers import Timers
 from rockhopper.broker.loop.slices import next_slice
-from rockhopper.broker.processors.parts import BrokerParts
+from rockhopper.broker.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.remoting.json_bodies import json_response, long_json_response
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
+from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.protocol.bodies import SubscriptionData
 from rockhopper.protocol.bodies.properties_text import decode_properties_text
 from rockhopper.protocol.codes import ResponseCode
@@ -40,18 +47,24 @@ EXPORTABLE = frozenset(("topics", "subscriptiongroups", "consumeroffsets"))
 READ_AHEAD_NORMAL, READ_AHEAD_RANDOM = "0", "1"
 
 
+@dataclass(eq=False, repr=False)
 class StoreAdminProcessors:
     """Serves what operators ask about the store and what it does by itself."""
 
-    def __init__(self, broker: BrokerParts) -> None:
-        self._broker = broker
-        self._cold_thresholds: dict[str, int] = {}
+    _store: MessageStore
+    _topics: TopicTable
+    _groups: SubscriptionGroupTable
+    _offsets: ConsumerOffsetTable
+    _consumers: ConsumerGroups
+    _timers: Timers
+    _now_ms: Callable[[], int]
+    _cold_thresholds: dict[str, int] = field(default_factory=dict)
 
     # -- timers --------------------------------------------------------------------------------
 
     def timer_check_point(self, _request: Request) -> Response:
         """60: how far timers are, the first 56 bytes of RocketMQ's config/timercheck."""
-        timers, now_ms = self._broker.timers, self._broker.now_ms()
+        timers, now_ms = self._timers, self._now_ms()
         offset = timers.queue.offset
         check = TimerCheck(timers.delivered_until_ms(now_ms), 0, offset, offset, 0, now_ms, offset)
         return Response(body=encode_fields(check))
@@ -59,14 +72,14 @@ class StoreAdminProcessors:
     async def timer_metrics(self, _request: Request) -> Response:
         """61: how many messages wait for their time, by topic. Looks into each of them."""
         counts: dict[str, int] = {}
-        for number, entry in enumerate(self._broker.timers.index.pending()):
+        for number, entry in enumerate(self._timers.index.pending()):
             if number % MESSAGES_PER_TURN == MESSAGES_PER_TURN - 1:
                 await next_slice()
-            record = self._broker.store.message_at(entry.position)
+            record = self._store.message_at(entry.position)
             if record:
                 topic = decode_message(record).properties.get(PROPERTY_REAL_TOPIC, "")
                 counts[topic] = counts.get(topic, 0) + 1
-        now_ms = self._broker.now_ms()
+        now_ms = self._now_ms()
         return json_response(
             {
                 "dataVersion": {"counter": 1, "stateVersion": 0, "timestamp": now_ms},
@@ -83,13 +96,13 @@ class StoreAdminProcessors:
         """321: entries of a consume queue as they are, and what a group would make of them."""
         fields = request.fields(QueryConsumeQueueRequest)
         name = f"{fields.queue_id}@{fields.topic}"
-        if not self._broker.store.has_queue(fields.topic, fields.queue_id):
+        if not self._store.has_queue(fields.topic, fields.queue_id):
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"{name} is not exist!")
-        low, high = self._broker.store.queue_range(fields.topic, fields.queue_id)
+        low, high = self._store.queue_range(fields.topic, fields.queue_id)
         if not low <= fields.index < high:
             return Response(ResponseCode.SUCCESS, f"Index {fields.index} of {name} is not exist!")
         count = max(min(fields.count, ROWS_MAX), 0)
-        units = self._broker.store.queue_units(fields.topic, fields.queue_id, fields.index, count)
+        units = self._store.queue_units(fields.topic, fields.queue_id, fields.index, count)
         answer = self._filter_of(fields) | {"maxQueueIndex": high, "minQueueIndex": low}
 
         def describe() -> object:
@@ -104,7 +117,7 @@ class StoreAdminProcessors:
     def _filter_of(self, fields: QueryConsumeQueueRequest) -> dict[str, Any]:
         if fields.consumer_group is None:
             return {}
-        online = self._broker.consumers.get(fields.consumer_group)
+        online = self._consumers.get(fields.consumer_group)
         subscription = None if online is None else online.subscription(fields.topic)
         if subscription is None:
             return {"filterData": f"{fields.consumer_group}@{fields.topic} is not online!"}
@@ -112,7 +125,7 @@ class StoreAdminProcessors:
 
     def delete_expired(self, _request: Request) -> Response:
         """329: delete expired commit log files now, whatever deleteWhen says."""
-        self._broker.store.delete_expired_soon()
+        self._store.delete_expired_soon()
         log.info("expired commit log files are to be deleted, an administrator asked")
         return Response()
 
@@ -130,7 +143,7 @@ class StoreAdminProcessors:
                 "haConnectionInfo": [],
                 "inSyncSlaveNums": 0,
                 "master": True,
-                "masterCommitLogMaxOffset": self._broker.store.max_commit_log_offset,
+                "masterCommitLogMaxOffset": self._store.max_commit_log_offset,
             }
         )
 
@@ -149,7 +162,7 @@ class StoreAdminProcessors:
                     f"Unknown config type: {kind[:80]}; topics, subscriptionGroups and "
                     "consumerOffsets can be exported",
                 )
-        for table in (self._broker.topics, self._broker.groups, self._broker.offsets):
+        for table in (self._topics, self._groups, self._offsets):
             await table.saved()
         return Response(ResponseCode.SUCCESS, "export done.")
 
@@ -199,5 +212,5 @@ class StoreAdminProcessors:
             raise RequestError(
                 ResponseCode.INVALID_PARAMETER, "set commitlog readahead mode param value error"
             )
-        self._broker.store.set_read_ahead(enabled=mode == READ_AHEAD_NORMAL)
+        self._store.set_read_ahead(enabled=mode == READ_AHEAD_NORMAL)
         return Response(ResponseCode.SUCCESS, f"set commitlog readahead mode success, mode: {mode}")

@@ -5,13 +5,17 @@ answer can use the topic.
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
 
 from rockhopper.broker.loop.slices import next_slice
+from rockhopper.broker.members.consumer_groups import ConsumerGroups
+from rockhopper.broker.observing.stats import BrokerStats
+from rockhopper.broker.pop.service import PopService
 from rockhopper.broker.processors.pages import is_version, page
-from rockhopper.broker.processors.parts import BrokerParts
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.remoting.json_bodies import (
     json_response,
@@ -19,6 +23,10 @@ from rockhopper.broker.remoting.json_bodies import (
     read_object,
     refusal,
 )
+from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.tables.static_topics import StaticTopicTable
 from rockhopper.broker.tables.topic_attributes import (
     ATTRIBUTE_MESSAGE_TYPE,
     MESSAGE_TYPE_MIXED,
@@ -26,7 +34,7 @@ from rockhopper.broker.tables.topic_attributes import (
     change_attributes,
     parse_attribute_changes,
 )
-from rockhopper.broker.tables.topics import QUEUE_COUNT_MAX, TopicConfig
+from rockhopper.broker.tables.topics import QUEUE_COUNT_MAX, TopicConfig, TopicTable
 from rockhopper.protocol.bodies import GroupList, TopicList, TopicOffset
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.fastjson import MessageQueueKey, map_of, queue_text
@@ -49,11 +57,19 @@ LIST_LENGTH_MAX = 4096
 QUEUES_PER_TURN = 32
 
 
+@dataclass(eq=False, repr=False)
 class TopicAdminProcessors:
     """Serves what operators ask and change about topics."""
 
-    def __init__(self, broker: BrokerParts) -> None:
-        self._broker = broker
+    _config: BrokerConfig
+    _store: MessageStore
+    _topics: TopicTable
+    _static_topics: StaticTopicTable
+    _offsets: ConsumerOffsetTable
+    _consumers: ConsumerGroups
+    _stats: BrokerStats
+    _pop: PopService
+    _announce: Callable[[], Awaitable[None]]
 
     # -- changing ------------------------------------------------------------------------------
 
@@ -117,11 +133,11 @@ class TopicAdminProcessors:
                 f"topicFilterType {wanted.filter_type[:40]} is none of {', '.join(FILTER_TYPES)}",
             )
         mixed = changes.get(f"+{ATTRIBUTE_MESSAGE_TYPE}") == MESSAGE_TYPE_MIXED
-        if mixed and not self._broker.config.mixed_message_type:
+        if mixed and not self._config.mixed_message_type:
             raise RequestError(
                 ResponseCode.INVALID_PARAMETER, "MIXED message type is not supported."
             )
-        current = self._broker.topics.get(wanted.name)
+        current = self._topics.get(wanted.name)
         try:
             attributes = change_attributes(None if current is None else current.attributes, changes)
         except AttributeChangeError as error:
@@ -142,21 +158,21 @@ class TopicAdminProcessors:
         problem = light_queue_error(name) if is_light(name) else topic_error(name)
         if problem is not None:
             raise RequestError(ResponseCode.INVALID_PARAMETER, problem)
-        if self._broker.config.validate_system_topic and self._broker.topics.is_system(name):
+        if self._config.validate_system_topic and self._topics.is_system(name):
             raise RequestError(
                 ResponseCode.INVALID_PARAMETER,
                 f"The topic[{name}] is conflict with system topic.",
             )
 
     async def _put(self, topics: list[TopicConfig]) -> None:
-        changed = [topic.name for topic in topics if self._broker.topics.put(topic)]
+        changed = [topic.name for topic in topics if self._topics.put(topic)]
         if changed:
             log.info("topics changed by an administrator", topics=changed[:20], count=len(changed))
             await self._settle()
 
     async def _settle(self) -> None:
-        await self._broker.topics.saved()
-        await self._broker.announce()
+        await self._topics.saved()
+        await self._announce()
 
     async def delete_topic(self, request: Request) -> Response:
         """215: forget a topic, its queues and every group's offsets in it.
@@ -166,20 +182,19 @@ class TopicAdminProcessors:
         """
         name = request.fields(TopicRequest).topic
         self.check_name(name)
-        broker = self._broker
         # The retry topics that pop consumption makes for each group and topic.
         names = [name]
-        for group in broker.offsets.groups_of(name):
+        for group in self._offsets.groups_of(name):
             names += [retry_topic(f"{group}{joint}{name}") for joint in ("_", "+")]
-        gone = [each for each in names if each == name or each in broker.topics]
+        gone = [each for each in names if each == name or each in self._topics]
         # First: where a full disk refuses that, settings and offsets of the topic stay as well.
-        queues = broker.store.delete_topics(gone)
+        queues = self._store.delete_topics(gone)
         for doomed in gone:
-            if broker.topics.delete(doomed):
+            if self._topics.delete(doomed):
                 log.info("topic deleted by an administrator", topic=doomed)
-            broker.offsets.delete_topic(doomed)
-            broker.stats.forget_topic(doomed)
-        broker.offsets.save_soon()
+            self._offsets.delete_topic(doomed)
+            self._stats.forget_topic(doomed)
+        self._offsets.save_soon()
         await asyncio.to_thread(queues.remove)
         await self._settle()
         return Response()
@@ -193,21 +208,20 @@ class TopicAdminProcessors:
         name = request.fields(TopicRequest).topic
         self.check_name(name)
         self._known(name)
-        broker = self._broker
-        groups = broker.offsets.groups_of(name)
+        groups = self._offsets.groups_of(name)
         # As for a deletion: what pop consumption wants to try again.
         names = [name]
         for group in groups:
             retry_topics = [retry_topic(f"{group}{joint}{name}") for joint in ("_", "+")]
-            names += [each for each in retry_topics if each in broker.topics]
-        broker.store.purge_topics(names)
+            names += [each for each in retry_topics if each in self._topics]
+        self._store.purge_topics(names)
         for purged in names:
-            for group in broker.offsets.groups_of(purged):
-                for queue_id in broker.offsets.queues(purged, group):
-                    end = broker.store.queue_range(purged, queue_id)[0]
-                    broker.offsets.commit(purged, group, queue_id, end)
-            broker.pop.topic_purged(purged)
-        broker.offsets.save_soon()
+            for group in self._offsets.groups_of(purged):
+                for queue_id in self._offsets.queues(purged, group):
+                    end = self._store.queue_range(purged, queue_id)[0]
+                    self._offsets.commit(purged, group, queue_id, end)
+            self._pop.topic_purged(purged)
+        self._offsets.save_soon()
         log.info("topic purged by an administrator", topic=name)
         return Response()
 
@@ -217,7 +231,7 @@ class TopicAdminProcessors:
         """351: the settings of one topic; with lo=true its mapping, if it is a static topic."""
         fields = request.fields(TopicRequest)
         found = self._known(fields.topic).to_json()
-        static = self._broker.static_topics.mappings.get(fields.topic)
+        static = self._static_topics.mappings.get(fields.topic)
         if static is not None and fields.is_logical:
             found["mappingDetail"] = static.to_json()
         return json_response(found)
@@ -225,9 +239,9 @@ class TopicAdminProcessors:
     async def get_all_topics(self, request: Request) -> Response:
         """21: the settings of all topics, in pages if the asker wants pages."""
         fields = request.fields(GetAllTopicConfigRequest)
-        topics = self._broker.topics.configs.copy()
-        version = self._broker.topics.version.to_json()
-        static_topics = self._broker.static_topics
+        topics = self._topics.configs.copy()
+        version = self._topics.version.to_json()
+        static_topics = self._static_topics
         mappings = dict(static_topics.mappings)
 
         def describe() -> dict[str, object]:
@@ -254,15 +268,15 @@ class TopicAdminProcessors:
     async def topic_stats(self, request: Request) -> Response:
         """202: the ends of each queue, and when its newest message came."""
         topic = self._known(request.fields(TopicRequest).topic)
-        store = self._broker.store
-        put_tps = self._broker.stats.topic_put_tps(topic.name)
+        store = self._store
+        put_tps = self._stats.topic_put_tps(topic.name)
         queues: list[str] = []
         for queue_id in range(max(topic.read_queue_nums, topic.write_queue_nums)):
             if queue_id % QUEUES_PER_TURN == QUEUES_PER_TURN - 1:
                 await next_slice()
             low, high = store.queue_range(topic.name, queue_id)
             newest_ms = store.store_time(topic.name, queue_id, high - 1) if high > low else 0
-            key = MessageQueueKey(topic.name, self._broker.config.broker_name, queue_id)
+            key = MessageQueueKey(topic.name, self._config.broker_name, queue_id)
             queues.append(queue_text(key, TopicOffset(low, high, max(newest_ms, 0))))
         return await long_json_response(
             lambda: {"offsetTable": map_of(queues), "topicPutTps": put_tps}
@@ -271,8 +285,8 @@ class TopicAdminProcessors:
     def who_consumes(self, request: Request) -> Response:
         """300: the groups that consume a topic now, or have offsets in it."""
         name = request.fields(TopicRequest).topic
-        online = self._broker.consumers.groups_of_topic(name)
-        known = self._broker.offsets.groups_of(name)
+        online = self._consumers.groups_of_topic(name)
+        known = self._offsets.groups_of(name)
         return json_response(GroupList(group_list=sorted({*online, *known})))
 
     def system_topics(self, request: Request) -> Response:
@@ -280,13 +294,13 @@ class TopicAdminProcessors:
         connection = request.connection
         return json_response(
             TopicList(
-                topic_list=self._broker.topics.system_topics(),
+                topic_list=self._topics.system_topics(),
                 broker_addr=f"{connection.local_host}:{connection.local_port}",
             )
         )
 
     def _known(self, name: str) -> TopicConfig:
-        topic = self._broker.topics.get(name)
+        topic = self._topics.get(name)
         if topic is None:
             raise RequestError(
                 ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {name[:200]}"

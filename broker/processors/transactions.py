@@ -1,9 +1,12 @@
 """END_TRANSACTION (37), and RESUME_CHECK_HALF_MESSAGE (323) for what is held."""
 
-from rockhopper.broker.processors.parts import BrokerParts
+from dataclasses import dataclass
+
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.remoting.safe_answers import answer_when_safe
 from rockhopper.broker.store.files.errors import StoreError, StoreFailedError
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.transactions.transactions import Transactions
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.message_ids import decode_offset_message_id
 from rockhopper.protocol.names import TRANSACTION_CHECK_MAX_TIME_TOPIC
@@ -18,11 +21,12 @@ from rockhopper.protocol.sys_flags import (
 ENDS = (SYS_FLAG_TRANSACTION_COMMIT, SYS_FLAG_TRANSACTION_ROLLBACK)
 
 
+@dataclass(eq=False, repr=False)
 class TransactionProcessors:
     """Serves producers that say how a transaction ended, and operators."""
 
-    def __init__(self, broker: BrokerParts) -> None:
-        self._broker = broker
+    _store: MessageStore
+    _transactions: Transactions
 
     def end(self, request: Request) -> Response | None:
         """37: commit or roll back. Who does not know yet is not answered, as in RocketMQ."""
@@ -36,12 +40,12 @@ class TransactionProcessors:
                 "12 (roll back) or 0 (not known)",
             )
         is_commit = fields.commit_or_rollback == SYS_FLAG_TRANSACTION_COMMIT
-        return self._answer(request, self._broker.transactions.ends.end(fields, commit=is_commit))
+        return self._answer(request, self._transactions.ends.end(fields, commit=is_commit))
 
     def resume(self, request: Request) -> Response | None:
         """323: ask again about a message of TRANS_CHECK_MAX_TIME_TOPIC, by its offset id."""
         fields = request.fields(ResumeCheckHalfMessageRequest)
-        store = self._broker.store
+        store = self._store
         _, _, position = decode_offset_message_id(fields.msg_id or "")
         record = b""
         if store.min_commit_log_offset <= position < store.max_commit_log_offset:
@@ -53,10 +57,10 @@ class TransactionProcessors:
                 f"Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed. {fields.msg_id} is no "
                 f"message of {TRANSACTION_CHECK_MAX_TIME_TOPIC}: give the offset id of one",
             )
-        return self._answer(request, self._broker.transactions.resume(message))
+        return self._answer(request, self._transactions.resume(message))
 
     def _answer(self, request: Request, end_offset: int) -> Response | None:
-        return answer_when_safe(self._broker.store, request, Response(), end_offset, _unconfirmed)
+        return answer_when_safe(self._store, request, Response(), end_offset, _unconfirmed)
 
 
 def _unconfirmed(error: StoreError) -> int:

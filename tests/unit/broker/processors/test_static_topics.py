@@ -25,24 +25,17 @@ from tests.support.served_broker import ServedBroker
 NAMES = ("broker-a", "broker-b")
 
 
-class Neighbours:
-    """Stands for connections between brokers: asks the one that is named."""
-
-    def __init__(self, brokers: dict[str, ServedBroker]) -> None:
-        self.brokers = brokers
-
-    async def ask(self, broker: str, code: int, ext: Mapping[str, str]) -> Command:
-        return await self.brokers[broker].ask(Code(code), dict(ext))
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
 @pytest.fixture
-async def pair(tmp_path: Path) -> AsyncIterator[tuple[ServedBroker, ServedBroker]]:
+async def pair(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[tuple[ServedBroker, ServedBroker]]:
     brokers = {name: ServedBroker(tmp_path / name, Clock(), {"brokerName": name}) for name in NAMES}
+
+    async def ask(broker: str, code: int, ext: Mapping[str, str]) -> Command:
+        return await brokers[broker].ask(Code(code), dict(ext))
+
     for broker in brokers.values():
-        broker.peer_brokers = Neighbours(brokers)  # type: ignore[assignment]
+        monkeypatch.setattr(broker.peer_brokers, "ask", ask)
     yield brokers["broker-a"], brokers["broker-b"]
     for broker in brokers.values():
         await broker.close()
