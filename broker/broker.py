@@ -241,7 +241,7 @@ class Broker(ServingParts):
     def _make_name_service(self, connections_max: int) -> NameService:
         config = self.config
         service = NameService(
-            lambda: self.config,
+            config,
             may_administer=self.may_administer,
             connections_max=connections_max,
             now_ms=self.steady_ms,
@@ -250,7 +250,7 @@ class Broker(ServingParts):
                 config.broker_name,
                 self._instance,
                 topics=self.topics,
-                permission=lambda: self.config.broker_permission,
+                permission=lambda: self.config.live.broker_permission,
                 address_for=self._address_for,
                 may_have_group=self._may_have_group,
             ),
@@ -270,7 +270,7 @@ class Broker(ServingParts):
             await self._ports.listen("namesrvPort", self.name_service.start_on)
         self.start_parts()
         self._registration = Registration(
-            lambda: self.config,
+            config,
             self.topics,
             self._advertiser,
             instance=self._instance,
@@ -353,7 +353,7 @@ class Broker(ServingParts):
         return self.config.remote_admin or is_loopback(connection.peer_host)
 
     def _may_have_group(self, group: str) -> bool:
-        return group in self.groups or self.config.auto_create_subscription_group
+        return group in self.groups or self.config.live.auto_create_subscription_group
 
     def _share_topic(self, topic: TopicConfig) -> None:
         """Let the other masters of the cluster have a topic that was made for a client."""
@@ -437,7 +437,7 @@ def _store_errors_explained(root: Path) -> Iterator[None]:
 
 def _known_to_the_hot_path(config: BrokerConfig) -> tuple[int, int, int]:
     return (
-        config.broker_permission,
-        config.accept_send_from_ms,
-        config.store.message_size_max_bytes,
+        config.live.broker_permission,
+        config.live.accept_send_from_ms,
+        config.store.live.message_size_max_bytes,
     )

@@ -147,7 +147,8 @@ class HotPass:
         store_host: bytes,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self._config = config
+        self._live = config.live
+        self._live_store = config.store.live
         self._clock = clock
         self._store = store
         self._topics = topics
@@ -156,7 +157,7 @@ class HotPass:
         self._stats = stats
         # Topics that plain messages may go to: the tails of their queues, and their counter.
         self._sendable: dict[str, tuple[list[QueueTail], Traffic]] = {}
-        self._body_bytes_max = config.store.message_size_max_bytes
+        self._body_bytes_max = self._live_store.message_size_max_bytes
         trace = "true" if config.trace_on else "false"
         region = config.region_id
         self._suffix = broker_properties(config)
@@ -183,7 +184,7 @@ class HotPass:
 
     def _topic_changed(self, *_: object) -> None:
         self._sendable.clear()
-        self._body_bytes_max = self._config.store.message_size_max_bytes
+        self._body_bytes_max = self._live_store.message_size_max_bytes
 
     def handle(self, connection: Connection, frames: Sequence[Frame]) -> int:
         """Serve *frames* in order; return how many were taken."""
@@ -331,8 +332,8 @@ class HotPass:
             or name in self._topics.mappings
             or name.startswith("%")
             or name in NOT_SENDABLE_TOPICS
-            or not self._config.broker_permission & PERM_WRITE
-            or self._config.accept_send_from_ms > self._store.begin()
+            or not self._live.broker_permission & PERM_WRITE
+            or self._live.accept_send_from_ms > self._store.begin()
         ):
             return None
         queue_nums = max(topic.write_queue_nums, topic.read_queue_nums)

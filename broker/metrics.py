@@ -108,7 +108,7 @@ def _counter(name: str, help_text: str, *labels: str) -> Family:
 
 
 def _state(broker: "Broker") -> Iterator[Family]:
-    permission = broker.config.broker_permission
+    permission = broker.config.live.broker_permission
     yield _gauge("rocketmq_broker_permission", "4 read, 2 write, 6 both").add(permission)
     yield _gauge("rocketmq_topic_number", "Topics").add(len(broker.topics))
     yield _gauge("rocketmq_consumer_group_number", "Consumer groups").add(len(broker.groups))

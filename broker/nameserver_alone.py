@@ -24,7 +24,7 @@ class NameServer:
         self.failed = asyncio.Event()
         self._ports = Ports(config.bind_address)
         self._service = NameService(
-            lambda: config,
+            config,
             may_administer=self._may_administer,
             connections_max=connection_shares(with_store=False, with_name_service=False)[0],
             now_ms=BrokerClock().steady_ms,

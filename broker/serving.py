@@ -175,7 +175,7 @@ class ServingParts:
             self.long_polling,
             stats,
         )
-        self.peer_brokers = PeerBrokers(lambda: self.config, name_service)
+        self.peer_brokers = PeerBrokers(config, name_service)
         self.pop = PopService(
             config,
             store,
@@ -263,6 +263,6 @@ class ServingParts:
 
     def _may_notify(self, group: str) -> bool:
         settings = self.groups.get(group)
-        return self.config.notify_consumers_changed and (
+        return self.config.live.notify_consumers_changed and (
             settings is None or settings.notify_consumer_ids_changed_enable
         )

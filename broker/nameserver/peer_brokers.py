@@ -1,7 +1,7 @@
 """Other brokers of the cluster, asked by name: for what of a static topic is with them."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from rockhopper.broker.nameserver.link import NameServiceLink, RefusedError
 from rockhopper.broker.nameserver.service import NameService
@@ -22,9 +22,7 @@ class UnreachableError(Exception):
 class PeerBrokers:
     """Connections to the masters of other brokers, made when one is needed."""
 
-    def __init__(
-        self, config: Callable[[], BrokerConfig], name_service: NameService | None = None
-    ) -> None:
+    def __init__(self, config: BrokerConfig, name_service: NameService | None = None) -> None:
         self._config = config
         self._name_service = name_service
         self._links: dict[str, NameServiceLink] = {}
@@ -52,7 +50,7 @@ class PeerBrokers:
             for member in self._name_service.routes.members(""):
                 if member.name == broker and member.addresses.get(MASTER_ID):
                     return member.addresses[MASTER_ID]
-        for address in self._config().namesrv_addr:
+        for address in self._config.namesrv_addr:
             link = self._links.setdefault(address, NameServiceLink(address, lambda: None))
             answer = await link.call(RequestCode.GET_BROKER_CLUSTER_INFO, {})
             found = ClusterInfo.decode(answer.body).broker_addr_table.get(broker)

@@ -78,7 +78,7 @@ class NameServiceProcessors:
 
     def __init__(
         self,
-        config: Callable[[], BrokerConfig],
+        config: BrokerConfig,
         routes: RouteTable,
         values: KeyValueTable,
         *,
@@ -405,12 +405,12 @@ class NameServiceProcessors:
 
     def get_config(self, request: Request) -> Response:
         """319: the settings."""
-        properties = properties_of(self._config())
+        properties = properties_of(self._config)
         return Response(body=encode_properties_text(properties))
 
     @property
     def _settings(self) -> NameServiceConfig:
-        return self._config().name_service
+        return self._config.name_service
 
 
 def _field(request: Request, name: str) -> str:

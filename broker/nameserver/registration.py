@@ -8,7 +8,6 @@ name service refuses a first registration of a single one.
 
 import asyncio
 import zlib
-from collections.abc import Callable
 
 import structlog
 
@@ -36,7 +35,7 @@ class Registration:
 
     def __init__(
         self,
-        config: Callable[[], BrokerConfig],
+        config: BrokerConfig,
         topics: TopicTable,
         advertiser: Advertiser,
         *,
@@ -47,7 +46,7 @@ class Registration:
         self._topics = topics
         self._instance = instance
         self._keepers = [
-            _Keeper(address, self, advertiser, ha_port) for address in config().namesrv_addr
+            _Keeper(address, self, advertiser, ha_port) for address in config.namesrv_addr
         ]
         topics.listeners.append(lambda _name, _topic: self.announce_soon())
 
@@ -89,7 +88,7 @@ class Registration:
         A topic that is created meanwhile wakes the keepers again.
         """
         version = self._topics.version.to_json()
-        permission = self._config().broker_permission
+        permission = self._config.live.broker_permission
         read_write = PERM_READ | PERM_WRITE
         mask = -1 if permission & read_write == read_write else permission
         topics = {name: _masked(topic, mask) for name, topic in list(self._topics.configs.items())}
@@ -110,7 +109,7 @@ class Registration:
 
     def request_fields(self, address: str, ha_port: int, body: bytes) -> dict[str, str]:
         """The header of a registration under *address*."""
-        config = self._config()
+        config = self._config
         host, _ = split_address(address)
         fields = encode_fields(
             RegisterBrokerRequest(
@@ -123,12 +122,12 @@ class Registration:
             )
         )
         fields[INSTANCE_FIELD] = self._instance
-        fields[CREATES_FIELD] = config.auto_create_topic.value
+        fields[CREATES_FIELD] = config.live.auto_create_topic.value
         return fields
 
     def identity_fields(self, address: str) -> dict[str, str]:
         """The header that takes the registration back."""
-        config = self._config()
+        config = self._config
         return encode_fields(
             BrokerIdentityRequest(
                 broker_name=config.broker_name,
@@ -141,12 +140,12 @@ class Registration:
     @property
     def interval_s(self) -> float:
         """How often to register when nothing happens."""
-        return self._config().register_interval_ms / 1000
+        return self._config.register_interval_ms / 1000
 
     @property
     def timeout_s(self) -> float:
         """How long one registration may take."""
-        return self._config().register_timeout_ms / 1000
+        return self._config.register_timeout_ms / 1000
 
 
 class _Keeper:

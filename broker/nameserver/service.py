@@ -24,7 +24,7 @@ class NameService:
 
     def __init__(
         self,
-        config: Callable[[], BrokerConfig],
+        config: BrokerConfig,
         *,
         may_administer: Callable[[Connection], bool],
         connections_max: int,
@@ -33,13 +33,13 @@ class NameService:
     ) -> None:
         self._config = config
         self._now_ms = now_ms
-        settings = config().name_service
+        settings = config.name_service
         self.routes = RouteTable(
             local=local,
             expiry_ms=settings.broker_expiry_ms,
             forget_missing_topics=settings.delete_topic_with_registration,
         )
-        self.values = KeyValueTable(StoreLayout.of(config().store).config / "kvConfig.json")
+        self.values = KeyValueTable(StoreLayout.of(config.store).config / "kvConfig.json")
         processors = NameServiceProcessors(
             config, self.routes, self.values, local=local, now_ms=now_ms
         )
@@ -63,7 +63,7 @@ class NameService:
         self._scan_later()
 
     def _scan_later(self) -> None:
-        interval_s = self._config().name_service.scan_interval_ms / 1000
+        interval_s = self._config.name_service.scan_interval_ms / 1000
         self._scan = asyncio.get_running_loop().call_later(interval_s, self._expire)
 
     def _expire(self) -> None:

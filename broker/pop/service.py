@@ -31,7 +31,8 @@ from rockhopper.broker.pop.reading import PopAnswer, Wanted, split_records
 from rockhopper.broker.pop.request_modes import MessageRequestModeTable
 from rockhopper.broker.pop.reviving import Reviving
 from rockhopper.broker.pop.sources import QUEUES_PER_SLICE, PopSources, Queue
-from rockhopper.broker.settings.config import BrokerConfig, InitialOffset
+from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.settings.live_settings import InitialOffset
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.reading.get_result import GetStatus
@@ -62,6 +63,7 @@ class PopService:
     ) -> None:
         """*chance* is uniform in [0, 1): it spreads pops over queues and retry topics."""
         self._config = config
+        self._live = config.live
         self._store = store
         self._topics = topics
         self._groups = groups
@@ -259,7 +261,7 @@ class PopService:
         low, high = self._store.queue_range(topic, queue_id)
         if not from_newest:
             return low
-        if self._config.initial_offset is InitialOffset.STRICT:
+        if self._live.initial_offset is InitialOffset.STRICT:
             return high
         # As in RocketMQ: all of a queue that is young, else the newest message.
         return 0 if low == 0 else max(high - 1, 0)
@@ -269,7 +271,7 @@ class PopService:
         if lane.cursor == high and lane.batch is None:
             return
         left = wanted.count_max - answer.count
-        room = self._config.pop_in_flight_max - len(lane.entries)
+        room = self._live.pop_in_flight_max - len(lane.entries)
         is_blocked = lane.batch is not None and lane.batch.blocks(
             wanted.attempt_id if wanted.order else None, answer.pop_ms
         )
@@ -323,7 +325,7 @@ class PopService:
         mine = [offset for offset in offsets if self._entry(lane, offset, info) is not None]
         if not mine:
             return
-        was_full = len(lane.entries) >= self._config.pop_in_flight_max
+        was_full = len(lane.entries) >= self._live.pop_in_flight_max
         self.lanes.acked(lane, mine)
         self._stats.acked(topic, group).add(len(mine), 0)
         self._after_change(lane)
@@ -387,7 +389,7 @@ class PopService:
             if lane is not None:
                 if lane.batch is not None and lane.batch.blocks(wanted.attempt_id, now_ms):
                     continue
-                if len(lane.entries) >= self._config.pop_in_flight_max:
+                if len(lane.entries) >= self._live.pop_in_flight_max:
                     continue
             if high > self._position(wanted.group, topic, queue_id):
                 return True

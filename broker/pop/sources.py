@@ -30,7 +30,7 @@ class PopSources:
         chance: Callable[[], float],
     ) -> None:
         """*chance* is uniform in [0, 1)."""
-        self._config = config
+        self._live = config.live
         self._topics = topics
         self._groups = groups
         self._chance = chance
@@ -45,9 +45,9 @@ class PopSources:
         by_priority = self._goes_by_priority(wanted, topic)
         retry_topic = self._topics.get(pop_retry_topic(wanted.group, wanted.topic))
         if retry_topic is not None and not wanted.order:
-            percent = self._config.pop_from_retry_percent
+            percent = self._live.pop_from_retry_percent
             if by_priority:
-                percent = self._config.pop_from_retry_percent_for_priority
+                percent = self._live.pop_from_retry_percent_for_priority
             is_first = self._chance() * 100 < percent or _is_near(near, retry_topic, topic)
             sources.insert(0 if is_first else 1, (retry_topic, True))
         for config, retry in sources:
@@ -79,7 +79,7 @@ class PopSources:
     ) -> Iterable[int]:
         count = topic.read_queue_nums
         if by_priority:
-            return range(count - 1, -1, -1) if self._config.priority_order_asc else range(count)
+            return range(count - 1, -1, -1) if self._live.priority_order_asc else range(count)
         first = int(self._chance() * count)
         if near is not None and _is_near(near, topic, topic) and near[1] < count:
             first = near[1]

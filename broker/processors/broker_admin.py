@@ -111,7 +111,7 @@ class BrokerAdminProcessors:
         log_disk = await asyncio.to_thread(disk_usage, layout.commit_log)
         queue_disk = await asyncio.to_thread(disk_usage, layout.consume_queues)
         info = runtime_info(
-            self._config,
+            self._config.live,
             self._store,
             self._stats,
             self._delayed,

@@ -142,7 +142,7 @@ class GroupAdminProcessors:
         name = request.fields(GroupRequest).group
         group = self._groups.get(name)
         if group is None:
-            creatable = self._config.auto_create_subscription_group
+            creatable = self._config.live.auto_create_subscription_group
             if not creatable or group_error(name) is not None:
                 raise RequestError(
                     ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,

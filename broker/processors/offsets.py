@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from rockhopper.broker.members.consumer_groups import PULLING, ConsumerGroups
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.remoting.json_bodies import long_json_response
-from rockhopper.broker.settings.config import BrokerConfig, InitialOffset
+from rockhopper.broker.settings.live_settings import InitialOffset, LiveSettings
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
@@ -31,7 +31,7 @@ from rockhopper.protocol.requests import (
 class OffsetProcessors:
     """Serves what consumers and tools ask about offsets."""
 
-    _config: BrokerConfig
+    _live: LiveSettings
     _store: MessageStore
     _topics: TopicTable
     _groups: SubscriptionGroupTable
@@ -61,7 +61,7 @@ class OffsetProcessors:
         low, high = self._store.queue_range(topic, queue_id)
         if low < high and topic.startswith(RETRY_PREFIX):
             return _offset(low)
-        if low == 0 < high and self._config.initial_offset is InitialOffset.COMPAT:
+        if low == 0 < high and self._live.initial_offset is InitialOffset.COMPAT:
             return _offset(0)
         raise RequestError(
             ResponseCode.QUERY_NOT_FOUND,

@@ -28,7 +28,7 @@ class PopChecks:
     def broker_is_readable(self, what: str) -> None:
         """Whether this broker hands out anything."""
         config = self._config
-        if not config.broker_permission & PERM_READ:
+        if not config.live.broker_permission & PERM_READ:
             raise RequestError(
                 ResponseCode.NO_PERMISSION,
                 f"the broker[{config.broker_name}] {what} message is forbidden",

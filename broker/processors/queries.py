@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from rockhopper.broker.loop.slices import next_slice
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
-from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.settings.live_settings import LiveStoreSettings
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.reading.find_by_tag import TagSearch
 from rockhopper.broker.tables.topics import TopicTable
@@ -24,7 +24,7 @@ INDEX_TYPE_TAG = "T"
 class QueryProcessors:
     """Serves look-ups of single messages."""
 
-    _config: BrokerConfig
+    _live: LiveStoreSettings
     _store: MessageStore
     _topics: TopicTable
 
@@ -36,10 +36,9 @@ class QueryProcessors:
         would be too large.
         """
         fields = request.fields(QueryMessageRequest)
-        settings = self._config.store
-        count_max = min(fields.max_num, settings.query_max_count)
+        count_max = min(fields.max_num, self._live.query_max_count)
         if fields.is_unique_key:
-            count_max = settings.query_default_count
+            count_max = self._live.query_default_count
         store = self._store
         if count_max <= 0 or not fields.key or fields.topic not in self._topics:
             return self._found([])

@@ -38,12 +38,12 @@ class RecallProcessor:
         """370: withdraw the message that the handle means."""
         fields = request.fields(RecallMessageRequest)
         config = self._config
-        if not config.recall_message_enable:
+        if not config.live.recall_message_enable:
             raise RequestError(
                 ResponseCode.NO_PERMISSION,
                 "recall failed, operation is forbidden: recallMessageEnable is false",
             )
-        if config.accept_send_from_ms > self._now_ms():
+        if config.live.accept_send_from_ms > self._now_ms():
             raise RequestError(
                 ResponseCode.SERVICE_NOT_AVAILABLE, "the broker does not accept requests yet"
             )

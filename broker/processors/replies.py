@@ -25,8 +25,8 @@ from rockhopper.broker.remoting.dispatcher import (
 )
 from rockhopper.broker.sending.send_path import SendPath
 from rockhopper.broker.sending.send_request import Send, send_of
-from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.settings.delay_levels import join_properties
+from rockhopper.broker.settings.live_settings import LiveSettings
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.log.encoding import without_own_properties
 from rockhopper.broker.store.message_store import MessageStore
@@ -51,7 +51,7 @@ _STORE_TROUBLES = (ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.SYSTEM_BUSY)
 class ReplyProcessor:
     """Serves replies."""
 
-    _config: BrokerConfig
+    _live: LiveSettings
     _store: MessageStore
     _producers: ProducerTable
     _send_path: SendPath
@@ -85,7 +85,7 @@ class ReplyProcessor:
         return response
 
     async def _stored(self, request: Request, send: Send) -> Response:
-        if not self._config.store_reply_messages:
+        if not self._live.store_reply_messages:
             self._send_path.check(send, request.version)
             return self._unstored(send)
         try:

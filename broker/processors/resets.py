@@ -87,7 +87,7 @@ class ResetProcessors:
                 f"Group {fields.group[:200]} does not exist",
             )
         targets = await self._targets(topic, fields)
-        is_ours = self._config.server_side_reset
+        is_ours = self._config.live.server_side_reset
         if not is_ours:
             targets = self._only_moving(topic.name, fields, targets)
         queues: list[str] = []

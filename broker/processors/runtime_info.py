@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rockhopper.broker.later.delayed import DelayedDelivery
 from rockhopper.broker.observing.stats import BrokerStats
-from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.settings.live_settings import LiveSettings
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.put_times import PutTimes
 from rockhopper.protocol.names import SCHEDULE_TOPIC
@@ -58,7 +58,7 @@ def disk_usage(path: Path) -> tuple[int, int, int]:
 
 
 def runtime_info(
-    config: BrokerConfig,
+    live: LiveSettings,
     store: MessageStore,
     stats: BrokerStats,
     delayed: DelayedDelivery,
@@ -69,7 +69,7 @@ def runtime_info(
     """All keys; what ``disk_usage`` said of where commit log and consume queues are."""
     info = dict.fromkeys(_ZERO_KEYS, "0")
     info.update({key: str(capacity) for key, capacity in _CAPACITIES.items()})
-    info |= _identity(config, store, stats, now_ms)
+    info |= _identity(live, store, stats, now_ms)
     info |= _rates(stats)
     info |= _totals(stats, store.put_times)
     info |= _log_state(store, log_disk)
@@ -82,7 +82,7 @@ def runtime_info(
 
 
 def _identity(
-    config: BrokerConfig, store: MessageStore, stats: BrokerStats, now_ms: int
+    live: LiveSettings, store: MessageStore, stats: BrokerStats, now_ms: int
 ) -> dict[str, str]:
     booted_ms = stats.booted_ms
     uptime_s = max(now_ms - booted_ms, 0) // 1000
@@ -92,7 +92,7 @@ def _identity(
         "brokerVersion": str(MQ_VERSION_ORDINAL),
         "brokerVersionDesc": VERSION_DESCRIPTION,
         "runtime": _duration(uptime_s),
-        "startAcceptSendRequestTimeStamp": str(config.accept_send_from_ms),
+        "startAcceptSendRequestTimeStamp": str(live.accept_send_from_ms),
     }
 
 

@@ -59,7 +59,7 @@ class SendBackProcessor:
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
                 f"subscription group not exist, {fields.group[:200]}",
             )
-        if not self._config.broker_permission & PERM_WRITE:
+        if not self._config.live.broker_permission & PERM_WRITE:
             raise RequestError(
                 ResponseCode.NO_PERMISSION,
                 f"the broker[{self._config.broker_name}] sending message is forbidden",

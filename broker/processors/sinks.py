@@ -111,7 +111,7 @@ class SinkProcessors:
                 f"topic[{name}] does not exist, and topics are not created on first use: create "
                 "it first (rockhopper topic create)",
             )
-        if not topic.perm & PERM_WRITE or not self._config.broker_permission & PERM_WRITE:
+        if not topic.perm & PERM_WRITE or not self._config.live.broker_permission & PERM_WRITE:
             raise RequestError(
                 ResponseCode.NO_PERMISSION, f"the topic[{name}] sending message is forbidden"
             )
@@ -125,7 +125,7 @@ class SinkProcessors:
                 f"topic {topic.name} has {topic.write_queue_nums} queues to write to, and a "
                 f"message is for queue {message.queue_id}"
             )
-        most = self._config.store.message_size_max_bytes
+        most = self._config.store.live.message_size_max_bytes
         if len(message.body) > most:
             raise RequestError(
                 ResponseCode.MESSAGE_ILLEGAL,

@@ -91,9 +91,9 @@ def build_table(broker: BrokerParts) -> dict[int, Entry]:
     clients = ClientProcessors(
         config, topics, groups, consumers, producers, stats, broker.pull_path, announce
     )
-    following = OffsetProcessors(config, store, topics, groups, offsets, consumers)
+    following = OffsetProcessors(config.live, store, topics, groups, offsets, consumers)
     locks = QueueLockProcessors(broker.locks)
-    replies = ReplyProcessor(config, store, producers, broker.send_path, clock.wall_ms)
+    replies = ReplyProcessor(config.live, store, producers, broker.send_path, clock.wall_ms)
     broker.send_path.on_asked = replies.asked
     recall = RecallProcessor(config, store, topics, broker.timers, clock.wall_ms)
     send_back = SendBackProcessor(config, store, topics, groups, broker.delayed, stats)
@@ -104,7 +104,7 @@ def build_table(broker: BrokerParts) -> dict[int, Entry]:
     consumption = ConsumptionAdminProcessors(
         config, store, topics, groups, offsets, producers, stats, clock.steady_ms
     )
-    queries = QueryProcessors(config, store, topics)
+    queries = QueryProcessors(config.store.live, store, topics)
     topic_admin = TopicAdminProcessors(
         config, store, topics, broker.static_topics, offsets, consumers, stats, pop, announce
     )

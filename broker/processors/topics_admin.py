@@ -133,7 +133,7 @@ class TopicAdminProcessors:
                 f"topicFilterType {wanted.filter_type[:40]} is none of {', '.join(FILTER_TYPES)}",
             )
         mixed = changes.get(f"+{ATTRIBUTE_MESSAGE_TYPE}") == MESSAGE_TYPE_MIXED
-        if mixed and not self._config.mixed_message_type:
+        if mixed and not self._config.live.mixed_message_type:
             raise RequestError(
                 ResponseCode.INVALID_PARAMETER, "MIXED message type is not supported."
             )
@@ -158,7 +158,7 @@ class TopicAdminProcessors:
         problem = light_queue_error(name) if is_light(name) else topic_error(name)
         if problem is not None:
             raise RequestError(ResponseCode.INVALID_PARAMETER, problem)
-        if self._config.validate_system_topic and self._topics.is_system(name):
+        if self._config.live.validate_system_topic and self._topics.is_system(name):
             raise RequestError(
                 ResponseCode.INVALID_PARAMETER,
                 f"The topic[{name}] is conflict with system topic.",

@@ -39,7 +39,7 @@ class PullFilters:
     """Makes filters out of subscriptions; None is no filter."""
 
     def __init__(self, config: BrokerConfig) -> None:
-        self._config = config
+        self._live = config.live
         self._named: dict[tuple[str, str, str], Subscription | None] = {}
         self._warned: set[tuple[str, str]] = set()
 
@@ -86,7 +86,7 @@ class PullFilters:
 
     def check_enabled(self, subscription: Subscription) -> None:
         """Raise RequestError if expressions over properties are switched off."""
-        if subscription.is_sql and not self._config.property_filter:
+        if subscription.is_sql and not self._live.property_filter:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
                 "The broker does not support consumer to filter message by "
@@ -155,7 +155,7 @@ class PullFilters:
 
         *find* gives the group's subscription to a topic.
         """
-        if not self._config.filter_support_retry or not is_retry_topic(topic):
+        if not self._live.filter_support_retry or not is_retry_topic(topic):
             return chosen
         return RetryFilter(chosen, find)
 

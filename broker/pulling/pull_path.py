@@ -94,7 +94,8 @@ class PullPath:
         long_polling: LongPolling,
         stats: BrokerStats,
     ) -> None:
-        self._config = config
+        self._broker_name = config.broker_name
+        self._live = config.live
         self._store = store
         self._topics = topics
         self._groups = groups
@@ -168,8 +169,8 @@ class PullPath:
     def _park(
         self, pull: Pull, chosen: MessageFilter | None, code: int, result: GetResult
     ) -> tuple[int, GetResult] | None:
-        config = self._config
-        suspend_ms = pull.suspend_ms if config.long_polling else config.short_polling_ms
+        live = self._live
+        suspend_ms = pull.suspend_ms if live.long_polling else live.short_polling_ms
         if self._wait(pull, chosen, result.next_offset, suspend_ms / 1000):
             return None
         if self._long_polling.is_closed:
@@ -231,12 +232,12 @@ class PullPath:
 
     def check(self, pull: Pull) -> MessageFilter | None:
         """RocketMQ's checks in RocketMQ's order; the filter to read with, None for no filter."""
-        config = self._config
-        if not config.broker_permission & PERM_READ:
-            raise _forbidden(f"the broker[{config.broker_name}] pulling message is forbidden", 1)
-        if pull.code == RequestCode.LITE_PULL_MESSAGE and not config.lite_pull:
+        live = self._live
+        if not live.broker_permission & PERM_READ:
+            raise _forbidden(f"the broker[{self._broker_name}] pulling message is forbidden", 1)
+        if pull.code == RequestCode.LITE_PULL_MESSAGE and not live.lite_pull:
             raise _forbidden(
-                f"the broker[{config.broker_name}] for lite pull consumer is forbidden", 1
+                f"the broker[{self._broker_name}] for lite pull consumer is forbidden", 1
             )
         group = self._groups.find_or_create(pull.group)
         if group is None:
@@ -268,7 +269,7 @@ class PullPath:
             )
         else:
             chosen = self._registered(pull, broadcast_allowed=group.consume_broadcast_enable)
-        if config.filter_support_retry:
+        if live.filter_support_retry:
             return self._on_retry_topic(pull, chosen)
         return chosen
 

@@ -43,7 +43,8 @@ class SendChecks:
         consumes_in_order: "Callable[[str, Connection], bool]",
     ) -> None:
         """*consumes_in_order* says whether a connection's client holds order locks of a group."""
-        self._config = config
+        self._broker_name = config.broker_name
+        self._live = config.live
         self._store = store
         self._topics = topics
         self._groups = groups
@@ -77,18 +78,18 @@ class SendChecks:
         return topic, queue_id
 
     def _check_open(self) -> None:
-        config = self._config
-        if config.accept_send_from_ms > self._now_ms():
+        live = self._live
+        if live.accept_send_from_ms > self._now_ms():
             opens = time.strftime(
-                "%Y-%m-%d %H:%M:%S", time.localtime(config.accept_send_from_ms / 1e3)
+                "%Y-%m-%d %H:%M:%S", time.localtime(live.accept_send_from_ms / 1e3)
             )
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {opens}"
             )
-        if not config.broker_permission & PERM_WRITE:
+        if not live.broker_permission & PERM_WRITE:
             raise RequestError(
                 ResponseCode.NO_PERMISSION,
-                f"the broker[{config.broker_name}] sending message is forbidden",
+                f"the broker[{self._broker_name}] sending message is forbidden",
             )
 
     def _check_names(self, send: Send) -> None:

@@ -118,6 +118,8 @@ class SendPath:
         consumes_in_order: "Callable[[str, Connection], bool]" = lambda _group, _connection: False,
     ) -> None:
         self._config = config
+        self._live = config.live
+        self._live_store = config.store.live
         self._store = store
         self._topics = topics
         self._stats = stats
@@ -200,7 +202,7 @@ class SendPath:
             return Response(
                 ResponseCode.MESSAGE_ILLEGAL,
                 "the message is illegal, maybe msg body or properties length not matched. msg body "
-                f"length limit {self._config.store.message_size_max_bytes}B, msg properties length "
+                f"length limit {self._live_store.message_size_max_bytes}B, msg properties length "
                 f"limit 32KB. {error}",
             )
         return store_error_response(error)
@@ -273,14 +275,14 @@ class SendPath:
                 "the producer group holds characters that end a property: a transaction keeps its "
                 "group in one",
             )
-        if self._config.reject_transaction_message:
+        if self._live.reject_transaction_message:
             raise RequestError(
                 ResponseCode.NO_PERMISSION,
                 f"the broker[{self._config.broker_name}] sending transaction message is forbidden",
             )
 
     def _check_body(self, body: bytes) -> None:
-        most = self._config.store.message_size_max_bytes
+        most = self._live_store.message_size_max_bytes
         if len(body) > most:
             raise RecordTooLargeError(f"The body has {len(body)} bytes.")
 

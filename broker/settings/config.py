@@ -1,7 +1,8 @@
 """Every setting of the broker: the default, and what it costs; those of parts stand with them.
 
+    live_settings.py         what may change while the broker runs
     store_config.py          the store's
-    settings/nameserver_config.py     the name service's
+    nameserver_config.py     the name service's
 
 Each field is one key of RocketMQ's broker.conf, or one of ours where the docstring says so.
 Values come, later over earlier, from the defaults here, ``-c broker.conf``, the environment
@@ -11,23 +12,16 @@ Values come, later over earlier, from the defaults here, ``-c broker.conf``, the
 # ruff: noqa: RUF009  (setting() makes fields; it is no shared mutable default)
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from rockhopper.broker.settings.advertise import AdvertiseRule, parse_rule, split_address
 from rockhopper.broker.settings.delay_levels import DEFAULT_DELAY_LEVELS, DelayLevels
+from rockhopper.broker.settings.live_settings import LiveSettings
 from rockhopper.broker.settings.nameserver_config import NameServiceConfig as NameServiceConfig
 from rockhopper.broker.settings.settings import SettingError, check_fields, setting
 from rockhopper.broker.settings.store_config import FlushDiskType as FlushDiskType
 from rockhopper.broker.settings.store_config import StoreConfig as StoreConfig
-
-
-class AutoCreateTopic(Enum):
-    """Which request makes a topic that does not exist."""
-
-    OFF = "off"
-    ON_SEND = "on-send"
-    ON_LOOKUP = "on-lookup"
 
 
 class Role(Enum):
@@ -36,13 +30,6 @@ class Role(Enum):
     ALL = "all"
     BROKER = "broker"
     NAMESERVER = "nameserver"
-
-
-class InitialOffset(Enum):
-    """Where a new consumer group starts in a queue that still has its first message."""
-
-    COMPAT = "compat"
-    STRICT = "strict"
 
 
 class BrokerRole(Enum):
@@ -64,7 +51,8 @@ def parse_address(text: str) -> str:
 class BrokerConfig:
     """The process: who it is, where it listens, what it allows."""
 
-    store: StoreConfig = StoreConfig()
+    live: LiveSettings = field(default_factory=LiveSettings)
+    store: StoreConfig = field(default_factory=StoreConfig)
     name_service: NameServiceConfig = NameServiceConfig()
 
     role: Role = setting("role", Role.ALL)
@@ -119,24 +107,6 @@ class BrokerConfig:
     """Ours. Whether administrative requests from other hosts are served. There are no passwords:
     whoever reaches the port may then delete topics."""
 
-    broker_permission: int = setting("brokerPermission", 6, least=0, most=7, live=True)
-    """4 read, 2 write: 4 drains a broker of its writers."""
-
-    auto_create_topic: AutoCreateTopic = setting(
-        "autoCreateTopic", AutoCreateTopic.ON_SEND, live=True
-    )
-    """Ours, over autoCreateTopicEnable (true: on-send).  on-send makes a topic when a client sends
-    to it, as RocketMQ does; on-lookup when its route is asked for, which clients need that give up
-    on an unknown topic; off makes a typing error an error."""
-
-    auto_create_subscription_group: bool = setting("autoCreateSubscriptionGroup", True, live=True)
-    """Whether a consumer may use a group that nobody created."""
-
-    default_topic_queue_nums: int = setting(
-        "defaultTopicQueueNums", 8, least=1, most=65536, live=True
-    )
-    """Most queues that a topic created by a send gets; Java clients ask for 4."""
-
     cluster_topic_enable: bool = setting("clusterTopicEnable", True)
     """Whether the topic named like the cluster may be used."""
 
@@ -165,48 +135,6 @@ class BrokerConfig:
     region_id: str = setting("regionId", "DefaultRegion")
     """The region that send answers name."""
 
-    long_polling: bool = setting("longPollingEnable", True, live=True)
-    """Park a pull that finds nothing until a message arrives."""
-
-    short_polling_ms: int = setting(
-        "shortPollingTimeMills", 1000, least=1, most=3_600_000, live=True
-    )
-    """How long such a pull waits when longPollingEnable is false."""
-
-    reject_pull_consumer: bool = setting("rejectPullConsumerEnable", False, live=True)
-    """Refuse consumers that pull queues on their own account."""
-
-    lite_pull: bool = setting("litePullMessageEnable", True, live=True)
-    """Serve request code 361."""
-
-    property_filter: bool = setting("enablePropertyFilter", True, live=True)
-    """Evaluate SQL92 expressions over the properties of messages. A pull with one reads records
-    that it does not hand out, for at most 8 ms of 20."""
-
-    filter_support_retry: bool = setting("filterSupportRetry", False, live=True)
-    """Ask what a group wants of a topic again when a message of it is redelivered: an expression
-    that was changed since counts then, too."""
-
-    notify_consumers_changed: bool = setting("notifyConsumerIdsChangedEnable", True, live=True)
-    """Tell a group's members at once when one comes or goes."""
-
-    validate_system_topic: bool = setting("validateSystemTopicWhenUpdateTopic", True, live=True)
-    """Refuse to change system topics on request."""
-
-    mixed_message_type: bool = setting("enableMixedMessageType", False, live=True)
-    """Allow the topic attribute message.type=MIXED."""
-
-    initial_offset: InitialOffset = setting("initialOffset", InitialOffset.COMPAT, live=True)
-    """Ours. Where a new group starts in a queue that still has its first message: ``compat`` at 0
-    as RocketMQ does, ``strict`` where the client asks (CONSUME_FROM_LAST_OFFSET means last)."""
-
-    server_side_reset: bool = setting("useServerSideResetOffset", True, live=True)
-    """Whether a reset (222) waits in the broker for the next pull; else it is pushed (220) to the
-    clients that are online."""
-
-    store_reply_messages: bool = setting("storeReplyMessageEnable", True, live=True)
-    """Keep replies to requests in <cluster>_REPLY_TOPIC as well as pushing them."""
-
     delay_levels: str = setting("messageDelayLevel", DEFAULT_DELAY_LEVELS)
     """How long each delay level waits. Changing it delays what is waiting already by the new
     times."""
@@ -221,51 +149,6 @@ class BrokerConfig:
     timer_precision_ms: int = setting("timerPrecisionMs", 1000, least=100, most=1000)
     """The precision with which RocketMQ wrote the timer messages that it left pending: 100, 200,
     500 or 1000. Messages taken by this broker are delivered to the millisecond."""
-
-    recall_message_enable: bool = setting("recallMessageEnable", True, live=True)
-    """Whether producers may recall pending timer messages; off by default in RocketMQ. Whoever
-    holds the handle, which only the answer to the send carries, may use it."""
-
-    pop_from_retry_percent: int = setting(
-        "popFromRetryProbability", 20, least=0, most=100, live=True
-    )
-    """Percent of pops that look at messages to be redelivered before they look at new ones."""
-
-    pop_from_retry_percent_for_priority: int = setting(
-        "popFromRetryProbabilityForPriority", 0, least=0, most=100, live=True
-    )
-    """The same for topics whose message.type is PRIORITY."""
-
-    priority_order_asc: bool = setting("priorityOrderAsc", True, live=True)
-    """Whether the highest number is the most urgent priority; false: the lowest is."""
-
-    pop_in_flight_max: int = setting(
-        "popInflightMessageThreshold", 10_000, least=1, most=1_000_000, live=True
-    )
-    """Messages that a group may have popped from one queue and not settled; always enforced."""
-
-    reject_transaction_message: bool = setting("rejectTransactionMessage", False, live=True)
-    """Refuse half messages; transactions that are open can still end."""
-
-    transaction_timeout_ms: int = setting(
-        "transactionTimeOut", 6000, least=1, most=86_400_000, live=True
-    )
-    """How long a producer may be silent about a transaction before it is asked first."""
-
-    transaction_check_interval_ms: int = setting(
-        "transactionCheckInterval", 30_000, least=1, most=86_400_000, live=True
-    )
-    """How often it is asked again. RocketMQ looks at all of them at this interval; here each has
-    its own time, so a short interval costs nothing but the questions."""
-
-    transaction_check_max: int = setting(
-        "transactionCheckMax", 15, least=1, most=1_000_000, live=True
-    )
-    """Unanswered questions after which a transaction is held in TRANS_CHECK_MAX_TIME_TOPIC. While
-    no producer of its group is online none is asked, and none is counted."""
-
-    accept_send_from_ms: int = setting("startAcceptSendRequestTimeStamp", 0, least=0, live=True)
-    """Refuse sends before this Unix time in ms."""
 
     offsets_flush_interval_ms: int = setting(
         "flushConsumerOffsetInterval", 5000, least=10, most=3_600_000

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from rockhopper.broker.settings.advertise import is_loopback
 from rockhopper.broker.settings.config import BrokerConfig, NameServiceConfig, StoreConfig
+from rockhopper.broker.settings.live_settings import LiveSettings, LiveStoreSettings
 from rockhopper.broker.settings.rocketmq_keys import REFUSED, WITHOUT_EFFECT
 from rockhopper.broker.settings.settings import (
     SettingError,
@@ -33,7 +34,7 @@ _YOUNG_QUEUE = "newGroupYoungQueue"
 _INITIAL_OFFSETS = {"first": "compat", "client": "strict"}
 _OUR_KEYS = frozenset(
     known.key
-    for part in (BrokerConfig, StoreConfig, NameServiceConfig)
+    for part in (BrokerConfig, LiveSettings, StoreConfig, LiveStoreSettings, NameServiceConfig)
     for _, known in settings_of(part)
 )
 # Keys of RocketMQ that name a file or a directory, and where that is here; None: there is none.
@@ -52,10 +53,7 @@ _PLACES: dict[str, Callable[[StoreLayout], Path | None]] = {
 }
 _READ_ONLY_LOGS = "readOnlyCommitLogStorePaths"
 _LIVE_KEYS = frozenset(
-    known.key
-    for part in (BrokerConfig, StoreConfig)
-    for _, known in settings_of(part)
-    if known.live
+    known.key for part in (LiveSettings, LiveStoreSettings) for _, known in settings_of(part)
 )
 _KNOWN_KEYS = _OUR_KEYS | {_AUTO_CREATE_ENABLE, _YOUNG_QUEUE} | WITHOUT_EFFECT | REFUSED.keys()
 
@@ -126,10 +124,16 @@ def load_config(
 
 def build_config(texts: Mapping[str, str]) -> BrokerConfig:
     """A configuration from values by key. Raises SettingError."""
+    texts = _without_shorthand(texts)
+    store = StoreConfig(
+        live=LiveStoreSettings(**parse_fields(LiveStoreSettings, texts)),
+        **parse_fields(StoreConfig, texts),
+    )
     return BrokerConfig(
-        store=StoreConfig(**parse_fields(StoreConfig, texts)),
+        live=LiveSettings(**parse_fields(LiveSettings, texts)),
+        store=store.in_whole_entries(),
         name_service=NameServiceConfig(**parse_fields(NameServiceConfig, texts)),
-        **parse_fields(BrokerConfig, _without_shorthand(texts)),
+        **parse_fields(BrokerConfig, texts),
     )
 
 
@@ -146,28 +150,28 @@ def change_live(config: BrokerConfig, texts: Mapping[str, str]) -> BrokerConfig:
     for key, text in changes.items():
         if key in _OUR_KEYS and key not in _LIVE_KEYS and current[key] != text.strip():
             raise SettingError(key, text, "it changes only with a restart of the broker")
-    live = {key: text for key, text in changes.items() if key in _LIVE_KEYS}
-    store = dataclasses.replace(config.store, **parse_fields(StoreConfig, live))
-    return dataclasses.replace(config, store=store, **parse_fields(BrokerConfig, live))
+    replace = dataclasses.replace
+    in_store = replace(config.store.live, **parse_fields(LiveStoreSettings, changes))
+    return replace(
+        config,
+        live=replace(config.live, **parse_fields(LiveSettings, changes)),
+        store=replace(config.store, live=in_store),
+    )
 
 
 def apply_live(config: BrokerConfig, changed: BrokerConfig) -> None:
-    """Copy the settings that may change while the broker runs from *changed* into *config*.
-
-    In place, although the class is frozen for everybody else: every part of the broker holds the
-    same object, and all of them must see the change.
-    """
-    for part, changed_part in ((config, changed), (config.store, changed.store)):
-        for field, known in settings_of(part):
-            if known.live:
-                object.__setattr__(part, field.name, getattr(changed_part, field.name))
+    """Have everybody who obeys the live settings of *config* obey those of *changed*."""
+    vars(config.live).update(vars(changed.live))
+    vars(config.store.live).update(vars(changed.store.live))
 
 
 def properties_of(config: BrokerConfig) -> dict[str, str]:
     """Every setting with its value, by RocketMQ's key, as request code 26 and ``-p`` show them."""
     properties = {
         **format_fields(config),
+        **format_fields(config.live),
         **format_fields(config.store),
+        **format_fields(config.store.live),
         **format_fields(config.name_service),
     }
     properties[_AUTO_CREATE_ENABLE] = format_value(properties["autoCreateTopic"] != "off")

@@ -34,7 +34,6 @@ class Setting(NamedTuple):
     key: str
     least: int | None = None
     most: int | None = None
-    live: bool = False
     separator: str = ";"
     element: Callable[[str], object] = str
 
@@ -45,16 +44,14 @@ def setting(
     *,
     least: int | None = None,
     most: int | None = None,
-    live: bool = False,
     separator: str = ";",
     element: Callable[[str], object] = str,
 ) -> Value:
     """Declare a dataclass field that is RocketMQ's *key*.
 
-    *live* marks what may be changed while the broker runs (request code 25); *separator* and
-    *element* say how the text of a tuple is read.
+    *separator* and *element* say how the text of a tuple is read.
     """
-    metadata = {"setting": Setting(key, least, most, live, separator, element)}
+    metadata = {"setting": Setting(key, least, most, separator, element)}
     field: Value = dataclasses.field(default=default, metadata=metadata)
     return field
 

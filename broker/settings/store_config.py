@@ -2,10 +2,11 @@
 
 # ruff: noqa: RUF009  (setting() makes fields; it is no shared mutable default)
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 
+from rockhopper.broker.settings.live_settings import LiveStoreSettings, check_hours
 from rockhopper.broker.settings.settings import SettingError, check_fields, setting
 
 ROCKETMQ_QUEUE_UNIT_BYTES = 20
@@ -22,6 +23,8 @@ class FlushDiskType(Enum):
 @dataclass(frozen=True, kw_only=True)
 class StoreConfig:
     """The store directory: sizes, flushing, reading, retention."""
+
+    live: LiveStoreSettings = field(default_factory=LiveStoreSettings)
 
     root: Path = setting("storePathRootDir", Path("data"))
     """The store directory. One broker at a time; created when missing."""
@@ -88,19 +91,8 @@ class StoreConfig:
     )
     """Ours. Bytes appended and not yet flushed under SYNC_FLUSH before sends get SYSTEM_BUSY."""
 
-    message_size_max_bytes: int = setting(
-        "maxMessageSize", 4 << 20, least=1, most=16 << 20, live=True
-    )
-    """Largest body (MESSAGE_ILLEGAL beyond). Must fit into a commit log file."""
-
     check_crc_on_recover: bool = setting("checkCRCOnRecover", True)
     """Compare body checksums when the log is scanned after a crash; about 1 s per 3 GB."""
-
-    query_max_count: int = setting("maxMsgsNumBatch", 64, least=1, most=10_000, live=True)
-    """Most messages that a query by key returns."""
-
-    query_default_count: int = setting("defaultQueryMaxNum", 32, least=1, most=10_000, live=True)
-    """Messages that a query by key returns when the client names no number."""
 
     transfer_bytes_in_memory_max: int = setting(
         "maxTransferBytesOnMessageInMemory", 256 << 10, least=1, most=16 << 20
@@ -128,41 +120,9 @@ class StoreConfig:
     filter_message_size_max: int = setting("maxFilterMessageSize", 16_000, least=1, most=1 << 24)
     """Consume queue entries, in multiples of 20 bytes, that one filtered pull looks at."""
 
-    delete_when: str = setting("deleteWhen", "04", live=True)
-    """Hours of the day, ``;`` between, at which expired commit log files go."""
-
     file_reserved_hours: int = setting("fileReservedTime", 72, least=0, most=1_000_000)
     """Age at which a commit log file may be deleted, by the time of its last message. Not to be
     changed live: timers append in time again what would get too old."""
-
-    clean_interval_ms: int = setting(
-        "cleanResourceInterval", 10_000, least=100, most=3_600_000, live=True
-    )
-    """How often retention looks at times and at the disk."""
-
-    delete_files_interval_ms: int = setting(
-        "deleteCommitLogFilesInterval", 100, least=0, most=3_600_000, live=True
-    )
-    """Pause between two file deletions, so that the disk can breathe."""
-
-    delete_files_batch_max: int = setting("deleteFileBatchMax", 10, least=1, most=10_000, live=True)
-    """Commit log files deleted in one round."""
-
-    disk_used_percent_max: int = setting("diskMaxUsedSpaceRatio", 75, least=10, most=95, live=True)
-    """Above this, expired files go at any hour."""
-
-    disk_clean_forcibly_percent: int = setting(
-        "diskSpaceCleanForciblyRatio", 85, least=30, most=95, live=True
-    )
-    """Above this, the oldest files go even before they expire (cleanFileForciblyEnable)."""
-
-    disk_warning_percent: int = setting(
-        "diskSpaceWarningLevelRatio", 90, least=35, most=99, live=True
-    )
-    """Above this, sends are refused with SERVICE_NOT_AVAILABLE."""
-
-    clean_file_forcibly: bool = setting("cleanFileForciblyEnable", True, live=True)
-    """Whether a filling disk may cost messages that have not expired."""
 
     scrub_bytes_per_second: int = setting("scrubBytesPerSecond", 2 << 20, least=0, most=1 << 40)
     """Ours. How much of the commit log a second the scrub reads to find what has rotted; a record
@@ -194,22 +154,24 @@ class StoreConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        _round_up(self, "consume_queue_file_size_bytes", ROCKETMQ_QUEUE_UNIT_BYTES)
-        _round_up(self, "batch_consume_queue_file_size_bytes", ROCKETMQ_BATCH_QUEUE_UNIT_BYTES)
         if self.commit_log_directory is not None and "," in str(self.commit_log_directory):
             raise SettingError(
                 "storePathCommitLog", self.commit_log_directory, "one directory is allowed, no list"
             )
-        _check_hours("deleteWhen", self.delete_when)
-        _check_hours("scrubOffPeakWhen", self.scrub_off_peak_when)
+        check_hours("scrubOffPeakWhen", self.scrub_off_peak_when)
+
+    def in_whole_entries(self) -> "StoreConfig":
+        """The same, with consume queue files that end where an entry does."""
+        return replace(
+            self,
+            consume_queue_file_size_bytes=_round_up(
+                self.consume_queue_file_size_bytes, ROCKETMQ_QUEUE_UNIT_BYTES
+            ),
+            batch_consume_queue_file_size_bytes=_round_up(
+                self.batch_consume_queue_file_size_bytes, ROCKETMQ_BATCH_QUEUE_UNIT_BYTES
+            ),
+        )
 
 
-def _check_hours(key: str, text: str) -> None:
-    hours = [hour.strip() for hour in text.split(";") if hour.strip()]
-    if not all(hour.isdigit() and int(hour) < 24 for hour in hours):
-        raise SettingError(key, text, "hours from 00 to 23 with ; between are allowed")
-
-
-def _round_up(config: StoreConfig, name: str, unit_bytes: int) -> None:
-    size_bytes = getattr(config, name)
-    object.__setattr__(config, name, -(-size_bytes // unit_bytes) * unit_bytes)
+def _round_up(size_bytes: int, unit_bytes: int) -> int:
+    return -(-size_bytes // unit_bytes) * unit_bytes

@@ -323,12 +323,12 @@ class OpenedStore:
 def _retention_settings(config: StoreConfig) -> RetentionSettings:
     return RetentionSettings(
         reserved_ms=config.file_reserved_hours * 3_600_000,
-        delete_when=config.delete_when,
-        interval_ms=config.clean_interval_ms,
-        delete_interval_ms=config.delete_files_interval_ms,
-        batch_max=config.delete_files_batch_max,
-        used_percent_max=config.disk_used_percent_max,
-        clean_forcibly_percent=config.disk_clean_forcibly_percent,
-        warning_percent=config.disk_warning_percent,
-        clean_forcibly=config.clean_file_forcibly,
+        delete_when=config.live.delete_when,
+        interval_ms=config.live.clean_interval_ms,
+        delete_interval_ms=config.live.delete_files_interval_ms,
+        batch_max=config.live.delete_files_batch_max,
+        used_percent_max=config.live.disk_used_percent_max,
+        clean_forcibly_percent=config.live.disk_clean_forcibly_percent,
+        warning_percent=config.live.disk_warning_percent,
+        clean_forcibly=config.live.clean_file_forcibly,
     )

@@ -137,6 +137,7 @@ class SubscriptionGroupTable(JsonTable):
     ) -> None:
         super().__init__(path, now_ms=now_ms)
         self.config = config
+        self._live = config.live
         self.groups: dict[str, SubscriptionGroup] = {}
         self.get: Callable[[str], SubscriptionGroup | None] = self.groups.get
         """The group's settings, None when nobody created it. Bound to the dict for speed."""
@@ -187,7 +188,7 @@ class SubscriptionGroupTable(JsonTable):
         group = self.get(name)
         if group is not None:
             return group
-        allowed = self.config.auto_create_subscription_group or name.startswith(SYSTEM_GROUP_PREFIX)
+        allowed = self._live.auto_create_subscription_group or name.startswith(SYSTEM_GROUP_PREFIX)
         if not allowed or group_error(name) is not None:
             return None
         group = SubscriptionGroup(name)

@@ -10,7 +10,8 @@ from pathlib import Path
 import structlog
 
 from rockhopper.broker.loop.clock import wall_clock_ms
-from rockhopper.broker.settings.config import AutoCreateTopic, BrokerConfig
+from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.settings.live_settings import AutoCreateTopic
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.tables.json_table import JsonObject, JsonTable
 from rockhopper.broker.tables.static_topics import StaticTopic
@@ -179,6 +180,7 @@ class TopicTable(JsonTable):
     ) -> None:
         super().__init__(path, now_ms=now_ms)
         self.config = config
+        self._live = config.live
         self.configs: dict[str, TopicConfig] = {}
         self.get: Callable[[str], TopicConfig | None] = self.configs.get
         """The topic's settings, None when it does not exist. Bound to the dict for speed."""
@@ -299,11 +301,11 @@ class TopicTable(JsonTable):
             return topic
         if self._is_wanted_trace_topic(name):
             return self._create(name, 1)
-        if self.config.auto_create_topic is not AutoCreateTopic.ON_LOOKUP:
+        if self._live.auto_create_topic is not AutoCreateTopic.ON_LOOKUP:
             return None
         if self.is_system(name) or not may_be_looked_up(name):
             return None
-        queue_count = min(CLIENT_QUEUE_COUNT, self.config.default_topic_queue_nums)
+        queue_count = min(CLIENT_QUEUE_COUNT, self._live.default_topic_queue_nums)
         return self._created_for_client(self._create(name, queue_count))
 
     def _is_wanted_trace_topic(self, name: str) -> bool:
@@ -339,7 +341,7 @@ class TopicTable(JsonTable):
     @property
     def creates_on_send(self) -> bool:
         """Whether a message to an unknown topic makes it."""
-        return self.config.auto_create_topic is not AutoCreateTopic.OFF
+        return self._live.auto_create_topic is not AutoCreateTopic.OFF
 
     def ensure_retry_topic(
         self, group: str, queue_count: int = 1, *, unit_mode: bool = False
@@ -455,9 +457,9 @@ def _system_topics(config: BrokerConfig) -> list[TopicConfig]:
         (TRANSACTION_OP_HALF_TOPIC, 1, read_write),
         (TIMER_TOPIC, 1, read_write),
     ]
-    if config.auto_create_topic is not AutoCreateTopic.OFF:
+    if config.live.auto_create_topic is not AutoCreateTopic.OFF:
         seeds.append(
-            (AUTO_CREATE_TOPIC, config.default_topic_queue_nums, PERM_INHERIT | read_write)
+            (AUTO_CREATE_TOPIC, config.live.default_topic_queue_nums, PERM_INHERIT | read_write)
         )
     if config.trace_topic_enable:
         seeds.append((config.trace_topic_name, 1, read_write))

@@ -43,6 +43,7 @@ class CheckBack:
     ) -> None:
         self._transactions = transactions
         self._config = config
+        self._live = config.live
         self._producers = producers
         self._now_ms = now_ms
         self._timer = WallTimer(now_ms, self._run)
@@ -124,13 +125,13 @@ class CheckBack:
 
     def _schedule(self, half: OpenHalf, now_ms: int) -> None:
         """Look again after the interval, and not later than the half message expires."""
-        due_ms = now_ms + self._config.transaction_check_interval_ms
+        due_ms = now_ms + self._live.transaction_check_interval_ms
         expires_ms = half.stored_ms + self._reserved_ms + 1
         self._transactions.halves.schedule(half, max(min(due_ms, expires_ms), now_ms + 1))
 
     def _is_expired(self, half: OpenHalf, now_ms: int) -> bool:
         return (
-            half.check_times >= self._config.transaction_check_max
+            half.check_times >= self._live.transaction_check_max
             or now_ms - half.stored_ms > self._reserved_ms
         )
 

@@ -68,7 +68,7 @@ class Transactions:
         wall_ms: Callable[[], int],
     ) -> None:
         """*now_ms* counts how long something lasts, *wall_ms* compares with producers' times."""
-        self._config = config
+        self._live = config.live
         self._store = store
         self._topics = topics
         self._now_ms = now_ms
@@ -181,7 +181,7 @@ class Transactions:
 
     def _patience_ms(self, immune_ms: int | None) -> int:
         """How long after its arrival nobody is asked about a half message."""
-        return self._config.transaction_timeout_ms if immune_ms is None else immune_ms
+        return self._live.transaction_timeout_ms if immune_ms is None else immune_ms
 
     def opened(self, offset: int, position: int, properties: dict[str, str]) -> None:
         """A half message is in the log, at *offset* of its queue."""

@@ -55,7 +55,7 @@ async def test_pop_is_refused_by_a_broker_that_may_not_be_read(
     broker: Broker, consumer: PopConsumer
 ) -> None:
     await consumer.send(b"a")
-    object.__setattr__(broker.config, "broker_permission", 2)
+    broker.config.live.broker_permission = 2
     answer = await consumer.peer.ask(Code.POP_MESSAGE, pop_fields())
     assert answer.code == ResponseCode.NO_PERMISSION
 

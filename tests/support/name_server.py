@@ -51,13 +51,13 @@ class NameServer:
                 config.broker_name,
                 "our-instance",
                 topics=self.topics,
-                permission=lambda: config.broker_permission,
+                permission=lambda: config.live.broker_permission,
                 address_for=lambda connection: f"{connection.local_host}:10911",
             )
         self.routes = RouteTable(local=local)
         self.values = KeyValueTable(directory / "kvConfig.json")
         self.processors = NameServiceProcessors(
-            lambda: config,
+            config,
             self.routes,
             self.values,
             local=local,

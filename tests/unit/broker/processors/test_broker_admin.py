@@ -31,7 +31,7 @@ async def test_live_setting_changes_at_once(broker: ServedBroker) -> None:
     with capture_logs() as logs:
         answer = await update(broker, "# by hand\nautoCreateSubscriptionGroup=false\n")
     assert answer.code == ResponseCode.SUCCESS
-    assert broker.config.auto_create_subscription_group is False
+    assert broker.config.live.auto_create_subscription_group is False
     assert (await settings(broker))["autoCreateSubscriptionGroup"] == "false"
     assert [entry["changed"] for entry in logs] == [{"autoCreateSubscriptionGroup": "false"}]
 
@@ -64,7 +64,7 @@ async def test_settings_that_name_paths_are_refused(broker: ServedBroker, text: 
     answer = await update(broker, f"brokerPermission=4\n{text}\n")
     assert answer.code == ResponseCode.NO_PERMISSION
     assert answer.remark == "Can not update config in black list."
-    assert broker.config.broker_permission == 6
+    assert broker.config.live.broker_permission == 6
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ async def test_unknown_settings_are_ignored(broker: ServedBroker) -> None:
 async def test_flood_of_settings_is_refused(broker: ServedBroker) -> None:
     answer = await update(broker, "brokerPermission=4\n" * 10_000)
     assert answer.code == ResponseCode.SYSTEM_ERROR
-    assert broker.config.broker_permission == 6
+    assert broker.config.live.broker_permission == 6
 
 
 async def test_settings_are_shown_by_rocketmqs_names(broker: ServedBroker) -> None:

@@ -115,7 +115,7 @@ async def test_every_member_is_told_of_a_new_one(broker: ServedBroker) -> None:
 
 
 async def test_group_that_may_not_be_created_is_left_out_in_silence(broker: ServedBroker) -> None:
-    object.__setattr__(broker.config, "auto_create_subscription_group", False)
+    broker.config.live.auto_create_subscription_group = False
     answer = await send(broker, beat(), Peer())
     assert answer.code == ResponseCode.SUCCESS
     assert broker.consumers.get("billing") is None
@@ -151,7 +151,7 @@ async def test_a_unit_makes_its_retry_topic_one_of_units(broker: ServedBroker) -
 async def test_pulling_consumers_are_left_out_where_they_are_not_wanted(
     broker: ServedBroker,
 ) -> None:
-    object.__setattr__(broker.config, "reject_pull_consumer", True)
+    broker.config.live.reject_pull_consumer = True
     body = beat().replace(b"CONSUME_PASSIVELY", b"CONSUME_ACTIVELY")
     assert (await send(broker, body, Peer())).code == ResponseCode.SUCCESS
     assert broker.consumers.get("billing") is None

@@ -144,7 +144,7 @@ async def test_asking_about_a_group_does_not_make_it(broker: ServedBroker) -> No
 async def test_group_that_cannot_come_to_be_does_not_exist(
     broker: ServedBroker, name: str, creates: bool
 ) -> None:
-    object.__setattr__(broker.config, "auto_create_subscription_group", creates)
+    broker.config.live.auto_create_subscription_group = creates
     answer = await broker.ask(Code.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": name})
     assert answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
 

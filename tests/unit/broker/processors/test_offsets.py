@@ -3,7 +3,7 @@
 import pytest
 
 from rockhopper.broker.members.consumer_groups import Client, ConsumeSettings
-from rockhopper.broker.settings.config import InitialOffset
+from rockhopper.broker.settings.live_settings import InitialOffset
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
@@ -182,7 +182,7 @@ async def test_new_group_starts_where_its_client_says_if_the_setting_says_so(
     broker: ServedBroker,
 ) -> None:
     broker.put("orders")
-    object.__setattr__(broker.config, "initial_offset", InitialOffset.STRICT)
+    broker.config.live.initial_offset = InitialOffset.STRICT
     answer = await broker.ask(Code.QUERY_CONSUMER_OFFSET, BY_BILLING)
     assert answer.code == ResponseCode.QUERY_NOT_FOUND
 
@@ -193,7 +193,7 @@ async def test_what_a_group_sent_back_is_never_skipped(
 ) -> None:
     broker.create_topic("%RETRY%billing", queues=1)
     broker.put("%RETRY%billing")
-    object.__setattr__(broker.config, "initial_offset", setting)
+    broker.config.live.initial_offset = setting
     ext = BY_BILLING | {"topic": "%RETRY%billing"}
     answer = await broker.ask(Code.QUERY_CONSUMER_OFFSET, ext)
     assert (answer.code, answer.ext) == (ResponseCode.SUCCESS, {"offset": "0"})

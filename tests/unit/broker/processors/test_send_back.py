@@ -185,7 +185,7 @@ async def test_offset_that_is_no_message_is_refused(broker: ServedBroker, offset
 
 async def test_broker_that_takes_no_messages_refuses(broker: ServedBroker) -> None:
     put = broker.put("orders")
-    object.__setattr__(broker.config, "broker_permission", 4)
+    broker.config.live.broker_permission = 4
     answer = await send_back(broker, put.commit_log_offset)
     assert answer.code == ResponseCode.NO_PERMISSION
 

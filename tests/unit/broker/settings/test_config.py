@@ -7,13 +7,17 @@ import pytest
 
 from rockhopper.broker.settings.advertise import AdvertiseRule
 from rockhopper.broker.settings.config import (
-    AutoCreateTopic,
     BrokerConfig,
     FlushDiskType,
     NameServiceConfig,
     StoreConfig,
 )
 from rockhopper.broker.settings.config_file import build_config, properties_of
+from rockhopper.broker.settings.live_settings import (
+    AutoCreateTopic,
+    LiveSettings,
+    LiveStoreSettings,
+)
 from rockhopper.broker.settings.settings import SettingError, settings_of
 
 
@@ -24,12 +28,12 @@ def test_defaults_differ_from_rocketmq_only_where_the_design_says() -> None:
     assert not config.remote_admin
     assert config.store.flush_disk_type is FlushDiskType.ASYNC
     assert config.store.commit_log_file_size_bytes == 1 << 30
-    assert config.auto_create_topic is AutoCreateTopic.ON_SEND
+    assert config.live.auto_create_topic is AutoCreateTopic.ON_SEND
 
 
 def test_every_setting_has_a_key_of_its_own_and_a_docstring() -> None:
     keys = []
-    for part in (StoreConfig, NameServiceConfig, BrokerConfig):
+    for part in (StoreConfig, LiveStoreSettings, NameServiceConfig, BrokerConfig, LiveSettings):
         source = inspect.getsource(part)
         for field, known in settings_of(part):
             keys.append(known.key)

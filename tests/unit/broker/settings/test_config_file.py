@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker import Broker
-from rockhopper.broker.settings.config import AutoCreateTopic, BrokerConfig, InitialOffset, Role
+from rockhopper.broker.settings.config import BrokerConfig, Role
 from rockhopper.broker.settings.config_file import apply_live, change_live, load_config
+from rockhopper.broker.settings.live_settings import AutoCreateTopic, InitialOffset
 from rockhopper.broker.settings.settings import SettingError
 
 SHIPPED = """\
@@ -117,13 +118,13 @@ def test_an_unknown_key_unlike_all_others_brings_a_warning_too() -> None:
 def test_rocketmqs_switch_and_ours_for_topic_creation(
     settings: dict[str, str], expected: AutoCreateTopic
 ) -> None:
-    assert load_config(flags=settings).config.auto_create_topic is expected
+    assert load_config(flags=settings).config.live.auto_create_topic is expected
 
 
 def test_a_later_layers_switch_beats_an_earlier_layers_choice(tmp_path: Path) -> None:
     path = write(tmp_path / "broker.conf", "autoCreateTopic=on-lookup\n")
     config = load_config(path, {"ROCKHOPPER_AUTOCREATETOPICENABLE": "false"}).config
-    assert config.auto_create_topic is AutoCreateTopic.OFF
+    assert config.live.auto_create_topic is AutoCreateTopic.OFF
 
 
 def test_access_control_that_would_not_be_served_stops_the_start() -> None:
@@ -151,7 +152,7 @@ def test_a_file_that_is_not_there_is_an_os_error(tmp_path: Path) -> None:
 def test_live_settings_change_in_place_and_others_need_a_restart() -> None:
     config = BrokerConfig()
     apply_live(config, change_live(config, {"brokerPermission": "4", "listenPort": "10911"}))
-    assert config.broker_permission == 4
+    assert config.live.broker_permission == 4
     with pytest.raises(SettingError, match="restart"):
         change_live(config, {"listenPort": "1"})
     with pytest.raises(SettingError, match="brokerPermission"):
@@ -162,7 +163,7 @@ def test_live_settings_change_in_place_and_others_need_a_restart() -> None:
 @pytest.mark.parametrize(("young", "offset"), [("first", "compat"), ("client", "strict")])
 def test_an_earlier_spelling_of_the_initial_offset_works(young: str, offset: str) -> None:
     loaded = load_config(flags={"newGroupYoungQueue": young})
-    assert loaded.config.initial_offset is InitialOffset(offset)
+    assert loaded.config.live.initial_offset is InitialOffset(offset)
     assert loaded.warnings == []
     both = load_config(flags={"newGroupYoungQueue": young, "initialOffset": "compat"})
-    assert both.config.initial_offset is InitialOffset.COMPAT
+    assert both.config.live.initial_offset is InitialOffset.COMPAT

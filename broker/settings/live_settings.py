@@ -1,0 +1,177 @@
+"""The settings that may change while the broker runs (UPDATE_BROKER_CONFIG, 25).
+
+They stand beside the frozen BrokerConfig and StoreConfig, as their ``live``. Whoever obeys one of
+them holds that object and reads the value when it counts; a change is then seen by everybody.
+"""
+
+# ruff: noqa: RUF009  (setting() makes fields; it is no shared mutable default)
+
+from dataclasses import dataclass
+from enum import Enum
+
+from rockhopper.broker.settings.settings import SettingError, check_fields, setting
+
+
+class AutoCreateTopic(Enum):
+    """Which request makes a topic that does not exist."""
+
+    OFF = "off"
+    ON_SEND = "on-send"
+    ON_LOOKUP = "on-lookup"
+
+
+class InitialOffset(Enum):
+    """Where a new consumer group starts in a queue that still has its first message."""
+
+    COMPAT = "compat"
+    STRICT = "strict"
+
+
+@dataclass(kw_only=True)
+class LiveSettings:
+    """What the broker allows and how it behaves, as an administrator has it now."""
+
+    broker_permission: int = setting("brokerPermission", 6, least=0, most=7)
+    """4 read, 2 write: 4 drains a broker of its writers."""
+
+    auto_create_topic: AutoCreateTopic = setting("autoCreateTopic", AutoCreateTopic.ON_SEND)
+    """Ours, over autoCreateTopicEnable (true: on-send).  on-send makes a topic when a client sends
+    to it, as RocketMQ does; on-lookup when its route is asked for, which clients need that give up
+    on an unknown topic; off makes a typing error an error."""
+
+    auto_create_subscription_group: bool = setting("autoCreateSubscriptionGroup", True)
+    """Whether a consumer may use a group that nobody created."""
+
+    default_topic_queue_nums: int = setting("defaultTopicQueueNums", 8, least=1, most=65536)
+    """Most queues that a topic created by a send gets; Java clients ask for 4."""
+
+    long_polling: bool = setting("longPollingEnable", True)
+    """Park a pull that finds nothing until a message arrives."""
+
+    short_polling_ms: int = setting("shortPollingTimeMills", 1000, least=1, most=3_600_000)
+    """How long such a pull waits when longPollingEnable is false."""
+
+    reject_pull_consumer: bool = setting("rejectPullConsumerEnable", False)
+    """Refuse consumers that pull queues on their own account."""
+
+    lite_pull: bool = setting("litePullMessageEnable", True)
+    """Serve request code 361."""
+
+    property_filter: bool = setting("enablePropertyFilter", True)
+    """Evaluate SQL92 expressions over the properties of messages. A pull with one reads records
+    that it does not hand out, for at most 8 ms of 20."""
+
+    filter_support_retry: bool = setting("filterSupportRetry", False)
+    """Ask what a group wants of a topic again when a message of it is redelivered: an expression
+    that was changed since counts then, too."""
+
+    notify_consumers_changed: bool = setting("notifyConsumerIdsChangedEnable", True)
+    """Tell a group's members at once when one comes or goes."""
+
+    validate_system_topic: bool = setting("validateSystemTopicWhenUpdateTopic", True)
+    """Refuse to change system topics on request."""
+
+    mixed_message_type: bool = setting("enableMixedMessageType", False)
+    """Allow the topic attribute message.type=MIXED."""
+
+    initial_offset: InitialOffset = setting("initialOffset", InitialOffset.COMPAT)
+    """Ours. Where a new group starts in a queue that still has its first message: ``compat`` at 0
+    as RocketMQ does, ``strict`` where the client asks (CONSUME_FROM_LAST_OFFSET means last)."""
+
+    server_side_reset: bool = setting("useServerSideResetOffset", True)
+    """Whether a reset (222) waits in the broker for the next pull; else it is pushed (220) to the
+    clients that are online."""
+
+    store_reply_messages: bool = setting("storeReplyMessageEnable", True)
+    """Keep replies to requests in <cluster>_REPLY_TOPIC as well as pushing them."""
+
+    recall_message_enable: bool = setting("recallMessageEnable", True)
+    """Whether producers may recall pending timer messages; off by default in RocketMQ. Whoever
+    holds the handle, which only the answer to the send carries, may use it."""
+
+    pop_from_retry_percent: int = setting("popFromRetryProbability", 20, least=0, most=100)
+    """Percent of pops that look at messages to be redelivered before they look at new ones."""
+
+    pop_from_retry_percent_for_priority: int = setting(
+        "popFromRetryProbabilityForPriority", 0, least=0, most=100
+    )
+    """The same for topics whose message.type is PRIORITY."""
+
+    priority_order_asc: bool = setting("priorityOrderAsc", True)
+    """Whether the highest number is the most urgent priority; false: the lowest is."""
+
+    pop_in_flight_max: int = setting("popInflightMessageThreshold", 10_000, least=1, most=1_000_000)
+    """Messages that a group may have popped from one queue and not settled; always enforced."""
+
+    reject_transaction_message: bool = setting("rejectTransactionMessage", False)
+    """Refuse half messages; transactions that are open can still end."""
+
+    transaction_timeout_ms: int = setting("transactionTimeOut", 6000, least=1, most=86_400_000)
+    """How long a producer may be silent about a transaction before it is asked first."""
+
+    transaction_check_interval_ms: int = setting(
+        "transactionCheckInterval", 30_000, least=1, most=86_400_000
+    )
+    """How often it is asked again. RocketMQ looks at all of them at this interval; here each has
+    its own time, so a short interval costs nothing but the questions."""
+
+    transaction_check_max: int = setting("transactionCheckMax", 15, least=1, most=1_000_000)
+    """Unanswered questions after which a transaction is held in TRANS_CHECK_MAX_TIME_TOPIC. While
+    no producer of its group is online none is asked, and none is counted."""
+
+    accept_send_from_ms: int = setting("startAcceptSendRequestTimeStamp", 0, least=0)
+    """Refuse sends before this Unix time in ms."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclass(kw_only=True)
+class LiveStoreSettings:
+    """What the store takes, looks up and keeps, as an administrator has it now."""
+
+    message_size_max_bytes: int = setting("maxMessageSize", 4 << 20, least=1, most=16 << 20)
+    """Largest body (MESSAGE_ILLEGAL beyond). Must fit into a commit log file."""
+
+    query_max_count: int = setting("maxMsgsNumBatch", 64, least=1, most=10_000)
+    """Most messages that a query by key returns."""
+
+    query_default_count: int = setting("defaultQueryMaxNum", 32, least=1, most=10_000)
+    """Messages that a query by key returns when the client names no number."""
+
+    delete_when: str = setting("deleteWhen", "04")
+    """Hours of the day, ``;`` between, at which expired commit log files go."""
+
+    clean_interval_ms: int = setting("cleanResourceInterval", 10_000, least=100, most=3_600_000)
+    """How often retention looks at times and at the disk."""
+
+    delete_files_interval_ms: int = setting(
+        "deleteCommitLogFilesInterval", 100, least=0, most=3_600_000
+    )
+    """Pause between two file deletions, so that the disk can breathe."""
+
+    delete_files_batch_max: int = setting("deleteFileBatchMax", 10, least=1, most=10_000)
+    """Commit log files deleted in one round."""
+
+    disk_used_percent_max: int = setting("diskMaxUsedSpaceRatio", 75, least=10, most=95)
+    """Above this, expired files go at any hour."""
+
+    disk_clean_forcibly_percent: int = setting("diskSpaceCleanForciblyRatio", 85, least=30, most=95)
+    """Above this, the oldest files go even before they expire (cleanFileForciblyEnable)."""
+
+    disk_warning_percent: int = setting("diskSpaceWarningLevelRatio", 90, least=35, most=99)
+    """Above this, sends are refused with SERVICE_NOT_AVAILABLE."""
+
+    clean_file_forcibly: bool = setting("cleanFileForciblyEnable", True)
+    """Whether a filling disk may cost messages that have not expired."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        check_hours("deleteWhen", self.delete_when)
+
+
+def check_hours(key: str, text: str) -> None:
+    """Raise SettingError unless *text* is a list of hours."""
+    hours = [hour.strip() for hour in text.split(";") if hour.strip()]
+    if not all(hour.isdigit() and int(hour) < 24 for hour in hours):
+        raise SettingError(key, text, "hours from 00 to 23 with ; between are allowed")
