@@ -85,9 +85,10 @@ format: $(VENV)/.installed-dev  ## rewrite the sources in house style
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
-check: lint  ## lint, types and import contracts
+check: lint  ## lint, types, import contracts, and the figures of the house
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.house
 
 compatibility: $(VENV)/.installed  ## make docs/compatibility.md anew from the processor tables
 	@$(BIN)/python -m rockhopper.broker.processors.compatibility
