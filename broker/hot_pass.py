@@ -20,10 +20,12 @@ from typing import Literal
 
 import msgspec
 
+from rockhopper.broker.errors import Refusal
 from rockhopper.broker.loop.rounds import PASS_BYTES_MAX, PASS_S
 from rockhopper.broker.observing.stats import BrokerStats, Traffic
-from rockhopper.broker.pulling.pull_path import Pull, PullPath
-from rockhopper.broker.remoting.dispatcher import Dispatcher, RequestError
+from rockhopper.broker.processors.pulls import PULL_CODES
+from rockhopper.broker.pulling.pull_path import Outcome, Pull, PullPath
+from rockhopper.broker.remoting.dispatcher import Dispatcher
 from rockhopper.broker.remoting.server import Connection
 from rockhopper.broker.remoting.turn import Turn
 from rockhopper.broker.sending.send_checks import PERM_WRITE
@@ -398,14 +400,14 @@ class HotPass:
         opaque = request.opaque
         connection = turn.connection
 
-        def answer(code: int, result: GetResult) -> None:
-            connection.write(self._pull_answer(code, result, opaque))
+        def answer(outcome: Outcome, result: GetResult) -> None:
+            connection.write(self._pull_answer(outcome, result, opaque))
 
         try:
             served = self._pull(
                 Pull(
                     connection,
-                    11,
+                    False,
                     fields.consumerGroup,
                     fields.topic,
                     fields.queueId,
@@ -420,17 +422,17 @@ class HotPass:
                     answer,
                 )
             )
-        except RequestError:
+        except Refusal:
             return False
         if served is not None:
             turn.answer(self._pull_answer(*served, opaque))
         return True
 
-    def _pull_answer(self, code: int, result: GetResult, opaque: int) -> bytes:
+    def _pull_answer(self, outcome: Outcome, result: GetResult, opaque: int) -> bytes:
         header = (
             self._pulled
             % (
-                code,
+                PULL_CODES[outcome],
                 result.next_offset,
                 result.min_offset,
                 result.max_offset,

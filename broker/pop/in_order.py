@@ -6,17 +6,16 @@ the queue go on.
 
 import msgspec
 
+from rockhopper.broker.errors import IllegalMessage
 from rockhopper.broker.pop.extra_info import ExtraInfo
 from rockhopper.broker.pop.lanes import Lane, Lanes
 from rockhopper.broker.pop.ordered import OrderedBatch
 from rockhopper.broker.pop.reading import PopAnswer, Wanted, split_records
 from rockhopper.broker.pop.reviving import Reviving
-from rockhopper.broker.remoting.dispatcher import RequestError
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.reading.get_result import GetResult, GetStatus
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
-from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.store.message_codec import decode_message
 from rockhopper.protocol.subscription import Subscription
 
@@ -139,7 +138,7 @@ class InOrder:
         """Acknowledge messages of the batch; False when that changes nothing.
 
         Raises:
-            RequestError: an offset is not in the batch.
+            Refusal: an offset is not in the batch.
             OSError: nothing is acknowledged.
         """
         batch = lane.batch
@@ -148,8 +147,7 @@ class InOrder:
             return False
         for offset in offsets:
             if offset not in batch.offsets:
-                raise RequestError(
-                    ResponseCode.MESSAGE_ILLEGAL,
+                raise IllegalMessage(
                     f"offset is illegal, key:{lane.topic}@{lane.group}@{lane.queue_id}, "
                     f"old:{lane.cursor}, commit:{offset}, next:-1",
                 )

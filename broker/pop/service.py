@@ -204,7 +204,7 @@ class PopService:
         step that finds something: what is handed out has its answer before anything else happens.
 
         Raises:
-            RequestError: the topic is gone.
+            Refusal: the topic is gone.
             OSError, StoreError: not now; nothing was handed out.
         """
         if wanted.order:
@@ -309,7 +309,7 @@ class PopService:
         """Settle messages; those that are not in flight by this pop are passed over.
 
         Raises:
-            RequestError: the offset is in no orderly pop.
+            Refusal: the offset is in no orderly pop.
             OSError: nothing is settled.
         """
         lane = self.lanes.get(group, topic, queue_id)

@@ -3,13 +3,12 @@
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
+from rockhopper.broker.errors import TopicNotFound
 from rockhopper.broker.pop.extra_info import pop_retry_topic
 from rockhopper.broker.pop.reading import Wanted
-from rockhopper.broker.remoting.dispatcher import RequestError
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable
-from rockhopper.protocol.codes import ResponseCode
 
 # What a slice of a pop looks at; a topic with more queues is a wide one.
 QUEUES_PER_SLICE = 256
@@ -38,7 +37,7 @@ class PopSources:
     def of(self, wanted: Wanted, near: Queue | None = None) -> Iterator[tuple[str, int, bool]]:
         """(topic, queue id, is a retry topic) in the order in which they are looked at.
 
-        Of a wide topic the queue *near* comes first. Raises RequestError: the topic is gone.
+        Of a wide topic the queue *near* comes first. Raises Refusal: the topic is gone.
         """
         topic = self.topic(wanted)
         sources = [(topic, False)]
@@ -58,11 +57,10 @@ class PopSources:
                 yield config.name, wanted.queue_id, retry
 
     def topic(self, wanted: Wanted) -> TopicConfig:
-        """The topic that a pop asks for. Raises RequestError: it is gone."""
+        """The topic that a pop asks for. Raises Refusal: it is gone."""
         topic = self._topics.get(wanted.topic)
         if topic is None:
-            raise RequestError(
-                ResponseCode.TOPIC_NOT_EXIST,
+            raise TopicNotFound(
                 f"topic[{wanted.topic}] not exist, apply first please!",
             )
         return topic

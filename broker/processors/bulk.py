@@ -7,12 +7,13 @@ at once. Unlike an ordinary pull's it is not limited to 32 messages or 256 KiB.
 from dataclasses import dataclass
 
 from rockhopper.broker.observing.stats import BrokerStats
-from rockhopper.broker.pulling.pull_path import Pull, PullPath, pull_response, response_code
+from rockhopper.broker.processors.pulls import pull_response
+from rockhopper.broker.pulling.pull_path import Outcome, Pull, PullPath, outcome_of
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.reading.get_result import GetStatus
 from rockhopper.broker.tables.topic_ids import TopicIds
-from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.requests.extensions import BulkPullRequest
 
 SIZE_BYTES_MAX = 8 << 20
@@ -56,7 +57,7 @@ class BulkPullProcessor:
             )
         pull = Pull(
             request.connection,
-            RequestCode.PULL_MESSAGE,
+            False,
             group,
             fields.topic,
             fields.queue_id,
@@ -68,7 +69,7 @@ class BulkPullProcessor:
             fields.expression,
             fields.expression_type,
             0,
-            lambda _code, _result: None,
+            lambda _outcome, _result: None,
         )
         subscription = self._pull_path.check(pull)
         store = self._store
@@ -84,6 +85,6 @@ class BulkPullProcessor:
         if result.status is GetStatus.FOUND:
             self._stats.get_found += 1
             self._stats.got(fields.topic, group).add(result.count, len(result.body))
-            return pull_response(ResponseCode.SUCCESS, result)
+            return pull_response(Outcome.FOUND, result)
         self._stats.get_missed += 1
-        return pull_response(response_code(result.status, fields.offset), result)
+        return pull_response(outcome_of(result.status, fields.offset), result)

@@ -16,6 +16,7 @@ import structlog
 from rockhopper.broker.members.consumer_groups import Client
 from rockhopper.broker.members.producers import ProducerTable
 from rockhopper.broker.processors.clients import CLIENT_ID_LENGTH_MAX
+from rockhopper.broker.processors.sends import SendProcessor, send_of
 from rockhopper.broker.remoting.dispatcher import (
     Request,
     RequestError,
@@ -24,9 +25,9 @@ from rockhopper.broker.remoting.dispatcher import (
     unconfirmed_code,
 )
 from rockhopper.broker.sending.send_path import SendPath
-from rockhopper.broker.sending.send_request import Send, send_of
+from rockhopper.broker.sending.send_request import Send
+from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.settings.delay_levels import join_properties
-from rockhopper.broker.settings.live_settings import LiveSettings
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.log.encoding import without_own_properties
 from rockhopper.broker.store.message_store import MessageStore
@@ -51,11 +52,14 @@ _STORE_TROUBLES = (ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.SYSTEM_BUSY)
 class ReplyProcessor:
     """Serves replies."""
 
-    _live: LiveSettings
+    _config: BrokerConfig
     _store: MessageStore
     _producers: ProducerTable
     _send_path: SendPath
     _now_ms: Callable[[], int]
+
+    def __post_init__(self) -> None:
+        self.sends = SendProcessor(self._config, self._store, self._send_path, self.asked)
 
     def asked(self, request: Request, send: Send) -> None:
         """Take a request for the heartbeat of its sender, unless that client is known."""
@@ -85,11 +89,11 @@ class ReplyProcessor:
         return response
 
     async def _stored(self, request: Request, send: Send) -> Response:
-        if not self._live.store_reply_messages:
-            self._send_path.check(send, request.version)
+        if not self._config.live.store_reply_messages:
+            self._send_path.check(send)
             return self._unstored(send)
         try:
-            response, end = self._send_path.put(request)
+            response, end = self.sends.put(request)
         except StoreError as error:
             return store_error_response(error)
         try:
@@ -100,7 +104,7 @@ class ReplyProcessor:
 
     def _unstored(self, send: Send) -> Response:
         """The answer for a reply that is nowhere but with the requester."""
-        ext = self._send_path.answer_ext()
+        ext = self.sends.answer_ext()
         return Response(ext=ext | {"msgId": "0", "queueId": str(send.queue_id), "queueOffset": "0"})
 
     async def _push(self, request: Request, send: Send) -> str | None:

@@ -25,6 +25,7 @@ from rockhopper.broker.processors.groups_admin import GroupAdminProcessors
 from rockhopper.broker.processors.offsets import OffsetProcessors
 from rockhopper.broker.processors.pop import PopProcessors
 from rockhopper.broker.processors.pop_checks import PopChecks
+from rockhopper.broker.processors.pulls import PullProcessor
 from rockhopper.broker.processors.queries import QueryProcessors
 from rockhopper.broker.processors.queue_locking import QueueLockProcessors
 from rockhopper.broker.processors.recall import RecallProcessor
@@ -93,8 +94,8 @@ def build_table(broker: BrokerParts) -> dict[int, Entry]:
     )
     following = OffsetProcessors(config.live, store, topics, groups, offsets, consumers)
     locks = QueueLockProcessors(broker.locks)
-    replies = ReplyProcessor(config.live, store, producers, broker.send_path, clock.wall_ms)
-    broker.send_path.on_asked = replies.asked
+    replies = ReplyProcessor(config, store, producers, broker.send_path, clock.wall_ms)
+    pulls = PullProcessor(broker.pull_path)
     recall = RecallProcessor(config, store, topics, broker.timers, clock.wall_ms)
     send_back = SendBackProcessor(config, store, topics, groups, broker.delayed, stats)
     resets = ResetProcessors(
@@ -141,8 +142,8 @@ def build_table(broker: BrokerParts) -> dict[int, Entry]:
         topic_admin,
     )
     logical = static.logical
-    send = logical(broker.send_path.process, static.send)
-    pull = logical(broker.pull_path.process, static.pull)
+    send = logical(replies.sends.process, static.send)
+    pull = logical(pulls.process, static.pull)
     return {
         **_pop(popping),
         # Queues shared out by the broker

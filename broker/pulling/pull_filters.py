@@ -14,10 +14,14 @@ from typing import TYPE_CHECKING, cast
 
 import structlog
 
-from rockhopper.broker.remoting.dispatcher import RequestError
+from rockhopper.broker.errors import (
+    FilterNotFound,
+    Refusal,
+    SubscriptionNotParsed,
+    SubscriptionOutdated,
+)
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.store.reading.property_stage import MessageFilter, PropertyTest
-from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.errors import ProtocolError, SqlSyntaxError
 from rockhopper.protocol.names import is_retry_topic
 from rockhopper.protocol.properties import PROPERTY_RETRY_TOPIC
@@ -49,7 +53,7 @@ class PullFilters:
         """The filter that a request of a group names.
 
         Raises:
-            RequestError: it cannot be parsed (23), or SQL92 is switched off (1).
+            Refusal: it cannot be parsed (23), or SQL92 is switched off (1).
         """
         key = (topic, expression, expression_type)
         try:
@@ -68,8 +72,7 @@ class PullFilters:
     def _parse(self, topic: str, expression: str, expression_type: str) -> Subscription:
         failed = "parse the consumer's subscription failed"
         if len(expression) > EXPRESSION_LENGTH_MAX:
-            raise RequestError(
-                ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+            raise SubscriptionNotParsed(
                 f"{failed}: it has {len(expression)} characters, "
                 f"and {EXPRESSION_LENGTH_MAX} is the most",
             )
@@ -79,16 +82,13 @@ class PullFilters:
                 self.check_enabled(subscription)
                 _ = subscription.sql
         except ProtocolError as error:
-            raise RequestError(
-                ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"{failed}: {error}"
-            ) from None
+            raise SubscriptionNotParsed(f"{failed}: {error}") from None
         return subscription
 
     def check_enabled(self, subscription: Subscription) -> None:
-        """Raise RequestError if expressions over properties are switched off."""
+        """Raise Refusal if expressions over properties are switched off."""
         if subscription.is_sql and not self._live.property_filter:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR,
+            raise Refusal(
                 "The broker does not support consumer to filter message by "
                 f"{subscription.expression_type}: its setting enablePropertyFilter is false",
             )
@@ -97,7 +97,7 @@ class PullFilters:
         """The filter that a heartbeat of a group named.
 
         Raises:
-            RequestError: it does not compile (27), or SQL92 is switched off (1).
+            Refusal: it does not compile (27), or SQL92 is switched off (1).
         """
         if subscription.is_sql:
             self.check_enabled(subscription)
@@ -105,8 +105,7 @@ class PullFilters:
             try:
                 _ = subscription.sql
             except SqlSyntaxError as error:
-                raise RequestError(
-                    ResponseCode.FILTER_DATA_NOT_EXIST,
+                raise FilterNotFound(
                     "The broker's consumer filter data is not exist!Your expression may be wrong! "
                     f"{error}",
                 ) from None
@@ -129,7 +128,7 @@ class PullFilters:
         what its newest known expression lets through.
 
         Raises:
-            RequestError: a heartbeat may still come, or must, because no expression is known (25).
+            Refusal: a heartbeat may still come, or must, because no expression is known (25).
         """
         chosen = self.registered(group, subscription)
         ahead = f"ahead of its heartbeat: {group} {subscription.topic}"
@@ -140,9 +139,7 @@ class PullFilters:
             connection.attributes[ahead] = (version, since_s)
         wants_sql = (wanted_type or subscription.expression_type) == TYPE_SQL92
         if now_s - since_s <= HEARTBEAT_GRACE_S or (wants_sql and not subscription.is_sql):
-            raise RequestError(
-                ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest"
-            )
+            raise SubscriptionOutdated("the consumer's subscription not latest")
         return chosen if wants_sql else None
 
     def on_retry_topic(

@@ -1,20 +1,29 @@
-"""PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361): the checks, the read, the answer, the waiting.
+"""Pulls: the checks, the read, the waiting.
 
 ``pull`` takes plain values, so that the hot pass, which decodes the request in one step, and the
-dispatcher, which decodes any serialisation, run the same code. The order of the checks and the
-codes are RocketMQ's (PullMessageProcessor).
+processors, which decode any serialisation, run the same code. The order of the checks is RocketMQ's
+(PullMessageProcessor).
 """
 
 import asyncio
 import time
 from collections.abc import Callable
+from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
+from rockhopper.broker.errors import (
+    Forbidden,
+    GroupNotFound,
+    InvalidParameter,
+    NoPermission,
+    SubscriptionNotFound,
+    TooManyWait,
+    TopicNotFound,
+)
 from rockhopper.broker.members.consumer_groups import BROADCASTING, ConsumerGroups
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pulling.long_polling import FILTERED_RECHECK_S, LongPolling, ParkedPull
 from rockhopper.broker.pulling.pull_filters import PullFilters
-from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.reading.get_result import GetResult, GetStatus
@@ -22,9 +31,7 @@ from rockhopper.broker.store.reading.property_stage import MessageFilter
 from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.tables.topics import TopicTable
-from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.names import group_error
-from rockhopper.protocol.requests import PullMessageRequest
 from rockhopper.protocol.subscription import Subscription
 
 if TYPE_CHECKING:
@@ -34,31 +41,38 @@ FLAG_COMMIT_OFFSET = 1
 FLAG_SUSPEND = 2
 FLAG_SUBSCRIPTION = 4
 
-FORBIDDEN_BROKER = 1
-FORBIDDEN_GROUP = 2
-FORBIDDEN_TOPIC = 3
-FORBIDDEN_BROADCASTING = 4
-FORBIDDEN_SUBSCRIPTION = 5
-
 PERM_READ = 4
 
-_CODES = {
-    GetStatus.FOUND: ResponseCode.SUCCESS,
-    GetStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
-    GetStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
-    GetStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
-    GetStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
-    GetStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
-    GetStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
-    GetStatus.OFFSET_RESET: ResponseCode.PULL_OFFSET_MOVED,
+
+class Outcome(IntEnum):
+    """What became of a pull."""
+
+    FOUND = 0
+    NOT_YET = 1
+    """There is nothing behind the offset so far."""
+    GO_ON = 2
+    """Nothing that is wanted was among what was looked at: the next offset may have it."""
+    MOVED = 3
+    """The offset is none of the queue's: it goes on elsewhere."""
+
+
+_OUTCOMES = {
+    GetStatus.FOUND: Outcome.FOUND,
+    GetStatus.MESSAGE_WAS_REMOVING: Outcome.GO_ON,
+    GetStatus.NO_MATCHED_MESSAGE: Outcome.GO_ON,
+    GetStatus.OFFSET_FOUND_NULL: Outcome.NOT_YET,
+    GetStatus.OFFSET_OVERFLOW_ONE: Outcome.NOT_YET,
+    GetStatus.OFFSET_OVERFLOW_BADLY: Outcome.MOVED,
+    GetStatus.OFFSET_TOO_SMALL: Outcome.MOVED,
+    GetStatus.OFFSET_RESET: Outcome.MOVED,
 }
 
 
 class Pull(NamedTuple):
-    """A pull request, whatever it was encoded in; *answer* writes a response to its client."""
+    """A pull request, whatever it was encoded in; *answer* tells its client what became of it."""
 
     connection: "Connection"
-    code: int
+    is_lite: bool
     group: str
     topic: str
     queue_id: int
@@ -70,14 +84,14 @@ class Pull(NamedTuple):
     expression: str | None
     expression_type: str | None
     version: int
-    answer: Callable[[int, GetResult], None]
+    answer: Callable[[Outcome, GetResult], None]
 
 
-def response_code(status: GetStatus, offset: int) -> int:
-    """The response code that a client understands for what the store found."""
+def outcome_of(status: GetStatus, offset: int) -> Outcome:
+    """What the consumer is to do about what the store found at *offset*."""
     if status in (GetStatus.NO_MATCHED_LOGIC_QUEUE, GetStatus.NO_MESSAGE_IN_QUEUE):
-        return ResponseCode.PULL_NOT_FOUND if offset == 0 else ResponseCode.PULL_OFFSET_MOVED
-    return _CODES[status]
+        return Outcome.NOT_YET if offset == 0 else Outcome.MOVED
+    return _OUTCOMES[status]
 
 
 class PullPath:
@@ -105,37 +119,11 @@ class PullPath:
         self._stats = stats
         self.filters = PullFilters(config)
 
-    def process(self, request: Request) -> Response | None:
-        """Serve a pull that came in any serialisation."""
-        fields = request.fields(PullMessageRequest)
-
-        def answer(code: int, result: GetResult) -> None:
-            request.answer(pull_response(code, result))
-
-        pull = Pull(
-            request.connection,
-            request.code,
-            fields.consumer_group,
-            fields.topic,
-            fields.queue_id,
-            fields.queue_offset,
-            fields.max_msg_nums,
-            fields.sys_flag,
-            fields.commit_offset,
-            fields.suspend_timeout_millis,
-            fields.subscription,
-            fields.expression_type,
-            fields.sub_version,
-            answer,
-        )
-        served = self.pull(pull)
-        return None if served is None else pull_response(*served)
-
-    def pull(self, pull: Pull) -> tuple[int, GetResult] | None:
+    def pull(self, pull: Pull) -> tuple[Outcome, GetResult] | None:
         """Execute a pull; None when it was parked.
 
         Raises:
-            RequestError: it is refused.
+            Refusal: it is refused.
         """
         chosen = self.check(pull)
         if pull.sys_flag & FLAG_COMMIT_OFFSET and pull.commit_offset >= 0:
@@ -143,12 +131,12 @@ class PullPath:
         moved = self._reset_of(pull)
         if moved is not None:
             return moved
-        code, result = self._read(pull, chosen)
-        if code == ResponseCode.PULL_NOT_FOUND and pull.sys_flag & FLAG_SUSPEND:
-            return self._park(pull, chosen, code, result)
-        return code, result
+        outcome, result = self._read(pull, chosen)
+        if outcome is Outcome.NOT_YET and pull.sys_flag & FLAG_SUSPEND:
+            return self._park(pull, chosen, outcome, result)
+        return outcome, result
 
-    def _read(self, pull: Pull, chosen: MessageFilter | None) -> tuple[int, GetResult]:
+    def _read(self, pull: Pull, chosen: MessageFilter | None) -> tuple[Outcome, GetResult]:
         begun_s = time.perf_counter()
         result = self._store.get_message(
             pull.topic, pull.queue_id, pull.offset, max(pull.count_max, 1), chosen
@@ -159,36 +147,35 @@ class PullPath:
             traffic = stats.got(pull.topic, pull.group)
             traffic.add(result.count, len(result.body))
             traffic.read(pull.queue_id, result.next_offset, time.perf_counter() - begun_s)
-            return ResponseCode.SUCCESS, result
+            return Outcome.FOUND, result
         stats.get_missed += 1
         if result.max_offset == 0 and self._topics.is_batch(pull.topic):
             # As RocketMQ says of a queue of this type that is still new.
             result.min_offset = -1
-        return response_code(result.status, pull.offset), result
+        return outcome_of(result.status, pull.offset), result
 
     def _park(
-        self, pull: Pull, chosen: MessageFilter | None, code: int, result: GetResult
-    ) -> tuple[int, GetResult] | None:
+        self, pull: Pull, chosen: MessageFilter | None, outcome: Outcome, result: GetResult
+    ) -> tuple[Outcome, GetResult] | None:
         live = self._live
         suspend_ms = pull.suspend_ms if live.long_polling else live.short_polling_ms
         if self._wait(pull, chosen, result.next_offset, suspend_ms / 1000):
             return None
         if self._long_polling.is_closed:
-            return code, result
-        raise RequestError(
-            ResponseCode.SYSTEM_BUSY,
+            return outcome, result
+        raise TooManyWait(
             "[OVERLOAD]system busy, start flow control for a while: "
             "too many pulls wait on this connection",
         )
 
-    def _reset_of(self, pull: Pull) -> tuple[int, GetResult] | None:
+    def _reset_of(self, pull: Pull) -> tuple[Outcome, GetResult] | None:
         """The answer that tells a consumer where an operator has moved it; None if nowhere."""
         reset = self._offsets.take_reset(pull.topic, pull.group, pull.queue_id)
         if reset is None:
             return None
         low, high = self._store.queue_range(pull.topic, pull.queue_id)
         result = GetResult(GetStatus.OFFSET_RESET, reset, low, high)
-        return ResponseCode.PULL_OFFSET_MOVED, result
+        return Outcome.MOVED, result
 
     def look_at_resets(self, topic: str, queue_id: int) -> None:
         """Let the pulls that wait on a queue learn of a reset now."""
@@ -205,9 +192,9 @@ class PullPath:
                 return
             # What lies between the two was looked at, and was not wanted.
             from_there = pull if offset <= pull.offset else pull._replace(offset=offset)
-            code, result = self._read(from_there, chosen)
+            outcome, result = self._read(from_there, chosen)
             if not self._waits_on(from_there, chosen, result, until_s):
-                pull.answer(code, result)
+                pull.answer(outcome, result)
 
         tail = self._store.tail(pull.topic, pull.queue_id)
         parked = ParkedPull(pull.connection, tail, offset, chosen, rerun)
@@ -234,31 +221,30 @@ class PullPath:
         """RocketMQ's checks in RocketMQ's order; the filter to read with, None for no filter."""
         live = self._live
         if not live.broker_permission & PERM_READ:
-            raise _forbidden(f"the broker[{self._broker_name}] pulling message is forbidden", 1)
-        if pull.code == RequestCode.LITE_PULL_MESSAGE and not live.lite_pull:
-            raise _forbidden(
-                f"the broker[{self._broker_name}] for lite pull consumer is forbidden", 1
+            raise NoPermission(
+                f"the broker[{self._broker_name}] pulling message is forbidden", Forbidden.BROKER
+            )
+        if pull.is_lite and not live.lite_pull:
+            raise NoPermission(
+                f"the broker[{self._broker_name}] for lite pull consumer is forbidden",
+                Forbidden.BROKER,
             )
         group = self._groups.find_or_create(pull.group)
         if group is None:
-            raise RequestError(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, _unknown_group(pull.group)
-            )
+            raise GroupNotFound(_unknown_group(pull.group))
         if not group.consume_enable:
-            raise _forbidden(f"subscription group no permission, {pull.group}", FORBIDDEN_GROUP)
+            raise NoPermission(f"subscription group no permission, {pull.group}", Forbidden.GROUP)
         topic = self._topics.get(pull.topic)
         if topic is None:
-            raise RequestError(
-                ResponseCode.TOPIC_NOT_EXIST,
+            raise TopicNotFound(
                 f"topic[{pull.topic}] not exist, apply first please!",
             )
         if not topic.perm & PERM_READ:
-            raise _forbidden(
-                f"the topic[{pull.topic}] pulling message is forbidden", FORBIDDEN_TOPIC
+            raise NoPermission(
+                f"the topic[{pull.topic}] pulling message is forbidden", Forbidden.TOPIC
             )
         if not 0 <= pull.queue_id < topic.read_queue_nums:
-            raise RequestError(
-                ResponseCode.INVALID_PARAMETER,
+            raise InvalidParameter(
                 f"queueId[{pull.queue_id}] is illegal, topic:[{pull.topic}] "
                 f"topicConfig.readQueueNums:[{topic.read_queue_nums}] "
                 f"consumer:[{pull.connection.peer}]",
@@ -282,20 +268,19 @@ class PullPath:
     def _registered(self, pull: Pull, *, broadcast_allowed: bool) -> Subscription | None:
         online = self._consumers.get(pull.group)
         if online is None and not self._consumers.is_remembered(pull.group):
-            raise RequestError(
-                ResponseCode.SUBSCRIPTION_NOT_EXIST,
+            raise SubscriptionNotFound(
                 f"the consumer's group info not exist, group: {pull.group}",
             )
         model = online.settings.message_model if online is not None else ""
         if not broadcast_allowed and model == BROADCASTING:
-            raise _forbidden(
+            raise NoPermission(
                 f"the consumer group[{pull.group}] can not consume by broadcast way",
-                FORBIDDEN_BROADCASTING,
+                Forbidden.BROADCASTING,
             )
         if self._groups.is_forbidden(pull.group, pull.topic):
-            raise _forbidden(
+            raise NoPermission(
                 f"the consumer group[{pull.group}] is forbidden for topic[{pull.topic}]",
-                FORBIDDEN_SUBSCRIPTION,
+                Forbidden.SUBSCRIPTION,
             )
         if (
             (online is None or pull.connection not in online.members)
@@ -304,14 +289,12 @@ class PullPath:
             and online.subscription(pull.topic) is not None
         ):
             # The queue is somebody else's by now, until a heartbeat says that there are two.
-            raise RequestError(
-                ResponseCode.SUBSCRIPTION_NOT_EXIST,
+            raise SubscriptionNotFound(
                 f"the consumer's group info not exist, group: {pull.group}: send a heartbeat first",
             )
         subscription = self._consumers.subscription(pull.group, pull.topic, pull.connection)
         if subscription is None:
-            raise RequestError(
-                ResponseCode.SUBSCRIPTION_NOT_EXIST,
+            raise SubscriptionNotFound(
                 f"the consumer's subscription not exist, group: {pull.group}, topic: {pull.topic}",
             )
         if subscription.version < pull.version:
@@ -321,27 +304,8 @@ class PullPath:
         return self.filters.registered(pull.group, subscription)
 
 
-def _forbidden(remark: str, forbidden_type: int) -> RequestError:
-    return RequestError(ResponseCode.NO_PERMISSION, remark, {"forbiddenType": str(forbidden_type)})
-
-
 def _unknown_group(group: str) -> str:
     problem = group_error(group)
     if problem is not None:
         return f"subscription group [{group[:200]}] is not usable: {problem}"
     return f"subscription group [{group}] does not exist, and groups are not created on first use"
-
-
-def pull_response(code: int, result: GetResult) -> Response:
-    """The answer to a pull, in any serialisation."""
-    return Response(
-        code,
-        result.status.value,
-        {
-            "suggestWhichBrokerId": "0",
-            "nextBeginOffset": str(result.next_offset),
-            "minOffset": str(result.min_offset),
-            "maxOffset": str(result.max_offset),
-        },
-        result.body,
-    )

@@ -4,6 +4,7 @@ A processor is a plain function that returns a Response at once, or parks the re
 None; those of rare, slow codes may be coroutines. Whatever a processor raises becomes an answer
 here and nowhere else:
 
+    Refusal of broker/errors.py     the code of its class, in REFUSAL_CODES
     RequestError                    its own code and remark
     FieldError                      1 for a missing field, 29 for one that does not parse
     StoreError                      14 disk full or failed, 13 record too large, 2 too much waits
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import structlog
 
+from rockhopper.broker import errors
 from rockhopper.broker.loop.slices import next_slice
 from rockhopper.broker.store.files.descriptors import shortage_of
 from rockhopper.broker.store.files.disk import DISK_FULL_ERRNOS
@@ -66,8 +68,24 @@ class Response:
         self.body = body
 
 
+REFUSAL_CODES: dict[type[errors.Refusal], ResponseCode] = {
+    errors.Refusal: ResponseCode.SYSTEM_ERROR,
+    errors.FilterNotFound: ResponseCode.FILTER_DATA_NOT_EXIST,
+    errors.GroupNotFound: ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+    errors.IllegalMessage: ResponseCode.MESSAGE_ILLEGAL,
+    errors.IllegalOperation: ResponseCode.ILLEGAL_OPERATION,
+    errors.InvalidParameter: ResponseCode.INVALID_PARAMETER,
+    errors.NoPermission: ResponseCode.NO_PERMISSION,
+    errors.SubscriptionNotFound: ResponseCode.SUBSCRIPTION_NOT_EXIST,
+    errors.SubscriptionNotParsed: ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+    errors.SubscriptionOutdated: ResponseCode.SUBSCRIPTION_NOT_LATEST,
+    errors.TooManyWait: ResponseCode.SYSTEM_BUSY,
+    errors.TopicNotFound: ResponseCode.TOPIC_NOT_EXIST,
+}
+
+
 class RequestError(Exception):
-    """A refusal that the asking client reads: a response code and a remark in plain words."""
+    """A refusal of a processor: a response code and a remark in plain words."""
 
     def __init__(self, code: int, remark: str, ext: dict[str, str] | None = None) -> None:
         super().__init__(remark)
@@ -184,8 +202,18 @@ def unconfirmed_code(error: StoreError) -> int:
     return ResponseCode.FLUSH_DISK_TIMEOUT
 
 
+def refusal_response(error: errors.Refusal) -> Response:
+    """What remoting says of a refusal."""
+    ext = None
+    if isinstance(error, errors.NoPermission) and error.by is not None:
+        ext = {"forbiddenType": str(error.by.value)}
+    return Response(REFUSAL_CODES[type(error)], str(error), ext)
+
+
 def error_response(error: BaseException) -> Response | None:
     """The answer to a request whose processor raised *error*; None when it is our mistake."""
+    if isinstance(error, errors.Refusal):
+        return refusal_response(error)
     if isinstance(error, RequestError):
         return Response(error.code, error.remark, error.ext)
     if isinstance(error, FieldError):

@@ -1,6 +1,6 @@
 """Batches as producers send them: what is in one, and where one may come as a single message."""
 
-from rockhopper.broker.remoting.dispatcher import RequestError
+from rockhopper.broker.errors import IllegalMessage
 from rockhopper.broker.sending.send_request import Send
 from rockhopper.broker.settings.delay_levels import join_properties
 from rockhopper.broker.store.log.encoding import (
@@ -10,7 +10,6 @@ from rockhopper.broker.store.log.encoding import (
 )
 from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.broker.transactions.half_messages import whole_number
-from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.errors import MalformedBatchError
 from rockhopper.protocol.properties import PROPERTY_INNER_NUM, decode_properties
 from rockhopper.protocol.store.message_codec import (
@@ -28,12 +27,12 @@ _OWN_NAMES = tuple(name.encode() for name in OWN_PROPERTIES)
 def batch_of(body: bytes) -> tuple[bytes, Messages]:
     """The messages of a batch body, without the properties that only the broker sets.
 
-    Nearly every body comes back as it is. Raises RequestError.
+    Nearly every body comes back as it is. Raises Refusal.
     """
     try:
         messages = decode_batch(body)
     except MalformedBatchError as error:
-        raise RequestError(ResponseCode.MESSAGE_ILLEGAL, str(error)) from None
+        raise IllegalMessage(str(error)) from None
     # Bodies are long, and may hold anything.
     texts = b"".join([text for _, _, text in messages])
     if not any(name in texts for name in _OWN_NAMES):
@@ -53,7 +52,7 @@ def inner_count(send: Send, topic: TopicConfig) -> int:
     """How many messages are in a record that its sender made of a batch; 0 for one message.
 
     The number is the sender's word, as in RocketMQ: the body may be compressed. Raises
-    RequestError.
+    Refusal.
     """
     is_inner = bool(send.sys_flag & SYS_FLAG_INNER_BATCH)
     if not is_inner and PROPERTY_INNER_NUM not in send.properties:
@@ -61,16 +60,14 @@ def inner_count(send: Send, topic: TopicConfig) -> int:
     properties = decode_properties(send.properties)
     number = properties.get(PROPERTY_INNER_NUM)
     if (is_inner and not topic.is_batch) or (number is not None and not is_inner):
-        raise RequestError(
-            ResponseCode.MESSAGE_ILLEGAL,
+        raise IllegalMessage(
             "a message that holds a batch needs the flag INNER_BATCH and a topic of type BatchCQ",
         )
     if number is None:
         return 0
     is_delayed = not DELAYING_PROPERTIES.isdisjoint(properties)
     if is_delayed or send.sys_flag & SYS_FLAG_TRANSACTION_MASK:
-        raise RequestError(
-            ResponseCode.MESSAGE_ILLEGAL,
+        raise IllegalMessage(
             "a batch can neither be delayed nor be part of a transaction",
         )
     count = whole_number(number)
@@ -79,10 +76,9 @@ def inner_count(send: Send, topic: TopicConfig) -> int:
 
 
 def check_inner_count(count: int, told: str) -> None:
-    """Raise RequestError unless one record may hold so many messages."""
+    """Raise Refusal unless one record may hold so many messages."""
     if not 0 <= count <= INNER_BATCH_COUNT_MAX:
-        raise RequestError(
-            ResponseCode.MESSAGE_ILLEGAL,
+        raise IllegalMessage(
             f"INNER_NUM is {told[:40]!r}: a record of a topic of type BatchCQ holds "
             f"{INNER_BATCH_COUNT_MAX} messages at most",
         )

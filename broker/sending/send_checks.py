@@ -9,13 +9,19 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from rockhopper.broker.remoting.dispatcher import RequestError
+from rockhopper.broker.errors import (
+    GroupNotFound,
+    IllegalMessage,
+    InvalidParameter,
+    NoPermission,
+    Refusal,
+    TopicNotFound,
+)
 from rockhopper.broker.sending.send_request import Send
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable
-from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.names import NOT_SENDABLE_TOPICS, RETRY_PREFIX, topic_error
 from rockhopper.protocol.properties import PROPERTY_INNER_MULTI_DISPATCH, decode_properties
 from rockhopper.protocol.store.light_queues import is_light, light_queue_error
@@ -51,22 +57,17 @@ class SendChecks:
         self._now_ms = now_ms
         self._consumes_in_order = consumes_in_order
 
-    def check(
-        self, send: Send, version: int, connection: "Connection | None" = None
-    ) -> tuple[TopicConfig, int]:
-        """Find or create the topic and the queue. Raises RequestError, StoreError."""
+    def check(self, send: Send) -> tuple[TopicConfig, int]:
+        """Find or create the topic and the queue. Raises Refusal, StoreError."""
         self._store.check_writable()
         self._check_open()
         self._check_names(send)
         topic = self._topic(send)
         if not topic.perm & PERM_WRITE:
-            raise RequestError(
-                ResponseCode.NO_PERMISSION, f"the topic[{send.topic}] sending message is forbidden"
-            )
+            raise NoPermission(f"the topic[{send.topic}] sending message is forbidden")
         queue_nums = max(topic.write_queue_nums, topic.read_queue_nums)
         if send.queue_id >= queue_nums:
-            raise RequestError(
-                ResponseCode.INVALID_PARAMETER,
+            raise InvalidParameter(
                 f"request queueId[{send.queue_id}] is illegal, topic [{send.topic}] has "
                 f"{queue_nums} queues",
             )
@@ -74,7 +75,7 @@ class SendChecks:
         if queue_id < 0:
             queue_id = random.randrange(max(topic.write_queue_nums, 1))
         if send.topic.startswith(RETRY_PREFIX):
-            return self._retry_target(send, version, connection, topic, queue_id)
+            return self._retry_target(send, topic, queue_id)
         return topic, queue_id
 
     def _check_open(self) -> None:
@@ -83,23 +84,18 @@ class SendChecks:
             opens = time.strftime(
                 "%Y-%m-%d %H:%M:%S", time.localtime(live.accept_send_from_ms / 1e3)
             )
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {opens}"
-            )
+            raise Refusal(f"broker unable to service, until {opens}")
         if not live.broker_permission & PERM_WRITE:
-            raise RequestError(
-                ResponseCode.NO_PERMISSION,
+            raise NoPermission(
                 f"the broker[{self._broker_name}] sending message is forbidden",
             )
 
     def _check_names(self, send: Send) -> None:
         problem = self._topic_error(send.topic)
         if problem is not None:
-            raise RequestError(ResponseCode.INVALID_PARAMETER, problem)
+            raise InvalidParameter(problem)
         if send.topic in NOT_SENDABLE_TOPICS:
-            raise RequestError(
-                ResponseCode.NO_PERMISSION, f"Sending message to topic[{send.topic}] is forbidden."
-            )
+            raise NoPermission(f"Sending message to topic[{send.topic}] is forbidden.")
 
     def _topic_error(self, topic: str) -> str | None:
         if is_light(topic) and self._store.light_queues.is_enabled:
@@ -107,17 +103,16 @@ class SendChecks:
         return topic_error(topic)
 
     def check_light_queues(self, properties: dict[str, str]) -> None:
-        """Whether a message may be in the light queues it names. Raises RequestError."""
+        """Whether a message may be in the light queues it names. Raises Refusal."""
         names = properties.get(PROPERTY_INNER_MULTI_DISPATCH)
         if names is None:
             return
         light_queues = self._store.light_queues
         problem = light_queues.error(names)
         if problem is not None:
-            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, problem)
+            raise IllegalMessage(problem)
         if light_queues.is_full_for(names):
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR,
+            raise Refusal(
                 "[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]lmq consume queue num exceeded: "
                 "maxLmqConsumeQueueNum allows no more",
             )
@@ -134,8 +129,7 @@ class SendChecks:
                 send.topic, send.default_topic, send.default_queue_nums, unit_mode=send.unit_mode
             )
         if topic is None:
-            raise RequestError(
-                ResponseCode.TOPIC_NOT_EXIST,
+            raise TopicNotFound(
                 f"topic[{send.topic}] not exist, apply first please!{TOPIC_FAQ}",
             )
         return topic
@@ -144,8 +138,7 @@ class SendChecks:
         name = topic[len(RETRY_PREFIX) :]
         group = self._groups.find_or_create(name)
         if group is None:
-            raise RequestError(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+            raise GroupNotFound(
                 f"subscription group not exist, {name}",
             )
         return group
@@ -153,8 +146,6 @@ class SendChecks:
     def _retry_target(
         self,
         send: Send,
-        version: int,
-        connection: "Connection | None",
         topic: TopicConfig,
         queue_id: int,
     ) -> tuple[TopicConfig, int]:
@@ -168,7 +159,7 @@ class SendChecks:
         group = self._retry_group(send.topic)
         most = group.retry_max_times
         if (
-            version >= VERSION_WITH_MAX_RECONSUME_TIMES
+            send.version >= VERSION_WITH_MAX_RECONSUME_TIMES
             and send.reconsume_times_max is not None
             and send.reconsume_times_max >= 0
         ):
@@ -177,6 +168,6 @@ class SendChecks:
         if send.reconsume_times == most:
             delay = decode_properties(send.properties).get("DELAY")
             gave_up = delay == str(FIRST_RETRY_LEVEL + most) or (
-                connection is not None and self._consumes_in_order(group.name, connection)
+                send.connection is not None and self._consumes_in_order(group.name, send.connection)
             )
         return (self._topics.ensure_dlq_topic(group.name), 0) if gave_up else (topic, queue_id)

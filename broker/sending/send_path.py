@@ -1,8 +1,7 @@
-"""SEND_MESSAGE (10), SEND_MESSAGE_V2 (310) and SEND_BATCH_MESSAGE (320).
+"""Storing what is sent: messages of every kind, and batches.
 
-``process`` serves every kind of message in any serialisation. Plain messages to a known topic,
-which are nearly all, normally take the short way through hot_pass.py, which ends up in the same
-``store.stage``; whatever that does not recognise comes here.
+Plain messages to a known topic, which are nearly all, normally take the short way through
+hot_pass.py, which ends up in the same ``store.stage``; whatever that does not recognise comes here.
 
 Who may send where is checked in send_checks.py. Properties that the broker sets are never taken
 from a client.
@@ -11,22 +10,15 @@ from a client.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from rockhopper.broker.errors import IllegalMessage, NoPermission, Refusal
 from rockhopper.broker.later.timers.timers import Timers
 from rockhopper.broker.later.timers.times import REQUEST_PROPERTIES as TIMER_PROPERTIES
 from rockhopper.broker.observing.stats import BrokerStats
-from rockhopper.broker.remoting.dispatcher import (
-    Request,
-    RequestError,
-    Response,
-    field_error_code,
-    store_error_response,
-)
-from rockhopper.broker.remoting.safe_answers import answer_when_safe
 from rockhopper.broker.sending.message_ids import UniqueIds
 from rockhopper.broker.sending.message_priority import queue_of_priority
 from rockhopper.broker.sending.send_batches import batch_of, check_inner_count, inner_count
 from rockhopper.broker.sending.send_checks import SendChecks
-from rockhopper.broker.sending.send_request import Send, send_of, waits_for_disk
+from rockhopper.broker.sending.send_request import Send, waits_for_disk
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.store.files.errors import RecordTooLargeError, StoreError
@@ -36,14 +28,11 @@ from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.transactions.half_messages import HALF_QUEUE_ID, is_half, make_half
-from rockhopper.protocol.codes import ResponseCode
-from rockhopper.protocol.errors import FieldError
 from rockhopper.protocol.message_ids import offset_message_id
 from rockhopper.protocol.names import DLQ_PREFIX, RETRY_PREFIX, TRANSACTION_HALF_TOPIC
 from rockhopper.protocol.properties import (
     PROPERTY_INNER_MULTI_DISPATCH,
     PROPERTY_LITE_TOPIC,
-    PROPERTY_REPLY_TO_CLIENT,
     decode_properties,
 )
 from rockhopper.protocol.store.light_queues import light_name_of
@@ -135,92 +124,38 @@ class SendPath:
         self._unique_ids = UniqueIds(store_host[:-4], now_ms)
         self.on_half: Callable[[int, int, dict[str, str]], None] = _ignore_half
         """Called with the queue offset, log offset and properties of each half message stored."""
-        self.on_asked: Callable[[Request, Send], None] = _ignore_asked
-        """Called with each message stored that names a client to reply to."""
 
-    def process(self, request: Request) -> Response | None:
-        """Serve one send; None when the answer waits for the disk."""
-        response, end = self.put(request)
-        return answer_when_safe(self._store, request, response, end)
+    def send(self, send: Send) -> tuple[Placed, int]:
+        """Store one message, or one batch.
 
-    def put(self, request: Request) -> tuple[Response, int]:
-        """Store one message.
-
-        Returns the answer, and how far the log must be on the disk before it may leave; 0 means at
-        once. Raises RequestError.
+        Returns where it is, and how far the log must be safe before that may be said; 0 means at
+        once. Raises Refusal, StoreError.
         """
         try:
-            send = send_of(request)
-        except FieldError as error:
-            raise RequestError(field_error_code(error), str(error), self.answer_ext()) from None
-        try:
-            topic, queue_id = self.check(send, request.version, request.connection)
-            if send.is_batch:
-                placed = self._put_batch(request, send, topic, queue_id)
-            else:
-                placed = self._put(request, send, topic, queue_id)
+            topic, queue_id = self.check(send)
+            put = self._put_batch if send.is_batch else self._put
+            placed = put(send, topic, queue_id)
             end = self._store.commit()
-            if placed.half is not None:
-                self.on_half(*placed.half)
-            if PROPERTY_REPLY_TO_CLIENT in send.properties:
-                self.on_asked(request, send)
-        except RequestError as error:
+        except (Refusal, StoreError):
             self._stats.put_failed += 1
-            raise RequestError(error.code, error.remark, self.answer_ext()) from None
-        except StoreError as error:
-            self._stats.put_failed += 1
-            response = self._refused(error)
-            response.ext = self.answer_ext()
-            return response, 0
-        return self._answer(placed), end if waits_for_disk(send.properties) else 0
+            raise
+        if placed.half is not None:
+            self.on_half(*placed.half)
+        return placed, end if waits_for_disk(send.properties) else 0
 
     def _message_id(self, commit_log_offset: int) -> str:
         return offset_message_id(*self._store_address, commit_log_offset)
 
-    def answer_ext(self) -> dict[str, str]:
-        """What every answer carries; Java dereferences the map without looking."""
-        return {
-            "MSG_REGION": self._config.region_id,
-            "TRACE_ON": "true" if self._config.trace_on else "false",
-        }
-
-    def _answer(self, placed: Placed) -> Response:
-        ext = self.answer_ext()
-        ext["msgId"] = placed.message_ids
-        ext["queueId"] = str(placed.queue_id)
-        ext["queueOffset"] = str(placed.queue_offset)
-        if placed.transaction_id:
-            ext["transactionId"] = placed.transaction_id
-        if placed.recall_handle:
-            ext["recallHandle"] = placed.recall_handle
-        if placed.batch_unique_id:
-            ext["batchUniqId"] = placed.batch_unique_id
-        return Response(ResponseCode.SUCCESS, ext=ext)
-
-    def _refused(self, error: StoreError) -> Response:
-        if isinstance(error, RecordTooLargeError):
-            return Response(
-                ResponseCode.MESSAGE_ILLEGAL,
-                "the message is illegal, maybe msg body or properties length not matched. msg body "
-                f"length limit {self._live_store.message_size_max_bytes}B, msg properties length "
-                f"limit 32KB. {error}",
-            )
-        return store_error_response(error)
-
-    # -- one message ---------------------------------------------------------------------------
-
-    def _put(self, request: Request, send: Send, topic: TopicConfig, queue_id: int) -> Placed:
-        self._check_body(request.body)
+    def _put(self, send: Send, topic: TopicConfig, queue_id: int) -> Placed:
+        self._check_body(send.body)
         count = inner_count(send, topic)
         if count:
-            return self._put_inner_batch(request, send, topic, queue_id, request.body, count)
+            return self._put_inner_batch(send, topic, queue_id, send.body, count)
         properties = self._broker_properties(send)
         if send.sys_flag & SYS_FLAG_TRANSACTION_MASK == SYS_FLAG_TRANSACTION_ROLLBACK:
-            raise RequestError(
-                ResponseCode.MESSAGE_ILLEGAL, "the sysFlag says that the message is rolled back"
-            )
+            raise IllegalMessage("the sysFlag says that the message is rolled back")
         if topic.attributes.get("cleanup.policy") == "COMPACTION" and not properties.get("KEYS"):
-            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "Required message key is missing")
+            raise IllegalMessage("Required message key is missing")
         lite_topic = properties.get(PROPERTY_LITE_TOPIC)
         if lite_topic is not None:
             properties[PROPERTY_INNER_MULTI_DISPATCH] = light_name_of(topic.name, lite_topic)
@@ -250,12 +185,12 @@ class SendPath:
         tail = self._store.tail(name, stored_queue_id)
         position = self._store.stage(
             tail,
-            request.body,
+            send.body,
             properties,
             send.flag,
             send.sys_flag & ~INNER_BATCH_FLAGS & ~SYS_FLAG_TRANSACTION_MASK,
             send.born_time_ms,
-            request.connection.born_host,
+            send.born_host,
             send.reconsume_times,
         )
         unique_key = properties["UNIQ_KEY"]
@@ -270,14 +205,12 @@ class SendPath:
 
     def _check_transaction(self, send: Send) -> None:
         if "\x01" in send.group or "\x02" in send.group:
-            raise RequestError(
-                ResponseCode.MESSAGE_ILLEGAL,
+            raise IllegalMessage(
                 "the producer group holds characters that end a property: a transaction keeps its "
                 "group in one",
             )
         if self._live.reject_transaction_message:
-            raise RequestError(
-                ResponseCode.NO_PERMISSION,
+            raise NoPermission(
                 f"the broker[{self._config.broker_name}] sending transaction message is forbidden",
             )
 
@@ -307,47 +240,36 @@ class SendPath:
             try:
                 level = int(text)
             except ValueError:
-                raise RequestError(
-                    ResponseCode.SYSTEM_ERROR, f"the property DELAY is {text!r}, not a delay level"
-                ) from None
+                raise Refusal(f"the property DELAY is {text!r}, not a delay level") from None
             if level > 0:
                 for name in HAS_TIMER:
                     properties.pop(name, None)
                 return min(level, self._delay_levels.level_max)
         return 0
 
-    # -- batches -------------------------------------------------------------------------------
-
-    def _put_batch(self, request: Request, send: Send, topic: TopicConfig, queue_id: int) -> Placed:
+    def _put_batch(self, send: Send, topic: TopicConfig, queue_id: int) -> Placed:
         if topic.name.startswith(RETRY_PREFIX):
-            raise RequestError(
-                ResponseCode.MESSAGE_ILLEGAL, "batch request does not support retry group "
-            )
+            raise IllegalMessage("batch request does not support retry group ")
         if len(topic.name) > 127:
-            raise RequestError(
-                ResponseCode.MESSAGE_ILLEGAL, f"message topic length over 127: {topic.name}"
-            )
-        self._check_body(request.body)
+            raise IllegalMessage(f"message topic length over 127: {topic.name}")
+        self._check_body(send.body)
         if send.sys_flag & SYS_FLAG_TRANSACTION_MASK:
-            raise RequestError(
-                ResponseCode.MESSAGE_ILLEGAL, "a batch cannot be part of a transaction"
-            )
+            raise IllegalMessage("a batch cannot be part of a transaction")
         outer = decode_properties(send.properties)
         if self._delay_level(outer) > 0 or not HAS_TIMER.isdisjoint(outer):
-            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "a batch cannot be delayed")
-        body, messages = batch_of(request.body)
+            raise IllegalMessage("a batch cannot be delayed")
+        body, messages = batch_of(send.body)
         if self._topics.is_batch(topic.name) and outer.get("UNIQ_KEY"):
-            return self._put_inner_batch(request, send, topic, queue_id, body, len(messages))
+            return self._put_inner_batch(send, topic, queue_id, body, len(messages))
         for _, _, properties in messages:
             if not DELAYING_PROPERTIES.isdisjoint(decode_properties(properties)):
-                raise RequestError(
-                    ResponseCode.MESSAGE_ILLEGAL,
+                raise IllegalMessage(
                     "a message in a batch cannot be delayed: send it by itself",
                 )
         self._store.begin()
         tail = self._store.tail(topic.name, queue_id)
         first_offset = tail.next_offset
-        born_host = request.connection.born_host
+        born_host = send.born_host
         placed = self._store.stage_batch(
             tail,
             body,
@@ -363,7 +285,6 @@ class SendPath:
 
     def _put_inner_batch(
         self,
-        request: Request,
         send: Send,
         topic: TopicConfig,
         queue_id: int,
@@ -386,7 +307,7 @@ class SendPath:
             send.flag,
             send.sys_flag | (INNER_BATCH_FLAGS if send.is_batch else 0),
             send.born_time_ms,
-            request.connection.born_host,
+            send.born_host,
             batch_count=count,
         )
         self._stats.put(topic.name).add(count, self._store.staged_offset - position)
@@ -396,7 +317,3 @@ class SendPath:
 
 def _ignore_half(queue_offset: int, position: int, properties: dict[str, str]) -> None:
     """Nobody keeps transactions."""
-
-
-def _ignore_asked(request: Request, send: Send) -> None:
-    """Nobody pushes replies."""

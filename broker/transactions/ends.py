@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import structlog
 
+from rockhopper.broker.errors import IllegalOperation, Refusal, TopicNotFound
 from rockhopper.broker.observing.stats import BrokerStats
-from rockhopper.broker.remoting.dispatcher import RequestError
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.topics import TopicTable
@@ -19,7 +19,6 @@ from rockhopper.broker.transactions.delays import Redirect
 from rockhopper.broker.transactions.half_messages import immunity_ms, is_copy, whole_number
 from rockhopper.broker.transactions.ledger import Copy, Ledger, Written
 from rockhopper.broker.transactions.open_halves import OpenHalf, OpenHalves
-from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.names import (
     DLQ_PREFIX,
@@ -87,15 +86,13 @@ class Ends:
         An end that is repeated changes nothing.
 
         Raises:
-            RequestError: it is refused; a half message that was open still is.
+            Refusal: it is refused; a half message that was open still is.
             StoreError: not now; the half message stays open.
         """
         position = request.commit_log_offset
         message = self._ledger.half_at(position)
         if message is None:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR, "Find prepared transaction message failed"
-            )
+            raise Refusal("Find prepared transaction message failed")
         self._check(request, message)
         half = self._halves.get(request.tran_state_table_offset) or self._newer_copy(message)
         if half is None:
@@ -125,19 +122,16 @@ class Ends:
             and immune_ms is not None
             and self._now_ms() - message.born_time_ms > immune_ms
         ):
-            raise RequestError(
-                ResponseCode.ILLEGAL_OPERATION,
+            raise IllegalOperation(
                 "the end of the transaction comes later than CHECK_IMMUNITY_TIME_IN_SECONDS "
                 "allows: wait for the check",
             )
         if message.properties.get(PROPERTY_PRODUCER_GROUP) != request.producer_group:
-            raise RequestError(ResponseCode.SYSTEM_ERROR, "The producer group wrong")
+            raise Refusal("The producer group wrong")
         if message.queue_offset != request.tran_state_table_offset:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR, "The transaction state table offset wrong"
-            )
+            raise Refusal("The transaction state table offset wrong")
         if message.commit_log_offset != request.commit_log_offset:
-            raise RequestError(ResponseCode.SYSTEM_ERROR, "The commit log offset wrong")
+            raise Refusal("The commit log offset wrong")
 
     def find_final(self, half: OpenHalf, message: StoredMessage) -> bool:
         """Whether *half* is committed, for all that it stands among the open ones."""
@@ -181,13 +175,11 @@ class Ends:
 
     def _agreed(self, offset: int, end_offset: int, *, commit: bool, committed: bool = True) -> int:
         if commit and not committed:
-            raise RequestError(
-                ResponseCode.ILLEGAL_OPERATION,
+            raise IllegalOperation(
                 f"the transaction with half message {offset} is over, and was not committed",
             )
         if committed and not commit:
-            raise RequestError(
-                ResponseCode.ILLEGAL_OPERATION,
+            raise IllegalOperation(
                 f"the transaction with half message {offset} was committed already",
             )
         return end_offset
@@ -218,13 +210,12 @@ class Ends:
         )
 
     def _place_of(self, message: StoredMessage) -> Place:
-        """Where the final message goes. Raises RequestError when that is gone."""
+        """Where the final message goes. Raises Refusal when that is gone."""
         properties = dict(message.properties)
         name = properties.pop(PROPERTY_REAL_TOPIC, "")
         topic = self._topics.get(name)
         if topic is None or name in NOT_SENDABLE_TOPICS:
-            raise RequestError(
-                ResponseCode.TOPIC_NOT_EXIST,
+            raise TopicNotFound(
                 f"topic[{name}] not exist, the transaction stays open: create the topic again",
             )
         queue_id = whole_number(properties.pop(PROPERTY_REAL_QUEUE_ID, None))

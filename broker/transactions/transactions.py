@@ -15,10 +15,10 @@ from collections.abc import Callable
 
 import structlog
 
+from rockhopper.broker.errors import Refusal
 from rockhopper.broker.later.last_flush import last_flush
 from rockhopper.broker.members.producers import ProducerTable
 from rockhopper.broker.observing.stats import BrokerStats
-from rockhopper.broker.remoting.dispatcher import RequestError
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
@@ -31,7 +31,6 @@ from rockhopper.broker.transactions.ends import Ends
 from rockhopper.broker.transactions.half_messages import HALF_QUEUE_ID, immunity_ms
 from rockhopper.broker.transactions.ledger import Copy, Ledger
 from rockhopper.broker.transactions.open_halves import OpenHalf, OpenHalves
-from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.names import TRANSACTION_CHECK_MAX_TIME_TOPIC, TRANSACTION_HALF_TOPIC
 from rockhopper.protocol.properties import (
@@ -247,12 +246,11 @@ class Transactions:
         """Put a held message among the half ones again; return the log's end to wait for.
 
         Raises:
-            RequestError: its transaction is committed.
+            Refusal: its transaction is committed.
             StoreError: not now.
         """
         if self.ledger.has_final(message, has_copies=True):
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR,
+            raise Refusal(
                 f"the transaction of message {message.message_id} was committed already",
             )
         for copy in self.ledger.same_message(message, TRANSACTION_HALF_TOPIC):

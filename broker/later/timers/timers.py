@@ -16,6 +16,7 @@ from pathlib import Path
 
 import structlog
 
+from rockhopper.broker.errors import IllegalMessage, Refusal
 from rockhopper.broker.later.last_flush import last_flush
 from rockhopper.broker.later.note_sync import NoteSync
 from rockhopper.broker.later.timers import java_files
@@ -37,13 +38,11 @@ from rockhopper.broker.later.timers.times import asked_time_ms, out_ms
 from rockhopper.broker.later.wall_waits import WallWaits
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pulling.long_polling import LongPolling, ParkedPull, nobody
-from rockhopper.broker.remoting.dispatcher import RequestError
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.topics import TopicTable
-from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.names import TIMER_TOPIC
 from rockhopper.protocol.properties import (
     PROPERTY_REAL_QUEUE_ID,
@@ -114,33 +113,28 @@ class Timers:
         learns what is wrong, and at the commit, from which a delay counts.
 
         Raises:
-            RequestError: never, not so late, or not at all on this broker.
+            Refusal: never, not so late, or not at all on this broker.
         """
         try:
             due_ms = asked_time_ms(properties, now_ms)
         except ValueError as error:
-            raise RequestError(
-                ResponseCode.MESSAGE_ILLEGAL, f"timer message illegal: {error}"
-            ) from None
+            raise IllegalMessage(f"timer message illegal: {error}") from None
         if due_ms is None:
             return None
         if not self._config.timer_wheel_enable:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR,
+            raise Refusal(
                 "accurate timer message is not enabled, timerWheelEnable is false",
             )
         if due_ms <= now_ms:
             if PROPERTY_TIMER_DEL_UNIQUE_KEY in properties:
-                raise RequestError(
-                    ResponseCode.MESSAGE_ILLEGAL,
+                raise IllegalMessage(
                     "timer message illegal: the time of a message that withdraws another has "
                     "passed",
                 )
             return None
         max_ms = self._config.timer_max_delay_s * 1000
         if due_ms - now_ms > max_ms:
-            raise RequestError(
-                ResponseCode.MESSAGE_ILLEGAL,
+            raise IllegalMessage(
                 "timer message illegal: the delay time should not be bigger than the max delay "
                 f"{max_ms}ms (timerMaxDelaySec), and it is {due_ms - now_ms}ms",
             )

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from rockhopper.broker.errors import Refusal
 from rockhopper.broker.loop.slices import Work, at_once
 from rockhopper.broker.pop.reading import Wanted
 from rockhopper.broker.pop.sources import QUEUES_PER_SLICE
-from rockhopper.broker.remoting.dispatcher import RequestError
 from rockhopper.broker.store.put import MessageToStore
 from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol.store.message_codec import decode_messages
@@ -75,6 +75,6 @@ def test_a_topic_that_is_deleted_in_between_gets_no_lanes(world: PopWorld) -> No
     work = Work(world.pop_service.pop_steps(WANTED))
     assert not work.step()
     world.topics.delete(TOPIC)
-    with pytest.raises(RequestError, match="not exist"):
+    with pytest.raises(Refusal, match="not exist"):
         work.step()
     assert len(world.pop_service.lanes) == 0

@@ -3,8 +3,8 @@
 import pytest
 from structlog.testing import capture_logs
 
+from rockhopper.broker.errors import Refusal
 from rockhopper.broker.pulling.pull_filters import PullFilters
-from rockhopper.broker.remoting.dispatcher import RequestError
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.protocol.subscription import TYPE_SQL92, Subscription
 
@@ -14,7 +14,7 @@ def logged(filters: PullFilters, expression: str, group: str = "g") -> list[tupl
     with capture_logs() as logs:
         try:
             chosen = filters.named(group, "T", expression, TYPE_SQL92)
-        except RequestError:
+        except Refusal:
             filters.warn(group, Subscription("T", expression, TYPE_SQL92))
         else:
             assert chosen is not None
