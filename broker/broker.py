@@ -230,7 +230,7 @@ class Broker(ServingParts):
             self.config,
             self.store,
             self.topics,
-            self.pull_path,
+            self.puller,
             dispatcher,
             self.stats,
             store_host,

@@ -24,13 +24,13 @@ from rockhopper.broker.errors import Refusal
 from rockhopper.broker.loop.rounds import PASS_BYTES_MAX, PASS_S
 from rockhopper.broker.observing.stats import BrokerStats, Traffic
 from rockhopper.broker.processors.pulls import PULL_CODES
-from rockhopper.broker.pulling.pull_path import Outcome, Pull, PullPath
+from rockhopper.broker.pulling.puller import Outcome, Pull, Puller
 from rockhopper.broker.remoting.dispatcher import Dispatcher
 from rockhopper.broker.remoting.server import Connection
 from rockhopper.broker.remoting.turn import Turn
 from rockhopper.broker.sending.send_checks import PERM_WRITE
-from rockhopper.broker.sending.send_path import INNER_BATCH_FLAGS
 from rockhopper.broker.sending.send_request import waits_for_disk
+from rockhopper.broker.sending.sender import INNER_BATCH_FLAGS
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.log.fast_encoding import message_ids
@@ -143,7 +143,7 @@ class HotPass:
         config: BrokerConfig,
         store: MessageStore,
         topics: TopicTable,
-        pull_path: PullPath,
+        puller: Puller,
         dispatcher: Dispatcher,
         stats: BrokerStats,
         store_host: bytes,
@@ -154,7 +154,7 @@ class HotPass:
         self._clock = clock
         self._store = store
         self._topics = topics
-        self._pull = pull_path.pull
+        self._pull = puller.pull
         self._dispatcher = dispatcher
         self._stats = stats
         # Topics that plain messages may go to: the tails of their queues, and their counter.

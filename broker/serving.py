@@ -19,10 +19,10 @@ from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.persistence import Tables
 from rockhopper.broker.pop.service import PopService
 from rockhopper.broker.pulling.long_polling import LongPolling
-from rockhopper.broker.pulling.pull_path import PullPath
+from rockhopper.broker.pulling.puller import Puller
 from rockhopper.broker.remoting.limits import mapped_files_share
 from rockhopper.broker.sending.message_ids import UniqueIds
-from rockhopper.broker.sending.send_path import SendPath
+from rockhopper.broker.sending.sender import Sender
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.sinks import SinkPublisher
@@ -59,8 +59,8 @@ class ServingParts:
     transactions: Transactions
     pop: PopService
     sinks: SinkPublisher
-    send_path: SendPath
-    pull_path: PullPath
+    sender: Sender
+    puller: Puller
     tables: Tables
 
     @property
@@ -139,7 +139,7 @@ class ServingParts:
         self.timers = Timers(
             config, store, topics, self.long_polling, stats, now_ms=now_ms, steady_ms=steady_ms
         )
-        self.send_path = SendPath(
+        self.sender = Sender(
             config,
             store,
             topics,
@@ -163,9 +163,9 @@ class ServingParts:
             now_ms=steady_ms,
             wall_ms=now_ms,
         )
-        self.send_path.on_half = self.transactions.opened
+        self.sender.on_half = self.transactions.opened
         self.producers.on_joined = self.transactions.check_back.producer_came
-        self.pull_path = PullPath(
+        self.puller = Puller(
             config,
             store,
             topics,

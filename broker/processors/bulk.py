@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.processors.pulls import pull_response
-from rockhopper.broker.pulling.pull_path import Outcome, Pull, PullPath, outcome_of
+from rockhopper.broker.pulling.puller import Outcome, Pull, Puller, outcome_of
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.reading.get_result import GetStatus
@@ -29,7 +29,7 @@ class BulkPullProcessor:
     _store: MessageStore
     _topic_ids: TopicIds
     _stats: BrokerStats
-    _pull_path: PullPath
+    _puller: Puller
 
     def process(self, request: Request) -> Response:
         """Return up to ``maxBytes`` of records from ``offset`` on, those before ``endOffset``."""
@@ -71,7 +71,7 @@ class BulkPullProcessor:
             0,
             lambda _outcome, _result: None,
         )
-        subscription = self._pull_path.check(pull)
+        subscription = self._puller.check(pull)
         store = self._store
         if subscription is None:
             size_max = min(fields.max_bytes, SIZE_BYTES_MAX)

@@ -14,7 +14,7 @@ from rockhopper.broker.members.consumer_groups import (
 )
 from rockhopper.broker.members.producers import ProducerTable
 from rockhopper.broker.observing.stats import BrokerStats
-from rockhopper.broker.pulling.pull_path import PullPath
+from rockhopper.broker.pulling.puller import Puller
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.remoting.json_bodies import json_response, with_body
 from rockhopper.broker.settings.config import BrokerConfig
@@ -56,7 +56,7 @@ class ClientProcessors:
     _consumers: ConsumerGroups
     _producers: ProducerTable
     _stats: BrokerStats
-    _pull_path: PullPath
+    _puller: Puller
     _announce: Callable[[], Awaitable[None]]
 
     # -- heartbeat -----------------------------------------------------------------------------
@@ -160,7 +160,7 @@ class ClientProcessors:
         for subscription in subscriptions:
             if subscription.is_sql and length < COMPILED_LENGTH_MAX:
                 length += len(subscription.expression)
-                self._pull_path.filters.warn(group, subscription)
+                self._puller.filters.warn(group, subscription)
 
     # -- the rest ------------------------------------------------------------------------------
 
@@ -193,7 +193,7 @@ class ClientProcessors:
             return Response()
         try:
             subscription = data.subscription()
-            self._pull_path.filters.check_enabled(subscription)
+            self._puller.filters.check_enabled(subscription)
             _ = subscription.sql
         except SubscriptionError as error:
             raise RequestError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None

@@ -6,7 +6,7 @@ recognise, and whatever is refused, comes here.
 
 from dataclasses import dataclass
 
-from rockhopper.broker.pulling.pull_path import Outcome, Pull, PullPath
+from rockhopper.broker.pulling.puller import Outcome, Pull, Puller
 from rockhopper.broker.remoting.dispatcher import Request, Response
 from rockhopper.broker.store.reading.get_result import GetResult
 from rockhopper.protocol.codes import RequestCode, ResponseCode
@@ -24,7 +24,7 @@ PULL_CODES = {
 class PullProcessor:
     """Serves pulls."""
 
-    _pull_path: PullPath
+    _puller: Puller
 
     def process(self, request: Request) -> Response | None:
         """Serve one pull; None while it waits for messages."""
@@ -49,7 +49,7 @@ class PullProcessor:
             fields.sub_version,
             answer,
         )
-        served = self._pull_path.pull(pull)
+        served = self._puller.pull(pull)
         return None if served is None else pull_response(*served)
 
 

@@ -24,8 +24,8 @@ from rockhopper.broker.remoting.dispatcher import (
     store_error_response,
     unconfirmed_code,
 )
-from rockhopper.broker.sending.send_path import SendPath
 from rockhopper.broker.sending.send_request import Send
+from rockhopper.broker.sending.sender import Sender
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.settings.delay_levels import join_properties
 from rockhopper.broker.store.files.errors import StoreError
@@ -55,11 +55,11 @@ class ReplyProcessor:
     _config: BrokerConfig
     _store: MessageStore
     _producers: ProducerTable
-    _send_path: SendPath
+    _sender: Sender
     _now_ms: Callable[[], int]
 
     def __post_init__(self) -> None:
-        self.sends = SendProcessor(self._config, self._store, self._send_path, self.asked)
+        self.sends = SendProcessor(self._config, self._store, self._sender, self.asked)
 
     def asked(self, request: Request, send: Send) -> None:
         """Take a request for the heartbeat of its sender, unless that client is known."""
@@ -90,7 +90,7 @@ class ReplyProcessor:
 
     async def _stored(self, request: Request, send: Send) -> Response:
         if not self._config.live.store_reply_messages:
-            self._send_path.check(send)
+            self._sender.check(send)
             return self._unstored(send)
         try:
             response, end = self.sends.put(request)

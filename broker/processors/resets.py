@@ -15,7 +15,7 @@ from rockhopper.broker.loop.slices import in_thread, next_slice
 from rockhopper.broker.members.consumer_groups import Client, ConsumerGroups
 from rockhopper.broker.pop.service import PopService
 from rockhopper.broker.processors.offsets import check_queue
-from rockhopper.broker.pulling.pull_path import PullPath
+from rockhopper.broker.pulling.puller import Puller
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.remoting.json_bodies import long_json_response
 from rockhopper.broker.settings.config import BrokerConfig
@@ -51,7 +51,7 @@ class ResetProcessors:
     _groups: SubscriptionGroupTable
     _offsets: ConsumerOffsetTable
     _consumers: ConsumerGroups
-    _pull_path: PullPath
+    _puller: Puller
     _pop: PopService
 
     async def correction_offsets(self, request: Request) -> Response:
@@ -96,7 +96,7 @@ class ResetProcessors:
                 await next_slice()
             if is_ours:
                 self._offsets.reset(topic.name, fields.group, queue_id, offset)
-                self._pull_path.look_at_resets(topic.name, queue_id)
+                self._puller.look_at_resets(topic.name, queue_id)
             key = MessageQueueKey(topic.name, self._config.broker_name, queue_id)
             queues.append(queue_text(key, offset))
         body = {"offsetTable": map_of(queues)}

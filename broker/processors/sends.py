@@ -12,8 +12,8 @@ from rockhopper.broker.remoting.dispatcher import (
     store_error_response,
 )
 from rockhopper.broker.remoting.safe_answers import answer_when_safe
-from rockhopper.broker.sending.send_path import Placed, SendPath
 from rockhopper.broker.sending.send_request import Send
+from rockhopper.broker.sending.sender import Placed, Sender
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.store.files.errors import RecordTooLargeError, StoreError
 from rockhopper.broker.store.message_store import MessageStore
@@ -30,13 +30,13 @@ class SendProcessor:
         self,
         config: BrokerConfig,
         store: MessageStore,
-        send_path: SendPath,
+        sender: Sender,
         on_asked: Callable[[Request, Send], None],
     ) -> None:
         """*on_asked* is called with each message stored that names a client to reply to."""
         self._live_store = config.store.live
         self._store = store
-        self._send_path = send_path
+        self._sender = sender
         self._on_asked = on_asked
         self._ext = {
             "MSG_REGION": config.region_id,
@@ -59,7 +59,7 @@ class SendProcessor:
         except FieldError as error:
             raise RequestError(field_error_code(error), str(error), self.answer_ext()) from None
         try:
-            placed, end = self._send_path.send(send)
+            placed, end = self._sender.send(send)
         except Refusal as error:
             refused = refusal_response(error)
             raise RequestError(refused.code, str(error), self.answer_ext()) from None

@@ -16,7 +16,7 @@ import structlog
 
 from rockhopper.broker.nameserver.peer_brokers import PeerBrokers, UnreachableError
 from rockhopper.broker.processors.topics_admin import TopicAdminProcessors
-from rockhopper.broker.pulling.pull_path import FLAG_COMMIT_OFFSET, FLAG_SUSPEND
+from rockhopper.broker.pulling.puller import FLAG_COMMIT_OFFSET, FLAG_SUSPEND
 from rockhopper.broker.remoting.dispatcher import Processor, Request, RequestError, Response
 from rockhopper.broker.remoting.json_bodies import read_object, refusal
 from rockhopper.broker.settings.config import BrokerConfig

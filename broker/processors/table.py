@@ -38,9 +38,9 @@ from rockhopper.broker.processors.store_admin import StoreAdminProcessors
 from rockhopper.broker.processors.topic_ids import TopicIdProcessor
 from rockhopper.broker.processors.topics_admin import TopicAdminProcessors
 from rockhopper.broker.processors.transactions import TransactionProcessors
-from rockhopper.broker.pulling.pull_path import PullPath
+from rockhopper.broker.pulling.puller import Puller
 from rockhopper.broker.remoting.dispatcher import Entry, Processor
-from rockhopper.broker.sending.send_path import SendPath
+from rockhopper.broker.sending.sender import Sender
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.sinks import SinkPublisher
 from rockhopper.broker.store.message_store import MessageStore
@@ -74,8 +74,8 @@ class BrokerParts(Protocol):
     transactions: Transactions
     pop: PopService
     sinks: SinkPublisher
-    send_path: SendPath
-    pull_path: PullPath
+    sender: Sender
+    puller: Puller
 
     async def announce(self) -> None:
         """Return when the name services elsewhere know the topics as they are now, or are down."""
@@ -90,17 +90,15 @@ def build_table(broker: BrokerParts) -> dict[int, Entry]:
     offsets, consumers, producers = broker.offsets, broker.consumers, broker.producers
     stats, pop, announce, clock = broker.stats, broker.pop, broker.announce, broker.clock
     clients = ClientProcessors(
-        config, topics, groups, consumers, producers, stats, broker.pull_path, announce
+        config, topics, groups, consumers, producers, stats, broker.puller, announce
     )
     following = OffsetProcessors(config.live, store, topics, groups, offsets, consumers)
     locks = QueueLockProcessors(broker.locks)
-    replies = ReplyProcessor(config, store, producers, broker.send_path, clock.wall_ms)
-    pulls = PullProcessor(broker.pull_path)
+    replies = ReplyProcessor(config, store, producers, broker.sender, clock.wall_ms)
+    pulls = PullProcessor(broker.puller)
     recall = RecallProcessor(config, store, topics, broker.timers, clock.wall_ms)
     send_back = SendBackProcessor(config, store, topics, groups, broker.delayed, stats)
-    resets = ResetProcessors(
-        config, store, topics, groups, offsets, consumers, broker.pull_path, pop
-    )
+    resets = ResetProcessors(config, store, topics, groups, offsets, consumers, broker.puller, pop)
     calls = ClientCallProcessors(config, store, topics, groups, consumers)
     consumption = ConsumptionAdminProcessors(
         config, store, topics, groups, offsets, producers, stats, clock.steady_ms
@@ -124,7 +122,7 @@ def build_table(broker: BrokerParts) -> dict[int, Entry]:
     assignment = AssignmentProcessors(topics, groups, consumers, pop)
     transactions = TransactionProcessors(store, broker.transactions)
     popping = PopProcessors(config, pop, PopChecks(config, store, topics, groups), clock.wall_ms)
-    bulk = BulkPullProcessor(store, broker.topic_ids, stats, broker.pull_path)
+    bulk = BulkPullProcessor(store, broker.topic_ids, stats, broker.puller)
     topic_ids = TopicIdProcessor(store, topics, broker.topic_ids)
     sinks = SinkProcessors(config, store, topics, broker.timers, broker.sinks, clock.wall_ms)
     store_admin = StoreAdminProcessors(

@@ -1,6 +1,6 @@
 """Transactions: half messages, how they end, and what is held back.
 
-    a producer sends a half message         SendPath stores it, ``opened``
+    a producer sends a half message         Sender stores it, ``opened``
     it says how its transaction ended (37)  ends.py: the final message and an op message, or the
                                             op message alone
     it says nothing                         check_back.py asks it (39)

@@ -55,7 +55,7 @@ class HotBroker:
             served.config,
             served.store,
             served.topics,
-            served.pull_path,
+            served.puller,
             served._dispatcher,
             served.stats,
             STORE_HOST,
@@ -63,7 +63,7 @@ class HotBroker:
         )
         self.peer = HotPeer()
         # Keys that the broker makes for messages without one.
-        served.send_path._unique_ids._salt = 0
+        served.sender._unique_ids._salt = 0
 
     def serve(self, frames: Sequence[Frame]) -> None:
         """Serve *frames* as one pass."""

@@ -98,7 +98,7 @@ def test_what_lasts_is_counted_by_it_and_points_in_time_by_the_wall_clock(
     ]
     for part in lasting:
         assert part._now_ms == broker.clock.steady_ms, part
-    for part in (broker.timers, broker.timers.delivery, broker.send_path, broker.transactions.ends):
+    for part in (broker.timers, broker.timers.delivery, broker.sender, broker.transactions.ends):
         assert part._now_ms is wall, part
     broker.store._opened.close(clean=False)
 

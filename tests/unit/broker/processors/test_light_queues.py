@@ -116,7 +116,7 @@ async def test_names_that_are_only_waited_for_take_no_memory_afterwards(
         peer.hang_up()
     assert set(tails) == before
     peer = wait("%LMQ%a")
-    light.pull_path.look_at_resets("%LMQ%b", 0)
+    light.puller.look_at_resets("%LMQ%b", 0)
     light.long_polling.wake_all(light.store.tail("%LMQ%a", 0))
     assert len(peer.written) == 1
     assert set(tails) == before

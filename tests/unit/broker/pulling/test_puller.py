@@ -1,4 +1,4 @@
-"""PullPath: the order of checks and their codes, committing with a pull, waiting for messages.
+"""Puller: the order of checks and their codes, committing with a pull, waiting for messages.
 
 The table is RocketMQ's PullMessageProcessor (checks in order), where the first failure answers.
 """

@@ -94,7 +94,7 @@ def outcome_of(status: GetStatus, offset: int) -> Outcome:
     return _OUTCOMES[status]
 
 
-class PullPath:
+class Puller:
     """Serves pulls of one broker."""
 
     def __init__(

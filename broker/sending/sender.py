@@ -89,7 +89,7 @@ class Half(NamedTuple):
     properties: dict[str, str]
 
 
-class SendPath:
+class Sender:
     """Serves sends of one broker."""
 
     def __init__(
