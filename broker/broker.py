@@ -30,12 +30,13 @@ from rockhopper.broker.nameserver.registration import Registration
 from rockhopper.broker.nameserver.service import NameService
 from rockhopper.broker.observing import log as logging
 from rockhopper.broker.observing.stats import SAMPLE_INTERVAL_MS, BrokerStats
+from rockhopper.broker.peer import Peer
 from rockhopper.broker.processors.table import build_table
 from rockhopper.broker.purging import purge
 from rockhopper.broker.remoting.dispatcher import Dispatcher
 from rockhopper.broker.remoting.limits import connection_shares
 from rockhopper.broker.remoting.ports import Ports
-from rockhopper.broker.remoting.server import Connection, Server
+from rockhopper.broker.remoting.server import Server
 from rockhopper.broker.remoting.startup import StartError, store_directory_error
 from rockhopper.broker.serving import ServingParts
 from rockhopper.broker.settings.advertise import Advertiser, fixed_host, is_loopback
@@ -348,7 +349,7 @@ class Broker(ServingParts):
             self.tables.stop_saving()
         self.failed.set()
 
-    def may_administer(self, connection: Connection) -> bool:
+    def may_administer(self, connection: Peer) -> bool:
         """Whether administrative requests of this peer are served."""
         return self.config.remote_admin or is_loopback(connection.peer_host)
 
@@ -362,7 +363,7 @@ class Broker(ServingParts):
         if self._registration is not None:
             self._registration.share(topic)
 
-    def _address_for(self, connection: Connection) -> str:
+    def _address_for(self, connection: Peer) -> str:
         return self._advertiser.address_for(connection.peer_host, connection.local_host)
 
     async def announce(self) -> None:

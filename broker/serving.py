@@ -13,6 +13,7 @@ from rockhopper.broker.members.change_notices import CallLater
 from rockhopper.broker.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.members.producers import ProducerTable
 from rockhopper.broker.members.queue_locks import QueueLocks
+from rockhopper.broker.nameserver.cluster_queues import ClusterQueues
 from rockhopper.broker.nameserver.peer_brokers import PeerBrokers
 from rockhopper.broker.nameserver.service import NameService
 from rockhopper.broker.observing.stats import BrokerStats
@@ -49,6 +50,7 @@ class ServingParts:
     offsets: ConsumerOffsetTable
     static_topics: StaticTopicTable
     peer_brokers: PeerBrokers
+    cluster_queues: ClusterQueues
     topic_ids: TopicIds
     consumers: ConsumerGroups
     producers: ProducerTable
@@ -176,6 +178,7 @@ class ServingParts:
             stats,
         )
         self.peer_brokers = PeerBrokers(config, name_service)
+        self.cluster_queues = ClusterQueues(config, topics, name_service)
         self.pop = PopService(
             config,
             store,
@@ -183,7 +186,6 @@ class ServingParts:
             self.groups,
             self.offsets,
             stats,
-            name_service,
             now_ms=steady_ms,
         )
         self.sinks = SinkPublisher(
@@ -237,6 +239,7 @@ class ServingParts:
         self.transactions.stop()
         self.long_polling.close()
         self.peer_brokers.close()
+        self.cluster_queues.close()
 
     async def close_parts(self) -> None:
         """Save everything and close the store, last. Raises OSError after having tried all."""

@@ -17,17 +17,13 @@ subscribed to is remembered on disk, so that pulls need not wait for them
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import structlog
 
 from rockhopper.broker.members.change_notices import CallLater, ChangeNotices
+from rockhopper.broker.peer import ConsumersChanged, Peer
 from rockhopper.broker.tables.remembered_subscriptions import RememberedSubscriptions
-from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.subscription import Subscription
-
-if TYPE_CHECKING:
-    from rockhopper.broker.remoting.server import Connection
 
 log = structlog.get_logger("broker.consumer_groups")
 
@@ -43,9 +39,7 @@ class Client:
 
     __slots__ = ("client_id", "connection", "language", "last_seen_ms", "version")
 
-    def __init__(
-        self, connection: "Connection", client_id: str, language: int, version: int
-    ) -> None:
+    def __init__(self, connection: Peer, client_id: str, language: int, version: int) -> None:
         self.connection = connection
         self.client_id = client_id
         self.language = language
@@ -86,7 +80,7 @@ class ConsumerGroup:
     def __init__(self, name: str) -> None:
         self.name = name
         self.settings = ConsumeSettings()
-        self.members: dict[Connection, Member] = {}
+        self.members: dict[Peer, Member] = {}
         # How many members subscribe how; looking at all of them at every join would be too slow.
         self._shapes: Counter[Shape] = Counter()
 
@@ -100,7 +94,7 @@ class ConsumerGroup:
         if member.shape:
             self._shapes[member.shape] += 1
 
-    def remove(self, connection: "Connection") -> Member | None:
+    def remove(self, connection: Peer) -> Member | None:
         """Take a member out; None if there is none."""
         member = self.members.pop(connection, None)
         if member is not None:
@@ -167,9 +161,9 @@ class ConsumerGroups:
         self._notices = ChangeNotices(self._tell, call_later=call_later)
         self._remembered = remembered
         self._groups: dict[str, ConsumerGroup] = {}
-        self._groups_of: dict[Connection, set[str]] = {}
+        self._groups_of: dict[Peer, set[str]] = {}
         # Who pulls or commits for a group from before the restart, and has sent no heartbeat since.
-        self._early_members: dict[str, set[Connection]] = {}
+        self._early_members: dict[str, set[Peer]] = {}
         # What V2 clients told us before they lost their connection: they do not repeat it.
         self._departed: dict[tuple[str, str], tuple[int, Member]] = {}
 
@@ -190,7 +184,7 @@ class ConsumerGroups:
                     found = member
         return found
 
-    def connection_of(self, group: str, client_id: str) -> "Connection | None":
+    def connection_of(self, group: str, client_id: str) -> Peer | None:
         """The newest open connection of a member."""
         online = self._groups.get(group)
         for member in reversed(online.members.values()) if online is not None else ():
@@ -198,7 +192,7 @@ class ConsumerGroups:
                 return member.connection
         return None
 
-    def subscription(self, group: str, topic: str, connection: "Connection") -> Subscription | None:
+    def subscription(self, group: str, topic: str, connection: Peer) -> Subscription | None:
         """What filters *topic* for the member on *connection*: its own, else the group's newest."""
         online = self._groups.get(group)
         if online is not None:
@@ -213,7 +207,7 @@ class ConsumerGroups:
         """Whether *group* was online before a restart so short ago that it may come back."""
         return self._remembered is not None and group in self._remembered
 
-    def seen_early(self, group: str, connection: "Connection") -> bool:
+    def seen_early(self, group: str, connection: Peer) -> bool:
         """Hear of a pull or commit for a group that *connection* has sent no heartbeat for.
 
         False if the group was not online before a restart so short ago.
@@ -229,7 +223,7 @@ class ConsumerGroups:
             early.add(connection)
             connection.on_close.append(lambda closed: early.discard(closed))
             if self._may_tell(group):
-                self._notify(group, connection)
+                connection.notify(ConsumersChanged(group))
         return True
 
     def groups_of_topic(self, topic: str) -> list[str]:
@@ -314,7 +308,7 @@ class ConsumerGroups:
             groups.add(group)
         return online, member, is_new
 
-    def unregister(self, group: str, connection: "Connection") -> None:
+    def unregister(self, group: str, connection: Peer) -> None:
         """Take a member out, because it says goodbye."""
         self._groups_of.get(connection, set()).discard(group)
         self._remove(group, connection, remember=False)
@@ -341,11 +335,11 @@ class ConsumerGroups:
             if now_ms - left_ms <= DEPARTED_MEMORY_MS
         }
 
-    def _connection_closed(self, connection: "Connection") -> None:
+    def _connection_closed(self, connection: Peer) -> None:
         for group in self._groups_of.pop(connection, set()):
             self._remove(group, connection, remember=True)
 
-    def _remove(self, group: str, connection: "Connection", *, remember: bool) -> None:
+    def _remove(self, group: str, connection: Peer, *, remember: bool) -> None:
         online = self._groups.get(group)
         member = online.remove(connection) if online is not None else None
         if online is None or member is None:
@@ -371,9 +365,5 @@ class ConsumerGroups:
             return 0
         told = [*self._groups[name].members, *self._early_members.get(name, ())]
         for connection in told:
-            self._notify(name, connection)
+            connection.notify(ConsumersChanged(name))
         return len(told)
-
-    def _notify(self, name: str, connection: "Connection") -> None:
-        ext = {"consumerGroup": name}
-        connection.send_request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, ext)

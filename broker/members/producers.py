@@ -1,12 +1,9 @@
 """Who produces: the clients whose heartbeats name a producer group, by group and by client id."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from rockhopper.broker.members.consumer_groups import HEARTBEAT_TIMEOUT_MS, Client
-
-if TYPE_CHECKING:
-    from rockhopper.broker.remoting.server import Connection
+from rockhopper.broker.peer import Peer
 
 
 class ProducerTable:
@@ -19,10 +16,10 @@ class ProducerTable:
 
     def __init__(self, *, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
-        self._groups: dict[str, dict[Connection, Client]] = {}
-        self._groups_of: dict[Connection, set[str]] = {}
+        self._groups: dict[str, dict[Peer, Client]] = {}
+        self._groups_of: dict[Peer, set[str]] = {}
         # Client id -> its connections, newest last.
-        self._connections: dict[str, dict[Connection, Client]] = {}
+        self._connections: dict[str, dict[Peer, Client]] = {}
         self.on_joined: Callable[[str], None] | None = None
         """Called with a group when another connection joins it."""
 
@@ -63,7 +60,7 @@ class ProducerTable:
             if self.on_joined is not None:
                 self.on_joined(group)
 
-    def unregister(self, group: str, connection: "Connection") -> None:
+    def unregister(self, group: str, connection: Peer) -> None:
         """Take a producer out of one group."""
         groups = self._groups_of.get(connection, set())
         groups.discard(group)
@@ -94,7 +91,7 @@ class ProducerTable:
         for group, connection in silent:
             self.unregister(group, connection)
 
-    def _connection_closed(self, connection: "Connection") -> None:
+    def _connection_closed(self, connection: Peer) -> None:
         for group in list(self._groups_of.get(connection, ())):
             self.unregister(group, connection)
         self._groups_of.pop(connection, None)

@@ -6,10 +6,8 @@ consumer need not wait. Locks live in memory (RebalanceLockManager).
 """
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from rockhopper.broker.remoting.server import Connection
+from rockhopper.broker.peer import Peer
 
 LEASE_MS = 60_000
 
@@ -20,14 +18,14 @@ QueueKey = tuple[str, str, int]
 class _Lock:
     __slots__ = ("client_id", "connection", "renewed_ms")
 
-    def __init__(self, client_id: str, connection: "Connection", renewed_ms: int) -> None:
+    def __init__(self, client_id: str, connection: Peer, renewed_ms: int) -> None:
         self.client_id = client_id
         self.connection = connection
         self.renewed_ms = renewed_ms
 
 
 # Another open connection of a member of a group, by its client id.
-FindConnection = Callable[[str, str], "Connection | None"]
+FindConnection = Callable[[str, str], Peer | None]
 
 
 class QueueLocks:
@@ -45,10 +43,10 @@ class QueueLocks:
         self._now_ms = now_ms
         self._other_connection = other_connection
         self._locks: dict[str, dict[QueueKey, _Lock]] = {}
-        self._groups_of: dict[Connection, set[str]] = {}
+        self._groups_of: dict[Peer, set[str]] = {}
 
     def lock(
-        self, group: str, client_id: str, connection: "Connection", queues: Iterable[QueueKey]
+        self, group: str, client_id: str, connection: Peer, queues: Iterable[QueueKey]
     ) -> list[QueueKey]:
         """Lock or renew what is free, expired or the client's own; return what it now holds."""
         if connection.closed:
@@ -75,7 +73,7 @@ class QueueLocks:
                 del locks[queue]
         self._forget_if_empty(group)
 
-    def is_held_by(self, group: str, connection: "Connection") -> bool:
+    def is_held_by(self, group: str, connection: Peer) -> bool:
         """Whether the client on *connection* consumes in order in *group*."""
         if group not in self._groups_of.get(connection, ()):
             return False
@@ -96,14 +94,14 @@ class QueueLocks:
             }
             self._forget_if_empty(group)
 
-    def _watch(self, connection: "Connection") -> set[str]:
+    def _watch(self, connection: Peer) -> set[str]:
         groups = self._groups_of.get(connection)
         if groups is None:
             groups = self._groups_of[connection] = set()
             connection.on_close.append(self._connection_closed)
         return groups
 
-    def _connection_closed(self, connection: "Connection") -> None:
+    def _connection_closed(self, connection: Peer) -> None:
         for group in self._groups_of.pop(connection, ()):
             locks = self._locks.get(group, {})
             for queue, lock in list(locks.items()):

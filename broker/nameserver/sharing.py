@@ -83,7 +83,7 @@ class TopicSharing:
         """Note a broker of ours, and by which request it creates topics."""
         if creates is not None:
             if connection not in self._brokers:
-                connection.on_close.append(self._connection_lost)
+                connection.on_close.append(lambda _gone: self._connection_lost(connection))
             self._brokers[connection] = cluster, name, creates
         self._registered.set()
 

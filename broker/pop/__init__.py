@@ -10,6 +10,6 @@ in_order.py     orderly pops
 service.py      all of it together: what Broker constructs, starts and stops
 processors.py   the request codes, their checks and their answers
 extra_info.py   the texts in which clients carry what the broker must know again
-request_modes.py, cluster_queues.py, assignment.py   who gets which queues (400, 401, 402)
+request_modes.py   which groups share queues out so (401, 402)
 compaction.py   the journal anew, without what is obsolete
 """

@@ -13,14 +13,11 @@ import asyncio
 import heapq
 import time
 from collections.abc import Callable, Generator, Iterable
-from typing import TYPE_CHECKING
 
 from rockhopper.broker.loop.slices import Work, at_once
+from rockhopper.broker.peer import Peer
 from rockhopper.broker.pop.sources import ANY_QUEUE, Queue
 from rockhopper.broker.store.message_store import MessageStore
-
-if TYPE_CHECKING:
-    from rockhopper.broker.remoting.server import Connection
 
 WAITING_MAX = 100_000
 WAITING_PER_KEY_MAX = 1024
@@ -52,7 +49,7 @@ class Waiter:
 
     def __init__(
         self,
-        connection: "Connection",
+        connection: Peer,
         key: Key,
         queue_id: int,
         queues: Iterable[Queue],
@@ -80,7 +77,7 @@ class PopPolling:
         # Topic -> queue id or ANY_QUEUE -> how many wait for it, by their keys.
         self._watched: dict[str, dict[int, dict[Key, int]]] = {}
         store.watch(self._watched, self._arrived)
-        self._by_connection: dict[Connection, set[Waiter]] = {}
+        self._by_connection: dict[Peer, set[Waiter]] = {}
         self._count = 0
         self._deadlines: list[tuple[float, int, Waiter]] = []
         self._sequence = 0
@@ -251,7 +248,7 @@ class PopPolling:
             del self._waiting[waiter.key]
         self._unwatch(waiter)
 
-    def _connection_closed(self, connection: "Connection") -> None:
+    def _connection_closed(self, connection: Peer) -> None:
         for waiter in list(self._by_connection.pop(connection, ())):
             self._forget(waiter)
 

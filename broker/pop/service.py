@@ -18,9 +18,7 @@ from collections.abc import Callable, Generator
 
 import structlog
 
-from rockhopper.broker.nameserver.service import NameService
 from rockhopper.broker.observing.stats import BrokerStats
-from rockhopper.broker.pop.cluster_queues import ClusterQueues
 from rockhopper.broker.pop.compaction import Compaction
 from rockhopper.broker.pop.extra_info import ORDERLY_REVIVE_QUEUE, ExtraInfo, origin_topic
 from rockhopper.broker.pop.in_order import InOrder, read
@@ -56,7 +54,6 @@ class PopService:
         groups: SubscriptionGroupTable,
         offsets: ConsumerOffsetTable,
         stats: BrokerStats,
-        name_service: NameService | None,
         *,
         now_ms: Callable[[], int],
         chance: Callable[[], float] = random.random,
@@ -74,7 +71,6 @@ class PopService:
         self.request_modes = MessageRequestModeTable(
             store.layout.config / "messageRequestMode.json", now_ms=now_ms
         )
-        self.cluster_queues = ClusterQueues(config, topics, name_service)
         self._journal = PopJournal(store.layout.own / "pop", store.layout.quarantine)
         self.lanes = Lanes(self._journal)
         self._compaction = Compaction(self._journal, self.lanes)
@@ -134,7 +130,6 @@ class PopService:
         self.reviving.settle()
         await self._compaction.close()
         self._journal.close()
-        self.cluster_queues.close()
         await self.request_modes.saved()
 
     def expire(self) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import structlog
 
 from rockhopper.broker.members.consumer_groups import ConsumerGroups
-from rockhopper.broker.pop.cluster_queues import Queues
+from rockhopper.broker.nameserver.cluster_queues import ClusterQueues, Queues
 from rockhopper.broker.pop.service import PopService
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.remoting.json_bodies import check_size, json_response, long_json_response
@@ -77,6 +77,7 @@ class AssignmentProcessors:
     _groups: SubscriptionGroupTable
     _consumers: ConsumerGroups
     _pop: PopService
+    _cluster_queues: ClusterQueues
 
     async def query(self, request: Request) -> Response:
         """400: the queues of one client, and whether it pulls or pops them."""
@@ -99,7 +100,7 @@ class AssignmentProcessors:
     async def _queues(
         self, wanted: QueryAssignmentRequestBody, *, pops: bool, share: int
     ) -> Queues | None:
-        queues = await self._pop.cluster_queues.of(wanted.topic)
+        queues = await self._cluster_queues.of(wanted.topic)
         if queues is None:
             return None
         if wanted.message_model == "BROADCASTING":

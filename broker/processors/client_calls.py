@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from rockhopper.broker.members.consumer_groups import ConsumerGroups, Member
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.remoting.json_bodies import json_response
+from rockhopper.broker.remoting.server import connection_of
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
@@ -95,7 +96,9 @@ class ClientCallProcessors:
         ext.pop("rh", None)
         shown = f"<{ext.get('consumerGroup', '')[:200]}> <{member.client_id}>"
         try:
-            answer = await member.connection.call(request.code, ext, body, ANSWER_TIMEOUT_S)
+            answer = await connection_of(member.connection).call(
+                request.code, ext, body, ANSWER_TIMEOUT_S
+            )
         except TimeoutError:
             raise RequestError(
                 ResponseCode.CONSUME_MSG_TIMEOUT,
@@ -132,7 +135,7 @@ class ClientCallProcessors:
 
     async def _status(self, member: Member, ext: dict[str, str]) -> Command | None:
         try:
-            return await member.connection.call(
+            return await connection_of(member.connection).call(
                 RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, ext, b"", STATUS_TIMEOUT_S
             )
         except (TimeoutError, ConnectionResetError):

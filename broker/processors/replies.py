@@ -24,6 +24,7 @@ from rockhopper.broker.remoting.dispatcher import (
     store_error_response,
     unconfirmed_code,
 )
+from rockhopper.broker.remoting.server import connection_of
 from rockhopper.broker.sending.send_request import Send
 from rockhopper.broker.sending.sender import Sender
 from rockhopper.broker.settings.config import BrokerConfig
@@ -142,7 +143,7 @@ class ReplyProcessor:
             store_timestamp=now_ms,
         )
         try:
-            answer = await client.connection.call(
+            answer = await connection_of(client.connection).call(
                 RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT,
                 encode_fields(fields),
                 request.body,

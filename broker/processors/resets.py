@@ -18,6 +18,7 @@ from rockhopper.broker.processors.offsets import check_queue
 from rockhopper.broker.pulling.puller import Puller
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.remoting.json_bodies import long_json_response
+from rockhopper.broker.remoting.server import connection_of
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
@@ -180,7 +181,9 @@ class ResetProcessors:
         for_cpp = _body_for_cpp(fields.topic, self._config.broker_name, targets)
         for member in members:
             data = for_cpp if member.language == LanguageCode.CPP else plain
-            member.connection.send_request(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, ext, data)
+            connection_of(member.connection).send_request(
+                RequestCode.RESET_CONSUMER_CLIENT_OFFSET, ext, data
+            )
 
     # -- copies --------------------------------------------------------------------------------
 

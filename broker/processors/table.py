@@ -12,6 +12,7 @@ from rockhopper.broker.loop.clock import BrokerClock
 from rockhopper.broker.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.members.producers import ProducerTable
 from rockhopper.broker.members.queue_locks import QueueLocks
+from rockhopper.broker.nameserver.cluster_queues import ClusterQueues
 from rockhopper.broker.nameserver.peer_brokers import PeerBrokers
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pop.service import PopService
@@ -66,6 +67,7 @@ class BrokerParts(Protocol):
     static_topics: StaticTopicTable
     topic_ids: TopicIds
     peer_brokers: PeerBrokers
+    cluster_queues: ClusterQueues
     consumers: ConsumerGroups
     producers: ProducerTable
     locks: QueueLocks
@@ -119,7 +121,7 @@ def build_table(broker: BrokerParts) -> dict[int, Entry]:
         clock.steady_ms,
         broker.change_config,
     )
-    assignment = AssignmentProcessors(topics, groups, consumers, pop)
+    assignment = AssignmentProcessors(topics, groups, consumers, pop, broker.cluster_queues)
     transactions = TransactionProcessors(store, broker.transactions)
     popping = PopProcessors(config, pop, PopChecks(config, store, topics, groups), clock.wall_ms)
     bulk = BulkPullProcessor(store, broker.topic_ids, stats, broker.puller)

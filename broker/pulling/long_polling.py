@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Set
 from typing import cast
 
-from rockhopper.broker.remoting.server import Connection
+from rockhopper.broker.peer import Peer
 from rockhopper.broker.store.queues.queue_tail import QueueTail
 from rockhopper.broker.store.reading.property_stage import MessageFilter
 
@@ -37,12 +37,12 @@ class _Nobody:
 
     def __init__(self) -> None:
         self.closed = False
-        self.on_close: list[Callable[[Connection], None]] = []
+        self.on_close: list[Callable[[Peer], None]] = []
 
 
-def nobody() -> Connection:
+def nobody() -> Peer:
     """A connection that never closes, for parking on nobody's behalf."""
-    return cast(Connection, _Nobody())
+    return cast(Peer, _Nobody())
 
 
 class ParkedPull:
@@ -61,7 +61,7 @@ class ParkedPull:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: Peer,
         tail: QueueTail,
         offset: int,
         subscription: MessageFilter | None,
@@ -85,7 +85,7 @@ class LongPolling:
         """*clock* measures the budget; deadlines go by the loop's own time."""
         self._clock = clock
         self._count = 0
-        self._by_connection: dict[Connection, set[ParkedPull]] = {}
+        self._by_connection: dict[Peer, set[ParkedPull]] = {}
         # Deadlines: who is due in which slot, and the slots in order.
         self._slots: dict[int, set[ParkedPull]] = {}
         self._slot_heap: list[int] = []
@@ -249,7 +249,7 @@ class LongPolling:
 
     # -- the end -------------------------------------------------------------------------------
 
-    def _connection_closed(self, connection: Connection) -> None:
+    def _connection_closed(self, connection: Peer) -> None:
         for parked in self._by_connection.pop(connection, set()):
             self._forget(parked)
 

@@ -10,7 +10,7 @@ served without a filter if it wants tags, but never if it wants SQL92.
 
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import structlog
 
@@ -20,15 +20,13 @@ from rockhopper.broker.errors import (
     SubscriptionNotParsed,
     SubscriptionOutdated,
 )
+from rockhopper.broker.peer import Peer
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.store.reading.property_stage import MessageFilter, PropertyTest
 from rockhopper.protocol.errors import ProtocolError, SqlSyntaxError
 from rockhopper.protocol.names import is_retry_topic
 from rockhopper.protocol.properties import PROPERTY_RETRY_TOPIC
 from rockhopper.protocol.subscription import TYPE_SQL92, Subscription
-
-if TYPE_CHECKING:
-    from rockhopper.broker.remoting.server import Connection
 
 log = structlog.get_logger("broker.pull_filters")
 
@@ -115,7 +113,7 @@ class PullFilters:
         self,
         group: str,
         subscription: Subscription,
-        connection: "Connection",
+        connection: Peer,
         version: int,
         wanted_type: str | None,
     ) -> Subscription | None:

@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from rockhopper.broker.errors import (
     Forbidden,
@@ -22,6 +22,7 @@ from rockhopper.broker.errors import (
 )
 from rockhopper.broker.members.consumer_groups import BROADCASTING, ConsumerGroups
 from rockhopper.broker.observing.stats import BrokerStats
+from rockhopper.broker.peer import Peer
 from rockhopper.broker.pulling.long_polling import FILTERED_RECHECK_S, LongPolling, ParkedPull
 from rockhopper.broker.pulling.pull_filters import PullFilters
 from rockhopper.broker.settings.config import BrokerConfig
@@ -33,9 +34,6 @@ from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.protocol.names import group_error
 from rockhopper.protocol.subscription import Subscription
-
-if TYPE_CHECKING:
-    from rockhopper.broker.remoting.server import Connection
 
 FLAG_COMMIT_OFFSET = 1
 FLAG_SUSPEND = 2
@@ -71,7 +69,7 @@ _OUTCOMES = {
 class Pull(NamedTuple):
     """A pull request, whatever it was encoded in; *answer* tells its client what became of it."""
 
-    connection: "Connection"
+    connection: Peer
     is_lite: bool
     group: str
     topic: str

@@ -29,6 +29,8 @@ from rockhopper.broker.loop.rounds import (
     SMALL_READ_BYTES,
     Rounds,
 )
+from rockhopper.broker.peer import Notice, Peer
+from rockhopper.broker.remoting.notices import request_of
 from rockhopper.broker.remoting.sweeping import sweep_connections
 from rockhopper.broker.store.files.descriptors import RAISE_OPEN_FILES_MAX
 from rockhopper.protocol.addresses import host_bytes
@@ -107,7 +109,7 @@ class Connection(asyncio.Protocol):
         self._next_opaque = 0
         self._transport: asyncio.Transport | None = None
         self.attributes: dict[str, object] = {}
-        self.on_close: list[Callable[[Connection], None]] = []
+        self.on_close: list[Callable[[Peer], None]] = []
         self.closed = False
         self.writing_paused = False
         self.frames_received = 0
@@ -288,6 +290,12 @@ class Connection(asyncio.Protocol):
             return 0
         return self._transport.get_write_buffer_size()
 
+    def notify(self, notice: Notice) -> int:
+        """Send a notice as a oneway request; returns the bytes of its body."""
+        code, ext, body = request_of(notice)
+        self.send_request(code, ext, body)
+        return len(body)
+
     def send_request(self, code: int, ext: dict[str, str] | None = None, body: bytes = b"") -> None:
         """Send a oneway request of ours to the client."""
         self._next_opaque += 1
@@ -444,3 +452,8 @@ class Server:
 
 def _unread_bytes(connection: Connection) -> int:
     return connection.unread_bytes
+
+
+def connection_of(peer: Peer) -> Connection:
+    """The connection of a peer that came by remoting, for what only remoting can ask of it."""
+    return cast(Connection, peer)

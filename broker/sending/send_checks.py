@@ -7,7 +7,6 @@ is careless we are not: the write permission of topic and broker is always check
 import random
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from rockhopper.broker.errors import (
     GroupNotFound,
@@ -17,6 +16,7 @@ from rockhopper.broker.errors import (
     Refusal,
     TopicNotFound,
 )
+from rockhopper.broker.peer import Peer
 from rockhopper.broker.sending.send_request import Send
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
@@ -25,9 +25,6 @@ from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.protocol.names import NOT_SENDABLE_TOPICS, RETRY_PREFIX, topic_error
 from rockhopper.protocol.properties import PROPERTY_INNER_MULTI_DISPATCH, decode_properties
 from rockhopper.protocol.store.light_queues import is_light, light_queue_error
-
-if TYPE_CHECKING:
-    from rockhopper.broker.remoting.server import Connection
 
 PERM_WRITE = 2
 VERSION_WITH_MAX_RECONSUME_TIMES = 121
@@ -46,7 +43,7 @@ class SendChecks:
         groups: SubscriptionGroupTable,
         *,
         now_ms: Callable[[], int],
-        consumes_in_order: "Callable[[str, Connection], bool]",
+        consumes_in_order: Callable[[str, Peer], bool],
     ) -> None:
         """*consumes_in_order* says whether a connection's client holds order locks of a group."""
         self._broker_name = config.broker_name

@@ -1,11 +1,9 @@
 """What a send says, whatever protocol and serialisation it came by."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from rockhopper.broker.peer import Peer
 from rockhopper.protocol.properties import PROPERTY_WAIT, decode_properties
-
-if TYPE_CHECKING:
-    from rockhopper.broker.remoting.server import Connection
 
 
 class Send(NamedTuple):
@@ -29,7 +27,7 @@ class Send(NamedTuple):
     """Who sends it, as records keep hosts."""
     version: int
     """The sending client's MQVersion ordinal."""
-    connection: "Connection | None" = None
+    connection: Peer | None = None
 
 
 def waits_for_disk(properties: str) -> bool:

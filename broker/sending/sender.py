@@ -8,12 +8,13 @@ from a client.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from rockhopper.broker.errors import IllegalMessage, NoPermission, Refusal
 from rockhopper.broker.later.timers.timers import Timers
 from rockhopper.broker.later.timers.times import REQUEST_PROPERTIES as TIMER_PROPERTIES
 from rockhopper.broker.observing.stats import BrokerStats
+from rockhopper.broker.peer import Peer
 from rockhopper.broker.sending.message_ids import UniqueIds
 from rockhopper.broker.sending.message_priority import queue_of_priority
 from rockhopper.broker.sending.send_batches import batch_of, check_inner_count, inner_count
@@ -42,9 +43,6 @@ from rockhopper.protocol.sys_flags import (
     SYS_FLAG_TRANSACTION_MASK,
     SYS_FLAG_TRANSACTION_ROLLBACK,
 )
-
-if TYPE_CHECKING:
-    from rockhopper.broker.remoting.server import Connection
 
 # Which records hold a batch is for the broker to say.
 INNER_BATCH_FLAGS = SYS_FLAG_INNER_BATCH | SYS_FLAG_NEED_UNWRAP
@@ -104,7 +102,7 @@ class Sender:
         now_ms: Callable[[], int],
         delay_levels: DelayLevels,
         timers: Timers,
-        consumes_in_order: "Callable[[str, Connection], bool]" = lambda _group, _connection: False,
+        consumes_in_order: Callable[[str, Peer], bool] = lambda _group, _connection: False,
     ) -> None:
         self._config = config
         self._live = config.live

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING
 
 from rockhopper.broker.later.wall_waits import WallTimer
 from rockhopper.broker.members.producers import ProducerTable
+from rockhopper.broker.peer import Peer, TransactionCheck
 from rockhopper.broker.settings.config import BrokerConfig
-from rockhopper.broker.transactions.half_messages import check_request
+from rockhopper.broker.transactions.half_messages import message_to_check
 from rockhopper.broker.transactions.open_halves import OpenHalf
-from rockhopper.protocol.codes import RequestCode
 
 if TYPE_CHECKING:
-    from rockhopper.broker.remoting.server import Connection
     from rockhopper.broker.transactions.transactions import Transactions
 
 RETRY_MS = 1000
@@ -117,11 +116,11 @@ class CheckBack:
             return 0
         half.check_times += 1
         transactions.counts.put(half.offset, half.check_times)
-        ext, body = check_request(message, half.check_times, self._config.broker_name)
-        connection.send_request(RequestCode.CHECK_TRANSACTION_STATE, ext, body)
+        asked = message_to_check(message, half.check_times)
+        size_bytes = connection.notify(TransactionCheck(message, asked, self._config.broker_name))
         self.check_count += 1
         self._schedule(half, now_ms)
-        return len(body)
+        return size_bytes
 
     def _schedule(self, half: OpenHalf, now_ms: int) -> None:
         """Look again after the interval, and not later than the half message expires."""
@@ -139,7 +138,7 @@ class CheckBack:
     def _reserved_ms(self) -> int:
         return max(self._config.store.file_reserved_hours, 1) * HOUR_MS
 
-    def _connection(self, group: str) -> "Connection | None":
+    def _connection(self, group: str) -> Peer | None:
         """The connection whose turn it is, of those that read what they are sent if any does."""
         live = [client.connection for client in self._producers.clients(group)]
         live = [connection for connection in live if not connection.closed]

@@ -24,8 +24,6 @@ from rockhopper.protocol.properties import (
     PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET,
     PROPERTY_UNIQUE_KEY,
 )
-from rockhopper.protocol.requests import CheckTransactionStateRequest, encode_fields
-from rockhopper.protocol.store.message_codec import encode_stored_message
 from rockhopper.protocol.sys_flags import SYS_FLAG_TRANSACTION_MASK, SYS_FLAG_TRANSACTION_PREPARED
 
 TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
@@ -103,25 +101,12 @@ def finished_offsets(body: bytes) -> list[int]:
     return [int(part) for part in parts if part.isascii() and part.isdigit() and len(part) < 20]
 
 
-def check_request(
-    half: StoredMessage, check_times: int, broker_name: str
-) -> tuple[dict[str, str], bytes]:
-    """Header and body of CHECK_TRANSACTION_STATE: the message as it will be, if it will."""
+def message_to_check(half: StoredMessage, check_times: int) -> StoredMessage:
+    """The message as it will be, if it will, for its producer to know it by."""
     properties = half.properties
-    unique_key = properties.get(PROPERTY_UNIQUE_KEY)
-    fields = CheckTransactionStateRequest(
-        topic=half.topic,
-        tran_state_table_offset=half.queue_offset,
-        commit_log_offset=half.commit_log_offset,
-        msg_id=unique_key,
-        transaction_id=unique_key,
-        offset_msg_id=half.offset_message_id,
-        broker_name=broker_name,
-    )
-    message = dataclasses.replace(
+    return dataclasses.replace(
         half,
         topic=properties.get(PROPERTY_REAL_TOPIC, half.topic),
         queue_id=max(whole_number(properties.get(PROPERTY_REAL_QUEUE_ID)), 0),
         properties=properties | {PROPERTY_TRANSACTION_CHECK_TIMES: str(check_times)},
     )
-    return encode_fields(fields), encode_stored_message(message)

@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
-if TYPE_CHECKING:
-    from rockhopper.broker.remoting.server import Connection
+from rockhopper.broker.peer import Notice
+from rockhopper.broker.remoting.notices import request_of
+from rockhopper.broker.remoting.server import Connection
 
 
 class Clock:
@@ -55,6 +56,12 @@ class Peer:
     def connection(self) -> "Connection":
         """The same object under the type that the broker's code asks for."""
         return cast("Connection", self)
+
+    def notify(self, notice: Notice) -> int:
+        """Take a notice, as remoting writes it."""
+        code, ext, body = request_of(notice)
+        self.send_request(code, ext, body)
+        return len(body)
 
     def send_request(self, code: int, ext: dict[str, str] | None = None, body: bytes = b"") -> None:
         """Take a request of the broker's."""

@@ -87,7 +87,6 @@ class PopWorld:
             self.groups,
             self.offsets,
             BrokerStats(now_ms=clock),
-            None,
             now_ms=clock,
             chance=lambda: 0.1,
         )

@@ -1,0 +1,51 @@
+"""Who is at the other end, as the broker knows it, whatever protocol it speaks.
+
+Members, locks, transactions and whatever waits keep peers; remoting's Connection is one. What a
+peer is told stands here in plain values, and is encoded where its protocol is known
+(remoting/notices.py).
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol, TypeAlias
+
+from rockhopper.protocol.message import StoredMessage
+
+
+class ConsumersChanged(NamedTuple):
+    """The members of a group are others now: the queues have to be shared out again."""
+
+    group: str
+
+
+class TransactionCheck(NamedTuple):
+    """The question how the transaction of a half message ended."""
+
+    half: StoredMessage
+    message: StoredMessage
+    """The message as it will be, if it will."""
+    broker_name: str
+
+
+Notice: TypeAlias = ConsumersChanged | TransactionCheck
+
+
+class Peer(Protocol):
+    """One client, for as long as it is connected."""
+
+    closed: bool
+    writing_paused: bool
+    """It does not read: what it is told now waits here."""
+    attributes: dict[str, object]
+    """What others keep about it."""
+    on_close: "list[Callable[[Peer], None]]"
+    """Called once when it has gone."""
+    peer_host: str
+    local_host: str
+    """The address of ours that it came to."""
+
+    @property
+    def peer(self) -> str:
+        """Its address as text, for logs."""
+
+    def notify(self, notice: Notice) -> int:
+        """Tell it something that it does not answer; returns the bytes of the body."""
