@@ -14,12 +14,8 @@ from zlib import crc32
 import numpy as np
 
 from rockhopper.protocol.addresses import host_bytes
-from rockhopper.protocol.store.message_codec.record import (
-    BLANK_RECORD,
-    BODY_CRC_MASK,
-    MAGIC_BLANK,
-    MAGIC_V1,
-)
+from rockhopper.protocol.store.message_codec.record import BODY_CRC_MASK
+from rockhopper.protocol.store.record_head import BLANK_RECORD, MAGIC_BLANK, MAGIC_V1
 
 FILE_SIZE_BYTES = 1 << 30
 TOPIC_COUNT = 4

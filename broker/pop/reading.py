@@ -1,6 +1,5 @@
 """From records of a consume queue to the body and the texts of a pop answer."""
 
-import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -8,19 +7,17 @@ from rockhopper.broker.pop import extra_info
 from rockhopper.broker.pop.extra_info import NORMAL, RETRY_V1
 from rockhopper.protocol.properties import PROPERTY_POP_CK
 from rockhopper.protocol.store.message_codec import decode_message, encode_stored_message
+from rockhopper.protocol.store.record_head import head_struct
 from rockhopper.protocol.subscription import Subscription
 
-_SIZE = struct.Struct(">I")
-_QUEUE_OFFSET = struct.Struct(">q")
-_QUEUE_OFFSET_POSITION = 20
+_HEAD = head_struct("size_bytes", "queue_offset")
 
 
 def split_records(body: bytes) -> Iterator[tuple[int, bytes]]:
     """(queue offset, record) of records that stand back to back."""
     position = 0
     while position < len(body):
-        (size,) = _SIZE.unpack_from(body, position)
-        (offset,) = _QUEUE_OFFSET.unpack_from(body, position + _QUEUE_OFFSET_POSITION)
+        size, offset = _HEAD.unpack_from(body, position)
         yield offset, body[position : position + size]
         position += size
 

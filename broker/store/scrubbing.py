@@ -31,12 +31,8 @@ from rockhopper.broker.store.recovering.entry_mending import EntryMender
 from rockhopper.broker.store.recovering.record_places import RecordPlaces
 from rockhopper.protocol.properties import PROPERTY_INNER_MULTI_QUEUE_OFFSET
 from rockhopper.protocol.store.light_queues import LIGHT_QUEUE_ID, light_places
-from rockhopper.protocol.store.message_codec import (
-    BLANK_RECORD,
-    MAGIC_BLANK,
-    SYS_FLAG_TRANSACTION_PREPARED,
-    RecordCheck,
-)
+from rockhopper.protocol.store.message_codec import SYS_FLAG_TRANSACTION_PREPARED, RecordCheck
+from rockhopper.protocol.store.record_head import BLANK_RECORD, MAGIC_BLANK
 
 log = structlog.get_logger("broker.store")
 

@@ -11,11 +11,17 @@ import numpy as np
 
 from rockhopper.pipeline.decoder.codecs import decompress
 from rockhopper.pipeline.decoder.records import Array, Records, read_records
-from rockhopper.pipeline.decoder.walk import HEAD_SIZE_BYTES
 from rockhopper.protocol.errors import CompressionError, MalformedBatchError
 from rockhopper.protocol.properties import PROPERTY_INNER_BASE, decode_properties
 from rockhopper.protocol.store.message_codec.batch import decode_batch
 from rockhopper.protocol.store.message_codec.record import BODY_CRC_MASK
+from rockhopper.protocol.store.record_head import (
+    BODY_CRC_AT,
+    FLAG_AT,
+    HEAD_SIZE_BYTES,
+    QUEUE_OFFSET_AT,
+    SYS_FLAG_AT,
+)
 from rockhopper.protocol.sys_flags import (
     SYS_FLAG_COMPRESSED,
     SYS_FLAG_COMPRESSION_MASK,
@@ -82,10 +88,10 @@ def _messages(records: Records, row: int, record: bytes) -> list[bytes]:
         head = bytearray(record[:body_start])
         size = body_start + len(inner) + len(topic) + 2 + len(text)
         _INT32.pack_into(head, 0, size)
-        _INT32.pack_into(head, 8, crc32(inner) & BODY_CRC_MASK if inner else 0)
-        _INT32.pack_into(head, 16, flag)
-        _INT64.pack_into(head, 20, base + index)
-        _INT32.pack_into(head, 36, sys_flag & ~_CLEARED)
+        _INT32.pack_into(head, BODY_CRC_AT, crc32(inner) & BODY_CRC_MASK if inner else 0)
+        _INT32.pack_into(head, FLAG_AT, flag)
+        _INT64.pack_into(head, QUEUE_OFFSET_AT, base + index)
+        _INT32.pack_into(head, SYS_FLAG_AT, sys_flag & ~_CLEARED)
         _INT32.pack_into(head, body_start - 4, len(inner))
         messages.append(b"".join((head, inner, topic, _UINT16.pack(len(text)), text)))
     return messages

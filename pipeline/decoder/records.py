@@ -1,6 +1,6 @@
 """Many records at once: their heads as one structured array, and where their parts are.
 
-The layout stands in protocol.store.message_codec.record. IPv6 hosts make what follows later by 12
+The layout stands in protocol.store.record_head. IPv6 hosts make what follows later by 12
 bytes each, and V2 has one byte more in front of the topic; both are per-row shifts here, so that
 records of all kinds keep their order in one batch.
 """
@@ -11,8 +11,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rockhopper.pipeline.decoder.walk import HEAD_SIZE_BYTES, Offsets
-from rockhopper.protocol.store.message_codec.record import MAGIC_V1, V1_TOPIC_SIZE_BYTES_MAX
+from rockhopper.pipeline.decoder.walk import Offsets
+from rockhopper.protocol.store.message_codec.record import V1_TOPIC_SIZE_BYTES_MAX
+from rockhopper.protocol.store.record_head import (
+    BORN_HOST_AT,
+    HEAD_SIZE_BYTES,
+    HOST_FLAGS_MASK,
+    MAGIC_V1,
+    STORE_HOST_AT,
+)
 from rockhopper.protocol.sys_flags import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
 
 Bytes = npt.NDArray[np.uint8]
@@ -69,7 +76,7 @@ def read_records(data: Bytes, offsets: Offsets) -> Records:
     parts: tuple[Array, ...] = (_read(data, offsets, _HEAD),)
     heads = _columns(parts)
     sys_flags = heads["sysFlag"]
-    v6 = sys_flags & (SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6)
+    v6 = sys_flags & HOST_FLAGS_MASK
     ends = offsets + heads["size"]
     shift: Offsets | None = None
     if v6.any():
@@ -177,12 +184,12 @@ def _read_shifted(
 
 def born_host_start(records: Records) -> Offsets:
     """Where the born hosts are."""
-    return records.offsets + 48
+    return records.offsets + BORN_HOST_AT
 
 
 def store_host_start(records: Records) -> Offsets:
     """Where the store hosts are."""
-    start = records.offsets + 64
+    start = records.offsets + STORE_HOST_AT
     if records.hosts_shift is None:
         return start
     is_v6 = (records.heads["sysFlag"] & SYS_FLAG_BORN_HOST_V6) != 0

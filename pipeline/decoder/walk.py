@@ -8,27 +8,31 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from rockhopper.protocol.store.message_codec.record import (
-    HOST_FLAGS_MASK,
+from rockhopper.protocol.store.record_head import (
+    BLANK_RECORD,
+    HEAD_SIZE_BYTES,
+    LOG_OFFSET_AT,
+    MAGIC_AT,
     MAGIC_BLANK,
+    MAGIC_START,
     MAGIC_V1,
     MAGIC_V2,
+    QUEUE_ID_AT,
+    QUEUE_OFFSET_AT,
     RECORD_SIZE_BYTES_MIN,
+    SYS_FLAG_AT,
+    body_start,
 )
 
 Buffer: TypeAlias = bytes | bytearray | memoryview | mmap.mmap
 Offsets: TypeAlias = npt.NDArray[np.int64]
 
-HEAD_SIZE_BYTES = 88
 # After so many records of one size as many more are tried at once as have it.
 EQUAL_SIZES_MIN = 8
 RUN_MAX = 1 << 16
 # After so many of various sizes their magics are looked for in the bytes ahead.
 VARIOUS_SIZES_MIN = 16
 _AHEAD_BYTES_MIN, _AHEAD_BYTES_MAX = 1 << 14, 1 << 18
-# V1 and V2 differ in the last byte.
-_MAGIC_START = MAGIC_V1.to_bytes(4, "big")[:3]
-_SIZE_AND_MAGIC = struct.Struct(">II")
 _HEADS = np.dtype([("size", ">u4"), ("magic", ">u4")])
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
@@ -69,7 +73,7 @@ def walk(buffer: Buffer, start: int, end: int) -> Walk:
     """
     runs: list[Offsets] = []
     offsets: list[int] = []
-    read = _SIZE_AND_MAGIC.unpack_from
+    read = BLANK_RECORD.unpack_from
     size_bytes = len(buffer)
     last_start = min(end, size_bytes - RECORD_SIZE_BYTES_MIN + 1)
     at = start
@@ -128,8 +132,8 @@ def _linked_records(buffer: Buffer, at: int, last_start: int) -> tuple[Offsets, 
     count = last_start - at
     if count <= 0:
         return np.empty(0, np.int64), at
-    firsts: npt.NDArray[np.uint8] = np.ndarray(count, np.uint8, buffer, at + 4)
-    places = np.flatnonzero(firsts == _MAGIC_START[0])
+    firsts: npt.NDArray[np.uint8] = np.ndarray(count, np.uint8, buffer, at + MAGIC_AT)
+    places = np.flatnonzero(firsts == MAGIC_START[0])
     heads = np.ndarray(count, _HEADS, buffer, at, (1,))
     magics = heads["magic"][places]
     places = places[(magics == MAGIC_V1) | (magics == MAGIC_V2)]
@@ -150,7 +154,7 @@ def _why_stopped(buffer: Buffer, at: int, available: int) -> tuple[int, str | No
         if not any(buffer[at : at + available]):
             return at, None, Stop.ZEROS
         return at, f"{available} bytes are too few for a record", Stop.CUT
-    size, magic = _SIZE_AND_MAGIC.unpack_from(buffer, at)
+    size, magic = BLANK_RECORD.unpack_from(buffer, at)
     if size == 0 and magic == 0:
         return at, None, Stop.ZEROS
     if magic == MAGIC_BLANK and size >= 8:
@@ -172,11 +176,11 @@ def resync(buffer: Buffer, start: int, end: int, base_offset: int) -> int:
     size_bytes = len(buffer)
     data = bytes(buffer) if isinstance(buffer, memoryview) else buffer
     behind = min(end + 7, size_bytes)
-    at = data.find(_MAGIC_START, start + 4, behind)
+    at = data.find(MAGIC_START, start + MAGIC_AT, behind)
     while at >= 0:
-        if is_record(buffer, at - 4, base_offset):
-            return at - 4
-        at = data.find(_MAGIC_START, at + 1, behind)
+        if is_record(buffer, at - MAGIC_AT, base_offset):
+            return at - MAGIC_AT
+        at = data.find(MAGIC_START, at + 1, behind)
     return -1
 
 
@@ -185,22 +189,21 @@ def is_record(buffer: Buffer, at: int, base_offset: int) -> bool:
     available = len(buffer) - at
     if available < HEAD_SIZE_BYTES:
         return False
-    size, magic = _SIZE_AND_MAGIC.unpack_from(buffer, at)
+    size, magic = BLANK_RECORD.unpack_from(buffer, at)
     if magic not in (MAGIC_V1, MAGIC_V2) or not RECORD_SIZE_BYTES_MIN <= size <= 0x7FFFFFFF:
         return False
-    if _INT64.unpack_from(buffer, at + 28)[0] != base_offset + at:
+    if _INT64.unpack_from(buffer, at + LOG_OFFSET_AT)[0] != base_offset + at:
         return False
     if size > available:
         return True
-    hosts = _INT32.unpack_from(buffer, at + 36)[0] & HOST_FLAGS_MASK
-    if buffer[at + 12] & 0x80 or buffer[at + 20] & 0x80:
+    if buffer[at + QUEUE_ID_AT] & 0x80 or buffer[at + QUEUE_OFFSET_AT] & 0x80:
         return False  # Neither queue id nor queue offset is negative.
-    body_start = at + HEAD_SIZE_BYTES + 12 * hosts.bit_count()
+    body_at = at + body_start(_INT32.unpack_from(buffer, at + SYS_FLAG_AT)[0])
     record_end = at + size
-    if body_start + 3 > record_end:
+    if body_at + 3 > record_end:
         return False
-    body_end = body_start + _INT32.unpack_from(buffer, body_start - 4)[0]
-    if not body_start <= body_end <= record_end - (3 if magic == MAGIC_V1 else 4):
+    body_end = body_at + _INT32.unpack_from(buffer, body_at - 4)[0]
+    if not body_at <= body_end <= record_end - (3 if magic == MAGIC_V1 else 4):
         return False
     if magic == MAGIC_V1:
         topic_end = body_end + 1 + buffer[body_end]

@@ -31,7 +31,7 @@ from rockhopper.protocol.properties import (
     decode_properties,
 )
 from rockhopper.protocol.store.light_queues import LIGHT_QUEUE_ID, is_light, light_places
-from rockhopper.protocol.store.message_codec.record import RECORD_SIZE_BYTES_MIN
+from rockhopper.protocol.store.record_head import RECORD_SIZE_BYTES_MIN
 from rockhopper.protocol.sys_flags import (
     SYS_FLAG_INNER_BATCH,
     SYS_FLAG_TRANSACTION_MASK,

@@ -25,6 +25,7 @@ from rockhopper.pipeline.decoder import (
     walk,
 )
 from rockhopper.pipeline.store_source.pieces import Piece, data_ranges
+from rockhopper.protocol.store.record_head import STORE_TIME_AT, SYS_FLAG_AT
 from rockhopper.protocol.sys_flags import SYS_FLAG_BORN_HOST_V6
 
 WINDOW_BYTES = 8 << 20
@@ -221,8 +222,9 @@ class _Scanner:
 
 def store_time_ms(data: bytes, at: int) -> int:
     """The store time of the record at *at*, of which the head is there."""
-    shift = 12 if data[at + 39] & SYS_FLAG_BORN_HOST_V6 else 0
-    return int.from_bytes(data[at + 56 + shift : at + 64 + shift], "big", signed=True)
+    shift = 12 if data[at + SYS_FLAG_AT + 3] & SYS_FLAG_BORN_HOST_V6 else 0
+    at += STORE_TIME_AT + shift
+    return int.from_bytes(data[at : at + 8], "big", signed=True)
 
 
 def _is_bad(records: Records, at: int) -> npt.NDArray[np.bool_]:

@@ -16,8 +16,6 @@ from rockhopper.protocol.addresses import host_bytes, ip_bytes
 from rockhopper.protocol.compression import compress_zlib
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.store.message_codec import (
-    MAGIC_V1,
-    MAGIC_V2,
     SYS_FLAG_COMPRESSED_ZLIB,
     SYS_FLAG_INNER_BATCH,
     SYS_FLAG_NEED_UNWRAP,
@@ -26,6 +24,7 @@ from rockhopper.protocol.store.message_codec import (
     encode_message,
     offset_message_id,
 )
+from rockhopper.protocol.store.record_head import MAGIC_V1, MAGIC_V2
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)

@@ -21,12 +21,8 @@ from rockhopper.broker.store.recovering import inventory, recovery
 from rockhopper.broker.store.recovering.queue_repair import QueueRules
 from rockhopper.broker.store.recovering.recovery_report import RecoveryReport
 from rockhopper.protocol.message import StoredMessage
-from rockhopper.protocol.store.message_codec import (
-    BLANK_RECORD,
-    MAGIC_BLANK,
-    decode_message,
-    encode_message,
-)
+from rockhopper.protocol.store.message_codec import decode_message, encode_message
+from rockhopper.protocol.store.record_head import BLANK_RECORD, MAGIC_BLANK
 from tests.support.rot import overwrite
 
 FILE_SIZE_BYTES = 4096

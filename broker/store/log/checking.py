@@ -12,17 +12,19 @@ prefers; what follows is what both have to do. A record is sound when
 import struct
 from zlib import crc32
 
-from rockhopper.protocol.store.message_codec import (
-    BODY_CRC_MASK,
+from rockhopper.protocol.store.message_codec import BODY_CRC_MASK
+from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
+from rockhopper.protocol.store.record_head import (
     MAGIC_V1,
     MAGIC_V2,
     RECORD_SIZE_BYTES_MIN,
+    body_start,
+    head_struct,
 )
-from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
-from rockhopper.protocol.sys_flags import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
 
-# Size, magic, CRC of the body, queue id, queue offset, commit log offset, sysFlag.
-_HEAD = struct.Struct(">IIIi4xqqi")
+_HEAD = head_struct(
+    "size_bytes", "magic", "body_crc", "queue_id", "queue_offset", "log_offset", "sys_flag"
+)
 _INT32 = struct.Struct(">i")
 ANY_MESSAGE = -1
 
@@ -79,8 +81,7 @@ def _is_sound(
     size, magic, crc, queue_id, queue_offset, stated_position, sys_flag = _HEAD.unpack_from(record)
     if size != len(record) or stated_position != position or magic not in (MAGIC_V1, MAGIC_V2):
         return False
-    body_at = 88 + 12 * bool(sys_flag & SYS_FLAG_BORN_HOST_V6)
-    body_at += 12 * bool(sys_flag & SYS_FLAG_STORE_HOST_V6)
+    body_at = body_start(sys_flag)
     if body_at + 3 > size:
         return False
     (body_size,) = _INT32.unpack_from(record, body_at - 4)

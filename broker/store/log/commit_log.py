@@ -28,7 +28,7 @@ from rockhopper.broker.store.files.errors import (
 )
 from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
-from rockhopper.protocol.store.message_codec import (
+from rockhopper.protocol.store.record_head import (
     BLANK_RECORD,
     MAGIC_BLANK,
     MAGIC_V1,

@@ -31,8 +31,9 @@ from rockhopper.protocol.properties import (
     PROPERTY_WAIT,
     decode_properties,
 )
-from rockhopper.protocol.store.message_codec import MAGIC_V1, MAGIC_V2, RECORD_HEADS, decode_batch
+from rockhopper.protocol.store.message_codec import decode_batch
 from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT, INDEX_ENTRY, INDEX_SLOT
+from rockhopper.protocol.store.record_head import MAGIC_V1, MAGIC_V2, RECORD_HEADS
 from rockhopper.protocol.sys_flags import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
 
 PROPERTIES_SIZE_BYTES_MAX = 32_767

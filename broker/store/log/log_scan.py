@@ -19,26 +19,31 @@ from zlib import crc32
 
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.mapped_file import MappedFile
-from rockhopper.protocol.store.message_codec import (
+from rockhopper.protocol.store.message_codec import BODY_CRC_MASK, check_record
+from rockhopper.protocol.store.record_head import (
     BLANK_RECORD,
-    BODY_CRC_MASK,
+    HEAD_SIZE_BYTES,
+    HOST_FLAGS_MASK,
     MAGIC_BLANK,
+    MAGIC_START,
     MAGIC_V1,
-    SYS_FLAG_BORN_HOST_V6,
-    SYS_FLAG_STORE_HOST_V6,
-    check_record,
+    head_struct,
 )
 
-# The head of a record with IPv4 hosts: size, magic, CRC, queue id, queue offset, commit log offset,
-# sysFlag, store time, size of the body.
-_HEAD = struct.Struct(">IIIi4xqqi16xq20xi")
-_HEAD_SIZE_BYTES = 88
-_HOST_FLAGS = SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6
+_HEAD = head_struct(
+    "size_bytes",
+    "magic",
+    "body_crc",
+    "queue_id",
+    "queue_offset",
+    "log_offset",
+    "sys_flag",
+    "store_time_ms",
+    "body_size_bytes",
+)
 _UINT16 = struct.Struct(">H")
 _CRC_NAME = b"__CRC32#\x01"
 _CRC_SIZE_BYTES = 20
-# V1 and V2 differ in the last byte.
-_MAGIC_START = MAGIC_V1.to_bytes(4, "big")[:3]
 _BLANK_MAGIC = MAGIC_BLANK.to_bytes(4, "big")
 _ZEROS = bytes(8)
 _LAST_RECORD_TRIES = 256
@@ -71,7 +76,7 @@ def read_record(
 ) -> Record | None:
     """The record at *position* of a file that starts at *base_offset*; None when there is none."""
     end_max = len(data)
-    if position + _HEAD_SIZE_BYTES > end_max:
+    if position + HEAD_SIZE_BYTES > end_max:
         return None
     (
         size,
@@ -84,10 +89,11 @@ def read_record(
         store_time_ms,
         body_size,
     ) = _unpack_head(data, position)
-    if offset != base_offset + position or magic != MAGIC_V1 or sys_flag & _HOST_FLAGS:
+    if offset != base_offset + position or magic != MAGIC_V1 or sys_flag & HOST_FLAGS_MASK:
         return _read_uncommon(data, position, base_offset, check_crc)
     end = position + size
-    body_end = position + 88 + body_size
+    body_start = position + HEAD_SIZE_BYTES
+    body_end = body_start + body_size
     if end > end_max or body_size < 0 or body_end + 3 > end:
         return None
     topic_end = body_end + 1 + data[body_end]
@@ -103,7 +109,7 @@ def read_record(
         return None
     properties = data[properties_start:end]
     if check_crc:
-        if body_size and crc32(data[position + 88 : body_end]) & BODY_CRC_MASK != crc:
+        if body_size and crc32(data[body_start:body_end]) & BODY_CRC_MASK != crc:
             return None
         if properties[-20:-11] == _CRC_NAME and not _is_own_crc_right(data, position, end):
             return None
@@ -193,7 +199,7 @@ def find_next(file: MappedFile, position: int) -> int | None:
     # The first bytes of a size are zeros, so a record may begin in front of what was written.
     ranges = [(max(start - 3, position), end) for start, end in _written_ranges(file, position)]
     for start, end in ranges:
-        for at in _positions(data, _MAGIC_START, start, end):
+        for at in _positions(data, MAGIC_START, start, end):
             if read_record(data, at - 4, file.base_offset):
                 return at - 4
     for start, end in reversed(ranges):
@@ -224,12 +230,12 @@ def last_store_time_ms(file: MappedFile) -> int | None:
     data = file.mapping
     newest: Record | None = None
     tries = _LAST_RECORD_TRIES
-    at = data.rfind(_MAGIC_START, 4)
+    at = data.rfind(MAGIC_START, 4)
     while at >= 4 and (newest is None or tries):
         record = read_record(data, at - 4, file.base_offset, check_crc=False)
         if record is not None and is_blank(data, record.end_offset - file.base_offset):
             return record.store_time_ms  # No image of one in the last record's body.
         newest = newest or record
         tries -= 1
-        at = data.rfind(_MAGIC_START, 4, at + len(_MAGIC_START) - 1)
+        at = data.rfind(MAGIC_START, 4, at + len(MAGIC_START) - 1)
     return None if newest is None else newest.store_time_ms

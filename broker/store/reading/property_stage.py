@@ -13,8 +13,16 @@ from typing import Protocol, TypeAlias
 
 from rockhopper.broker.store.log.commit_log import CommitLog
 from rockhopper.protocol.properties import decode_properties
-from rockhopper.protocol.store.message_codec import MAGIC_V1, MAGIC_V2, RECORD_SIZE_BYTES_MIN
-from rockhopper.protocol.sys_flags import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
+from rockhopper.protocol.store.record_head import (
+    HEAD_SIZE_BYTES,
+    HEAD_SIZE_BYTES_MAX,
+    HOST_FLAGS_MASK,
+    MAGIC_V1,
+    MAGIC_V2,
+    RECORD_SIZE_BYTES_MIN,
+    body_start,
+    head_struct,
+)
 
 PropertyTest: TypeAlias = Callable[[Mapping[str, str]], bool]
 
@@ -24,7 +32,7 @@ BUDGET_S = 0.008
 STRIDE = 8
 
 _WHOLE_SIZE_BYTES_MAX = 4096
-_HEAD_SIZE_BYTES = 88 + 24
+_HEAD = head_struct("magic", "sys_flag", "body_size_bytes")
 _INT32 = struct.Struct(">i")
 _UINT16 = struct.Struct(">H")
 
@@ -80,22 +88,21 @@ class PropertyStage:
         """What a record holds; None when it is gone, or its sizes do not add up."""
         end = position + size
         is_long = size > _WHOLE_SIZE_BYTES_MAX
-        head = self._log.read(position, position + _HEAD_SIZE_BYTES if is_long else end)
+        head = self._log.read(position, position + HEAD_SIZE_BYTES_MAX if is_long else end)
         if len(head) < RECORD_SIZE_BYTES_MIN:
             return None
-        (sys_flag,) = _INT32.unpack_from(head, 36)
-        body_at = 88
-        if sys_flag & (SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6):
-            body_at += 12 * bool(sys_flag & SYS_FLAG_BORN_HOST_V6)
-            body_at += 12 * bool(sys_flag & SYS_FLAG_STORE_HOST_V6)
+        magic, sys_flag, body_size = _HEAD.unpack_from(head)
+        body_at = HEAD_SIZE_BYTES
+        if sys_flag & HOST_FLAGS_MASK:
+            body_at = body_start(sys_flag)
             if len(head) < body_at:
                 return None
-        (body_size,) = _INT32.unpack_from(head, body_at - 4)
+            (body_size,) = _INT32.unpack_from(head, body_at - 4)
         topic_at = body_at + body_size
         if body_size < 0 or topic_at + 3 > size:
             return None
         tail = self._log.read(position + topic_at, end) if is_long else head[topic_at:]
-        return _properties_behind_topic(tail, int.from_bytes(head[4:8], "big"))
+        return _properties_behind_topic(tail, magic)
 
 
 def _properties_behind_topic(tail: bytes, magic: int) -> dict[str, str] | None:

@@ -20,11 +20,13 @@ from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.log.log_scan import Record, is_blank, is_zero, read_record
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.recovering.lookups import find_unit, record_at
-from rockhopper.protocol.store.message_codec import (
-    MAGIC_V1,
+from rockhopper.protocol.store.record_head import (
+    BORN_TIME_AT,
+    MAGIC_AT,
+    MAGIC_START,
     RECORD_SIZE_BYTES_MIN,
-    SYS_FLAG_BORN_HOST_V6,
-    SYS_FLAG_STORE_HOST_V6,
+    SYS_FLAG_AT,
+    body_start,
 )
 
 # Looking through all queues costs; a log full of damage must not make it the whole cost.
@@ -32,7 +34,6 @@ _QUEUES_SEARCHED_MAX = 200_000
 # No message is larger (maxMessageSize and its properties).
 _BODY_BYTES_MAX = 17 << 20
 _PAGE_BYTES = 512
-_MAGIC_START = MAGIC_V1.to_bytes(4, "big")[:3]
 
 
 class QueueWitnesses:
@@ -111,21 +112,20 @@ def stated_end(file: MappedFile, position: int) -> int | None:
     if followed:
         return max(followed)
     # Zeros stand in many places: a size that leads to them is one only of what was a head.
-    if data[position + 4 : position + 7] != _MAGIC_START:
+    if data[position + MAGIC_AT : position + MAGIC_AT + 3] != MAGIC_START:
         return None
     closed = [end for end in ends if is_blank(data, end) or _is_zero_to_page_end(data, end)]
     return max(closed, default=None)
 
 
 def _end_by_size(data: mmap.mmap, position: int) -> int | None:
-    size = int.from_bytes(data[position : position + 4], "big")
+    size = int.from_bytes(data[position : position + MAGIC_AT], "big")
     return position + size if RECORD_SIZE_BYTES_MIN <= size <= len(data) - position else None
 
 
 def _end_by_parts(data: mmap.mmap, position: int) -> int | None:
-    sys_flag = int.from_bytes(data[position + 36 : position + 40], "big")
-    at = position + 88 + 12 * bool(sys_flag & SYS_FLAG_BORN_HOST_V6)
-    at += 12 * bool(sys_flag & SYS_FLAG_STORE_HOST_V6)
+    sys_flag = int.from_bytes(data[position + SYS_FLAG_AT : position + BORN_TIME_AT], "big")
+    at = position + body_start(sys_flag)
     at += int.from_bytes(data[at - 4 : at], "big")
     if at + 3 > len(data):
         return None

@@ -12,7 +12,6 @@ A queue that is seldom written to has its neighbours far apart in the log. So a 
 at a time: whoever reads the message goes on with it, and so does the scrub (scrubbing.py).
 """
 
-import struct
 from collections.abc import Callable, Mapping
 
 import structlog
@@ -23,7 +22,8 @@ from rockhopper.broker.store.queues.queue_table import Queue
 from rockhopper.broker.store.recovering.record_places import RecordPlaces
 from rockhopper.protocol.names import SCHEDULE_TOPIC
 from rockhopper.protocol.store.light_queues import light_places
-from rockhopper.protocol.store.message_codec import BLANK_RECORD, MAGIC_BLANK, RecordCheck
+from rockhopper.protocol.store.message_codec import RecordCheck
+from rockhopper.protocol.store.record_head import BLANK_RECORD, MAGIC_BLANK, head_struct
 
 log = structlog.get_logger("broker.store")
 
@@ -33,9 +33,7 @@ BYTES_PER_STEP = 4096
 ENTRIES_NEAR = 40
 NEIGHBOURS_MAX = 512
 _OFFSET_BITS = 48
-# Size, magic, queue id, queue offset, commit log offset.
-_HEAD = struct.Struct(">II4xi4xqq")
-_HEAD_SIZE_BYTES = _HEAD.size
+_OWNER = head_struct("queue_id", "queue_offset")
 
 Place = tuple[int, int]
 Key = tuple[str, int, int]
@@ -189,8 +187,7 @@ class EntryMender:
         steps = STEPS_PER_SLICE
         while steps > 0 and at < search.stop:
             steps -= 1
-            head = read(at, at + _HEAD_SIZE_BYTES)
-            end = self._places.end_of(at) if len(head) == _HEAD_SIZE_BYTES else None
+            end = self._places.end_of(at)
             if end is None:
                 at = self._beyond(at)
                 continue
@@ -199,7 +196,7 @@ class EntryMender:
                 may_be_it = name in read(at, end)
                 steps -= (end - at) // BYTES_PER_STEP
             else:
-                may_be_it = _HEAD.unpack(head)[2:4] == wanted
+                may_be_it = _OWNER.unpack(read(at, at + _OWNER.size)) == wanted
             if may_be_it:
                 found = self._places.claimed(at)
                 if found is not None and is_of(found[1], queue, search.offset):

@@ -12,7 +12,6 @@ at each start, at each clean stop, and the beginning whenever files are about to
 A store without it, as of 0.1.0 or RocketMQ, is taken as it is.
 """
 
-import struct
 from typing import Any, NamedTuple
 
 import structlog
@@ -22,12 +21,13 @@ from rockhopper.broker.store.files import checked_line, disk
 from rockhopper.broker.store.files.errors import CorruptFileError
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.recovering.lookups import record_at
+from rockhopper.protocol.store.record_head import head_struct
 
 log = structlog.get_logger("broker.store")
 
 FILE_NAME = "commit-log.json"
 # What differs between any two records of two stores: CRC of the body, born time, store time.
-_HEAD = struct.Struct(">8xI28xq8xq")
+_HEAD = head_struct("body_crc", "born_time_ms", "store_time_ms")
 _ROTTEN_FIELDS_MAX = 1
 
 

@@ -18,7 +18,7 @@ from rockhopper.broker.store.recovering.inventory import QueueKey
 from rockhopper.broker.store.recovering.log_walk import Hole
 from rockhopper.broker.store.recovering.lookups import find_unit
 from rockhopper.broker.store.recovering.queue_repair import QueueRepair
-from rockhopper.protocol.store.message_codec import RECORD_SIZE_BYTES_MIN
+from rockhopper.protocol.store.record_head import RECORD_SIZE_BYTES_MIN
 
 log = structlog.get_logger("broker.store")
 

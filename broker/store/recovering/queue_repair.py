@@ -37,10 +37,10 @@ from rockhopper.protocol.properties import (
 )
 from rockhopper.protocol.store.light_queues import LIGHT_QUEUE_ID, light_places
 from rockhopper.protocol.store.message_codec import (
-    RECORD_SIZE_BYTES_MIN,
     SYS_FLAG_INNER_BATCH,
     SYS_FLAG_TRANSACTION_PREPARED,
 )
+from rockhopper.protocol.store.record_head import RECORD_SIZE_BYTES_MIN
 
 log = structlog.get_logger("broker.store")
 

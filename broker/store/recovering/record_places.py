@@ -12,28 +12,25 @@ pass every check of its own bytes. What no body can do is to stand where the log
 How far back that is looked for is bounded; beyond that, a record in no queue is not shown.
 """
 
-import struct
 from collections.abc import Callable
 
 from rockhopper.broker.store.log.commit_log import CommitLog
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
-from rockhopper.protocol.store.message_codec import (
+from rockhopper.protocol.store.message_codec import RecordCheck, check_record
+from rockhopper.protocol.store.record_head import (
+    MAGIC_AT,
+    MAGIC_START,
     MAGIC_V1,
     MAGIC_V2,
     RECORD_SIZE_BYTES_MIN,
-    RecordCheck,
-    check_record,
+    head_struct,
 )
 
 # Each takes some microseconds of the event loop.
 CANDIDATES_MAX = 1000
 STEPS_MAX = 20_000
 
-# V1 and V2 differ in the last byte.
-_MAGIC_START = MAGIC_V1.to_bytes(4, "big")[:3]
-# Size, magic, commit log offset.
-_HEAD = struct.Struct(">II20xq")
-_HEAD_SIZE_BYTES = _HEAD.size
+_HEAD = head_struct("size_bytes", "magic", "log_offset")
 
 
 class RecordPlaces:
@@ -79,8 +76,8 @@ class RecordPlaces:
 
     def end_of(self, position: int) -> int | None:
         """Where what starts at *position* ends by its own word; None if it is no record."""
-        head = self._log.read(position, position + _HEAD_SIZE_BYTES)
-        if len(head) < _HEAD_SIZE_BYTES:
+        head = self._log.read(position, position + _HEAD.size)
+        if len(head) < _HEAD.size:
             return None
         size, magic, stated = _HEAD.unpack(head)
         is_record = stated == position and magic in (MAGIC_V1, MAGIC_V2)
@@ -96,10 +93,10 @@ class RecordPlaces:
             return dispatched
         stop = position - base
         for _ in range(CANDIDATES_MAX):
-            at = mapping.rfind(_MAGIC_START, 4, stop + 3)
+            at = mapping.rfind(MAGIC_START, MAGIC_AT, stop + 3)
             if at < 8:
                 return base
-            stop = at - 4
+            stop = at - MAGIC_AT
             found = self.claimed(base + stop)
             if found is not None and self.is_noted(found[1]):
                 return base + stop
@@ -108,12 +105,13 @@ class RecordPlaces:
     def proven_behind(self, position: int) -> int | None:
         """Where the next record starts for sure, in the same file; None if none is near."""
         mapping, base, end = self._log.mapped(position)
-        at = -1 if mapping is None else mapping.find(_MAGIC_START, position - base + 5, end - base)
+        first = position + 1 - base + MAGIC_AT
+        at = -1 if mapping is None else mapping.find(MAGIC_START, first, end - base)
         for _ in range(CANDIDATES_MAX):
             if mapping is None or at < 0:
                 break
-            found = self.claimed(base + at - 4)
+            found = self.claimed(base + at - MAGIC_AT)
             if found is not None and self.is_noted(found[1]):
-                return base + at - 4
-            at = mapping.find(_MAGIC_START, at + 1, end - base)
+                return base + at - MAGIC_AT
+            at = mapping.find(MAGIC_START, at + 1, end - base)
         return None

@@ -22,9 +22,10 @@ from rockhopper.broker.store.queues.queue_table import Queue
 from rockhopper.broker.store.recovering.inventory import Inventory
 from rockhopper.broker.store.recovering.lookups import find_unit, record_at
 from rockhopper.protocol.names import LMQ_PREFIX
-from rockhopper.protocol.store.message_codec import BLANK_RECORD, MAGIC_V1, MAGIC_V2
 from rockhopper.protocol.store.queue_layout import BLANK_UNIT_SIZE_FIELD
+from rockhopper.protocol.store.record_head import MAGIC_V1, MAGIC_V2, head_struct
 
+_HEAD = head_struct("size_bytes", "magic", "log_offset")
 # Units looked at, from the end, until one fits the log.
 _UNITS_COMPARED = (2, 64)
 _QUEUES_ASKED = 8
@@ -102,11 +103,10 @@ def _fits(queue: Queue, unit: tuple[int, ...], number_from_end: int, record: Rec
 def _looks_like_a_record(offset: int, size_bytes: int, log_files: MappedFileQueue) -> bool:
     """Whether a record of that size seems to have been at *offset*, damaged as it may be."""
     file = log_files.file_at(offset)
-    if file is None or offset + size_bytes > file.end_offset:
+    if file is None or offset + max(size_bytes, _HEAD.size) > file.end_offset:
         return False
     position = offset - file.base_offset
-    size, magic = BLANK_RECORD.unpack(file.read(position, position + 8))
-    own_offset = int.from_bytes(file.read(position + 28, position + 36), "big")
+    size, magic, own_offset = _HEAD.unpack(file.read(position, position + _HEAD.size))
     return size == size_bytes or magic in (MAGIC_V1, MAGIC_V2) or own_offset == offset
 
 

@@ -19,8 +19,8 @@ from rockhopper.pipeline.derived.queue_files import QueueFiles, Units, is_blank
 from rockhopper.pipeline.jobs.auditing.findings import Finding, Findings, Kind, runs_of
 from rockhopper.pipeline.jobs.results import count_text
 from rockhopper.pipeline.store_source.scan import Damage
-from rockhopper.protocol.store.message_codec.record import RECORD_SIZE_BYTES_MIN
 from rockhopper.protocol.store.queue_layout import EXT_ADDRESS_MAX
+from rockhopper.protocol.store.record_head import RECORD_SIZE_BYTES_MIN
 from rockhopper.protocol.store.store_paths import CONSUME_QUEUE_EXT_DIRECTORY
 
 Array = npt.NDArray[Any]

@@ -24,7 +24,7 @@ from rockhopper.pipeline.jobs.rebuilding.work import (
     rebuild_pieces,
 )
 from rockhopper.pipeline.store_source.scan import Damage
-from rockhopper.protocol.store.message_codec.record import RECORD_SIZE_BYTES_MIN
+from rockhopper.protocol.store.record_head import RECORD_SIZE_BYTES_MIN
 from rockhopper.protocol.store.store_paths import INDEX_DIRECTORY
 
 _RECORD_SIZE_BYTES_MAX = 2**31 - 2

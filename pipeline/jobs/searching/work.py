@@ -19,7 +19,7 @@ from rockhopper.pipeline.store_source.pieces import Piece
 from rockhopper.pipeline.store_source.reading import Reading
 from rockhopper.pipeline.store_source.rules import Rules
 from rockhopper.pipeline.store_source.scan import Damage, scan
-from rockhopper.protocol.store.message_codec.record import RECORD_SIZE_BYTES_MIN
+from rockhopper.protocol.store.record_head import RECORD_SIZE_BYTES_MIN
 
 _SAMPLED_QUEUES = 8
 

@@ -15,13 +15,7 @@ from rockhopper.protocol.store.message_codec.batch import (
     unwrap_inner_batch,
 )
 from rockhopper.protocol.store.message_codec.record import (
-    BLANK_RECORD,
     BODY_CRC_MASK,
-    MAGIC_BLANK,
-    MAGIC_V1,
-    MAGIC_V2,
-    RECORD_HEADS,
-    RECORD_SIZE_BYTES_MIN,
     body_crc,
     decode_message,
     encode_message,
@@ -51,14 +45,8 @@ from rockhopper.protocol.sys_flags import (
 
 __all__ = [
     "BATCH_COUNT_MAX",
-    "BLANK_RECORD",
     "BODY_CRC_MASK",
     "INNER_BATCH_COUNT_MAX",
-    "MAGIC_BLANK",
-    "MAGIC_V1",
-    "MAGIC_V2",
-    "RECORD_HEADS",
-    "RECORD_SIZE_BYTES_MIN",
     "SYS_FLAG_BORN_HOST_V6",
     "SYS_FLAG_COMPRESSED",
     "SYS_FLAG_COMPRESSED_ZLIB",

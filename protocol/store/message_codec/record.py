@@ -1,28 +1,14 @@
 """The record of a message: in the commit log, in answers to pulls, in what brokers push to clients.
 
-Layout, big-endian; offsets for IPv4 hosts, each IPv6 host makes what follows 12 bytes later:
+Layout, big-endian:
 
-    offset  size  field
-         0     4  size of the record, this field included
-         4     4  magic: 0xDAA320A7 (V1) or 0xDAA320AB (V2)
-         8     4  CRC-32 of the body, its top bit cleared; 0 for an empty body
-        12     4  queue id
-        16     4  flag, the producer's
-        20     8  queue offset
-        28     8  commit log offset of the record
-        36     4  sysFlag (protocol.sys_flags)
-        40     8  born time, ms
-        48     8  born host: address and port; 20 bytes if sysFlag has BORN_HOST_V6
-        56     8  store time, ms
-        64     8  store host; 20 bytes if sysFlag has STORE_HOST_V6
-        72     4  reconsume times
-        76     8  prepared transaction offset
-        84     4  size of the body
-        88     b  body, as the producer sent it (maybe compressed)
-      88+b     1  size of the topic, at most 127; in V2 two bytes, at most 32,767
-         …     t  topic, UTF-8
-         …     2  size of the properties, at most 32,767
-         …     p  properties (protocol.properties)
+    size  field
+    88 …  head: 88 bytes with IPv4 hosts (protocol.store.record_head)
+       b  body, as the producer sent it (maybe compressed)
+       1  size of the topic, at most 127; in V2 two bytes, at most 32,767
+       t  topic, UTF-8
+       2  size of the properties, at most 32,767
+       p  properties (protocol.properties)
 
 V2 is for topics of more than 127 bytes. A file of the commit log ends with a blank record: 4 bytes
 of size, up to the file's end, and the magic 0xCBD43194.
@@ -30,51 +16,30 @@ of size, up to the file's end, and the magic 0xCBD43194.
 
 import struct
 from mmap import mmap
-from typing import Any, TypeAlias
+from typing import TypeAlias
 from zlib import crc32
 
 from rockhopper.protocol.addresses import host_text, ip_bytes
 from rockhopper.protocol.errors import MalformedMessageError
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.properties import decode_properties, encode_properties
+from rockhopper.protocol.store.record_head import (
+    BLANK_RECORD,
+    HEAD_SIZE_BYTES,
+    HOST_FLAGS_MASK,
+    MAGIC_V1,
+    MAGIC_V2,
+    RECORD_HEADS,
+    RECORD_SIZE_BYTES_MIN,
+    RecordHead,
+)
 from rockhopper.protocol.sys_flags import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
 
 # What a record can be decoded from.
 Buffer: TypeAlias = bytes | bytearray | memoryview | mmap
 
-MAGIC_V1 = 0xDAA320A7
-MAGIC_V2 = 0xDAA320AB
-MAGIC_BLANK = 0xCBD43194
-
 BODY_CRC_MASK = 0x7FFFFFFF
-RECORD_SIZE_BYTES_MIN = 91
 V1_TOPIC_SIZE_BYTES_MAX = 127
-HOST_FLAGS_MASK = SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6
-
-# Everything in front of the body, by the sizes of born host and store host.
-RECORD_HEADS = {
-    (born, store): struct.Struct(
-        ">"
-        "I"  # size of the record
-        "I"  # magic
-        "I"  # body CRC
-        "i"  # queue id
-        "i"  # flag
-        "q"  # queue offset
-        "q"  # commit log offset
-        "i"  # sysFlag
-        "q"  # born time
-        f"{born}s"  # born host
-        "q"  # store time
-        f"{store}s"  # store host
-        "i"  # reconsume times
-        "q"  # prepared transaction offset
-        "i"  # size of the body
-    )
-    for born in (8, 20)
-    for store in (8, 20)
-}
-BLANK_RECORD = struct.Struct(">II")
 
 _HEADS_BY_FLAGS = {
     0: RECORD_HEADS[8, 8],
@@ -82,9 +47,10 @@ _HEADS_BY_FLAGS = {
     SYS_FLAG_STORE_HOST_V6: RECORD_HEADS[8, 20],
     HOST_FLAGS_MASK: RECORD_HEADS[20, 20],
 }
-_V4_HEAD = RECORD_HEADS[8, 8]
-_SIZE_AND_MAGIC = BLANK_RECORD
+_unpack_v4_head = RECORD_HEADS[8, 8].unpack_from
 _UINT16 = struct.Struct(">H")
+_unpack_uint16 = _UINT16.unpack_from
+_new = tuple.__new__
 
 
 def body_crc(body: bytes) -> int:
@@ -100,16 +66,29 @@ def decode_message(buffer: Buffer, offset: int = 0, *, check_crc: bool = False) 
             the one that was stored.
     """
     record = record_bytes(buffer, offset)
-    fields, body_start, topic_start, properties_start = split_record(record)
-    (_, _, crc, queue_id, flag, queue_offset, commit_log_offset, sys_flag) = fields[:8]
-    (born_time_ms, born_host, store_time_ms, store_host, reconsume_times, prepared, body_size) = (
-        fields[8:]
-    )
+    head, body_start, topic_start, properties_start = split_record(record)
+    (
+        _,
+        _,
+        crc,
+        queue_id,
+        flag,
+        queue_offset,
+        log_offset,
+        sys_flag,
+        born_time_ms,
+        born_host,
+        store_time_ms,
+        store_host,
+        reconsume_times,
+        prepared,
+        body_size,
+    ) = head
     body = record[body_start : body_start + body_size]
     # As in RocketMQ, nothing is said of the CRC of no body.
     if check_crc and body and body_crc(body) != crc:
         raise MalformedMessageError(
-            f"the body of the message at commit log offset {commit_log_offset} is damaged: "
+            f"the body of the message at commit log offset {log_offset} is damaged: "
             f"its CRC is {body_crc(body)}, not {crc}"
         )
     try:
@@ -122,7 +101,7 @@ def decode_message(buffer: Buffer, offset: int = 0, *, check_crc: bool = False) 
         topic,
         queue_id,
         queue_offset,
-        commit_log_offset,
+        log_offset,
         body,
         flag,
         sys_flag,
@@ -149,7 +128,7 @@ def record_bytes(buffer: Buffer, offset: int) -> bytes:
     available = len(buffer) - offset
     if available < 8:
         raise MalformedMessageError(f"{available} bytes are too few for a record")
-    size, magic = _SIZE_AND_MAGIC.unpack_from(buffer, offset)
+    size, magic = BLANK_RECORD.unpack_from(buffer, offset)
     if magic != MAGIC_V1 and magic != MAGIC_V2:
         raise MalformedMessageError(f"0x{magic:08X} is not the magic of a record")
     if not RECORD_SIZE_BYTES_MIN <= size <= available:
@@ -157,8 +136,8 @@ def record_bytes(buffer: Buffer, offset: int) -> bytes:
     return bytes(buffer[offset : offset + size])
 
 
-def split_record(record: bytes) -> tuple[tuple[Any, ...], int, int, int]:
-    """The fields in front of the body, and where body, topic and properties start.
+def split_record(record: bytes) -> tuple[RecordHead, int, int, int]:
+    """The head, and where body, topic and properties start.
 
     *record* is one whole record as its size field says, with a magic that was looked at.
 
@@ -166,8 +145,8 @@ def split_record(record: bytes) -> tuple[tuple[Any, ...], int, int, int]:
         MalformedMessageError: the sizes in it do not add up to its own.
     """
     size = len(record)
-    fields = _V4_HEAD.unpack_from(record)
-    head_size = 88
+    fields = _unpack_v4_head(record)
+    head_size = HEAD_SIZE_BYTES
     sys_flag = fields[7]
     if sys_flag & HOST_FLAGS_MASK:
         head = _HEADS_BY_FLAGS[sys_flag & HOST_FLAGS_MASK]
@@ -176,19 +155,20 @@ def split_record(record: bytes) -> tuple[tuple[Any, ...], int, int, int]:
             raise MalformedMessageError(f"a record of {size} bytes cannot hold IPv6 hosts")
         fields = head.unpack_from(record)
     body_size = fields[14]
-    topic_start = head_size + body_size + (1 if fields[1] == MAGIC_V1 else 2)
+    is_v1 = fields[1] == MAGIC_V1
+    topic_start = head_size + body_size + (1 if is_v1 else 2)
     if body_size >= 0 and topic_start + 2 <= size:
-        if fields[1] == MAGIC_V1:
+        if is_v1:
             topic_size = record[topic_start - 1]
             topic_size_max = V1_TOPIC_SIZE_BYTES_MAX
         else:
-            (topic_size,) = _UINT16.unpack_from(record, topic_start - 2)
+            (topic_size,) = _unpack_uint16(record, topic_start - 2)
             topic_size_max = 0x7FFF
         properties_start = topic_start + topic_size + 2
         if topic_size <= topic_size_max and properties_start <= size:
-            (properties_size,) = _UINT16.unpack_from(record, properties_start - 2)
+            (properties_size,) = _unpack_uint16(record, properties_start - 2)
             if properties_start + properties_size == size and properties_size <= 0x7FFF:
-                return fields, head_size, topic_start, properties_start
+                return _new(RecordHead, fields), head_size, topic_start, properties_start
     raise MalformedMessageError(
         f"the sizes in the record of {size} bytes at commit log offset {fields[6]} do not add up"
     )

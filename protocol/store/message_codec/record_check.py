@@ -10,15 +10,13 @@ from zlib import crc32
 
 from rockhopper.protocol.errors import MalformedMessageError
 from rockhopper.protocol.properties import decode_properties
-from rockhopper.protocol.store.message_codec.record import (
+from rockhopper.protocol.store.message_codec.record import BODY_CRC_MASK, Buffer, split_record
+from rockhopper.protocol.store.record_head import (
     BLANK_RECORD,
-    BODY_CRC_MASK,
     MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,
     RECORD_SIZE_BYTES_MIN,
-    Buffer,
-    split_record,
 )
 
 
@@ -89,31 +87,29 @@ def check_record(
         return _invalid(f"a record of {size} bytes where {available} are left")
     record = bytes(buffer[offset : offset + size])
     try:
-        fields, body_start, topic_start, properties_start = split_record(record)
+        head, body_start, topic_start, properties_start = split_record(record)
         topic = record[topic_start : properties_start - 2].decode()
     except (MalformedMessageError, UnicodeDecodeError) as error:
         return _invalid(str(error))
-    (_, _, crc, queue_id, _, queue_offset, commit_log_offset, sys_flag) = fields[:8]
-    (_, _, store_time_ms, _, _, prepared_transaction_offset, body_size) = fields[8:]
-    if expected_commit_log_offset is not None and commit_log_offset != expected_commit_log_offset:
+    if expected_commit_log_offset is not None and head.log_offset != expected_commit_log_offset:
         return _invalid(
-            f"the record at {expected_commit_log_offset} says that it stands at {commit_log_offset}"
+            f"the record at {expected_commit_log_offset} says that it stands at {head.log_offset}"
         )
-    if check_crc and body_size:
-        found = crc32(record[body_start : body_start + body_size]) & BODY_CRC_MASK
-        if found != crc:
-            return _invalid(f"the CRC of the body is {found}, not {crc}", size)
+    if check_crc and head.body_size_bytes:
+        found = crc32(record[body_start : body_start + head.body_size_bytes]) & BODY_CRC_MASK
+        if found != head.body_crc:
+            return _invalid(f"the CRC of the body is {found}, not {head.body_crc}", size)
     return RecordCheck(
         RecordStatus.OK,
         size,
         "",
         topic,
-        queue_id,
-        queue_offset,
-        commit_log_offset,
-        sys_flag,
-        store_time_ms,
-        prepared_transaction_offset,
+        head.queue_id,
+        head.queue_offset,
+        head.log_offset,
+        head.sys_flag,
+        head.store_time_ms,
+        head.prepared_transaction_offset,
         record[properties_start:],
     )
 

@@ -13,7 +13,8 @@ from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.protocol.java_hash import java_string_hash
 from rockhopper.protocol.message import StoredMessage
-from rockhopper.protocol.store.message_codec import MAGIC_BLANK, decode_message
+from rockhopper.protocol.store.message_codec import decode_message
+from rockhopper.protocol.store.record_head import MAGIC_BLANK
 from tests.support.golden_stores import copy_golden_store, golden_directory
 
 STORES = ["basic30", "crcprop", "eof_exact8", "mix", "prepared_rollback", "three_sessions", "timer"]

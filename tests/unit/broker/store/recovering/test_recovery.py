@@ -7,7 +7,7 @@ import pytest
 
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.recovering import inventory
-from rockhopper.protocol.store.message_codec import BLANK_RECORD, MAGIC_BLANK
+from rockhopper.protocol.store.record_head import BLANK_RECORD, MAGIC_BLANK
 from tests.support.store_directories import (
     LogWriter,
     assert_complete,

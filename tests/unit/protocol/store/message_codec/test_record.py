@@ -8,8 +8,6 @@ import pytest
 from rockhopper.protocol.errors import MalformedMessageError
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.store.message_codec import (
-    MAGIC_V1,
-    MAGIC_V2,
     body_crc,
     check_record,
     decode_message,
@@ -18,6 +16,7 @@ from rockhopper.protocol.store.message_codec import (
     encode_stored_message,
     host_bytes,
 )
+from rockhopper.protocol.store.record_head import MAGIC_V1, MAGIC_V2
 
 # Topic TopicTest, body hello, tag TagA, as the reference encoded it.
 V1_RECORD = bytes.fromhex(
