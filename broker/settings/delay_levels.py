@@ -4,23 +4,17 @@ A message with the property DELAY=n waits in queue n−1 of SCHEDULE_TOPIC_XXXX,
 for in REAL_TOPIC and REAL_QID.  delayed.py brings it there when its time has come.
 """
 
-import re
-
 from rockhopper.protocol.names import SCHEDULE_TOPIC
 from rockhopper.protocol.properties import (
     PROPERTY_DELAY_LEVEL,
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
 )
+from rockhopper.protocol.store.delay_levels import DEFAULT_DELAY_LEVELS, delays_ms
 from rockhopper.protocol.sys_flags import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
-
-DEFAULT_DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 
 # Which hosts of a record are IPv6: the store sets these bits anew for a copy.
 SYS_FLAG_HOSTS_V6 = SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6
-
-_UNIT_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_LEVEL = re.compile(r"([0-9]{1,9})([smhd])")
 
 
 def join_properties(properties: dict[str, str]) -> str:
@@ -36,15 +30,7 @@ class DelayLevels:
 
     def __init__(self, text: str = DEFAULT_DELAY_LEVELS) -> None:
         """Raises ValueError with a sentence when *text* is not a list such as ``1s 5m 2h``."""
-        delays_ms = []
-        for part in text.split():
-            match = _LEVEL.fullmatch(part)
-            if match is None:
-                raise ValueError(f"{part!r} is no delay: a number and one of s, m, h, d is")
-            delays_ms.append(int(match[1]) * _UNIT_MS[match[2]])
-        if not delays_ms:
-            raise ValueError("at least one delay is needed")
-        self.delays_ms = tuple(delays_ms)
+        self.delays_ms = delays_ms(text)
 
     @property
     def level_max(self) -> int:

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rockhopper.pipeline.derived.delay_levels import DEFAULT_DELAY_LEVELS, delays_ms
+from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.store_source.directory import StoreDirectory
 from rockhopper.pipeline.store_source.topics import topic_table
+from rockhopper.protocol.store.delay_levels import DEFAULT_DELAY_LEVELS, delays_ms
 from rockhopper.protocol.store.store_paths import BATCH_CONSUME_QUEUE_DIRECTORY
 
 
@@ -41,6 +42,13 @@ def read_dispatch_rules(
     Raises:
         PipelineError: *delay_levels* is not as messageDelayLevel has to be.
     """
+    try:
+        delays = delays_ms(delay_levels)
+    except ValueError as error:
+        raise PipelineError(
+            f"the delay levels are not as they have to be: {error}; give what messageDelayLevel "
+            "is in broker.conf, such as '1s 5m 2h'"
+        ) from None
     configured = None if root is None else topic_table(root)
     found = set(batch_topics)
     if root is not None and (root / BATCH_CONSUME_QUEUE_DIRECTORY).is_dir():
@@ -52,7 +60,7 @@ def read_dispatch_rules(
     return DispatchRules(
         frozenset(found),
         None if configured is None else frozenset(configured),
-        delays_ms(delay_levels),
+        delays,
         dict(store.deleted_topics),
         has_tag_keys,
     )

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rockhopper.pipeline.derived.delay_levels import DEFAULT_DELAY_LEVELS
 from rockhopper.pipeline.derived.dispatch_rules import read_dispatch_rules
 from rockhopper.pipeline.derived.entries import QueueKey
 from rockhopper.pipeline.derived.geometry import Geometry, find_geometry
@@ -40,6 +39,7 @@ from rockhopper.pipeline.store_source.directory import StoreDirectory, find_comm
 from rockhopper.pipeline.store_source.rules import Rules
 from rockhopper.pipeline.store_source.splits import plan
 from rockhopper.pipeline.store_source.topics import may_have_multi_tags
+from rockhopper.protocol.store.delay_levels import DEFAULT_DELAY_LEVELS
 from rockhopper.protocol.store.store_paths import INDEX_DIRECTORY
 
 if TYPE_CHECKING:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from rockhopper.pipeline.derived.delay_levels import DEFAULT_DELAY_LEVELS
 from rockhopper.pipeline.jobs.option_values import size_option
 from rockhopper.pipeline.jobs.running import job_options, run_job
 from rockhopper.pipeline.jobs.store_options import index_options
+from rockhopper.protocol.store.delay_levels import DEFAULT_DELAY_LEVELS
 
 
 @click.command()

@@ -11,7 +11,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rockhopper.pipeline.derived.delay_levels import DEFAULT_DELAY_LEVELS
 from rockhopper.pipeline.derived.dispatch_rules import read_dispatch_rules
 from rockhopper.pipeline.derived.geometry import Geometry, find_geometry
 from rockhopper.pipeline.derived.tag_keys import has_tag_keys
@@ -33,6 +32,7 @@ from rockhopper.pipeline.store_source.directory import StoreDirectory, find_comm
 from rockhopper.pipeline.store_source.rules import Rules
 from rockhopper.pipeline.store_source.scan import Damage
 from rockhopper.pipeline.store_source.splits import plan
+from rockhopper.protocol.store.delay_levels import DEFAULT_DELAY_LEVELS
 from rockhopper.protocol.store.store_paths import (
     BATCH_CONSUME_QUEUE_DIRECTORY,
     CONSUME_QUEUE_DIRECTORY,

@@ -1,8 +1,6 @@
-"""How long the delay levels of a broker are, from its setting messageDelayLevel."""
+"""How long the levels of delayed messages are: RocketMQ's setting messageDelayLevel."""
 
 import re
-
-from rockhopper.pipeline.errors import PipelineError
 
 DEFAULT_DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 
@@ -14,17 +12,14 @@ def delays_ms(text: str) -> tuple[int, ...]:
     """The delays of the levels from 1 on.
 
     Raises:
-        PipelineError: *text* is no list such as ``1s 5m 2h``.
+        ValueError: *text* is no list such as ``1s 5m 2h``; says so in a sentence.
     """
     delays = []
     for part in text.split():
         match = _LEVEL.fullmatch(part)
         if match is None:
-            raise PipelineError(
-                f"the delay levels hold {part!r}, which is no delay: give what messageDelayLevel "
-                "is in broker.conf, such as '1s 5m 2h'"
-            )
+            raise ValueError(f"{part!r} is no delay: a number and one of s, m, h, d is")
         delays.append(int(match[1]) * _UNIT_MS[match[2]])
     if not delays:
-        raise PipelineError("there are no delay levels: give what messageDelayLevel is, or nothing")
+        raise ValueError("at least one delay is needed")
     return tuple(delays)
