@@ -28,7 +28,6 @@ from rockhopper.broker.pulling.puller import Outcome, Pull, Puller
 from rockhopper.broker.remoting.dispatcher import Dispatcher
 from rockhopper.broker.remoting.server import Connection
 from rockhopper.broker.remoting.turn import Turn
-from rockhopper.broker.sending.send_checks import PERM_WRITE
 from rockhopper.broker.sending.send_request import waits_for_disk
 from rockhopper.broker.sending.sender import INNER_BATCH_FLAGS
 from rockhopper.broker.settings.config import BrokerConfig
@@ -51,7 +50,7 @@ from rockhopper.protocol.frame import Frame
 from rockhopper.protocol.names import NOT_SENDABLE_TOPICS
 from rockhopper.protocol.requests.fields import Int32, Int64
 from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT_SIZE_BYTES
-from rockhopper.protocol.sys_flags import SYS_FLAG_TRANSACTION_MASK
+from rockhopper.protocol.sys_flags import PERM_WRITE, SYS_FLAG_TRANSACTION_MASK
 
 SPECIAL_FLAGS = SYS_FLAG_TRANSACTION_MASK | INNER_BATCH_FLAGS
 _PREFIX_SIZE = 11

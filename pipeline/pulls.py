@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from rockhopper.client import Admin
 from rockhopper.client.queues import MessageQueue
-from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.codes import PULL_ANSWERS, RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.requests import (
     PullMessageRequest,
@@ -18,19 +18,10 @@ from rockhopper.protocol.requests import (
     decode_fields,
     encode_fields,
 )
+from rockhopper.protocol.sys_flags import PULL_FLAG_SUBSCRIPTION
 
 PULL_COUNT = 32
 PULLS_AT_A_TIME = 16
-_SUBSCRIPTION = 4
-PULLED = frozenset(
-    int(code)
-    for code in (
-        ResponseCode.SUCCESS,
-        ResponseCode.PULL_NOT_FOUND,
-        ResponseCode.PULL_RETRY_IMMEDIATELY,
-        ResponseCode.PULL_OFFSET_MOVED,
-    )
-)
 
 
 class BulkRead(NamedTuple):
@@ -94,7 +85,7 @@ class OrdinaryPulls:
             queue_id=self._queue.queue_id,
             queue_offset=offset,
             max_msg_nums=end - offset,
-            sys_flag=_SUBSCRIPTION,
+            sys_flag=PULL_FLAG_SUBSCRIPTION,
             subscription=self._expression,
             expression_type=self._expression_type,
             broker_name=self._queue.broker_name,
@@ -103,7 +94,7 @@ class OrdinaryPulls:
             self._address,
             RequestCode.PULL_MESSAGE,
             encode_fields(fields),
-            accept=PULLED,
+            accept=PULL_ANSWERS,
             timeout=timeout_s,
         )
         return read_answer(answer)

@@ -27,15 +27,15 @@ from rockhopper.client.network.session import Session
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.sending.delivery import Delivery
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.pipeline.pulls import PULLED, BulkRead, OrdinaryPulls, read_answer
+from rockhopper.pipeline.pulls import BulkRead, OrdinaryPulls, read_answer
 from rockhopper.protocol.bodies.topic_ids import decode_topic_ids, encode_topic_ids
-from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.codes import PULL_ANSWERS, RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
+from rockhopper.protocol.names import TOOLS_CONSUMER_GROUP
 from rockhopper.protocol.requests import encode_fields
 from rockhopper.protocol.requests.extensions import BulkPullRequest
 from rockhopper.protocol.store.message_codec import decode_messages
 
-TOOLS_GROUP = "TOOLS_CONSUMER"
 _NOT_SUPPORTED = int(ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
 
 _Value = TypeVar("_Value")
@@ -173,7 +173,7 @@ class Remote:
 
         async def ask_one(queue: MessageQueue, at: int) -> tuple[MessageQueue, int] | None:
             address = await self._admin.offsets.address(queue)
-            pulls = OrdinaryPulls(self._admin, address, queue, TOOLS_GROUP, "*", "TAG")
+            pulls = OrdinaryPulls(self._admin, address, queue, TOOLS_CONSUMER_GROUP, "*", "TAG")
             read = await pulls.read(at, at + 1, 1, self._timeout_s)
             if read.has_moved or not read.body:
                 return None
@@ -244,7 +244,7 @@ class Remote:
         end: int,
         *,
         bytes_max: int = 4 << 20,
-        group: str = TOOLS_GROUP,
+        group: str = TOOLS_CONSUMER_GROUP,
         expression: str = "*",
         expression_type: str = "TAG",
         topic_id: str = "",
@@ -313,7 +313,7 @@ class Remote:
                 address,
                 RequestCode.BULK_PULL,
                 encode_fields(fields),
-                accept=PULLED | {_NOT_SUPPORTED},
+                accept=PULL_ANSWERS | {_NOT_SUPPORTED},
                 timeout=self._timeout_s,
             )
             if answer.code != _NOT_SUPPORTED:

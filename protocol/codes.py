@@ -286,3 +286,14 @@ class ResponseCode(IntEnum):
     RPC_ADDR_IS_NULL = -1002
     RPC_SEND_TO_CHANNEL_FAILED = -1004
     RPC_TIME_OUT = -1006
+
+
+# How a pull is answered that was understood.
+PULL_ANSWERS = frozenset(
+    {
+        int(ResponseCode.SUCCESS),
+        int(ResponseCode.PULL_NOT_FOUND),
+        int(ResponseCode.PULL_RETRY_IMMEDIATELY),
+        int(ResponseCode.PULL_OFFSET_MOVED),
+    }
+)

@@ -1,4 +1,4 @@
-"""The bits of a message's sysFlag (MessageSysFlag, CompressionType) and of a pull (PullSysFlag)."""
+"""The bits of a message's sysFlag (MessageSysFlag, CompressionType), a pull's, a topic's perm."""
 
 SYS_FLAG_COMPRESSED = 0x1
 SYS_FLAG_MULTI_TAGS = 0x2
@@ -25,6 +25,11 @@ PULL_FLAG_SUSPEND = 0x2
 PULL_FLAG_SUBSCRIPTION = 0x4
 PULL_FLAG_CLASS_FILTER = 0x8
 PULL_FLAG_LITE_PULL = 0x10
+
+PERM_INHERIT = 0x1
+PERM_WRITE = 0x2
+PERM_READ = 0x4
+PERM_MASK = PERM_INHERIT | PERM_WRITE | PERM_READ
 
 
 def compression_type(sys_flag: int) -> int:

@@ -11,8 +11,8 @@ from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.protocol.bodies import TopicRouteData
 from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.errors import ProtocolError
+from rockhopper.protocol.sys_flags import PERM_READ
 
-PERM_READ = 4
 ROUTE_AGE_S_MAX = 5.0
 ROUTE_TIMEOUT_S = 2.0
 ROUTES_KEPT = 1000

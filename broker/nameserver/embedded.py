@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from rockhopper.broker.tables.topics import PERM_READ, PERM_WRITE, TopicConfig, TopicTable
+from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.protocol.names import AUTO_CREATE_TOPIC, RETRY_PREFIX, group_error
+from rockhopper.protocol.sys_flags import PERM_READ, PERM_WRITE
 
 if TYPE_CHECKING:
     from rockhopper.broker.remoting.server import Connection

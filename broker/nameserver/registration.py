@@ -16,12 +16,13 @@ from rockhopper.broker.nameserver.sharing import CREATES_FIELD, adopt, share_fie
 from rockhopper.broker.settings.advertise import Advertiser, join_address, split_address
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.tables.json_table import JsonObject
-from rockhopper.broker.tables.topics import PERM_READ, PERM_WRITE, TopicConfig, TopicTable
+from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.errors import FieldError
 from rockhopper.protocol.requests import BrokerIdentityRequest, RegisterBrokerRequest, encode_fields
+from rockhopper.protocol.sys_flags import PERM_READ, PERM_WRITE
 
 log = structlog.get_logger("broker.registration")
 

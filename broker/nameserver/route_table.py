@@ -16,7 +16,8 @@ import structlog
 from rockhopper.broker.loop.slices import at_once
 from rockhopper.broker.nameserver.embedded import EmbeddedBroker
 from rockhopper.broker.tables.json_table import DataVersion, JsonObject
-from rockhopper.broker.tables.topics import PERM_WRITE, TopicConfig
+from rockhopper.broker.tables.topics import TopicConfig
+from rockhopper.protocol.sys_flags import PERM_WRITE
 
 log = structlog.get_logger("broker.nameserver")
 

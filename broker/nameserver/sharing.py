@@ -21,8 +21,6 @@ from typing import TYPE_CHECKING
 from rockhopper.broker.nameserver.route_table import RouteTable
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.tables.topics import (
-    PERM_READ,
-    PERM_WRITE,
     TopicConfig,
     TopicTable,
     may_be_looked_up,
@@ -30,6 +28,7 @@ from rockhopper.broker.tables.topics import (
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.requests import RpcRequest, decode_fields
 from rockhopper.protocol.requests.fields import Int32
+from rockhopper.protocol.sys_flags import PERM_READ, PERM_WRITE
 
 if TYPE_CHECKING:
     from rockhopper.broker.remoting.server import Connection

@@ -14,11 +14,11 @@ from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.reading.get_result import GetStatus
 from rockhopper.broker.tables.topic_ids import TopicIds
 from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.names import TOOLS_CONSUMER_GROUP
 from rockhopper.protocol.requests.extensions import BulkPullRequest
 
 SIZE_BYTES_MAX = 8 << 20
 COUNT_MAX = 16_384
-TOOLS_GROUP = "TOOLS_CONSUMER"
 FLAG_SUBSCRIPTION = 4
 
 
@@ -38,7 +38,7 @@ class BulkPullProcessor:
             raise RequestError(
                 ResponseCode.INVALID_PARAMETER, f"maxBytes is {fields.max_bytes}; 4194304 is usual"
             )
-        group = fields.consumer_group or TOOLS_GROUP
+        group = fields.consumer_group or TOOLS_CONSUMER_GROUP
         count_max = COUNT_MAX
         if fields.end_offset >= 0:
             count_max = min(count_max, fields.end_offset - fields.offset)

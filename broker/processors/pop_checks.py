@@ -12,8 +12,7 @@ from rockhopper.broker.tables.subscription_groups import SubscriptionGroup, Subs
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.names import group_error
-
-PERM_READ = 4
+from rockhopper.protocol.sys_flags import PERM_READ
 
 
 @dataclass(eq=False, repr=False)

@@ -32,8 +32,8 @@ from rockhopper.protocol.properties import (
 )
 from rockhopper.protocol.requests import ConsumerSendMsgBackRequest
 from rockhopper.protocol.store.message_codec import decode_message
+from rockhopper.protocol.sys_flags import PERM_WRITE
 
-PERM_WRITE = 2
 FIRST_RETRY_LEVEL = 3
 # V3_4_9: older clients send a maximum that is not meant.
 VERSION_WITH_MAX_RECONSUME_TIMES = 121

@@ -25,7 +25,13 @@ from rockhopper.protocol.bodies.sinks import (
     split_sink_messages,
 )
 from rockhopper.protocol.codes import ResponseCode
-from rockhopper.protocol.names import DLQ_PREFIX, NOT_SENDABLE_TOPICS, RETRY_PREFIX, topic_error
+from rockhopper.protocol.names import (
+    AUTO_CREATE_TOPIC,
+    DLQ_PREFIX,
+    NOT_SENDABLE_TOPICS,
+    RETRY_PREFIX,
+    topic_error,
+)
 from rockhopper.protocol.properties import decode_properties
 from rockhopper.protocol.requests import encode_fields
 from rockhopper.protocol.requests.extensions import (
@@ -37,12 +43,11 @@ from rockhopper.protocol.requests.extensions import (
     SinkStatusRequest,
     SinkStatusResponse,
 )
+from rockhopper.protocol.sys_flags import PERM_WRITE
 
 SINK_ID_LENGTH_MAX = 255
 # So many messages are checked before the event loop gets its turn.
 SLICE_COUNT = 4096
-PERM_WRITE = 2
-AUTO_CREATE_TOPIC = "TBW102"
 DEFAULT_QUEUE_NUMS = 4
 # Room for what the broker adds.
 PROPERTIES_SIZE_BYTES_MAX = 32_000

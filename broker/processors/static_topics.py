@@ -16,7 +16,6 @@ import structlog
 
 from rockhopper.broker.nameserver.peer_brokers import PeerBrokers, UnreachableError
 from rockhopper.broker.processors.topics_admin import TopicAdminProcessors
-from rockhopper.broker.pulling.puller import FLAG_COMMIT_OFFSET, FLAG_SUSPEND
 from rockhopper.broker.remoting.dispatcher import Processor, Request, RequestError, Response
 from rockhopper.broker.remoting.json_bodies import read_object, refusal
 from rockhopper.broker.settings.config import BrokerConfig
@@ -28,6 +27,7 @@ from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.requests import CreateTopicRequest
+from rockhopper.protocol.sys_flags import PULL_FLAG_COMMIT_OFFSET, PULL_FLAG_SUSPEND
 
 log = structlog.get_logger("broker.admin")
 
@@ -125,15 +125,15 @@ class StaticTopicProcessors:
         # While a queue moves, the piece of the old broker is the newest for a moment.
         piece, newest = static.piece_at(queue_id, offset) or pieces[-1], pieces[-1]
         flags = _number(request, "sysFlag")
-        if flags & FLAG_COMMIT_OFFSET:
+        if flags & PULL_FLAG_COMMIT_OFFSET:
             await self._commit_on_the_way(request, static, queue_id)
-        flags &= ~FLAG_COMMIT_OFFSET
+        flags &= ~PULL_FLAG_COMMIT_OFFSET
         low = pieces[0].logic_offset if len(pieces) > 1 else None
         high = newest.logical(self._store.queue_range(static.topic, newest.queue_id)[1])
         following = pieces[pieces.index(piece) + 1] if piece is not newest else None
         changes = {"queueId": str(piece.queue_id), "queueOffset": str(piece.physical(offset))}
         if following is not None:
-            flags &= ~FLAG_SUSPEND
+            flags &= ~PULL_FLAG_SUSPEND
             # Apache's tool tells the new leader nothing of where the old piece ends.
             left = piece.end_offset - piece.physical(offset) if piece.is_ended else None
             if left is not None and left <= 0:
@@ -146,7 +146,7 @@ class StaticTopicProcessors:
             return _pulled(response, piece, following, low, high)
 
         if piece.broker != static.broker:
-            changes["sysFlag"] = str(flags & ~FLAG_SUSPEND)
+            changes["sysFlag"] = str(flags & ~PULL_FLAG_SUSPEND)
             return translate(await self._asked(request, piece, changes))
         served = _physically(request, processor, changes, translate)
         return await served if inspect.isawaitable(served) else served

@@ -47,10 +47,10 @@ from rockhopper.protocol.requests import (
     encode_fields,
 )
 from rockhopper.protocol.store.light_queues import is_light, light_queue_error
+from rockhopper.protocol.sys_flags import PERM_MASK
 
 log = structlog.get_logger("broker.admin")
 
-PERM_MAX = 7
 FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 LIST_LENGTH_MAX = 4096
 # Queues described between two looks at other requests.
@@ -122,7 +122,7 @@ class TopicAdminProcessors:
                     ResponseCode.SYSTEM_ERROR,
                     f"{queue_nums} queues for topic {wanted.name}: {QUEUE_COUNT_MAX} is the most",
                 )
-        if not 0 <= wanted.perm <= PERM_MAX:
+        if not 0 <= wanted.perm <= PERM_MASK:
             raise RequestError(
                 ResponseCode.INVALID_PARAMETER,
                 f"perm {wanted.perm} of topic {wanted.name}: 4 read, 2 write, 6 both are allowed",

@@ -34,12 +34,12 @@ from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.protocol.names import group_error
 from rockhopper.protocol.subscription import Subscription
-
-FLAG_COMMIT_OFFSET = 1
-FLAG_SUSPEND = 2
-FLAG_SUBSCRIPTION = 4
-
-PERM_READ = 4
+from rockhopper.protocol.sys_flags import (
+    PERM_READ,
+    PULL_FLAG_COMMIT_OFFSET,
+    PULL_FLAG_SUBSCRIPTION,
+    PULL_FLAG_SUSPEND,
+)
 
 
 class Outcome(IntEnum):
@@ -124,13 +124,13 @@ class Puller:
             Refusal: it is refused.
         """
         chosen = self.check(pull)
-        if pull.sys_flag & FLAG_COMMIT_OFFSET and pull.commit_offset >= 0:
+        if pull.sys_flag & PULL_FLAG_COMMIT_OFFSET and pull.commit_offset >= 0:
             self._offsets.commit(pull.topic, pull.group, pull.queue_id, pull.commit_offset)
         moved = self._reset_of(pull)
         if moved is not None:
             return moved
         outcome, result = self._read(pull, chosen)
-        if outcome is Outcome.NOT_YET and pull.sys_flag & FLAG_SUSPEND:
+        if outcome is Outcome.NOT_YET and pull.sys_flag & PULL_FLAG_SUSPEND:
             return self._park(pull, chosen, outcome, result)
         return outcome, result
 
@@ -247,7 +247,7 @@ class Puller:
                 f"topicConfig.readQueueNums:[{topic.read_queue_nums}] "
                 f"consumer:[{pull.connection.peer}]",
             )
-        if pull.sys_flag & FLAG_SUBSCRIPTION:
+        if pull.sys_flag & PULL_FLAG_SUBSCRIPTION:
             chosen = self.filters.named(
                 pull.group, pull.topic, pull.expression or "*", pull.expression_type or "TAG"
             )

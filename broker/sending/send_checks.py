@@ -25,8 +25,8 @@ from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.protocol.names import NOT_SENDABLE_TOPICS, RETRY_PREFIX, topic_error
 from rockhopper.protocol.properties import PROPERTY_INNER_MULTI_DISPATCH, decode_properties
 from rockhopper.protocol.store.light_queues import is_light, light_queue_error
+from rockhopper.protocol.sys_flags import PERM_WRITE
 
-PERM_WRITE = 2
 VERSION_WITH_MAX_RECONSUME_TIMES = 121
 FIRST_RETRY_LEVEL = 3
 TOPIC_FAQ = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."

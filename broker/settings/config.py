@@ -118,7 +118,7 @@ class BrokerConfig:
     trace_topic_enable: bool = setting("traceTopicEnable", False)
     """Create the topic for clients' message traces at the start."""
 
-    trace_topic_name: str = setting("msgTraceTopicName", "RMQ_SYS_TRACE_TOPIC")
+    trace_topic_name: str = setting("msgTraceTopicName", TRACE_TOPIC)
     """Where clients send their traces."""
 
     trace_on: bool = setting("traceOn", True)

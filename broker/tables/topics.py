@@ -42,12 +42,10 @@ from rockhopper.protocol.names import (
     topic_error,
 )
 from rockhopper.protocol.store.light_queues import is_light, light_queue_error
+from rockhopper.protocol.sys_flags import PERM_INHERIT, PERM_READ, PERM_WRITE
 
 log = structlog.get_logger("broker.topics")
 
-PERM_INHERIT = 1
-PERM_WRITE = 2
-PERM_READ = 4
 
 SYS_FLAG_UNIT = 1
 SYS_FLAG_UNIT_SUBSCRIPTION = 2

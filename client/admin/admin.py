@@ -20,7 +20,7 @@ from rockhopper.client.errors import (
     RouteNotFoundError,
 )
 from rockhopper.client.network.addresses import BrokerAddress
-from rockhopper.client.network.routing import TEMPLATE_TOPIC, TopicRoute
+from rockhopper.client.network.routing import TopicRoute
 from rockhopper.client.network.session import Session
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
@@ -36,12 +36,12 @@ from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.message import message_keys
+from rockhopper.protocol.names import AUTO_CREATE_TOPIC
 from rockhopper.protocol.requests import CreateTopicRequest, encode_fields
+from rockhopper.protocol.sys_flags import PERM_READ, PERM_WRITE
 
 _Body = TypeVar("_Body", bound=Body)
 
-PERM_READ = 4
-PERM_WRITE = 2
 """Bits of a topic's `perm`; 6 is both."""
 
 
@@ -126,7 +126,7 @@ class Admin:
         """
         fields = CreateTopicRequest(
             topic=topic,
-            default_topic=TEMPLATE_TOPIC,
+            default_topic=AUTO_CREATE_TOPIC,
             read_queue_nums=queues,
             write_queue_nums=queues if write_queues is None else write_queues,
             perm=perm,

@@ -12,9 +12,10 @@ from rockhopper.client.filters import Sql, subscription_to
 from rockhopper.client.network.session import Session
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
-from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.codes import PULL_ANSWERS, RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.errors import FieldError, ProtocolError
+from rockhopper.protocol.names import TOOLS_CONSUMER_GROUP
 from rockhopper.protocol.requests import (
     PullMessageRequest,
     PullMessageResponse,
@@ -23,26 +24,13 @@ from rockhopper.protocol.requests import (
 )
 from rockhopper.protocol.store.message_codec import decode_messages
 from rockhopper.protocol.subscription import Subscription
+from rockhopper.protocol.sys_flags import PULL_FLAG_SUBSCRIPTION, PULL_FLAG_SUSPEND
 
 log = logging.getLogger(__name__)
 
-# The group that every RocketMQ broker has for tools that read without a group of their own.
-TOOLS_GROUP = "TOOLS_CONSUMER"
-
-_SUSPEND = 2
-_SUBSCRIPTION = 4
 # The broker looks for expired long polls every 5 s, so an answer may come that much later than
 # asked for.
 _HOLD_SLACK_S = 10.0
-_ANSWERS = frozenset(
-    int(code)
-    for code in (
-        ResponseCode.SUCCESS,
-        ResponseCode.PULL_NOT_FOUND,
-        ResponseCode.PULL_RETRY_IMMEDIATELY,
-        ResponseCode.PULL_OFFSET_MOVED,
-    )
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +58,7 @@ class Puller:
         wanted: str | Sql = "*",
         subscriptions: Mapping[str, Subscription] | None = None,
     ) -> None:
-        self.group = group or TOOLS_GROUP
+        self.group = group or TOOLS_CONSUMER_GROUP
         self._session = session
         self._offsets = QueueOffsets(session)
         self._wanted = wanted
@@ -91,7 +79,7 @@ class Puller:
             queue_id=queue.queue_id,
             queue_offset=offset,
             max_msg_nums=max_count,
-            sys_flag=_SUBSCRIPTION | (_SUSPEND if wait_s > 0 else 0),
+            sys_flag=PULL_FLAG_SUBSCRIPTION | (PULL_FLAG_SUSPEND if wait_s > 0 else 0),
             commit_offset=0,
             suspend_timeout_millis=round(wait_s * 1000),
             subscription=subscription.expression,
@@ -106,7 +94,7 @@ class Puller:
             RequestCode.PULL_MESSAGE,
             encode_fields(request),
             timeout_s=timeout_s,
-            accept=_ANSWERS,
+            accept=PULL_ANSWERS,
         )
         return self._result(queue, offset, answer, address)
 

@@ -22,7 +22,7 @@ from rockhopper.client.network.session import Session
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.message import StoredMessage
-from rockhopper.protocol.names import CLIENT_INNER_PRODUCER_GROUP
+from rockhopper.protocol.names import AUTO_CREATE_TOPIC, CLIENT_INNER_PRODUCER_GROUP
 from rockhopper.protocol.properties import (
     PROPERTY_DELAY_LEVEL,
     PROPERTY_ORIGIN_MESSAGE_ID,
@@ -188,7 +188,7 @@ class Redelivery:
         return {
             "a": CLIENT_INNER_PRODUCER_GROUP,
             "b": topic,
-            "c": "TBW102",
+            "c": AUTO_CREATE_TOPIC,
             "d": "4",
             "e": str(queue_id),
             "f": str(stored.sys_flag),

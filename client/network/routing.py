@@ -35,13 +35,12 @@ from rockhopper.protocol.bodies import TopicRouteData
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.errors import ProtocolError
+from rockhopper.protocol.names import AUTO_CREATE_TOPIC
+from rockhopper.protocol.sys_flags import PERM_READ, PERM_WRITE
 
 log = logging.getLogger(__name__)
 
-TEMPLATE_TOPIC = "TBW102"
 TEMPLATE_QUEUE_COUNT = 4
-_PERM_READ = 4
-_PERM_WRITE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +95,9 @@ def route_from_data(topic: str, data: TopicRouteData, *, guess_queue_count: int 
         reads, writes = queue_data.read_queue_nums, queue_data.write_queue_nums
         if guess_queue_count:
             reads = writes = min(guess_queue_count, reads)
-        if queue_data.perm & _PERM_READ and name in brokers:
+        if queue_data.perm & PERM_READ and name in brokers:
             read_queues += [MessageQueue(topic, name, number) for number in range(reads)]
-        if queue_data.perm & _PERM_WRITE:
+        if queue_data.perm & PERM_WRITE:
             has_master = MASTER_ID in brokers.get(name, {})
             queues = write_queues if has_master else masterless
             queues += [MessageQueue(topic, name, number) for number in range(writes)]
@@ -127,7 +126,7 @@ def _ordered_queues(topic: str, order_topic_conf: str) -> list[MessageQueue]:
 
 
 def _guess_key(topic: str) -> str:
-    return f"{topic} as {TEMPLATE_TOPIC}"
+    return f"{topic} as {AUTO_CREATE_TOPIC}"
 
 
 class NameServices:
@@ -284,7 +283,7 @@ class RouteTable:
         return None if data is None else self._remember(route_from_data(topic, data))
 
     async def _guess(self, topic: str) -> TopicRoute | None:
-        data = await self._name_services.route_data(TEMPLATE_TOPIC)
+        data = await self._name_services.route_data(AUTO_CREATE_TOPIC)
         if data is None:
             return None
         route = route_from_data(topic, data, guess_queue_count=TEMPLATE_QUEUE_COUNT)

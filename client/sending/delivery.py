@@ -28,6 +28,7 @@ from rockhopper.client.sending.outgoing import OutgoingMessage
 from rockhopper.client.sending.queue_choice import QueueChoice, chosen_queue, queue_for_key
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
+from rockhopper.protocol.names import AUTO_CREATE_TOPIC
 from rockhopper.protocol.sys_flags import SYS_FLAG_TRANSACTION_PREPARED
 
 # Answers that the same broker may not give a moment later, after which nothing was stored.
@@ -212,7 +213,7 @@ def send_fields(group: str, outgoing: OutgoingMessage, target: MessageQueue) -> 
     return {
         "a": group,
         "b": outgoing.topic,
-        "c": "TBW102",
+        "c": AUTO_CREATE_TOPIC,
         "d": "4",
         "e": str(target.queue_id),
         "f": str(outgoing.sys_flag),

@@ -13,9 +13,10 @@ from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.network.planning import Range
 from rockhopper.pipeline.network.rules import Rules
 from rockhopper.pipeline.pulls import BulkRead
-from rockhopper.pipeline.remote import TOOLS_GROUP, connect, result
+from rockhopper.pipeline.remote import connect, result
 from rockhopper.pipeline.retrying import is_unknown_topic
 from rockhopper.pipeline.schema import arrow_schema
+from rockhopper.protocol.names import TOOLS_CONSUMER_GROUP
 
 _log = logging.getLogger(__name__)
 
@@ -76,7 +77,7 @@ class _Reading:
             wanted.begin,
             end,
             bytes_max=rules.pull_bytes,
-            group=rules.reading_group or TOOLS_GROUP,
+            group=rules.reading_group or TOOLS_CONSUMER_GROUP,
             expression=rules.expression,
             expression_type=rules.expression_type,
             topic_id=wanted.topic_id,
