@@ -1,10 +1,7 @@
 """Which connections are closed because nothing comes, or nothing is taken, any more."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from rockhopper.broker.remoting.server import Connection
+from typing import Protocol
 
 FIRST_FRAME_TIMEOUT_S = 10.0
 FRAME_TIMEOUT_S = 30.0
@@ -12,7 +9,25 @@ IDLE_TIMEOUT_S = 120.0
 WRITE_STALL_TIMEOUT_S = 30.0
 
 
-def sweep_connections(connections: "Iterable[Connection]", now_s: float) -> None:
+class Watched(Protocol):
+    """What is looked at of a connection; times are the loop's."""
+
+    frames_received: int
+    connected_at_s: float
+    last_active_s: float
+    frame_begun_at_s: float | None
+    stalled_at_s: float | None
+    writing_paused: bool
+    is_waiting: bool
+
+    def note_progress(self, now_s: float) -> None:
+        """Start the standstill anew if the peer has read anything since the last call."""
+
+    def abort(self, reason: str) -> None:
+        """Close at once."""
+
+
+def sweep_connections(connections: Iterable[Watched], now_s: float) -> None:
     """Close those of *connections* that are idle or stuck as of *now_s*, the loop's time."""
     for connection in connections:
         if connection.writing_paused:
@@ -22,7 +37,7 @@ def sweep_connections(connections: "Iterable[Connection]", now_s: float) -> None
             connection.abort(reason)
 
 
-def _why_to_close(connection: "Connection", now_s: float) -> str | None:
+def _why_to_close(connection: Watched, now_s: float) -> str | None:
     if (
         connection.frames_received == 0
         and now_s - connection.connected_at_s > FIRST_FRAME_TIMEOUT_S

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rockhopper.client.commands.names import TOPIC
 from rockhopper.client.commands.output import print_table, write_json, write_line
+from rockhopper.client.commands.parameters import TOPIC
 from rockhopper.client.commands.progress import ProgressBar
 from rockhopper.client.commands.running import nameserver, nameserver_option, run
 

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rockhopper.client.commands.names import GROUP, TOPIC
-from rockhopper.client.commands.positions import PositionType
+from rockhopper.client.commands.parameters import GROUP, TOPIC, PositionType
 from rockhopper.client.commands.reader import OutputReader
 from rockhopper.client.commands.rows import MessageRows
 from rockhopper.client.commands.running import (

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rockhopper.client.commands.names import GROUP, TOPIC
 from rockhopper.client.commands.output import (
     body_preview,
     counted,
@@ -21,6 +20,7 @@ from rockhopper.client.commands.output import (
     write_json,
     write_line,
 )
+from rockhopper.client.commands.parameters import GROUP, TOPIC
 from rockhopper.client.commands.running import (
     confirm,
     may_ask,

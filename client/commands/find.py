@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rockhopper.client.commands.names import TOPIC
 from rockhopper.client.commands.output import (
     body_preview,
     body_text,
@@ -19,7 +18,7 @@ from rockhopper.client.commands.output import (
     write_json,
     write_line,
 )
-from rockhopper.client.commands.positions import PositionType
+from rockhopper.client.commands.parameters import TOPIC, PositionType
 from rockhopper.client.commands.running import nameserver, nameserver_option, run
 
 if TYPE_CHECKING:

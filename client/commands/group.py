@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rockhopper.client.commands.names import GROUP, TOPIC
 from rockhopper.client.commands.output import (
     counted,
     print_table,
@@ -15,7 +14,13 @@ from rockhopper.client.commands.output import (
     write_json,
     write_line,
 )
-from rockhopper.client.commands.positions import PositionType, QueueType, select_queues
+from rockhopper.client.commands.parameters import (
+    GROUP,
+    TOPIC,
+    PositionType,
+    QueueType,
+    select_queues,
+)
 from rockhopper.client.commands.running import confirm, may_ask, nameserver, nameserver_option, run
 
 if TYPE_CHECKING:

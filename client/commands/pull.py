@@ -12,9 +12,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rockhopper.client.commands.names import GROUP, TOPIC
 from rockhopper.client.commands.output import flush
-from rockhopper.client.commands.positions import PositionType, QueueType, select_queues
+from rockhopper.client.commands.parameters import (
+    GROUP,
+    TOPIC,
+    PositionType,
+    QueueType,
+    select_queues,
+)
 from rockhopper.client.commands.progress import ProgressBar
 from rockhopper.client.commands.rows import MessageRows
 from rockhopper.client.commands.running import nameserver, nameserver_option, run

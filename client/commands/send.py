@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from rockhopper.client.commands.names import TOPIC
 from rockhopper.client.commands.output import counted, flush, write_json, write_line
-from rockhopper.client.commands.positions import QueueType, select_queues
+from rockhopper.client.commands.parameters import TOPIC, QueueType, select_queues
 from rockhopper.client.commands.progress import ProgressBar
 from rockhopper.client.commands.running import nameserver, nameserver_option, report, run
 from rockhopper.client.commands.stdin_lines import stdin_lines

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 import click
 
-from rockhopper.client.commands.names import TOPIC
 from rockhopper.client.commands.output import (
     counted,
     print_table,
@@ -16,6 +15,7 @@ from rockhopper.client.commands.output import (
     write_json,
     write_line,
 )
+from rockhopper.client.commands.parameters import TOPIC
 from rockhopper.client.commands.running import Failure, confirm, nameserver, nameserver_option, run
 from rockhopper.client.network.addresses import BrokerAddress
 

@@ -1,13 +1,18 @@
-"""Positions and queues as the command line takes them."""
+"""Topics, groups, positions and queues as the command line takes them.
+
+What cannot be one is refused at once, with exit code 2.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from rockhopper.protocol.names import group_error, topic_error
 
 if TYPE_CHECKING:
     from rockhopper.client.pull_consumer import Position
@@ -107,3 +112,19 @@ def select_queues(
             raise ValueError(f"the topic {topic!r} has no queue {name}; it has: {have}")
         chosen += [queue for queue in found if queue not in chosen]
     return chosen
+
+
+class _NameType(click.ParamType[Any]):
+    def __init__(self, name: str, mistake: Callable[[str], str | None]) -> None:
+        self.name = name
+        self._mistake = mistake
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the name, or end the program with exit code 2."""
+        if reason := self._mistake(value):
+            raise click.UsageError(reason, ctx)
+        return str(value)
+
+
+TOPIC = _NameType("topic", topic_error)
+GROUP = _NameType("group", group_error)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import click
 import pytest
 
-from rockhopper.client.commands.positions import PositionType, QueueType, parse_time, select_queues
+from rockhopper.client.commands.parameters import PositionType, QueueType, parse_time, select_queues
 from rockhopper.client.queues import MessageQueue
 
 NOW = datetime(2024, 5, 1, 12, 0, 0)
