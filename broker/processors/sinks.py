@@ -32,7 +32,7 @@ from rockhopper.protocol.names import (
     RETRY_PREFIX,
     topic_error,
 )
-from rockhopper.protocol.properties import decode_properties
+from rockhopper.protocol.properties import PROPERTY_DELAY_LEVEL, decode_properties
 from rockhopper.protocol.requests import encode_fields
 from rockhopper.protocol.requests.extensions import (
     SinkBatchRequest,
@@ -153,7 +153,7 @@ class SinkProcessors:
             if wrong:
                 raise _refused(f"a message has the property {min(wrong)}, which is the broker's")
         if "DELAY\x01" in properties:
-            level = decode_properties(properties).get("DELAY", "0")
+            level = decode_properties(properties).get(PROPERTY_DELAY_LEVEL, "0")
             if not level.isdecimal():
                 raise _refused(f"the property DELAY is {level!r}, not a delay level")
         elif "TIMER_" in properties or "__STARTDELIVERTIME" in properties:

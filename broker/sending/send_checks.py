@@ -23,7 +23,11 @@ from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.protocol.names import NOT_SENDABLE_TOPICS, RETRY_PREFIX, topic_error
-from rockhopper.protocol.properties import PROPERTY_INNER_MULTI_DISPATCH, decode_properties
+from rockhopper.protocol.properties import (
+    PROPERTY_DELAY_LEVEL,
+    PROPERTY_INNER_MULTI_DISPATCH,
+    decode_properties,
+)
 from rockhopper.protocol.store.light_queues import is_light, light_queue_error
 from rockhopper.protocol.sys_flags import PERM_WRITE
 
@@ -163,7 +167,7 @@ class SendChecks:
             most = send.reconsume_times_max
         gave_up = send.reconsume_times > most
         if send.reconsume_times == most:
-            delay = decode_properties(send.properties).get("DELAY")
+            delay = decode_properties(send.properties).get(PROPERTY_DELAY_LEVEL)
             gave_up = delay == str(FIRST_RETRY_LEVEL + most) or (
                 send.connection is not None and self._consumes_in_order(group.name, send.connection)
             )

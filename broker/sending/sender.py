@@ -23,7 +23,7 @@ from rockhopper.broker.sending.send_request import Send, waits_for_disk
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.store.files.errors import RecordTooLargeError, StoreError
-from rockhopper.broker.store.log.encoding import DELAYING_PROPERTIES
+from rockhopper.broker.store.log.encoding import BROKER_PROPERTIES, DELAYING_PROPERTIES
 from rockhopper.broker.store.log.fast_encoding import message_ids
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
@@ -32,8 +32,17 @@ from rockhopper.broker.transactions.half_messages import HALF_QUEUE_ID, is_half,
 from rockhopper.protocol.message_ids import offset_message_id
 from rockhopper.protocol.names import DLQ_PREFIX, RETRY_PREFIX, TRANSACTION_HALF_TOPIC
 from rockhopper.protocol.properties import (
+    PROPERTY_CLUSTER,
+    PROPERTY_DELAY_LEVEL,
+    PROPERTY_INNER_BASE,
     PROPERTY_INNER_MULTI_DISPATCH,
+    PROPERTY_INNER_NUM,
+    PROPERTY_KEYS,
     PROPERTY_LITE_TOPIC,
+    PROPERTY_MSG_REGION,
+    PROPERTY_TRACE_SWITCH,
+    PROPERTY_UNIQUE_KEY,
+    PROPERTY_WAIT,
     decode_properties,
 )
 from rockhopper.protocol.store.light_queues import light_name_of
@@ -46,24 +55,7 @@ from rockhopper.protocol.sys_flags import (
 
 # Which records hold a batch is for the broker to say.
 INNER_BATCH_FLAGS = SYS_FLAG_INNER_BATCH | SYS_FLAG_NEED_UNWRAP
-# Set by the broker, whatever a client claims.
-BROKER_PROPERTIES = (
-    "REAL_TOPIC",
-    "REAL_QID",
-    "POP_CK",
-    "INNER_NUM",
-    "INNER_BASE",
-    "INNER_MULTI_QUEUE_OFFSET",
-    "DUP_INFO",
-    "__CRC32#",
-    "TIMER_OUT_MS",
-    "TIMER_ENQUEUE_MS",
-    "TIMER_DEQUEUE_MS",
-    "TIMER_ROLL_TIMES",
-    "TIMER_ORIGIN",
-    "RH_FINAL",
-    "RH_SINK",
-)
+_NOT_THE_CLIENTS = (*BROKER_PROPERTIES, "TIMER_ORIGIN")
 HAS_TIMER = frozenset(TIMER_PROPERTIES)
 
 
@@ -152,7 +144,8 @@ class Sender:
         properties = self._broker_properties(send)
         if send.sys_flag & SYS_FLAG_TRANSACTION_MASK == SYS_FLAG_TRANSACTION_ROLLBACK:
             raise IllegalMessage("the sysFlag says that the message is rolled back")
-        if topic.attributes.get("cleanup.policy") == "COMPACTION" and not properties.get("KEYS"):
+        is_compacted = topic.attributes.get("cleanup.policy") == "COMPACTION"
+        if is_compacted and not properties.get(PROPERTY_KEYS):
             raise IllegalMessage("Required message key is missing")
         lite_topic = properties.get(PROPERTY_LITE_TOPIC)
         if lite_topic is not None:
@@ -174,7 +167,7 @@ class Sender:
             make_half(properties, name, queue_id, send.group)
             name, stored_queue_id = TRANSACTION_HALF_TOPIC, HALF_QUEUE_ID
         elif is_dead:
-            properties["DELAY"] = "-1"
+            properties[PROPERTY_DELAY_LEVEL] = "-1"
         elif level > 0:
             name, stored_queue_id = self._delay_levels.redirect(name, queue_id, properties, level)
         elif due_ms is not None:
@@ -191,7 +184,7 @@ class Sender:
             send.born_host,
             send.reconsume_times,
         )
-        unique_key = properties["UNIQ_KEY"]
+        unique_key = properties[PROPERTY_UNIQUE_KEY]
         self._stats.put(name if opens_transaction else topic.name).add(
             1, self._store.staged_offset - position
         )
@@ -221,19 +214,19 @@ class Sender:
         properties = decode_properties(send.properties)
         if len(send.properties) > 2 * 32_767:
             raise RecordTooLargeError(f"The properties have {len(send.properties)} characters.")
-        for name in BROKER_PROPERTIES:
+        for name in _NOT_THE_CLIENTS:
             properties.pop(name, None)
-        if properties.get("WAIT") == "true":
-            del properties["WAIT"]
-        if not properties.get("UNIQ_KEY"):
-            properties["UNIQ_KEY"] = self._unique_ids.next()
-        properties["MSG_REGION"] = self._config.region_id
-        properties["TRACE_ON"] = "true" if self._config.trace_on else "false"
-        properties["CLUSTER"] = self._config.cluster_name
+        if properties.get(PROPERTY_WAIT) == "true":
+            del properties[PROPERTY_WAIT]
+        if not properties.get(PROPERTY_UNIQUE_KEY):
+            properties[PROPERTY_UNIQUE_KEY] = self._unique_ids.next()
+        properties[PROPERTY_MSG_REGION] = self._config.region_id
+        properties[PROPERTY_TRACE_SWITCH] = "true" if self._config.trace_on else "false"
+        properties[PROPERTY_CLUSTER] = self._config.cluster_name
         return properties
 
     def _delay_level(self, properties: dict[str, str]) -> int:
-        text = properties.get("DELAY")
+        text = properties.get(PROPERTY_DELAY_LEVEL)
         if text is not None:
             try:
                 level = int(text)
@@ -257,7 +250,7 @@ class Sender:
         if self._delay_level(outer) > 0 or not HAS_TIMER.isdisjoint(outer):
             raise IllegalMessage("a batch cannot be delayed")
         body, messages = batch_of(send.body)
-        if self._topics.is_batch(topic.name) and outer.get("UNIQ_KEY"):
+        if self._topics.is_batch(topic.name) and outer.get(PROPERTY_UNIQUE_KEY):
             return self._put_inner_batch(send, topic, queue_id, body, len(messages))
         for _, _, properties in messages:
             if not DELAYING_PROPERTIES.isdisjoint(decode_properties(properties)):
@@ -292,12 +285,12 @@ class Sender:
         """A topic of type BatchCQ keeps the whole batch as one record."""
         check_inner_count(count, str(count))
         properties = self._broker_properties(send)
-        unique_key = properties["UNIQ_KEY"]
+        unique_key = properties[PROPERTY_UNIQUE_KEY]
         self._store.begin()
         tail = self._store.tail(topic.name, queue_id)
         first_offset = tail.next_offset
-        properties["INNER_NUM"] = str(count)
-        properties["INNER_BASE"] = str(first_offset)
+        properties[PROPERTY_INNER_NUM] = str(count)
+        properties[PROPERTY_INNER_BASE] = str(first_offset)
         position = self._store.stage(
             tail,
             body,

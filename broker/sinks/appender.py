@@ -23,7 +23,17 @@ from rockhopper.broker.store.queues.queue_tail import QueueTail
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.transactions.delays import Redirect
 from rockhopper.protocol.bodies.sinks import SinkMessage
-from rockhopper.protocol.properties import PROPERTY_UNIQUE_KEY, decode_properties
+from rockhopper.protocol.properties import (
+    PROPERTY_INNER_BASE,
+    PROPERTY_INNER_NUM,
+    PROPERTY_POP_CK,
+    PROPERTY_REAL_QUEUE_ID,
+    PROPERTY_REAL_TOPIC,
+    PROPERTY_TRANSACTION_PREPARED,
+    PROPERTY_UNIQUE_KEY,
+    PROPERTY_WAIT,
+    decode_properties,
+)
 
 log = structlog.get_logger("broker.sinks")
 
@@ -33,13 +43,13 @@ _NAME = PROPERTY_SINK.encode()
 REFUSED_PROPERTIES = frozenset(
     {
         *OWN_PROPERTIES,
-        "INNER_BASE",
-        "INNER_NUM",
-        "POP_CK",
-        "REAL_QID",
-        "REAL_TOPIC",
-        "TRAN_MSG",
-        "WAIT",
+        PROPERTY_INNER_BASE,
+        PROPERTY_INNER_NUM,
+        PROPERTY_POP_CK,
+        PROPERTY_REAL_QUEUE_ID,
+        PROPERTY_REAL_TOPIC,
+        PROPERTY_TRANSACTION_PREPARED,
+        PROPERTY_WAIT,
     }
 )
 SLICE_COUNT_MAX = 256

@@ -25,8 +25,31 @@ from rockhopper.broker.store.log.tags_codes import hash_of_tags
 from rockhopper.protocol.errors import MalformedBatchError
 from rockhopper.protocol.java_hash import index_key_seed, seeded_index_key_hash
 from rockhopper.protocol.properties import (
+    PROPERTY_CLUSTER,
+    PROPERTY_CRC32,
+    PROPERTY_DELAY_LEVEL,
+    PROPERTY_DUP_INFO,
+    PROPERTY_INNER_BASE,
+    PROPERTY_INNER_MULTI_DISPATCH,
+    PROPERTY_INNER_MULTI_QUEUE_OFFSET,
+    PROPERTY_INNER_NUM,
     PROPERTY_KEYS,
+    PROPERTY_LITE_TOPIC,
+    PROPERTY_MSG_REGION,
+    PROPERTY_POP_CK,
+    PROPERTY_PRIORITY,
+    PROPERTY_REAL_QUEUE_ID,
+    PROPERTY_REAL_TOPIC,
     PROPERTY_TAGS,
+    PROPERTY_TIMER_DELAY_MS,
+    PROPERTY_TIMER_DELAY_SEC,
+    PROPERTY_TIMER_DELIVER_MS,
+    PROPERTY_TIMER_DEQUEUE_MS,
+    PROPERTY_TIMER_ENQUEUE_MS,
+    PROPERTY_TIMER_OUT_MS,
+    PROPERTY_TIMER_ROLL_TIMES,
+    PROPERTY_TRACE_SWITCH,
+    PROPERTY_TRANSACTION_PREPARED,
     PROPERTY_UNIQUE_KEY,
     PROPERTY_WAIT,
     decode_properties,
@@ -50,38 +73,45 @@ INDEX_KEY = struct.Struct(">Iq")
 
 # What a message of a batch may not have.
 DELAYING_PROPERTIES = frozenset(
-    {"DELAY", "TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC", "__STARTDELIVERTIME"}
-)
-# What the broker, or its recovery, believes because it wrote it itself: taken from no client.
-OWN_PROPERTIES = frozenset({"INNER_MULTI_QUEUE_OFFSET", "RH_FINAL", "RH_SINK", "__CRC32#"})
-# Any of these makes a message more than a plain one, or stands where only the broker may write.
-SPECIAL_PROPERTIES = OWN_PROPERTIES | frozenset(
     {
-        "CLUSTER",
-        "DELAY",
-        "DUP_INFO",
-        "INNER_BASE",
-        "INNER_MULTI_DISPATCH",
-        "INNER_NUM",
-        "MSG_REGION",
-        "POP_CK",
-        "REAL_QID",
-        "REAL_TOPIC",
-        "TIMER_DELAY_MS",
-        "TIMER_DELAY_SEC",
-        "TIMER_DELIVER_MS",
-        "TIMER_DEQUEUE_MS",
-        "TIMER_ENQUEUE_MS",
-        "TIMER_OUT_MS",
-        "TIMER_ROLL_TIMES",
-        "TRACE_ON",
-        "TRAN_MSG",
-        "_SYS_MSG_PRIORITY_",
-        "__LITE_TOPIC",
+        PROPERTY_DELAY_LEVEL,
+        PROPERTY_TIMER_DELIVER_MS,
+        PROPERTY_TIMER_DELAY_MS,
+        PROPERTY_TIMER_DELAY_SEC,
         "__STARTDELIVERTIME",
     }
 )
-
+# What the broker, or its recovery, believes because it wrote it itself: taken from no client.
+OWN_PROPERTIES = frozenset(
+    {PROPERTY_INNER_MULTI_QUEUE_OFFSET, "RH_FINAL", "RH_SINK", PROPERTY_CRC32}
+)
+# Set by the broker, whatever a client claims.
+BROKER_PROPERTIES = OWN_PROPERTIES | {
+    PROPERTY_REAL_TOPIC,
+    PROPERTY_REAL_QUEUE_ID,
+    PROPERTY_POP_CK,
+    PROPERTY_INNER_NUM,
+    PROPERTY_INNER_BASE,
+    PROPERTY_DUP_INFO,
+    PROPERTY_TIMER_OUT_MS,
+    PROPERTY_TIMER_ENQUEUE_MS,
+    PROPERTY_TIMER_DEQUEUE_MS,
+    PROPERTY_TIMER_ROLL_TIMES,
+}
+# Any of these makes a message more than a plain one, or stands where only the broker may write.
+SPECIAL_PROPERTIES = (
+    BROKER_PROPERTIES
+    | DELAYING_PROPERTIES
+    | {
+        PROPERTY_CLUSTER,
+        PROPERTY_INNER_MULTI_DISPATCH,
+        PROPERTY_MSG_REGION,
+        PROPERTY_TRACE_SWITCH,
+        PROPERTY_TRANSACTION_PREPARED,
+        PROPERTY_PRIORITY,
+        PROPERTY_LITE_TOPIC,
+    }
+)
 NOT_IN_PLAIN_BATCHES = DELAYING_PROPERTIES | OWN_PROPERTIES
 
 _WAIT_TRUE = "WAIT\x01true\x02"
