@@ -15,7 +15,7 @@ import dataclasses
 import shutil
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -25,6 +25,7 @@ from rockhopper.broker.health import HealthServer
 from rockhopper.broker.hot_pass import HotPass
 from rockhopper.broker.loop.clock import BrokerClock
 from rockhopper.broker.loop.stalls import StallWatchdog
+from rockhopper.broker.metrics import families, metrics_page
 from rockhopper.broker.nameserver.embedded import EmbeddedBroker
 from rockhopper.broker.nameserver.registration import Registration
 from rockhopper.broker.nameserver.service import NameService
@@ -34,6 +35,7 @@ from rockhopper.broker.peer import Peer
 from rockhopper.broker.processors.table import build_table
 from rockhopper.broker.purging import purge
 from rockhopper.broker.remoting.dispatcher import Dispatcher
+from rockhopper.broker.remoting.http import Page
 from rockhopper.broker.remoting.limits import connection_shares
 from rockhopper.broker.remoting.ports import Ports
 from rockhopper.broker.remoting.server import Server
@@ -263,7 +265,7 @@ class Broker(ServingParts):
         """Let everybody in, in the order health, name service, broker."""
         config, port = self.config, self._ports.number("listenPort")
         self._advertiser = Advertiser(config.advertise, broker_ip1=config.broker_ip1, port=port)
-        health = HealthServer(self)
+        health = HealthServer(self.why_not_healthy, self.why_not_ready, self.metrics)
         self._undo.push_async_callback(health.close)
         await self._ports.listen("httpPort", health.start_on)
         if self.name_service is not None:
@@ -417,6 +419,12 @@ class Broker(ServingParts):
         except StoreError as error:
             return str(error)
         return None
+
+    def metrics(self) -> Awaitable[Page]:
+        """The page that Prometheus scrapes."""
+        is_ready = self.why_not_ready() is None
+        shown = families(self, self.stalls, self.connection_counts(), is_ready=is_ready)
+        return metrics_page(self.config, shown)
 
     def connection_counts(self) -> dict[str, int]:
         """Open connections by port."""

@@ -4,32 +4,29 @@
 /readyz    503 while messages are not taken (starting, stopping, disk full): for readiness
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
 
-from rockhopper.broker.metrics import metrics_page
 from rockhopper.broker.remoting.http import HttpServer, Page
-
-if TYPE_CHECKING:
-    from rockhopper.broker.broker import Broker
 
 
 class HealthServer(HttpServer):
     """The operator's port of one broker."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
-        super().__init__(
-            {"/healthz": self._healthz, "/readyz": self._readyz, "/metrics": self._metrics}
-        )
+    def __init__(
+        self,
+        why_not_healthy: Callable[[], str | None],
+        why_not_ready: Callable[[], str | None],
+        metrics: Callable[[], Awaitable[Page]],
+    ) -> None:
+        self._why_not_healthy = why_not_healthy
+        self._why_not_ready = why_not_ready
+        super().__init__({"/healthz": self._healthz, "/readyz": self._readyz, "/metrics": metrics})
 
     async def _healthz(self) -> Page:
-        return state_page(self._broker.why_not_healthy())
+        return state_page(self._why_not_healthy())
 
     async def _readyz(self) -> Page:
-        return state_page(self._broker.why_not_ready())
-
-    async def _metrics(self) -> Page:
-        return await metrics_page(self._broker)
+        return state_page(self._why_not_ready())
 
 
 def state_page(problem: str | None) -> Page:

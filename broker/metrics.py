@@ -10,15 +10,22 @@ has not committed counts whole, as in the answer to 208.
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from rockhopper.broker.loop.stalls import STALL_S
-from rockhopper.broker.members.consumer_groups import BROADCASTING
+from rockhopper.broker.later.timers.timers import Timers
+from rockhopper.broker.loop.stalls import STALL_S, StallWatchdog
+from rockhopper.broker.members.consumer_groups import BROADCASTING, ConsumerGroups
+from rockhopper.broker.members.producers import ProducerTable
+from rockhopper.broker.observing.stats import BrokerStats
+from rockhopper.broker.pop.service import PopService
 from rockhopper.broker.remoting.http import Page
+from rockhopper.broker.serving import ServingParts
+from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.tables.topics import TopicTable
+from rockhopper.broker.transactions.transactions import Transactions
 from rockhopper.protocol.names import is_retry_topic
-
-if TYPE_CHECKING:
-    from rockhopper.broker.broker import Broker
 
 SAMPLES_PER_TURN = 500
 
@@ -39,21 +46,20 @@ class Family:
         return self
 
 
-async def metrics_page(broker: "Broker") -> Page:
-    """The page that Prometheus scrapes."""
-    families = []
-    for family in _families(broker):
+async def metrics_page(config: BrokerConfig, families: Iterable[Family | None]) -> Page:
+    """The page that Prometheus scrapes; None where the event loop should get its turn."""
+    shown = []
+    for family in families:
         if family is None:
             await asyncio.sleep(0)
         else:
-            families.append(family)
-    config = broker.config
+            shown.append(family)
     common = {
         "cluster": config.cluster_name,
         "node_type": "broker",
         "node_id": config.broker_name,
     }
-    body, content_type = await asyncio.to_thread(_render, families, common)
+    body, content_type = await asyncio.to_thread(_render, shown, common)
     return Page(body, content_type=content_type)
 
 
@@ -83,20 +89,33 @@ def _prometheus_family(family: Family, common: dict[str, str]) -> Any:
     return metric
 
 
-def _families(broker: "Broker") -> Iterator[Family | None]:
-    """Every metric; None where the event loop should get its turn."""
-    yield from _state(broker)
+def families(
+    parts: ServingParts,
+    stalls: StallWatchdog,
+    connections: Mapping[str, int],
+    *,
+    is_ready: bool,
+) -> Iterator[Family | None]:
+    """Every metric of a broker; *connections* are counted by port."""
+    store, topics, stats, consumers = parts.store, parts.topics, parts.stats, parts.consumers
+    permission = parts.config.live.broker_permission
+    yield _gauge("rocketmq_broker_permission", "4 read, 2 write, 6 both").add(permission)
+    yield _gauge("rocketmq_topic_number", "Topics").add(len(topics))
+    yield _gauge("rocketmq_consumer_group_number", "Consumer groups").add(len(parts.groups))
+    yield _gauge("rockhopper_ready", "1 when /readyz says so").add(is_ready)
+    yield from _waiting(stalls, parts.timers)
+    yield _gauge("rockhopper_parked_pulls", "Pulls that wait").add(len(parts.long_polling))
     yield None
-    yield from _traffic_in(broker)
+    yield from _traffic_in(stats, topics)
     yield None
-    yield from _traffic_out(broker)
+    yield from _traffic_out(stats, topics)
     yield None
-    yield from _storage(broker)
-    yield from _transactions(broker)
-    yield from _clients(broker)
-    yield from _pop(broker)
+    yield from _storage(store, parts.tables.altered_count)
+    yield from _transactions(parts.transactions, parts.steady_ms())
+    yield from _clients(connections, consumers, parts.producers)
+    yield from _pop(parts.pop)
     yield None
-    yield from _lag(broker)
+    yield from _lag(store, topics, parts.offsets, consumers)
 
 
 def _gauge(name: str, help_text: str, *labels: str) -> Family:
@@ -107,20 +126,11 @@ def _counter(name: str, help_text: str, *labels: str) -> Family:
     return Family("counter", name, help_text, *labels)
 
 
-def _state(broker: "Broker") -> Iterator[Family]:
-    permission = broker.config.live.broker_permission
-    yield _gauge("rocketmq_broker_permission", "4 read, 2 write, 6 both").add(permission)
-    yield _gauge("rocketmq_topic_number", "Topics").add(len(broker.topics))
-    yield _gauge("rocketmq_consumer_group_number", "Consumer groups").add(len(broker.groups))
-    is_ready = broker.why_not_ready() is None
-    yield _gauge("rockhopper_ready", "1 when /readyz says so").add(is_ready)
-    parked = len(broker.long_polling)
-    stalls = broker.stalls
+def _waiting(stalls: StallWatchdog, timers: Timers) -> Iterator[Family]:
     yield _counter("rockhopper_stalls_total", f"Waits of the event loop over {STALL_S:g} s").add(
         stalls.count
     )
     yield _gauge("rockhopper_stall_longest_seconds", "The longest of them").add(stalls.longest_s)
-    timers = broker.timers
     yield _gauge("rockhopper_timers_pending", "Messages that wait for their time").add(
         timers.pending_count
     )
@@ -130,35 +140,34 @@ def _state(broker: "Broker") -> Iterator[Family]:
     yield _counter("rockhopper_timers_late_total", "Of them, more than a second late").add(
         timers.delivery.late_count
     )
-    yield _gauge("rockhopper_parked_pulls", "Pulls that wait").add(parked)
 
 
-def _traffic_in(broker: "Broker") -> Iterator[Family | None]:
+def _traffic_in(stats: BrokerStats, topics: TopicTable) -> Iterator[Family | None]:
     labels = ("topic", "is_system")
     messages = _counter("rocketmq_messages_in_total", "Messages taken", *labels)
     size = _counter("rocketmq_throughput_in_total", "Bytes of records taken", *labels)
-    for index, (topic, traffic) in enumerate(broker.stats.by_key("put").items()):
-        is_system = _text(broker.topics.is_system(topic))
+    for index, (topic, traffic) in enumerate(stats.by_key("put").items()):
+        is_system = _text(topics.is_system(topic))
         messages.add(traffic.messages, topic, is_system)
         size.add(traffic.bytes, topic, is_system)
         if index % SAMPLES_PER_TURN == 0:
             yield None
     yield messages
     yield size
-    yield _counter("rockhopper_send_failures_total", "Sends refused").add(broker.stats.put_failed)
+    yield _counter("rockhopper_send_failures_total", "Sends refused").add(stats.put_failed)
 
 
-def _traffic_out(broker: "Broker") -> Iterator[Family | None]:
+def _traffic_out(stats: BrokerStats, topics: TopicTable) -> Iterator[Family | None]:
     labels = ("topic", "consumer_group", "is_retry", "is_system")
     messages = _counter("rocketmq_messages_out_total", "Messages handed out", *labels)
     size = _counter("rocketmq_throughput_out_total", "Bytes handed out", *labels)
-    for index, (key, traffic) in enumerate(broker.stats.by_key("get").items()):
+    for index, (key, traffic) in enumerate(stats.by_key("get").items()):
         topic, _, group = key.partition("@")
         values = (
             topic,
             group,
             _text(is_retry_topic(topic)),
-            _text(broker.topics.is_system(topic)),
+            _text(topics.is_system(topic)),
         )
         messages.add(traffic.messages, *values)
         size.add(traffic.bytes, *values)
@@ -169,14 +178,13 @@ def _traffic_out(broker: "Broker") -> Iterator[Family | None]:
     dead = _counter(
         "rocketmq_send_to_dlq_messages_total", "Messages given up", "topic", "consumer_group"
     )
-    for key, traffic in broker.stats.by_key("dead").items():
+    for key, traffic in stats.by_key("dead").items():
         topic, _, group = key.partition("@")
         dead.add(traffic.messages, topic, group)
     yield dead
 
 
-def _storage(broker: "Broker") -> Iterator[Family]:
-    store = broker.store
+def _storage(store: MessageStore, altered_count: int) -> Iterator[Family]:
     end = store.max_commit_log_offset
     yield _gauge("rocketmq_storage_size", "Bytes of the commit log that are kept").add(
         end - store.min_commit_log_offset
@@ -197,7 +205,7 @@ def _storage(broker: "Broker") -> Iterator[Family]:
         store.mended_count
     )
     yield _counter("rockhopper_altered_tables_total", "Files of tables found not as saved").add(
-        broker.tables.altered_count
+        altered_count
     )
     yield _counter("rockhopper_index_faults_total", "Index entries and keys that do not fit").add(
         store.index_fault_count
@@ -205,15 +213,14 @@ def _storage(broker: "Broker") -> Iterator[Family]:
     yield _gauge("rockhopper_store_writable", "1 when messages are taken").add(store.is_writable)
 
 
-def _transactions(broker: "Broker") -> Iterator[Family]:
-    transactions, ends = broker.transactions, broker.transactions.ends
-    halves = transactions.halves
+def _transactions(transactions: Transactions, now_ms: int) -> Iterator[Family]:
+    halves, ends = transactions.halves, transactions.ends
     yield _gauge("rocketmq_half_messages", "Transactions that are open").add(len(halves))
     yield _gauge(
         "rockhopper_half_messages_without_producer", "Those whose producers are all away"
     ).add(halves.waiting_count())
     first = halves.first()
-    age_ms = 0 if first is None else max(broker.steady_ms() - first.stored_ms, 0)
+    age_ms = 0 if first is None else max(now_ms - first.stored_ms, 0)
     yield _gauge("rockhopper_half_message_oldest_seconds", "Age of the oldest").add(age_ms / 1000)
     for name, help_text, counts in (
         ("rocketmq_commit_messages_total", "Transactions committed", ends.committed),
@@ -231,23 +238,24 @@ def _transactions(broker: "Broker") -> Iterator[Family]:
     )
 
 
-def _clients(broker: "Broker") -> Iterator[Family]:
-    connections = _gauge("rockhopper_connections", "Open connections", "server")
-    for name, count in broker.connection_counts().items():
-        connections.add(count, name)
-    yield connections
-    consumers = _gauge("rocketmq_consumer_connections", "Consumers online", "consumer_group")
-    for group in broker.consumers:
-        consumers.add(len(group.members), group.name)
-    yield consumers
-    producers = _gauge("rocketmq_producer_connections", "Producers online", "producer_group")
-    for name, clients in broker.producers.groups().items():
-        producers.add(len(clients), name)
-    yield producers
+def _clients(
+    connections: Mapping[str, int], consumers: ConsumerGroups, producers: ProducerTable
+) -> Iterator[Family]:
+    opened = _gauge("rockhopper_connections", "Open connections", "server")
+    for name, count in connections.items():
+        opened.add(count, name)
+    yield opened
+    consuming = _gauge("rocketmq_consumer_connections", "Consumers online", "consumer_group")
+    for group in consumers:
+        consuming.add(len(group.members), group.name)
+    yield consuming
+    producing = _gauge("rocketmq_producer_connections", "Producers online", "producer_group")
+    for name, clients in producers.groups().items():
+        producing.add(len(clients), name)
+    yield producing
 
 
-def _pop(broker: "Broker") -> Iterator[Family]:
-    pop = broker.pop
+def _pop(pop: PopService) -> Iterator[Family]:
     yield _gauge("rockhopper_pop_in_flight", "Messages popped and not settled").add(
         pop.lanes.in_flight
     )
@@ -258,7 +266,12 @@ def _pop(broker: "Broker") -> Iterator[Family]:
     yield _counter("rockhopper_pop_dead_total", "Popped messages given up").add(pop.reviving.buried)
 
 
-def _lag(broker: "Broker") -> Iterator[Family | None]:
+def _lag(
+    store: MessageStore,
+    topics: TopicTable,
+    offsets: ConsumerOffsetTable,
+    consumers: ConsumerGroups,
+) -> Iterator[Family | None]:
     lag = _gauge(
         "rocketmq_consumer_lag_messages",
         "Messages that a group has not acknowledged",
@@ -268,8 +281,8 @@ def _lag(broker: "Broker") -> Iterator[Family | None]:
         "online",
     )
     looked_at = 0
-    for topic, group, queues in _followed(broker):
-        settings = broker.topics.get(topic)
+    for topic, group, queues in _followed(offsets, consumers):
+        settings = topics.get(topic)
         if settings is None:
             continue
         behind = 0
@@ -277,24 +290,26 @@ def _lag(broker: "Broker") -> Iterator[Family | None]:
             if looked_at % SAMPLES_PER_TURN == 0:
                 yield None
             looked_at += 1
-            low, high = broker.store.queue_range(topic, queue_id)
+            low, high = store.queue_range(topic, queue_id)
             behind += max(0, high - max(queues.get(queue_id, 0), low))
-        online = _text(broker.consumers.get(group) is not None)
+        online = _text(consumers.get(group) is not None)
         lag.add(behind, topic, group, _text(is_retry_topic(topic)), online)
     yield lag
 
 
-def _followed(broker: "Broker") -> Iterator[tuple[str, str, Mapping[int, int]]]:
+def _followed(
+    offsets: ConsumerOffsetTable, consumers: ConsumerGroups
+) -> Iterator[tuple[str, str, Mapping[int, int]]]:
     """Each topic in which a group has committed, or is about to; the group, and its offsets.
 
     A broadcast group commits nothing: its members keep their offsets themselves.
     """
-    yield from broker.offsets.entries()
-    for group in list(broker.consumers):
+    yield from offsets.entries()
+    for group in list(consumers):
         if group.settings.message_model == BROADCASTING:
             continue
         for topic in group.subscriptions():
-            if not broker.offsets.queues(topic, group.name):
+            if not offsets.queues(topic, group.name):
                 yield topic, group.name, {}
 
 

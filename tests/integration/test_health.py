@@ -136,13 +136,13 @@ async def test_bad_requests_get_a_status(broker: Broker, request_bytes: bytes, s
 async def test_a_page_that_fails_is_500_and_the_broker_lives_on(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken() -> str | None:
+    def broken() -> None:
         raise RuntimeError("a mistake of ours")
 
     with monkeypatch.context() as patched:
-        patched.setattr(broker, "why_not_healthy", broken)
-        assert (await get(broker, "/healthz"))[0] == 500
-    assert (await get(broker, "/healthz"))[0] == 200
+        patched.setattr(broker.store, "check_writable", broken)
+        assert (await get(broker, "/readyz"))[0] == 500
+    assert (await get(broker, "/readyz"))[0] == 200
 
 
 async def test_no_port_is_opened_when_none_is_wanted() -> None:

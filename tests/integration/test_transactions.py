@@ -410,12 +410,10 @@ async def test_under_sync_flush_answers_wait_for_the_disk() -> None:
 
 
 async def test_metrics_count_transactions(broker: Broker, client: WireClient) -> None:
-    from rockhopper.broker.metrics import metrics_page
-
     await end(client, await send_half(client), COMMIT)
     await end(client, await send_half(client, "K2"), ROLLBACK)
     await send_half(client, "K3")
-    page = (await metrics_page(broker)).body.decode()
+    page = (await broker.metrics()).body.decode()
     lines = [line for line in page.splitlines() if not line.startswith("#")]
     values = {line.split("{")[0]: line.rsplit(" ", 1)[1] for line in lines}
     assert values["rocketmq_half_messages"] == "1.0"
