@@ -252,7 +252,7 @@ class Timers:
 
     def stop(self) -> None:
         """Deliver nothing more."""
-        self._is_running = False
+        self._is_running = self._turn_is_soon = False
         if self._turn is not None:
             self._turn.cancel()
             self._turn = None

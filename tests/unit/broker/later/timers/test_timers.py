@@ -199,6 +199,18 @@ def test_parked_count_leaves_the_timers_out(rig: TimerRig) -> None:
     assert len(rig.broker.long_polling) == 0
 
 
+def test_what_stops_before_its_turn_goes_on_when_it_starts_again(rig: TimerRig) -> None:
+    async def start_and_stop_and_start() -> None:
+        for act in (rig.broker.timers.start, rig.broker.timers.stop, rig.broker.timers.start):
+            act()
+
+    rig.start()
+    rig.loop.run(start_and_stop_and_start())
+    rig.send({"TIMER_DELAY_SEC": "30"})
+    rig.wait(31)
+    assert rig.bodies() == [b"hello"]
+
+
 def test_recalled_message_is_not_delivered(rig: TimerRig) -> None:
     rig.start()
     first = rig.send({"TIMER_DELAY_SEC": "30", "UNIQ_KEY": "first"}, b"first")
