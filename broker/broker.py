@@ -33,7 +33,6 @@ from rockhopper.broker.observing import log as logging
 from rockhopper.broker.observing.stats import SAMPLE_INTERVAL_MS, BrokerStats
 from rockhopper.broker.peer import Peer
 from rockhopper.broker.processors.table import build_table
-from rockhopper.broker.purging import purge
 from rockhopper.broker.remoting.dispatcher import Dispatcher
 from rockhopper.broker.remoting.http import Page
 from rockhopper.broker.remoting.limits import connection_shares
@@ -214,10 +213,10 @@ class Broker(ServingParts):
         )
         self._make_server(store_host, broker_share)
         await self.store.start()
-        self._undo.push_async_callback(self.close_parts)
-        self.tables.start_saving()
+        self._undo.push_async_callback(self.store.close)
+        self._undo.push_async_callback(self.parts.close)
         with _store_errors_explained(config.store.root):
-            await self.open_parts()
+            await self.parts.open()
         await self._open_ports()
         self._is_ready = True
 
@@ -271,7 +270,7 @@ class Broker(ServingParts):
         if self.name_service is not None:
             self._undo.push_async_callback(self.name_service.close)
             await self._ports.listen("namesrvPort", self.name_service.start_on)
-        self.start_parts()
+        self.parts.start()
         self._registration = Registration(
             config,
             self.topics,
@@ -323,7 +322,7 @@ class Broker(ServingParts):
         self.server.stop_listening()
         if self.name_service is not None:
             self.name_service.server.stop_listening()
-        self.stop_parts()
+        self.parts.stop()
         if self._registration is not None:
             await self._registration.stop()
         if self.store.failure is None:
@@ -403,7 +402,7 @@ class Broker(ServingParts):
         if self.name_service is not None:
             self.name_service.values.clear()
             self.name_service.routes.set_write_wiped(self.config.broker_name, wiped=False)
-        purge(self)
+        self.parts.purge()
 
     def why_not_healthy(self) -> str | None:
         """What should make somebody restart this process; None when it is well."""

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import structlog
 
 from rockhopper.broker.later.delayed import DelayOffsetTable
+from rockhopper.broker.loop.part import Part
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.sinks import SinkHomes, SinkOwners
@@ -25,7 +26,7 @@ from rockhopper.protocol.store.store_paths import DELETED_TOPICS_FILE
 log = structlog.get_logger("broker.tables")
 
 
-class Tables:
+class Tables(Part):
     """What ``config/`` of a store directory holds."""
 
     def __init__(self, config: BrokerConfig, *, now_ms: Callable[[], int]) -> None:
@@ -127,7 +128,7 @@ class Tables:
         self.groups.seed_system_groups()
         self.offsets.clamp(lambda topic, queue_id: store.queue_range(topic, queue_id)[1])
 
-    def start_saving(self) -> None:
+    def open(self) -> None:
         """From now on write changes: the store is locked."""
         for table in (*self._all, self.subscriptions):
             table.start_saving()
@@ -148,7 +149,10 @@ class Tables:
         if failure is not None:
             raise failure
 
-    def close(self) -> None:
-        """Write nothing more; call it when everything was saved, or could not be."""
-        self.stop_saving()
-        self.offsets.close_journal()
+    async def close(self) -> None:
+        """Save everything, and write nothing more. Raises OSError, after having tried all."""
+        try:
+            await self.saved()
+        finally:
+            self.stop_saving()
+            self.offsets.close_journal()

@@ -9,6 +9,7 @@ from rockhopper.broker.hot_pass import broker_properties
 from rockhopper.broker.later.delayed import DelayedDelivery
 from rockhopper.broker.later.timers.timers import Timers
 from rockhopper.broker.loop.clock import BrokerClock
+from rockhopper.broker.loop.part import Parts
 from rockhopper.broker.members.change_notices import CallLater
 from rockhopper.broker.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.members.producers import ProducerTable
@@ -21,6 +22,7 @@ from rockhopper.broker.persistence import Tables
 from rockhopper.broker.pop.service import PopService
 from rockhopper.broker.pulling.long_polling import LongPolling
 from rockhopper.broker.pulling.puller import Puller
+from rockhopper.broker.purging import Contents
 from rockhopper.broker.remoting.limits import mapped_files_share
 from rockhopper.broker.sending.message_ids import UniqueIds
 from rockhopper.broker.sending.sender import Sender
@@ -64,6 +66,7 @@ class ServingParts:
     sender: Sender
     puller: Puller
     tables: Tables
+    parts: Parts
 
     @property
     def now_ms(self) -> Callable[[], int]:
@@ -188,6 +191,7 @@ class ServingParts:
             stats,
             now_ms=steady_ms,
         )
+        self.pop.on_loaded = self.clock.not_before
         self.sinks = SinkPublisher(
             store.layout.own / "sinks",
             store,
@@ -211,58 +215,27 @@ class ServingParts:
         if name_service is not None:
             self.tables.others += (name_service.values,)
         store.scrub_with(self.tables.scrub)
-
-    async def open_parts(self) -> None:
-        """Read what the parts keep on disk, and finish what was cut off; nobody is served yet.
-
-        Raises:
-            StoreError, OSError: something cannot be read.
-        """
-        self.pop.load()
-        self.clock.not_before(self.pop.lanes.newest_ms)
-        await self.sinks.start()
-        self.delayed.open()
-        self.timers.open()
-
-    def start_parts(self) -> None:
-        """Begin to deliver, revive and ask back; needs a running event loop."""
-        self.delayed.start()
-        self.pop.start()
-        self.timers.start()
-        self.transactions.start()
-
-    def stop_parts(self) -> None:
-        """Deliver nothing more, and answer the pulls that wait."""
-        self.delayed.stop()
-        self.pop.stop()
-        self.timers.stop()
-        self.transactions.stop()
-        self.long_polling.close()
-        self.peer_brokers.close()
-        self.cluster_queues.close()
-
-    async def close_parts(self) -> None:
-        """Save everything and close the store, last. Raises OSError after having tried all."""
-        try:
-            await self.sinks.close()
-            await self.timers.close()
-            await self.delayed.close()
-            await self.pop.close()
-            await self.transactions.close()
-            await self.tables.saved()
-        finally:
-            self.tables.close()
-            await self.store.close()
+        self.parts = Parts(
+            self.tables,
+            self.consumers,
+            self.producers,
+            self.locks,
+            self.transactions,
+            Contents(store, self.tables, self.consumers),
+            self.pop,
+            self.delayed,
+            self.timers,
+            self.sinks,
+            self.peer_brokers,
+            self.cluster_queues,
+            self.long_polling,
+        )
 
     def expire(self) -> None:
         """Forget who has gone silent, and what nobody came back for."""
         if self.stats.sample():
             self.store.put_times.begin_period()
-        self.consumers.expire()
-        self.pop.expire()
-        self.producers.expire()
-        self.locks.expire()
-        self.sinks.expire()
+        self.parts.expire()
 
     def _may_notify(self, group: str) -> bool:
         settings = self.groups.get(group)

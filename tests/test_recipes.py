@@ -22,7 +22,7 @@ def paths_in(text: str) -> list[str]:
 
 def test_there_is_a_recipe_for_everything_that_is_often_added() -> None:
     wanted = {"request code", "setting", "file format", "command", "job", "metric"}
-    assert {name.partition(" ")[2] for name in RECIPES} == wanted
+    assert wanted <= {name.partition(" ")[2] for name in RECIPES}
 
 
 @pytest.mark.parametrize("name", RECIPES)

@@ -33,6 +33,7 @@ from rockhopper.broker.later.note_sync import NoteSync
 from rockhopper.broker.later.timers.copies import stage_copy, written_copies
 from rockhopper.broker.later.wall_waits import WallWaits
 from rockhopper.broker.loop.clock import wall_clock_ms
+from rockhopper.broker.loop.part import Part
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pulling.long_polling import LongPolling, ParkedPull, nobody
 from rockhopper.broker.settings.delay_levels import DelayLevels
@@ -103,7 +104,7 @@ class DelayOffsetTable(JsonTable):
         self.mark_changed()
 
 
-class DelayedDelivery:
+class DelayedDelivery(Part):
     """Brings the messages of all delay levels to their topics. Belongs to the event loop."""
 
     def __init__(
@@ -200,13 +201,15 @@ class DelayedDelivery:
             self._save_timer.cancel()
             self._save_timer = None
 
-    def forget_all(self) -> None:
-        """Go on behind everything that waits now, at the next ``start``; for a test's broker."""
+    def purge(self) -> None:
+        """Go on behind everything that waits now."""
+        self.stop()
         self._heads.clear()
         self._delivered.clear()
         self._next.clear()
         for level in range(1, self.levels.level_max + 1):
             self.table.put(level, self._store.queue_range(SCHEDULE_TOPIC, level - 1)[1])
+        self.start()
 
     async def close(self) -> None:
         """Stop, and settle what was delivered, so that a clean stop repeats nothing.

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from rockhopper.broker.loop.part import Part
 from rockhopper.broker.members.change_notices import CallLater, ChangeNotices
 from rockhopper.broker.peer import ConsumersChanged, Peer
 from rockhopper.broker.tables.remembered_subscriptions import RememberedSubscriptions
@@ -140,7 +141,7 @@ class ConsumerGroup:
         return len(self._shapes) <= 1
 
 
-class ConsumerGroups:
+class ConsumerGroups(Part):
     """All consumer groups that are online.
 
     *may_notify* says for a group whether its members want to hear of changes (the settings

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 
+from rockhopper.broker.loop.part import Part
 from rockhopper.broker.members.consumer_groups import HEARTBEAT_TIMEOUT_MS, Client
 from rockhopper.broker.peer import Peer
 
 
-class ProducerTable:
+class ProducerTable(Part):
     """The producers that are online, by group and by client id.
 
     The broker calls a group back about transactions, and a client with replies to its requests. A

@@ -7,6 +7,7 @@ consumer need not wait. Locks live in memory (RebalanceLockManager).
 
 from collections.abc import Callable, Iterable
 
+from rockhopper.broker.loop.part import Part
 from rockhopper.broker.peer import Peer
 
 LEASE_MS = 60_000
@@ -28,7 +29,7 @@ class _Lock:
 FindConnection = Callable[[str, str], Peer | None]
 
 
-class QueueLocks:
+class QueueLocks(Part):
     """The locks of all groups.
 
     *other_connection* finds where else the client of a closed connection is still there.

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable
 
+from rockhopper.broker.loop.part import Part
 from rockhopper.broker.nameserver.link import NameServiceLink, RefusedError
 from rockhopper.broker.nameserver.service import NameService
 from rockhopper.broker.settings.config import BrokerConfig
@@ -21,7 +22,7 @@ ROUTES_KEPT = 1000
 Queues = list[tuple[str, int]]
 
 
-class ClusterQueues:
+class ClusterQueues(Part):
     """The readable queues of a topic on all brokers, as the name services know them."""
 
     def __init__(
@@ -72,7 +73,7 @@ class ClusterQueues:
             return None
         return _expand([(self._config.broker_name, own.read_queue_nums, own.perm)])
 
-    def close(self) -> None:
+    def stop(self) -> None:
         """Drop the connections."""
         for link in self._links:
             link.close()

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 
+from rockhopper.broker.loop.part import Part
 from rockhopper.broker.nameserver.link import NameServiceLink, RefusedError
 from rockhopper.broker.nameserver.service import NameService
 from rockhopper.broker.settings.config import BrokerConfig
@@ -19,7 +20,7 @@ class UnreachableError(Exception):
     """No answer came; str() says from whom and why."""
 
 
-class PeerBrokers:
+class PeerBrokers(Part):
     """Connections to the masters of other brokers, made when one is needed."""
 
     def __init__(self, config: BrokerConfig, name_service: NameService | None = None) -> None:
@@ -58,7 +59,7 @@ class PeerBrokers:
                 return found.broker_addrs[MASTER_ID]
         return None
 
-    def close(self) -> None:
+    def stop(self) -> None:
         """Drop the connections."""
         for link in self._links.values():
             link.close()

@@ -18,6 +18,7 @@ from collections.abc import Callable, Generator
 
 import structlog
 
+from rockhopper.broker.loop.part import Part
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pop.compaction import Compaction
 from rockhopper.broker.pop.extra_info import ORDERLY_REVIVE_QUEUE, ExtraInfo, origin_topic
@@ -43,7 +44,7 @@ log = structlog.get_logger("broker.pop")
 REVIVE_QUEUES = 8
 
 
-class PopService:
+class PopService(Part):
     """Belongs to the event loop."""
 
     def __init__(
@@ -75,6 +76,8 @@ class PopService:
         self.lanes = Lanes(self._journal)
         self._compaction = Compaction(self._journal, self.lanes)
         self._revive_queue = -1
+        self.on_loaded: Callable[[int], None] = lambda newest_ms: None
+        """Told the newest time in the journal, which the clock must not begin before."""
         self.polling = PopPolling(store)
         self.reviving = Reviving(
             self.lanes,
@@ -91,7 +94,7 @@ class PopService:
 
     # -- life ----------------------------------------------------------------------------------
 
-    def load(self) -> None:
+    def open(self) -> None:
         """Take up what the journal says, as far as the store agrees. Blocks.
 
         Raises:
@@ -100,6 +103,7 @@ class PopService:
         """
         self.request_modes.load()
         self.lanes.load(self._store.max_commit_log_offset)
+        self.on_loaded(self.lanes.newest_ms)
         clamped = self.lanes.clamp(self._store.queue_range)
         if clamped:
             log.warning("popped messages are not in the log any more", lanes=clamped)
@@ -145,7 +149,7 @@ class PopService:
             if lane.group == group:
                 self._drop(lane)
 
-    def forget_all(self) -> None:
+    def purge(self) -> None:
         """Forget what every group had popped, and how groups are to consume."""
         for lane in self.lanes:
             self._drop(lane)

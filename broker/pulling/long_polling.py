@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Set
 from typing import cast
 
+from rockhopper.broker.loop.part import Part
 from rockhopper.broker.peer import Peer
 from rockhopper.broker.store.queues.queue_tail import QueueTail
 from rockhopper.broker.store.reading.property_stage import MessageFilter
@@ -78,7 +79,7 @@ class ParkedPull:
         """Set it to False before parking for what waits on the broker's own behalf."""
 
 
-class LongPolling:
+class LongPolling(Part):
     """All parked pulls of one broker."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -192,8 +193,8 @@ class LongPolling:
         if tail.waiters is None:
             self.on_left(tail)
 
-    def wake_everyone(self) -> None:
-        """Answer every pull that waits, whatever its queue: all of them may be gone."""
+    def purge(self) -> None:
+        """Answer every pull that waits, on behalf of nobody, too: queues that are followed go."""
         for mine in list(self._by_connection.values()):
             for parked in list(mine):
                 self._wake(parked)
@@ -253,7 +254,7 @@ class LongPolling:
         for parked in self._by_connection.pop(connection, set()):
             self._forget(parked)
 
-    def close(self) -> None:
+    def stop(self) -> None:
         """Answer every parked pull now, with whatever its queue holds, and park no more."""
         self.is_closed = True
         for handle in (self._timer, self._next_turn):

@@ -25,12 +25,13 @@ from pathlib import Path
 import msgspec
 import structlog
 
+from rockhopper.broker.loop.part import Part
 from rockhopper.broker.sinks.appender import BatchAppender
 from rockhopper.broker.sinks.journal import Intent, SinkJournal
 from rockhopper.broker.sinks.notes import SinkHomes, SinkOwners
 from rockhopper.broker.sinks.staged_parts import (
-    Part,
     PartKey,
+    StagedPart,
     StagedParts,
     entries,
     find_topics,
@@ -52,7 +53,7 @@ class SinkError(Exception):
     """A request that contradicts what is staged; the message says what to do."""
 
 
-class SinkPublisher:
+class SinkPublisher(Part):
     """All sinks of one broker. Belongs to the event loop."""
 
     def __init__(
@@ -85,7 +86,7 @@ class SinkPublisher:
         """How much waits to be published."""
         return self._parts.size_bytes
 
-    async def start(self) -> None:
+    async def open(self) -> None:
         """Read what an earlier process left, and finish the batch that it did not.
 
         Raises:
@@ -249,8 +250,8 @@ class SinkPublisher:
     def _busy(self) -> set[tuple[str, int]]:
         return {(sink_key(sink_id), batch_id) for sink_id, batch_id in self._publishing}
 
-    def forget_all(self) -> None:
-        """Forget everything that is staged, and what was published; for a test's broker.
+    def purge(self) -> None:
+        """Forget everything that is staged, and what was published.
 
         A batch that is just being published is not held up.
         """
@@ -331,8 +332,8 @@ class SinkPublisher:
             await self._settle(intent, paths)
             return intent.message_count
 
-    def _checked(self, sink_id: str, batch_id: int, parts: list[SinkPart]) -> list[Part]:
-        staged: list[Part] = []
+    def _checked(self, sink_id: str, batch_id: int, parts: list[SinkPart]) -> list[StagedPart]:
+        staged: list[StagedPart] = []
         if len({part.name for part in parts}) < len(parts):
             raise SinkError(f"batch {batch_id} of sink {sink_id} names a part twice")
         for wanted in parts:
@@ -348,7 +349,7 @@ class SinkPublisher:
                 staged.append(part)
         return staged
 
-    async def _check_topics(self, sink_id: str, batch_id: int, parts: list[Part]) -> None:
+    async def _check_topics(self, sink_id: str, batch_id: int, parts: list[StagedPart]) -> None:
         topics: set[str] = set()
         for part in parts:
             if part.topics is None:

@@ -45,7 +45,7 @@ def is_part_name(name: str) -> bool:
     return _PART(name) is not None
 
 
-class Part:
+class StagedPart:
     """One staged part: its file, and what is in it."""
 
     __slots__ = ("message_count", "path", "sequence", "size_bytes", "topics", "touched_ms")
@@ -69,7 +69,7 @@ class StagedParts:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self._parts: dict[PartKey, Part] = {}
+        self._parts: dict[PartKey, StagedPart] = {}
         self.size_bytes = 0
 
     def load(self, now_ms: int) -> None:
@@ -80,7 +80,7 @@ class StagedParts:
             named = _NAME(path.name)
             if named is None:
                 continue
-            part = Part(path)
+            part = StagedPart(path)
             part.touched_ms = now_ms
             part.topics = None
             for sequence, count, data in entries(path):
@@ -93,7 +93,7 @@ class StagedParts:
             self._parts[named[1], int(named[2]), named[3]] = part
             self.size_bytes += part.size_bytes
 
-    def get(self, key: PartKey) -> Part | None:
+    def get(self, key: PartKey) -> StagedPart | None:
         """One part, None if nothing is staged for it."""
         return self._parts.get(key)
 
@@ -115,7 +115,7 @@ class StagedParts:
         count: int,
         topics: Collection[str],
         now_ms: int,
-    ) -> Part:
+    ) -> StagedPart:
         """Append one entry to a part: *count* messages for *topics*.
 
         Raises:
@@ -125,7 +125,7 @@ class StagedParts:
         if part is None:
             disk.make_directories(self.directory)
             sink, batch_id, name = key
-            part = Part(self.directory / f"{sink}-{batch_id}-{name}.part")
+            part = StagedPart(self.directory / f"{sink}-{batch_id}-{name}.part")
         head = _HEAD.pack(len(data), zlib.crc32(data), sequence, count)
         descriptor = os.open(part.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:

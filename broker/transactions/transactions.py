@@ -17,6 +17,7 @@ import structlog
 
 from rockhopper.broker.errors import Refusal
 from rockhopper.broker.later.last_flush import last_flush
+from rockhopper.broker.loop.part import Part
 from rockhopper.broker.members.producers import ProducerTable
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.settings.config import BrokerConfig
@@ -50,7 +51,7 @@ MOVED_AT_ONCE_MAX = 200
 COPIES_KEPT = 4
 
 
-class Transactions:
+class Transactions(Part):
     """The transactions of one broker. Belongs to the event loop."""
 
     def __init__(
@@ -195,16 +196,14 @@ class Transactions:
         self.halves.add(half, now_ms + self._patience_ms(immunity_ms(properties)))
         self.check_back.arm()
 
-    def roll_back_all(self) -> int:
-        """Roll back everything that is open; return how much. For a broker that starts afresh.
+    def purge(self) -> None:
+        """Roll back everything that is open.
 
         Raises:
             StoreError: the store takes no more; the rest stays open.
         """
-        halves = list(self.halves)
-        for half in halves:
+        for half in list(self.halves):
             self.ends.roll_back(half)
-        return len(halves)
 
     # -- held back -----------------------------------------------------------------------------
 

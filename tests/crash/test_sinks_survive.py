@@ -78,7 +78,7 @@ class Sinks:
 
     async def __aenter__(self) -> "Sinks":
         await self.store.start()
-        await self.publisher.start()
+        await self.publisher.open()
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -59,9 +59,8 @@ class NotedStore:
 
         async def start() -> None:
             await self.broker.store.start()
-            self.broker.tables.start_saving()
-            await self.broker.open_parts()
-            self.broker.start_parts()
+            await self.broker.parts.open()
+            self.broker.parts.start()
 
         self.loop.run(start())
 
@@ -170,8 +169,9 @@ class NotedStore:
         """End cleanly."""
 
         async def stop() -> None:
-            self.broker.stop_parts()
-            await self.broker.close_parts()
+            self.broker.parts.stop()
+            await self.broker.parts.close()
+            await self.broker.store.close()
 
         self.loop.run(stop())
         self.loop.close()

@@ -90,7 +90,7 @@ class PopWorld:
             now_ms=clock,
             chance=lambda: 0.1,
         )
-        self.pop_service.load()
+        self.pop_service.open()
 
     @property
     def lanes_in_flight(self) -> int:

@@ -50,7 +50,7 @@ class ServedBroker(ServingParts):
         self.load_tables()
         self.open_store(STORE_HOST, levels)
         self.build(STORE_HOST, levels)
-        self.pop.load()
+        self.pop.open()
         self._dispatcher = Dispatcher(
             build_table(self), may_administer=lambda _connection: self.administrators_allowed
         )

@@ -36,6 +36,7 @@ from rockhopper.broker.later.timers.recalling import recall
 from rockhopper.broker.later.timers.rolling import Rolling
 from rockhopper.broker.later.timers.times import asked_time_ms, out_ms
 from rockhopper.broker.later.wall_waits import WallWaits
+from rockhopper.broker.loop.part import Part
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pulling.long_polling import LongPolling, ParkedPull, nobody
 from rockhopper.broker.settings.config import BrokerConfig
@@ -61,7 +62,7 @@ PARKED_S = 300.0
 IDLE_MS = 60_000
 
 
-class Timers:
+class Timers(Part):
     """The timer messages of one broker."""
 
     def __init__(
@@ -260,15 +261,17 @@ class Timers:
             self._save_timer.cancel()
             self._save_timer = None
 
-    def forget_all(self) -> None:
-        """Go on behind everything that waits now, at the next ``start``; for a test's broker.
+    def purge(self) -> None:
+        """Go on behind everything that waits now.
 
         Raises:
             OSError: a file cannot be deleted.
         """
+        self.stop()
         self.index.clear()
         self.delivery.forget_all()
         self.queue.offset = self.queue.range[1]
+        self.start()
 
     async def close(self) -> None:
         """Stop, and note everything, so that the next start has nothing to look for.

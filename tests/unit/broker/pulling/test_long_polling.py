@@ -228,7 +228,7 @@ def test_closing_answers_everybody_and_parks_no_more(loop: SteppedLoop) -> None:
         pulls.park(number, peer=peer)
 
     async def close() -> None:
-        pulls.polling.close()
+        pulls.polling.stop()
         await asyncio.sleep(0)
 
     loop.run_until_complete(close())

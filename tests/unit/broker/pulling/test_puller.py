@@ -233,7 +233,7 @@ async def test_a_message_for_others_does_not_answer(broker: ServedBroker) -> Non
 
 async def test_the_end_of_the_broker_answers_not_found(broker: ServedBroker) -> None:
     task = await waiting(broker, Peer())
-    broker.long_polling.close()
+    broker.long_polling.stop()
     assert (await task).code == ResponseCode.PULL_NOT_FOUND
     # From then on nothing waits.
     answer = await pull(broker, sysFlag="6", suspendTimeoutMillis=str(WAITING_MS))
