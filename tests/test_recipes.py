@@ -71,3 +71,14 @@ def test_the_architecture_has_a_place_for_each_folder() -> None:
         for path in (ROOT / top).glob("*/__init__.py")
     }
     assert {folder for folder in folders if folder not in text} == set()
+
+
+@pytest.mark.parametrize(
+    "page", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs"]
+)
+def test_links_between_pages_lead_somewhere(page: str) -> None:
+    top = ROOT / page
+    for file in top.rglob("*.md") if top.is_dir() else [top]:
+        targets = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", file.read_text())
+        files = [target for target in targets if "://" not in target]
+        assert [target for target in files if not (file.parent / target).exists()] == []
