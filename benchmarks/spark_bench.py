@@ -6,8 +6,6 @@ best figures of the same run. Beside time there is CPU time, of driver, broker a
 Spark, which neighbours hardly move.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import contextlib
@@ -184,7 +182,7 @@ class CpuMeter:
 class Bench:
     """One log, one session, and what is measured with them."""
 
-    def __init__(self, spark: SparkSession, directory: Path, results: Results) -> None:
+    def __init__(self, spark: "SparkSession", directory: Path, results: Results) -> None:
         self._spark = spark
         self._directory = directory
         self._store = directory / "store"
@@ -232,7 +230,7 @@ class Bench:
             f"load {load:.1f}"
         )
 
-    def _source(self, **options: str) -> DataFrame:
+    def _source(self, **options: str) -> "DataFrame":
         reader = self._spark.read.format("rocketmq-store")
         return reader.options(path=str(self._store), **options).load()
 
@@ -321,11 +319,11 @@ class Bench:
                 count = sum(queue.count for topic in held for queue in topic)
 
 
-def _drain(frame: DataFrame) -> None:
+def _drain(frame: "DataFrame") -> None:
     frame.write.format("noop").mode("overwrite").save()
 
 
-def _session(memory: str) -> SparkSession:
+def _session(memory: str) -> "SparkSession":
     from rockhopper import pipeline
 
     return pipeline.local_session("benchmark", **{"spark.driver.memory": memory})

@@ -1,7 +1,5 @@
 """What applications hand over to be called: refused at once where it could only fail later."""
 
-from __future__ import annotations
-
 import inspect
 
 

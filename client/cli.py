@@ -1,7 +1,5 @@
 """The command `rockhopper`: send, read and look after messages from a shell."""
 
-from __future__ import annotations
-
 import click
 
 from rockhopper.client.commands.bench import bench

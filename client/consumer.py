@@ -12,8 +12,6 @@ With a handler, returning acknowledges and raising asks for the message again. M
 fetched ahead and not handed out go back uncounted.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time
@@ -283,7 +281,7 @@ class Consumer:
         self._loop = _Messages(self)
         return self._loop
 
-    async def _next(self, loop: _Messages) -> ReceivedMessage:
+    async def _next(self, loop: "_Messages") -> ReceivedMessage:
         if self._is_closed and loop is self._loop:
             raise StopAsyncIteration  # what the loop had in work was finished by closing
         self._engine.session.check_open()
@@ -375,7 +373,7 @@ class _Messages:
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
 
-    def __aiter__(self) -> _Messages:
+    def __aiter__(self) -> "_Messages":
         return self
 
     async def __anext__(self) -> ReceivedMessage:

@@ -19,8 +19,6 @@
 An error that ends a send after several tries is the last one; the earlier ones hang on it as notes.
 """
 
-from __future__ import annotations
-
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 
 # What a producer tries again on another broker (RocketMQ's DefaultMQProducer, and GO_AWAY).

@@ -1,7 +1,5 @@
 """Filters that a consumer may name for a topic: tags, or an SQL92 expression."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from rockhopper.protocol.sql92 import compile_filter

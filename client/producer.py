@@ -1,7 +1,5 @@
 """Producer: sends messages, and request messages that are replied to."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType

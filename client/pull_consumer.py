@@ -1,7 +1,5 @@
 """PullConsumer: reads the queues that it is told to, from where it is told to."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections import deque

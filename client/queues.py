@@ -1,7 +1,5 @@
 """A queue of a topic: the unit that messages are ordered in."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 

@@ -1,7 +1,5 @@
 """What a producer learns about a message that was stored."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from enum import IntEnum
 

@@ -1,7 +1,5 @@
 """A message as a consumer gets it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from rockhopper.client.queues import MessageQueue

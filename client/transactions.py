@@ -5,8 +5,6 @@ broker is told to commit or to roll back. What was not told, because the produce
 network failed, the broker asks later: it checks with any producer of the group that is connected.
 """
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import logging

@@ -5,8 +5,6 @@ from a zip. The pipeline does not need the broker. What it needs besides, numpy 
 the client's few, must be installed where the executors run.
 """
 
-from __future__ import annotations
-
 import atexit
 import os
 import shutil
@@ -44,7 +42,7 @@ def write_zip(path: str | os.PathLike[str]) -> int:
     return target.stat().st_size
 
 
-def ship(spark: SparkSession) -> None:
+def ship(spark: "SparkSession") -> None:
     """Give the executors of *spark* this package, unless they are on this machine anyway."""
     context = spark.sparkContext
     master = str(context.master)

@@ -3,8 +3,6 @@
 Consumers get 32 messages at a time, so several pulls are under way at once.
 """
 
-from __future__ import annotations
-
 import asyncio
 from typing import NamedTuple
 

@@ -9,8 +9,6 @@ Reading prefers BULK_PULL (docs/request-codes.md). A broker that does not know i
 ordinary pulls instead: 32 messages each, several under way at a time.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

@@ -5,8 +5,6 @@ choose columns by options. The Arrow types are what Spark demands of a batch, to
 same order, ``binary`` rather than ``large_binary``, no dictionaries, microseconds in UTC.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -78,7 +76,7 @@ def arrow_schema(columns: Iterable[str] = COLUMNS) -> pa.Schema:
     return pa.schema([pa.field(name, _TYPES[name]) for name in columns])
 
 
-def spark_schema(columns: Iterable[str] = COLUMNS) -> StructType:
+def spark_schema(columns: Iterable[str] = COLUMNS) -> "StructType":
     """The same for Spark; every column may be null."""
     from pyspark.sql import types
 

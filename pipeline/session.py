@@ -1,7 +1,5 @@
 """Spark sessions that know the sources ``rocketmq`` and ``rocketmq-store``."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator
@@ -41,7 +39,7 @@ _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.
 
 def local_session(
     app_name: str = "rockhopper", *, master: str = "local[*]", **conf: str
-) -> SparkSession:
+) -> "SparkSession":
     """A session on this machine, with both sources; the running one if there is one.
 
     Finds a Java by itself (pipeline.java). *conf* are settings of Spark, given as
@@ -76,7 +74,7 @@ def local_session(
     return register(spark)
 
 
-def register(spark: SparkSession) -> SparkSession:
+def register(spark: "SparkSession") -> "SparkSession":
     """Make both sources known to *spark*, and return it.
 
     Filters are pushed to the store source if ``spark.sql.python.filterPushdown.enabled`` is on at

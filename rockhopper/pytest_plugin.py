@@ -7,8 +7,6 @@ Fixtures, the mark and the ini option are described in docs/testing.md. Nothing 
 imported before a test asks for one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -41,14 +39,14 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session")
 def _rockhopper_brokers(
     pytestconfig: pytest.Config,
-) -> Iterator[Callable[[Settings], ThreadedBroker]]:
+) -> "Iterator[Callable[[Settings], ThreadedBroker]]":
     """Brokers by their settings, each started when it is first asked for."""
     from rockhopper.broker.testing.threaded import ThreadedBroker
 
     base = _ini_settings(pytestconfig)
     brokers: dict[tuple[tuple[str, str], ...], ThreadedBroker] = {}
 
-    def broker_with(settings: Settings) -> ThreadedBroker:
+    def broker_with(settings: Settings) -> "ThreadedBroker":
         wanted = {**base, **settings}
         key = tuple(sorted((name, str(value)) for name, value in wanted.items()))
         if key not in brokers:
@@ -62,8 +60,8 @@ def _rockhopper_brokers(
 
 @pytest.fixture(scope="session")
 def rockhopper_broker(
-    _rockhopper_brokers: Callable[[Settings], ThreadedBroker],
-) -> ThreadedBroker:
+    _rockhopper_brokers: "Callable[[Settings], ThreadedBroker]",
+) -> "ThreadedBroker":
     """A broker that runs until the end of the session; what tests leave in it stays."""
     return _rockhopper_brokers({})
 
@@ -72,8 +70,8 @@ def rockhopper_broker(
 def rockhopper(
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
-    _rockhopper_brokers: Callable[[Settings], ThreadedBroker],
-) -> ThreadedBroker:
+    _rockhopper_brokers: "Callable[[Settings], ThreadedBroker]",
+) -> "ThreadedBroker":
     """A broker as good as new: the session's, purged, or one with the settings of the test's mark.
 
     NAMESRV_ADDR names it for as long as the test runs.

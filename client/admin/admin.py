@@ -1,7 +1,5 @@
 """Admin: what an operator asks brokers and name services for, Apache RocketMQ's too."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping

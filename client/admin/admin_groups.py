@@ -1,7 +1,5 @@
 """What an operator does to consumer groups, and sees of them: `Admin.groups`."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass

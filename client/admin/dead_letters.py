@@ -8,8 +8,6 @@ in its topic is not sent again, so a requeue that was killed repeats none, or wh
 index lags at most those since the last mark.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass

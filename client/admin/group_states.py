@@ -4,8 +4,6 @@ A group has settings on every broker, members that are online at each, and offse
 its topics; what is returned here is put together from all masters.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

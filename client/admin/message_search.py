@@ -5,8 +5,6 @@ compared with theirs and never dialled, since it may be one that only the broker
 knows.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Sequence

@@ -1,7 +1,5 @@
 """`rockhopper bench`: what this client reaches against the brokers it finds."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
@@ -109,7 +107,7 @@ async def _bench(job: _Job, nameserver: str | None, *, is_temporary: bool) -> No
                 await admin.delete_topic(job.topic)
 
 
-async def _measure_all(job: _Job, nameserver: str | None, admin: Admin) -> None:
+async def _measure_all(job: _Job, nameserver: str | None, admin: "Admin") -> None:
     from rockhopper.client.producer import Producer
 
     async with Producer(nameserver, timeout=30.0) as producer:
@@ -146,7 +144,7 @@ async def _measure_all(job: _Job, nameserver: str | None, admin: Admin) -> None:
         write_line(f"bodies of {job.size_bytes:,} bytes; milliseconds are per request")
 
 
-async def _single_sends(job: _Job, producer: Producer) -> _Measured:
+async def _single_sends(job: _Job, producer: "Producer") -> _Measured:
     from rockhopper.protocol.message import Message
 
     message = Message(job.topic, bytes(job.size_bytes))
@@ -159,7 +157,7 @@ async def _single_sends(job: _Job, producer: Producer) -> _Measured:
     return await _measure(case, send, job.count, 1, job.under_way)
 
 
-async def _batches(job: _Job, producer: Producer) -> _Measured:
+async def _batches(job: _Job, producer: "Producer") -> _Measured:
     from rockhopper.protocol.message import Message
 
     messages = [Message(job.topic, bytes(job.size_bytes))] * job.batch
@@ -173,7 +171,7 @@ async def _batches(job: _Job, producer: Producer) -> _Measured:
 
 
 async def _pulls(
-    job: _Job, nameserver: str | None, admin: Admin, starts: dict[MessageQueue, int]
+    job: _Job, nameserver: str | None, admin: "Admin", starts: "dict[MessageQueue, int]"
 ) -> _Measured:
     """Read what was sent, each queue from several places at once."""
     from rockhopper.client.pull_consumer import PullConsumer

@@ -1,7 +1,5 @@
 """`rockhopper broker` and `rockhopper cluster`."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import Sequence
@@ -212,7 +210,7 @@ async def _cluster(as_json: bool, nameserver: str | None) -> None:
         raise Failure("")
 
 
-async def _ask(admin: Admin, broker: BrokerAddress) -> tuple[dict[str, str], str | None]:
+async def _ask(admin: "Admin", broker: BrokerAddress) -> tuple[dict[str, str], str | None]:
     from rockhopper.client.errors import ClientError
 
     try:

@@ -1,7 +1,5 @@
 """`rockhopper consume`."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import sys
@@ -40,8 +38,8 @@ _NAMES: dict[int, str] = {
 class _Job:
     topic: str
     group: str
-    wanted: str | Sql
-    start: StartFrom
+    wanted: "str | Sql"
+    start: "StartFrom"
     is_orderly: bool
     max_count: int | None
     as_json: bool
@@ -84,7 +82,7 @@ def consume(
     tag: str,
     expression: str | None,
     is_orderly: bool,
-    start: Position,
+    start: "Position",
     max_count: int | None,
     as_json: bool,
 ) -> None:

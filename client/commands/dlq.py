@@ -1,7 +1,5 @@
 """`rockhopper dlq`: messages that groups gave up, and sending them back."""
 
-from __future__ import annotations
-
 import sys
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
@@ -116,7 +114,7 @@ async def _show(
         click.echo(f"the group {group} has no such dead letters", err=True)
 
 
-def _row(letter: DeadLetter) -> tuple[object, ...]:
+def _row(letter: "DeadLetter") -> tuple[object, ...]:
     message = letter.message
     body, problem = read_body(message)
     return (
@@ -130,13 +128,13 @@ def _row(letter: DeadLetter) -> tuple[object, ...]:
     )
 
 
-def _tries(letter: DeadLetter) -> str:
+def _tries(letter: "DeadLetter") -> str:
     """Return how often it was delivered, in words: that is all that is known of why it is here."""
     tries = max(letter.message.reconsume_times, 1)
     return "once" if tries == 1 else f"{tries:,} times"
 
 
-def _letter_json(letter: DeadLetter) -> dict[str, Any]:
+def _letter_json(letter: "DeadLetter") -> dict[str, Any]:
     return {
         **message_json(letter.message),
         "originTopic": letter.topic,
@@ -232,7 +230,7 @@ def _counted(count: int) -> str:
     return "1 dead letter was" if count == 1 else f"{count:,} dead letters were"
 
 
-def _requeued_json(requeued: Requeued, *, dry_run: bool) -> dict[str, Any]:
+def _requeued_json(requeued: "Requeued", *, dry_run: bool) -> dict[str, Any]:
     message = requeued.letter.message
     receipt = requeued.receipt
     value: dict[str, Any] = {

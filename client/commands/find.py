@@ -1,7 +1,5 @@
 """`rockhopper query` and `rockhopper message`: single messages by key and by id."""
 
-from __future__ import annotations
-
 import sys
 from typing import TYPE_CHECKING
 
@@ -47,8 +45,8 @@ def query(
     topic: str,
     key: str,
     max_count: int,
-    begin: Position | None,
-    end: Position | None,
+    begin: "Position | None",
+    end: "Position | None",
     as_json: bool,
 ) -> None:
     """Find messages of TOPIC by key, newest first."""
@@ -65,7 +63,7 @@ def query(
     )
 
 
-def _time_ms(position: Position | None, option: str) -> int | None:
+def _time_ms(position: "Position | None", option: str) -> int | None:
     from datetime import datetime
 
     if position is None:
@@ -102,7 +100,7 @@ async def _query(
         print(f"no message in {topic} has the key {key!r}", file=sys.stderr)
 
 
-def _row(message: ReceivedMessage) -> tuple[object, ...]:
+def _row(message: "ReceivedMessage") -> tuple[object, ...]:
     body, problem = read_body(message)
     preview = body_preview(body) if problem is None else f"<{problem}>"
     return (
@@ -143,7 +141,7 @@ async def _message(
         _print_message(found)
 
 
-def _print_message(message: ReceivedMessage) -> None:
+def _print_message(message: "ReceivedMessage") -> None:
     stored = message.stored
     body, problem = read_body(message)
     born = f"{stored.born_host}:{stored.born_port}"

@@ -1,7 +1,5 @@
 """`rockhopper group`: consumer groups, and how far they are."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -78,18 +76,18 @@ async def _list(is_all: bool, as_json: bool, nameserver: str | None) -> None:
         click.echo("no groups yet (those of tools and brokers: --all)", err=True)
 
 
-def _topics(state: GroupState) -> list[str]:
+def _topics(state: "GroupState") -> list[str]:
     from rockhopper.protocol.names import is_retry_topic
 
     topics = {*state.subscriptions, *(each.queue.topic for each in state.queues)}
     return sorted(topic for topic in topics if not is_retry_topic(topic))
 
 
-def _model(state: GroupState) -> str:
+def _model(state: "GroupState") -> str:
     return "-" if state.model is None else _MODELS.get(state.model, state.model)
 
 
-def _lag(state: GroupState) -> int | None:
+def _lag(state: "GroupState") -> int | None:
     """Return the lag; None in broadcast, where members keep their offsets themselves."""
     return None if state.model == "BROADCASTING" else state.lag
 
@@ -128,7 +126,7 @@ async def _show(name: str, as_json: bool, nameserver: str | None) -> None:
         _print_lag(state.queues, state.owners)
 
 
-def _print_head(state: GroupState) -> None:
+def _print_head(state: "GroupState") -> None:
     count = len(state.members)
     who = counted(count, "member") if count else "nobody is online"
     write_line(f"group      {state.name}")
@@ -155,7 +153,7 @@ def _settings_text(settings: Mapping[str, Any]) -> str:
     return ", ".join(texts)
 
 
-def _state_json(state: GroupState) -> dict[str, Any]:
+def _state_json(state: "GroupState") -> dict[str, Any]:
     return {
         "group": state.name,
         "model": state.model,
@@ -202,7 +200,7 @@ async def _show_lag(name: str, as_json: bool, nameserver: str | None) -> None:
         click.echo(f"the group {name} has consumed nothing yet", err=True)
 
 
-def _lag_json(each: QueueLag) -> dict[str, Any]:
+def _lag_json(each: "QueueLag") -> dict[str, Any]:
     return {
         "topic": each.queue.topic,
         "broker": each.queue.broker_name,
@@ -214,7 +212,7 @@ def _lag_json(each: QueueLag) -> dict[str, Any]:
     }
 
 
-def _print_lag(queues: Sequence[QueueLag], owners: Mapping[Any, str]) -> None:
+def _print_lag(queues: "Sequence[QueueLag]", owners: Mapping[Any, str]) -> None:
     columns = (*_LAG_COLUMNS, "OWNER") if owners else _LAG_COLUMNS
     rows: list[tuple[object, ...]] = []
     for each in queues:
@@ -260,7 +258,7 @@ def _print_lag(queues: Sequence[QueueLag], owners: Mapping[Any, str]) -> None:
 def reset(
     name: str,
     topic: str,
-    target: Target,
+    target: "Target",
     queues: tuple[tuple[str | None, int], ...],
     dry_run: bool,
     yes: bool,
@@ -279,7 +277,7 @@ def reset(
 async def _reset(
     name: str,
     topic: str,
-    target: Target,
+    target: "Target",
     wanted: Sequence[tuple[str | None, int]],
     dry_run: bool,
     yes: bool,
@@ -304,7 +302,7 @@ async def _reset(
     _print_moves(moves, as_json=as_json, title="WOULD BE" if dry_run else "AFTER")
 
 
-def _print_moves(moves: Sequence[OffsetMove], *, as_json: bool, title: str) -> None:
+def _print_moves(moves: "Sequence[OffsetMove]", *, as_json: bool, title: str) -> None:
     rows = []
     for move in moves:
         queue = move.queue

@@ -1,7 +1,5 @@
 """How messages, tables and times look, for people and for programs."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re
@@ -65,7 +63,7 @@ def body_preview(body: bytes) -> str:
     return f"<{len(body):,} bytes: {start}{more}>"
 
 
-def read_body(message: ReceivedMessage) -> tuple[bytes, str | None]:
+def read_body(message: "ReceivedMessage") -> tuple[bytes, str | None]:
     """Return the body, or the stored bytes and why they cannot be decompressed."""
     from rockhopper.protocol.errors import CompressionError
 
@@ -75,7 +73,7 @@ def read_body(message: ReceivedMessage) -> tuple[bytes, str | None]:
         return message.stored.body, str(error)
 
 
-def message_json(message: ReceivedMessage) -> dict[str, Any]:
+def message_json(message: "ReceivedMessage") -> dict[str, Any]:
     """Return a message as the object that --json prints."""
     body, problem = read_body(message)
     text = body_text(body) if problem is None else None

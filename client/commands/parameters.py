@@ -3,8 +3,6 @@
 What cannot be one is refused at once, with exit code 2.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
@@ -54,7 +52,7 @@ class PositionType(click.ParamType[Any]):
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Position:
+    ) -> "Position":
         """Return what a PullConsumer seeks to."""
         if not isinstance(value, str):
             return value  # type: ignore[no-any-return]
@@ -94,8 +92,8 @@ class QueueType(click.ParamType[Any]):
 
 
 def select_queues(
-    queues: Sequence[MessageQueue], wanted: Sequence[tuple[str | None, int]], topic: str
-) -> list[MessageQueue]:
+    queues: "Sequence[MessageQueue]", wanted: Sequence[tuple[str | None, int]], topic: str
+) -> "list[MessageQueue]":
     """Return those of `queues` that are wanted; all when nothing is. Raises ValueError."""
     if not wanted:
         return list(queues)

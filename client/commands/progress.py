@@ -1,7 +1,5 @@
 """A progress bar on standard error, for work that takes long while a person watches."""
 
-from __future__ import annotations
-
 import sys
 import time
 from types import TracebackType
@@ -52,7 +50,7 @@ class ProgressBar:
         self._bar.update(self._task, completed=self.done, total=self.total)
         self._bar.refresh()
 
-    def _make_bar(self) -> tuple[Progress, TaskID]:
+    def _make_bar(self) -> "tuple[Progress, TaskID]":
         from rich.console import Console
         from rich.progress import (
             BarColumn,

@@ -1,7 +1,5 @@
 """`rockhopper pull`."""
 
-from __future__ import annotations
-
 import asyncio
 import heapq
 import sys
@@ -36,7 +34,7 @@ _BATCH = 32
 @dataclass(frozen=True)
 class _Job:
     topic: str
-    start: Position | None
+    start: "Position | None"
     max_count: int | None
     follow: bool
     queues: Sequence[tuple[str | None, int]]
@@ -86,7 +84,7 @@ class _Job:
 @nameserver_option
 def pull(
     topic: str,
-    start: Position | None,
+    start: "Position | None",
     max_count: int | None,
     follow: bool,
     queues: tuple[tuple[str | None, int], ...],
@@ -159,7 +157,7 @@ async def _pull(job: _Job, nameserver: str | None) -> None:
 class _Span:
     """A part of a queue: offsets from `start` up to but not including `end`."""
 
-    queue: MessageQueue
+    queue: "MessageQueue"
     start: int
     end: int
 
@@ -181,7 +179,7 @@ class _Printer:
         """Say how many messages there are at most."""
         self._progress.total = min(count, self._job.max_count or count)
 
-    async def print_all(self, messages: AsyncIterator[ReceivedMessage]) -> None:
+    async def print_all(self, messages: "AsyncIterator[ReceivedMessage]") -> None:
         with self._progress as progress:
             async for message in messages:
                 self._rows.print(message)
@@ -198,8 +196,8 @@ class _Printer:
 
 
 async def _in_order(
-    consumer: PullConsumer, spans: Sequence[_Span]
-) -> AsyncGenerator[ReceivedMessage]:
+    consumer: "PullConsumer", spans: Sequence[_Span]
+) -> "AsyncGenerator[ReceivedMessage]":
     """Yield the messages of several queues in the order in which they were stored."""
     streams = [_read(consumer, span) for span in spans]
     heads: list[tuple[int, int, ReceivedMessage]] = []
@@ -222,7 +220,7 @@ async def _in_order(
             await stream.aclose()
 
 
-async def _read(consumer: PullConsumer, span: _Span) -> AsyncGenerator[ReceivedMessage]:
+async def _read(consumer: "PullConsumer", span: _Span) -> "AsyncGenerator[ReceivedMessage]":
     """Yield the messages of a queue, asking for the next ones ahead of need."""
     request: asyncio.Task[PullResult] | None = None
     queue, offset, end = span.queue, span.start, span.end

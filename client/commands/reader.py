@@ -1,7 +1,5 @@
 """Whoever reads our standard output through a pipe: whether it is there, and took what we wrote."""
 
-from __future__ import annotations
-
 import array
 import asyncio
 import fcntl

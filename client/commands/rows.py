@@ -1,7 +1,5 @@
 """Messages as they come: a table for people, a line of JSON each for programs."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from typing import TYPE_CHECKING
@@ -42,7 +40,7 @@ class MessageRows:
             self._has_head = True
             write_line(row("QUEUE", "OFFSET", "STORED", "TAG", "KEYS", "BODY"))
 
-    def print(self, message: ReceivedMessage) -> None:
+    def print(self, message: "ReceivedMessage") -> None:
         """Print a message; flushing is left to the caller."""
         if self._as_json:
             write_json(message_json(message))
@@ -51,7 +49,7 @@ class MessageRows:
             write_line(self._row(message))
         self.count += 1
 
-    def _row(self, message: ReceivedMessage) -> str:
+    def _row(self, message: "ReceivedMessage") -> str:
         body, problem = read_body(message)
         text = body_preview(body) if problem is None else f"<{problem}>"
         return row(

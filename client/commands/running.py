@@ -4,8 +4,6 @@ Exit codes: 0 done, 1 a broker refused or could not be reached, 2 the command li
 and its number after a signal (130: Ctrl-C). An error is one sentence on standard error.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """`rockhopper send`."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 import time
@@ -47,7 +45,7 @@ class _Job:
     as_json: bool
     timeout_s: float
 
-    def message(self, body: bytes) -> Message:
+    def message(self, body: bytes) -> "Message":
         from rockhopper.protocol.message import Message
 
         return Message(
@@ -167,7 +165,7 @@ async def _send(job: _Job, nameserver: str | None) -> None:
         queue = await _queue(producer, job)
         with ProgressBar(f"sending to {job.topic}", total, is_wanted=not job.as_json) as progress:
 
-            def stored(receipts: Sequence[SendReceipt]) -> None:
+            def stored(receipts: "Sequence[SendReceipt]") -> None:
                 progress.advance(len(receipts))
                 if job.as_json or is_chatty:
                     for receipt in receipts:
@@ -190,7 +188,7 @@ async def _send(job: _Job, nameserver: str | None) -> None:
         _print_summary(job, progress.done, time.monotonic() - started)
 
 
-async def _queue(producer: Producer, job: _Job) -> MessageQueue | None:
+async def _queue(producer: "Producer", job: _Job) -> "MessageQueue | None":
     if job.queue is None:
         return None
     chosen = select_queues(await producer.queues(job.topic), [job.queue], job.topic)
@@ -210,7 +208,7 @@ async def _bodies(job: _Job) -> AsyncIterator[bytes]:
 
 
 async def _send_oneway(
-    producer: Producer, job: _Job, queue: MessageQueue | None, progress: ProgressBar
+    producer: "Producer", job: _Job, queue: "MessageQueue | None", progress: ProgressBar
 ) -> None:
     async for body in _bodies(job):
         await producer.send_oneway(job.message(body), queue=queue)
@@ -218,10 +216,10 @@ async def _send_oneway(
 
 
 async def _send_pipelined(
-    producer: Producer,
+    producer: "Producer",
     job: _Job,
-    queue: MessageQueue | None,
-    stored: Callable[[Sequence[SendReceipt]], None],
+    queue: "MessageQueue | None",
+    stored: "Callable[[Sequence[SendReceipt]], None]",
 ) -> None:
     """Send with several requests under way, and report in the order of the input."""
     # To one queue, one after the other: a broker may take pipelined requests in another order.
@@ -253,7 +251,7 @@ async def _send_pipelined(
 
 
 async def _requests(
-    producer: Producer, job: _Job, queue: MessageQueue | None
+    producer: "Producer", job: _Job, queue: "MessageQueue | None"
 ) -> AsyncIterator[_Send]:
     batch: list[Message] = []
 
@@ -271,12 +269,12 @@ async def _requests(
 
 
 async def _send_one(
-    producer: Producer, message: Message, queue: MessageQueue | None
-) -> list[SendReceipt]:
+    producer: "Producer", message: "Message", queue: "MessageQueue | None"
+) -> "list[SendReceipt]":
     return [await producer.send(message, queue=queue)]
 
 
-def _print_receipt(receipt: SendReceipt, as_json: bool) -> None:
+def _print_receipt(receipt: "SendReceipt", as_json: bool) -> None:
     queue = receipt.queue
     if as_json:
         write_json(

@@ -1,7 +1,5 @@
 """Lines of standard input without a thread, as they come."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import stat

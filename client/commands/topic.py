@@ -1,7 +1,5 @@
 """`rockhopper topic`."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import Sequence

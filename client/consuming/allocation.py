@@ -4,8 +4,6 @@ Every member computes the whole split by itself, from the same two sorted lists,
 group, of whatever make, must follow one rule exactly. These are RocketMQ's.
 """
 
-from __future__ import annotations
-
 import hashlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence

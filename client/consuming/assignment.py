@@ -6,8 +6,6 @@ given up is committed at once, once more when what was in flight is finished, an
 unlocked.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine

@@ -7,8 +7,6 @@ A message that was handed out is acknowledged, or asked for again:
     broadcast    it is given up: nobody else could take it
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

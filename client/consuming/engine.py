@@ -1,7 +1,5 @@
 """One consumer put together: its parts, in the order in which they start and stop."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 

@@ -1,7 +1,5 @@
 """Fills a process queue by long polling; no error ends it."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

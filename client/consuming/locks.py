@@ -5,8 +5,6 @@ for 30 s counts as lost here, well before another client may have it. A queue th
 is not renewed: a renewal behind its UNLOCK would keep it from all others for those 60 s.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable, Iterable

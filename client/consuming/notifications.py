@@ -4,8 +4,6 @@
 307  tell how you are              309  handle this message now, and say how it went
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

@@ -5,8 +5,6 @@ of the oldest message that is not finished: a message that takes long holds the 
 whatever comes after it.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import Iterable

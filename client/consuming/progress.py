@@ -9,8 +9,6 @@ The instance is DEFAULT, or DEFAULT-2 and so on while other consumers of the gro
 machine: each of them gets every message, so each has its own place. A lock file beside it tells.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

@@ -1,7 +1,5 @@
 """One pull request and what its answer means."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass

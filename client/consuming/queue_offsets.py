@@ -1,7 +1,5 @@
 """Where a queue begins, ends and stood at a time, and how far a group has come."""
 
-from __future__ import annotations
-
 from typing import TypeVar
 
 import msgspec

@@ -1,7 +1,5 @@
 """Reads one queue ahead of the application, by long polling."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections import deque
@@ -52,7 +50,7 @@ class QueueReader:
         queue: MessageQueue,
         offset: int,
         source: Source,
-        on_progress: Callable[[QueueReader], None],
+        on_progress: "Callable[[QueueReader], None]",
         *,
         batch_size: int = 32,
         poll_s: float = 15.0,

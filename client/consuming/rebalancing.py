@@ -9,8 +9,6 @@ Clients of other makes read on before they make themselves known, and try that e
 belonged to a member from before is left to it for as long.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import random

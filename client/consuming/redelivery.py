@@ -8,8 +8,6 @@ is handed out again after a while: it is never lost.
 for a time; a broker that refuses those is asked for the next level.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 from bisect import bisect_left

@@ -1,7 +1,5 @@
 """What a consumer was asked to do, checked; the defaults are here and nowhere else."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime

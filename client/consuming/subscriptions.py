@@ -1,7 +1,5 @@
 """Topics and filters from what the application gave."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 from rockhopper.client.filters import Sql, subscription_to

@@ -1,7 +1,5 @@
 """Addresses as people write them, "host:port" or "[::1]:9876"; and our own."""
 
-from __future__ import annotations
-
 import os
 import socket
 from dataclasses import dataclass

@@ -12,8 +12,6 @@ JSON for good.
 A socket must not be shared with a forked child: in the child every use raises ClientStateError.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

@@ -4,8 +4,6 @@ The only place that dials. Callers that want the same address at the same time s
 caller that is cancelled while it waits does not end the attempt for the others.
 """
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import logging

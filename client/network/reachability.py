@@ -4,8 +4,6 @@ A broker knows a client by the heartbeats on a connection that is open now. So t
 name service knows get a heartbeat every 30 s, and a second after their connection has broken.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 

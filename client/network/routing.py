@@ -9,8 +9,6 @@ topic TBW102, which the brokers that create topics on first use register, and se
 (`is_guess`).
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import random

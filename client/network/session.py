@@ -4,8 +4,6 @@ A heartbeat goes out first on each new connection to a broker and every 30 s; it
 which producer and consumer groups live here. Routes are refreshed every 30 s.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

@@ -1,7 +1,5 @@
 """Ending tasks."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterable
 from typing import Any

@@ -6,8 +6,6 @@ message of a transaction is tried again only while it is certain that no broker 
 would be checked, and delivered, on its own.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable, Sequence

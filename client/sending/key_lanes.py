@@ -5,8 +5,6 @@ overtake it, and the application sends them again in the order it wants. A send 
 gives its turn to the next.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator

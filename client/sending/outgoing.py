@@ -1,7 +1,5 @@
 """A message made ready for the wire: checked, given its id, compressed. No I/O."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 

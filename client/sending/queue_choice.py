@@ -1,7 +1,5 @@
 """Which queue a message goes to."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 

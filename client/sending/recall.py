@@ -3,8 +3,6 @@
 A handle is URL-safe base64 of "v1 <topic> <broker name> <delivery time, ms> <message id>".
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 

@@ -6,8 +6,6 @@ broker hands it (PUSH_REPLY_MESSAGE_TO_CLIENT) to the client of that name, if on
 heartbeat on a connection that is still open that it lives there.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import uuid

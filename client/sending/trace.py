@@ -16,8 +16,6 @@ Times and durations are in ms. Tracing never fails or delays what it traces: rec
 bounded buffer, are dropped when it is full, and are lost when they cannot be sent.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time
@@ -100,7 +98,7 @@ class Consumption:
     """A delivery of messages to an application, from before it until `done`."""
 
     def __init__(
-        self, trace: MessageTrace, group: str, messages: Sequence[ReceivedMessage]
+        self, trace: "MessageTrace", group: str, messages: Sequence[ReceivedMessage]
     ) -> None:
         self._trace = trace
         self._group = group

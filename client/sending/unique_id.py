@@ -4,8 +4,6 @@ The layout is protocol.message_ids.make_unique_id's: address, process id, a numb
 distinguishes clients of one process, milliseconds since the month began, a counter.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import secrets

@@ -7,8 +7,6 @@ what is damaged, lost, doubled or swapped; it does not resist somebody who means
 The CRC is that of RocketMQ, with 31 bits, so that whoever trusts a record need not read its body.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 from zlib import crc32

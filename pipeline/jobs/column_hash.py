@@ -7,8 +7,6 @@ audit compares the log with an archive by them, column by column.
 Left out are ``topic`` and ``brokerName``, by which sums are kept, ``body``, and ``value``.
 """
 
-from __future__ import annotations
-
 from typing import Any, TypeAlias
 from zlib import crc32
 

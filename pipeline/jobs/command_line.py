@@ -1,7 +1,5 @@
 """The command ``python -m rockhopper.pipeline``."""
 
-from __future__ import annotations
-
 import sys
 from importlib import import_module
 from typing import Any

@@ -1,7 +1,5 @@
 """What a disk refuses, as one sentence with a remedy; and asking beforehand whether it would."""
 
-from __future__ import annotations
-
 import errno
 import os
 from collections.abc import Iterator

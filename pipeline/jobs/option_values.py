@@ -1,7 +1,5 @@
 """Values of options on the command line of jobs."""
 
-from __future__ import annotations
-
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.results import UsageProblem
 from rockhopper.pipeline.options import Options

@@ -1,7 +1,5 @@
 """How a job shows what it is doing: a bar on a terminal, now and then a line elsewhere."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from types import TracebackType
@@ -93,7 +91,7 @@ class Progress:
         if self._stream is not None:
             print(text, file=self._stream, flush=True)
 
-    def _make_bar(self) -> Bar:
+    def _make_bar(self) -> "Bar":
         from rich.console import Console
         from rich.progress import (
             BarColumn,

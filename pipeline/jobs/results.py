@@ -1,7 +1,5 @@
 """What a job hands back: a dataclass that people and programs can read."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence

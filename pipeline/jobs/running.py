@@ -4,8 +4,6 @@ Exit codes: 0 done, 1 it failed or found something wrong, 2 the command line is 
 Standard output has the result; progress and errors go to standard error.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable

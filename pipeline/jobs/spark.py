@@ -4,8 +4,6 @@ A job works in Spark's Python workers and gets back a small result for each task
 pass through the JVM.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import re
@@ -35,13 +33,13 @@ _CHATTER = re.compile(r"WARNING: Using incubator|Using Spark's default|Setting |
 _GATEWAY_COMPLAINT = "Exception while sending command."
 # Spark's own default is one failure on one machine, four on a cluster.
 _LOCAL_MASTER = "local[*,4]"
-_own: list[SparkSession] = []
+_own: "list[SparkSession]" = []
 _is_hushed = False
 
 
 def job_session(
-    job: str, spark: SparkSession | None = None, master: str | None = None
-) -> SparkSession:
+    job: str, spark: "SparkSession | None" = None, master: str | None = None
+) -> "SparkSession":
     """*spark*, else the session that runs, else one of the job's own that knows our sources.
 
     Raises:
@@ -70,7 +68,7 @@ def job_session(
     return made
 
 
-def _with_context(spark: SparkSession) -> SparkSession:
+def _with_context(spark: "SparkSession") -> "SparkSession":
     if type(spark).__module__.startswith("pyspark.sql.connect."):
         raise PipelineError(
             "jobs start tasks through a SparkContext, which a session of Spark Connect does not "
@@ -127,7 +125,7 @@ def stop_own_session() -> None:
 
 
 def run_tasks(
-    spark: SparkSession,
+    spark: "SparkSession",
     tasks: Sequence[_Task],
     work: Callable[[_Task], _Result],
     *,
@@ -184,7 +182,7 @@ def run_tasks(
     return results
 
 
-def _has_java(spark: SparkSession) -> bool:
+def _has_java(spark: "SparkSession") -> bool:
     """Whether Spark's JVM still answers; a kill may have ended it."""
     with suppress(Exception):
         return not spark.sparkContext._jsc.sc().isStopped()

@@ -1,7 +1,5 @@
 """Options of jobs that compare or make index files and queues."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, TypeVar
 

@@ -4,8 +4,6 @@ On Spark; but what takes less time than Spark takes to start is done right here,
 has a session or names a master.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -24,7 +22,7 @@ SMALL_BYTES = 128 << 20
 
 def runner(
     job: str,
-    spark: SparkSession | None,
+    spark: "SparkSession | None",
     master: str | None,
     progress: Progress,
     *,
@@ -52,7 +50,7 @@ def runner(
     return run
 
 
-def is_small(spark: SparkSession | None, master: str | None, size_bytes: int) -> bool:
+def is_small(spark: "SparkSession | None", master: str | None, size_bytes: int) -> bool:
     """Whether work is done right here, since nobody asks for Spark and it would take longer."""
     is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     return spark is None and master is None and not is_submitted and size_bytes <= SMALL_BYTES

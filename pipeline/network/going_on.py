@@ -4,8 +4,6 @@ A topic that was made anew has another id. Brokers of Apache have no ids; there 
 message before the offset, if the queue still holds it, must have the store time that it had.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping
 

@@ -16,8 +16,6 @@ another by these, its id is ``~`` and how often. ``brokers`` were known when the
 ``startedMs`` by the clock of the driver's host. Older checkpoints lack these.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -67,7 +65,7 @@ class StreamOffset:
     is_fresh: bool = False
 
     @classmethod
-    def read(cls, document: Mapping[str, Any]) -> StreamOffset:
+    def read(cls, document: Mapping[str, Any]) -> "StreamOffset":
         """The offset that a document says."""
         brokers = document.get("brokers")
         return cls(
@@ -104,7 +102,7 @@ class StreamOffset:
             document["fresh"] = True
         return dict(sorted(document.items()))
 
-    def begins(self, end: StreamOffset) -> Offsets:
+    def begins(self, end: "StreamOffset") -> Offsets:
         """Where a batch from here to *end* begins in each queue of *end*."""
         begin = end.initial if self.is_fresh else self.offsets
         found: Offsets = {}
@@ -116,7 +114,7 @@ class StreamOffset:
             found[queue] = 0 if first > stop else first
         return found
 
-    def _is_another(self, end: StreamOffset, queue: MessageQueue) -> bool:
+    def _is_another(self, end: "StreamOffset", queue: MessageQueue) -> bool:
         known, now = self.ids.get(place_of(queue), ""), end.ids.get(place_of(queue), "")
         if now.startswith(GUESSED):
             return known != now

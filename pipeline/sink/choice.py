@@ -12,8 +12,6 @@ has its topic, or that the option broker names, and goes nowhere else:
   broker it is the others remember for when it is away, and a file in the checkpoint (home.py).
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 

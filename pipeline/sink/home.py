@@ -9,8 +9,6 @@ That file is there where the option checkpointLocation names a place that can be
 here; nothing else tells a sink where the checkpoint is.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 

@@ -1,7 +1,5 @@
 """Our client against our broker, over real sockets."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections import Counter

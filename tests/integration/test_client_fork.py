@@ -1,7 +1,5 @@
 """A client that a forked process inherits: every use fails at once and says why."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import traceback

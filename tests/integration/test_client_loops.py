@@ -1,7 +1,5 @@
 """A client that is used in another event loop than its own: every use fails and says why."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 

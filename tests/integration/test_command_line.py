@@ -1,7 +1,5 @@
 """`rockhopper` against our broker: in a process of its own where streams and signals matter."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

@@ -1,7 +1,5 @@
 """`rockhopper consume` as a shell runs it: it handles signals and pipes, so in a process."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """Our Consumer against our broker: what counts as consumed, closing, handlers, restarts."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """Our Consumer against our broker: what it reads, from where on, after a reset and in broadcast."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import datetime

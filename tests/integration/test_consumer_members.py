@@ -1,7 +1,5 @@
 """Several Consumers in one group: shares, members that come, go and die, order through all that."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable

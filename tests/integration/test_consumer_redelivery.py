@@ -1,7 +1,5 @@
 """Our Consumer against our broker: messages that fail come again, later, in order, or never."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """`rockhopper dlq`: messages through the whole ladder into the dead letters, and back."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing

@@ -1,7 +1,5 @@
 """`rockhopper group` and `rockhopper topic purge` against our broker."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """Order, transactions, requests, recalls and traces: our producers against our broker."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import time

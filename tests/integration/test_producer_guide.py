@@ -1,7 +1,5 @@
 """The examples of docs/producer.md run as they are printed."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Producers go on while the daemon is killed and started again: in order, and as decided."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 from collections import defaultdict

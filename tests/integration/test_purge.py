@@ -1,7 +1,5 @@
 """Emptying a topic (70006), and a temporary broker as a whole: what goes, and who goes on."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The pytest plugin, as projects use it: in runs of pytest of their own."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

@@ -1,7 +1,5 @@
 """Our Consumer and Apache's Java client in one group: the split agrees, each message comes once."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable

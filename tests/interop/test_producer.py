@@ -1,7 +1,5 @@
 """Our producers with the official Java client at the other end."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import defaultdict
 

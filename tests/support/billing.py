@@ -1,7 +1,5 @@
 """A group that bills orders: its consumers, what they take, and how far they are at our broker."""
 
-from __future__ import annotations
-
 from rockhopper.broker import Broker
 from rockhopper.client import Consumer, Producer
 from rockhopper.client.received import ReceivedMessage

@@ -1,7 +1,5 @@
 """How long the callbacks of an event loop keep it, in processor time: on a busy machine as well."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """`rockhopper` in this process: its commands in a thread, while the broker has the event loop."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from dataclasses import dataclass

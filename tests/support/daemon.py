@@ -1,7 +1,5 @@
 """The real daemon in a process of its own, on free ports."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

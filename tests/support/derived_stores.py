@@ -1,7 +1,5 @@
 """Stores with queues and an index for jobs over files, and how to compare and damage them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A broker and its name service in memory, with just enough to read from."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Self
 

@@ -1,7 +1,5 @@
 """A peer whose answers a test writes down: plays broker and name service on a free port."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
@@ -83,13 +81,13 @@ class FakeServer:
         for peer in list(self.connections):
             peer.transport.abort()
 
-    def take(self, peer: _Peer, request: Command) -> None:
+    def take(self, peer: "_Peer", request: Command) -> None:
         self.requests.append(request)
         task = asyncio.get_running_loop().create_task(self._answer(peer, request))
         self.answering.add(task)
         task.add_done_callback(self.answering.discard)
 
-    async def _answer(self, peer: _Peer, request: Command) -> None:
+    async def _answer(self, peer: "_Peer", request: Command) -> None:
         async with self.arrived:
             self.arrived.notify_all()
         handler = self.handlers.get(request.code)

@@ -1,7 +1,5 @@
 """A broker in memory that also knows groups: members, locks, and messages that are sent back."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Awaitable
 from typing import Any, Self

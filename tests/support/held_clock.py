@@ -1,7 +1,5 @@
 """A clock of an event loop that stands still: its timers fire when a test says so."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

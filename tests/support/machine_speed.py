@@ -1,7 +1,5 @@
 """How slow this machine is, for bounds of processor time."""
 
-from __future__ import annotations
-
 import tempfile
 import time
 import zlib

@@ -1,7 +1,5 @@
 """A broker in memory that takes transactions, replies and recalls, as far as a producer sees."""
 
-from __future__ import annotations
-
 import base64
 from typing import Self
 

@@ -1,7 +1,5 @@
 """A broker in a thread of its own, for tests of what blocks: sources and sinks of Spark."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Coroutine, Iterable
@@ -55,7 +53,7 @@ class PipelineBroker:
         await self.admin.close()
         await self.broker.stop()
 
-    def beside(self, name: str = "broker-b") -> PipelineBroker:
+    def beside(self, name: str = "broker-b") -> "PipelineBroker":
         """Another broker, behind the same name service; started by ``with``."""
         return PipelineBroker(
             role="broker", namesrvAddr=self.nameserver, brokerName=name, remoteAdmin="true"

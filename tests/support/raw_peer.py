@@ -1,7 +1,5 @@
 """A peer that writes whatever bytes a test wants and sees what comes back."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket

@@ -1,7 +1,5 @@
 """A standalone cluster of Spark on the loopback address: a master and workers, each a process."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """Waiting for a state of a broker in this event loop that no event announces."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 

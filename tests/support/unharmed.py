@@ -8,8 +8,6 @@ crash, has no holes, no torn end and nothing that recovery would refuse.
 Tests may share one: ``afresh`` takes away what the last one left.
 """
 
-from __future__ import annotations
-
 import asyncio
 import shutil
 import sys

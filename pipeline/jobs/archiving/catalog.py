@@ -15,8 +15,6 @@ later is finished by the next, which finds the intent. So a reader that lists th
 files of runs that are committed or about to be, and one that goes by the manifests sees whole runs.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

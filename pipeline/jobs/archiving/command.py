@@ -1,7 +1,5 @@
 """`python -m rockhopper.pipeline archive`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -4,8 +4,6 @@ A write is atomic: whoever reads sees all of it or nothing. Local files are on d
 returns; what a remote file system promises is its own affair, and nobody can lock it here.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

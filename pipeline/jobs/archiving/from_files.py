@@ -3,8 +3,6 @@
 Records are sorted by topic before they are decoded, which is cheap: then no row has to be moved.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -84,7 +82,7 @@ def archive_pieces(task: StoreTask) -> WrittenSplit:
 
 
 def _archive_piece(
-    piece: Piece, task: StoreTask, reading: _Sorted, writer: SplitWriter, seen: _Seen
+    piece: Piece, task: StoreTask, reading: "_Sorted", writer: SplitWriter, seen: _Seen
 ) -> bool:
     """False where the log ends for this run although there is more of it."""
     for found in scan(piece):

@@ -1,7 +1,5 @@
 """Archiving topics over the network: which ranges of which queues, and what a task does."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -74,7 +72,7 @@ class Reached:
     """Where brokers have no ids: when the last messages before the positions were stored."""
 
     @classmethod
-    def of(cls, manifest: Manifest | None) -> Reached:
+    def of(cls, manifest: Manifest | None) -> "Reached":
         """What an archive says of itself."""
         if manifest is None:
             return cls()

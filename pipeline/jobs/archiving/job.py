@@ -1,7 +1,5 @@
 """The job ``archive``: plan, let tasks write, commit."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections import Counter
@@ -46,7 +44,7 @@ def archive(
     allow_gaps: bool = False,
     without: Sequence[str] = (),
     dry_run: bool = False,
-    spark: SparkSession | None = None,
+    spark: "SparkSession | None" = None,
     master: str | None = None,
     progress: Progress | None = None,
 ) -> ArchiveResult:
@@ -126,7 +124,7 @@ def _foretell(catalog: Catalog, asked: Request, progress: Progress) -> ArchiveRe
 def _run(
     catalog: Catalog,
     asked: Request,
-    spark: SparkSession | None,
+    spark: "SparkSession | None",
     master: str | None,
     progress: Progress,
 ) -> ArchiveResult:
@@ -177,7 +175,7 @@ def _work(
     plan: Plan,
     asked: Request,
     target: WriteTarget,
-    spark: SparkSession | None,
+    spark: "SparkSession | None",
     master: str | None,
     progress: Progress,
 ) -> list[WrittenSplit]:

@@ -11,8 +11,6 @@ covered by its SHA-256 from version 4 on, as ``sha256sum`` prints it; in version
 than bodies had a hash of their own (QueueSummary.columns_hash).
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping
@@ -58,7 +56,7 @@ class QueueSummary:
         """Which queue this is about."""
         return self.topic, self.broker, self.queue_id
 
-    def __add__(self, other: QueueSummary) -> QueueSummary:
+    def __add__(self, other: "QueueSummary") -> "QueueSummary":
         return replace(
             self,
             first_offset=min(self.first_offset, other.first_offset),
@@ -149,7 +147,7 @@ class Manifest:
         return json.dumps(document, indent=1, ensure_ascii=False).encode() + b"\n"
 
     @classmethod
-    def from_json(cls, data: bytes, name: str) -> Manifest:
+    def from_json(cls, data: bytes, name: str) -> "Manifest":
         """The manifest in a file called *name*. Raises PipelineError."""
         try:
             document = json.loads(data)

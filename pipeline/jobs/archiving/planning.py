@@ -1,7 +1,5 @@
 """What a run of ``archive`` is going to do: which parts of a log, or which ranges of queues."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence

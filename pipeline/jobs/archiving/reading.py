@@ -1,7 +1,5 @@
 """An archive as a DataFrame: what its manifests list, and nothing else."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -19,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def read_archive(
-    spark: SparkSession,
+    spark: "SparkSession",
     directory: str | os.PathLike[str],
     files: Sequence[ArchivedFile] | None = None,
-) -> DataFrame:
+) -> "DataFrame":
     """The messages of an archive, or of some of its *files*: all columns, ``date``, ``value``.
 
     Unlike ``spark.read.parquet`` it never sees half of a run, and takes every topic for a name

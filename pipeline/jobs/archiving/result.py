@@ -1,7 +1,5 @@
 """What the job ``archive`` hands back."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 

@@ -5,8 +5,6 @@ topic's own name. A log position says for each key up to where every message tha
 archived; so a run that chooses others begins where they need it to.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

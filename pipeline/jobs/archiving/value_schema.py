@@ -1,7 +1,5 @@
 """Schemas of bodies as types of Arrow: from JSON Schema, from Spark's schemas, from Avro."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

@@ -7,8 +7,6 @@ For Avro it is the writer's schema, a record; bodies are single datums without a
 A body that does not decode, or leaves bytes over, becomes null and is counted.
 """
 
-from __future__ import annotations
-
 import io
 import json
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ Messages of one topic and UTC day are collected until they make a row group wort
 columns get dictionaries and statistics: for the others they cost much and help nobody.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -161,7 +159,7 @@ class SplitWriter:
         files = [closed.result() for closed in self._closed]
         return WrittenSplit(files, self._staged, undecoded=self._undecoded, **more)
 
-    def _write(self, part: _Part) -> None:
+    def _write(self, part: "_Part") -> None:
         """Write what is collected as a row group."""
         if part.writer is None:
             self._open(part)
@@ -173,7 +171,7 @@ class SplitWriter:
         self._collected_bytes -= part.bytes
         part.batches, part.rows, part.bytes = [], 0, 0
 
-    def _open(self, part: _Part) -> None:
+    def _open(self, part: "_Part") -> None:
         is_open = [other for other in self._parts.values() if other.writer is not None]
         if len(is_open) >= self._open_files_max:
             self._close(is_open[0])
@@ -196,7 +194,7 @@ class SplitWriter:
             write_batch_size=_WRITE_BATCH_ROWS,
         )
 
-    def _close(self, part: _Part) -> None:
+    def _close(self, part: "_Part") -> None:
         """Finish the file of a part; later messages of the same topic and day go into another."""
         if part.batches:
             self._write(part)
@@ -209,7 +207,7 @@ class SplitWriter:
         self._staged.append(part.staged)
         self._closed.append(self._settling.submit(self._settle, part, number))
 
-    def _settle(self, part: _Part, number: int) -> ArchivedFile:
+    def _settle(self, part: "_Part", number: int) -> ArchivedFile:
         date = datetime.fromtimestamp(part.day * (MS_PER_DAY // 1000), UTC).date().isoformat()
         queues = merged(part.summaries)
         return ArchivedFile(

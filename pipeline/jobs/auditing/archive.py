@@ -7,8 +7,6 @@ same queue offsets, and the other columns of the files are compared with it one 
 of them.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -53,7 +51,7 @@ class Sums:
     columns: ColumnSums = field(default=NO_SUMS, compare=False)
     """Of the other columns, where they were looked at: manifests do not have them one by one."""
 
-    def __add__(self, other: Sums) -> Sums:
+    def __add__(self, other: "Sums") -> "Sums":
         return Sums(
             self.rows + other.rows,
             self.body_bytes + other.body_bytes,
@@ -73,7 +71,7 @@ class ArchivedRange:
     first: int
     last: int
     sums: Sums
-    parts: tuple[ArchivedPart, ...]
+    parts: "tuple[ArchivedPart, ...]"
     """The files, and whose messages these are."""
     crc_bits: int
     """See pipeline.jobs.body_hash; 0 where the hashes are of two kinds and cannot be compared."""
@@ -135,7 +133,7 @@ class LogSums:
         self.starts: dict[LogQueue, int] = {}
         """The first queue offset of each queue."""
 
-    def extend(self, other: LogSums) -> None:
+    def extend(self, other: "LogSums") -> None:
         """Add what another task found."""
         for key, sums in other.sums.items():
             self.sums[key] = self.sums.get(key, Sums()) + sums

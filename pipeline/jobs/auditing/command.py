@@ -1,7 +1,5 @@
 """`python -m rockhopper.pipeline audit`."""
 
-from __future__ import annotations
-
 import click
 
 from rockhopper.pipeline.jobs.option_values import size_option

@@ -1,7 +1,5 @@
 """What an audit finds: places, what is wrong there, and what to do about it."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -124,7 +122,7 @@ class Findings:
         if self.counts[finding.kind] <= KEPT_MAX:
             self.kept.append(finding)
 
-    def extend(self, other: Findings) -> None:
+    def extend(self, other: "Findings") -> None:
         """Note all of another task's."""
         self.kept += other.kept
         self.counts += other.counts

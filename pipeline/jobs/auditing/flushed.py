@@ -4,8 +4,6 @@ Archiving over the network copies what the broker has in memory; its files are k
 when it has flushed them, half a second to a second later.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable
 

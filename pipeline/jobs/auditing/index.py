@@ -1,7 +1,5 @@
 """The index against the log: every key that a message has, and no other."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The job ``audit``: the log's CRCs, queues and index against the log, the archive against it."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections import Counter
@@ -65,7 +63,7 @@ def audit(
     batch_topics: Iterable[str] = (),
     split_size: int | None = None,
     dry_run: bool = False,
-    spark: SparkSession | None = None,
+    spark: "SparkSession | None" = None,
     master: str | None = None,
     progress: Progress | None = None,
     run: RunTasks | None = None,
@@ -215,7 +213,9 @@ def _chosen_checks(
     return tuple(check for check in CHECKS if check in named)
 
 
-def _archived(location: str, broker_name: str | None) -> tuple[list[ArchivedFile], ArchivedRanges]:
+def _archived(
+    location: str, broker_name: str | None
+) -> "tuple[list[ArchivedFile], ArchivedRanges]":
     from rockhopper.pipeline.jobs.auditing.archive import archived_ranges, read_archive
 
     files = read_archive(location)
@@ -339,8 +339,8 @@ def _few(chunks: list[list[QueueKey]], cores: int) -> list[list[QueueKey]]:
 
 def _check_archive(
     location: str,
-    files: list[ArchivedFile],
-    archived: ArchivedRanges,
+    files: "list[ArchivedFile]",
+    archived: "ArchivedRanges",
     parts: list[AuditPart],
     run: RunTasks,
     findings: Findings,

@@ -4,8 +4,6 @@ A task that went through a piece of the log compares the units of its messages. 
 units that no message claims: they point to what has expired, or to nothing.
 """
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path

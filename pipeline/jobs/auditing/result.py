@@ -1,7 +1,5 @@
 """What an audit hands back."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any

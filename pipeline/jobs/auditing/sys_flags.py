@@ -6,8 +6,6 @@ that is none. The bits of IPv6 hosts make a record longer, which the scan of the
 prepared or rolled back has queue offset 0 and no unit, which the comparison with the queues sees.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """What a worker does with its pieces of the log: all that can be compared without the others."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """A broker in a process of its own, on free ports, with a store that goes away with it."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`python -m rockhopper.pipeline demo`."""
 
-from __future__ import annotations
-
 import click
 
 from rockhopper.pipeline.jobs.running import job_options, run_job

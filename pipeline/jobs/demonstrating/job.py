@@ -1,7 +1,5 @@
 """The job ``demo``: stream, count, archive, replay, check, show."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import shutil
@@ -81,7 +79,7 @@ def demo(
     *,
     stream_s: float = 12.0,
     dry_run: bool = False,
-    spark: SparkSession | None = None,
+    spark: "SparkSession | None" = None,
     master: str | None = None,
     progress: Progress | None = None,
 ) -> DemoResult:
@@ -117,13 +115,13 @@ def demo(
 
 
 def _stream(
-    spark: SparkSession,
+    spark: "SparkSession",
     nameserver: str,
     store: str,
     lines: Sequence[tuple[str, str]],
     stream_s: float,
     progress: Progress,
-) -> WordCounts:
+) -> "WordCounts":
     from rockhopper.pipeline.jobs.demonstrating.words import WordCounts, start
 
     asyncio.run(_create_topics(nameserver))
@@ -143,7 +141,7 @@ def _stream(
     return counts
 
 
-def _most_frequent(counts: WordCounts) -> str:
+def _most_frequent(counts: "WordCounts") -> str:
     return ", ".join(f"{word} {times:,}" for word, times in counts.totals().most_common(3))
 
 
@@ -206,7 +204,9 @@ def _sending(
         raise PipelineError(f"the text could not be sent: {sending.error}") from sending.error
 
 
-def _check_counts(counts: WordCounts, lines: Sequence[tuple[str, str]], result: DemoResult) -> None:
+def _check_counts(
+    counts: "WordCounts", lines: Sequence[tuple[str, str]], result: DemoResult
+) -> None:
     expected = Counter(word for _, line in lines for word in words(line))
     found = counts.totals()
     if found != expected:
@@ -222,7 +222,7 @@ def _check_counts(counts: WordCounts, lines: Sequence[tuple[str, str]], result: 
 
 
 def _archive_and_replay(
-    spark: SparkSession, nameserver: str, directory: Path, result: DemoResult, progress: Progress
+    spark: "SparkSession", nameserver: str, directory: Path, result: DemoResult, progress: Progress
 ) -> None:
     from rockhopper.pipeline.jobs.archiving.job import archive
     from rockhopper.pipeline.jobs.replaying.job import replay
@@ -250,7 +250,7 @@ def _archive_and_replay(
     result.archived = archived.rows
 
 
-def _check_copy(spark: SparkSession, nameserver: str, count: int, result: DemoResult) -> None:
+def _check_copy(spark: "SparkSession", nameserver: str, count: int, result: DemoResult) -> None:
     from pyspark.sql import functions as f
 
     found = []
@@ -266,7 +266,7 @@ def _check_copy(spark: SparkSession, nameserver: str, count: int, result: DemoRe
     result.checks.append("both topics hold the same messages, each once, after two replays")
 
 
-def _show(counts: WordCounts, result: DemoResult) -> None:
+def _show(counts: "WordCounts", result: DemoResult) -> None:
     from rockhopper.pipeline.jobs.demonstrating.page import page
     from rockhopper.pipeline.jobs.reporting.tables import replace
 

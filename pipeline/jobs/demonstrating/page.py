@@ -1,7 +1,5 @@
 """What the demo found, as a page."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from html import escape
 

@@ -1,7 +1,5 @@
 """Real text that is on every machine with Python: the reference behind ``help()``."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

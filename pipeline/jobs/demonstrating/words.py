@@ -1,7 +1,5 @@
 """The streaming query of the demo: how often each word came in each window of time."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +20,7 @@ class WordCounts:
         """By start of the window (ms) and word."""
         self.batches = 0
 
-    def update(self, changed: DataFrame, _: int) -> None:
+    def update(self, changed: "DataFrame", _: int) -> None:
         """Take over one micro-batch's changes."""
         for row in changed.collect():
             self.by_window[int(row.start_ms), row.word] = row.times
@@ -37,8 +35,8 @@ class WordCounts:
 
 
 def start(
-    spark: SparkSession, nameserver: str, topic: str, checkpoint: str, counts: WordCounts
-) -> StreamingQuery:
+    spark: "SparkSession", nameserver: str, topic: str, checkpoint: str, counts: WordCounts
+) -> "StreamingQuery":
     """Start counting the words of a topic."""
     from pyspark.sql import functions as f
 

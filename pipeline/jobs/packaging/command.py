@@ -1,7 +1,5 @@
 """`python -m rockhopper.pipeline package`."""
 
-from __future__ import annotations
-
 import click
 
 from rockhopper.pipeline.jobs.running import run_job

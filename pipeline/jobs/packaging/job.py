@@ -1,7 +1,5 @@
 """The job ``package``."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 

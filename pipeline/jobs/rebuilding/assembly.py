@@ -1,7 +1,5 @@
 """What is left when all tasks of a rebuild have written: fronts, gaps, batch queues, the index."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """The job ``rebuild``: consume queues and index files made anew from the commit log."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterable
@@ -163,7 +161,7 @@ def rebuild(
     batch_topics: Iterable[str] = (),
     split_size: int | None = None,
     dry_run: bool = False,
-    spark: SparkSession | None = None,
+    spark: "SparkSession | None" = None,
     master: str | None = None,
     progress: Progress | None = None,
     run: RunTasks | None = None,

@@ -4,8 +4,6 @@ Brokers never delete the last file of a queue, since a queue that began again at
 what its consumers have committed. The log knows nothing of such queues any more.
 """
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -5,8 +5,6 @@ system drops it when this process ends, and also when this process closes any de
 file, so nobody here may open the file in between.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ they belong. Batch queues and the index are in the order of the log: tasks put t
 who comes next knows from their counts where each goes.
 """
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`python -m rockhopper.pipeline replay`."""
 
-from __future__ import annotations
-
 import click
 
 from rockhopper.pipeline.errors import PipelineError

@@ -1,7 +1,5 @@
 """The job ``replay``: choose messages, write the plan down, send it batch by batch."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -68,7 +66,7 @@ class _Way:
     nameserver: str
     state: LocalFiles
     rate: float | None
-    spark: SparkSession | None
+    spark: "SparkSession | None"
     master: str | None
     progress: Progress
     now: Callable[[], float]
@@ -92,7 +90,7 @@ def replay(
     broker: str = "",
     state: str | os.PathLike[str] | None = None,
     dry_run: bool = False,
-    spark: SparkSession | None = None,
+    spark: "SparkSession | None" = None,
     master: str | None = None,
     progress: Progress | None = None,
     now: Callable[[], float] = time.monotonic,
@@ -363,7 +361,7 @@ def _done(plan: Plan, way: _Way) -> int:
         ) from error
 
 
-def _task_count(session: SparkSession | None, rows: int) -> int:
+def _task_count(session: "SparkSession | None", rows: int) -> int:
     cores = 1 if session is None else session.sparkContext.defaultParallelism
     return max(1, min(cores, rows // _ROWS_WORTH_A_TASK))
 

@@ -4,8 +4,6 @@ An archive's files come in the order in which their messages were stored; others
 the names of directories (``topic=orders``) count as columns, as they do for Spark.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Sequence

@@ -9,8 +9,6 @@ A batch is a run of messages in the plan's order; it has the same number and the
 whenever the job runs, which is what lets the broker tell that it has been published before.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -116,7 +114,7 @@ class Plan:
         return json.dumps({"format": FORMAT, **asdict(self)}, indent=1).encode() + b"\n"
 
     @classmethod
-    def from_json(cls, data: bytes, name: str) -> Plan:
+    def from_json(cls, data: bytes, name: str) -> "Plan":
         """The plan in a file called *name*. Raises PipelineError."""
         try:
             document = json.loads(data)

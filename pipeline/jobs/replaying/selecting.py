@@ -4,8 +4,6 @@ Spark looks only at the columns that the conditions name, and writes down which 
 pass. Bodies stay where they are until a task sends them.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Mapping, Sequence
@@ -58,8 +56,8 @@ def _of_time(file: SourceFile, request: Request) -> bool | None:
 
 
 def chosen_rows(
-    spark: SparkSession, source: Source, files: Sequence[SourceFile], request: Request
-) -> DataFrame:
+    spark: "SparkSession", source: Source, files: Sequence[SourceFile], request: Request
+) -> "DataFrame":
     """The rows of *files* that pass, as ``path`` and ``row``.
 
     Raises:

@@ -1,7 +1,5 @@
 """Where a replay sends to: the brokers that can publish a batch at once, and the queues there."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 

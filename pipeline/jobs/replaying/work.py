@@ -1,7 +1,5 @@
 """What a task of a replay does: read rows, make messages of them, stage or send them."""
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

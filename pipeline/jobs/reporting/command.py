@@ -1,7 +1,5 @@
 """`python -m rockhopper.pipeline report`."""
 
-from __future__ import annotations
-
 import click
 
 from rockhopper.pipeline.jobs.option_values import time_option

@@ -1,7 +1,5 @@
 """Where the messages of a report come from: a store, topics over the network, or an archive."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """The job ``report``: count in tasks, ask about lag, write tables and the page."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -96,7 +94,7 @@ def report(
     watch_count: int | None = None,
     without: Sequence[str] = (),
     dry_run: bool = False,
-    spark: SparkSession | None = None,
+    spark: "SparkSession | None" = None,
     master: str | None = None,
     progress: Progress | None = None,
     now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
@@ -186,7 +184,7 @@ def _check(
 
 
 def _counted(
-    work: Work, spark: SparkSession | None, master: str | None, progress: Progress
+    work: Work, spark: "SparkSession | None", master: str | None, progress: Progress
 ) -> Tables:
     run = runner("report", spark, master, progress, size_bytes=work.size_bytes)
     return together(run(work.tasks, tally, "counting messages"))

@@ -1,7 +1,5 @@
 """How far groups are behind: samples from brokers, and the table of all samples so far."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any

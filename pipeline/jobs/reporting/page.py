@@ -1,7 +1,5 @@
 """The page of a report: one HTML file that needs nothing from anywhere."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 matplotlib draws with stand-ins for these colours; afterwards ``var(--name)`` takes their place.
 """
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Mapping, Sequence
@@ -46,7 +44,7 @@ def stacked_bars(
     """Amounts over time, one colour for each of *series*, the biggest at the bottom."""
     from matplotlib.dates import date2num
 
-    def draw(axes: Axes) -> None:
+    def draw(axes: "Axes") -> None:
         at = date2num([_utc(ms + bucket_ms / 2) for ms in times_ms])  # type: ignore[no-untyped-call]
         bottom = [0.0] * len(times_ms)
         width = bucket_ms / 86_400_000 * 0.86
@@ -64,7 +62,7 @@ def stacked_bars(
 def bars(name: str, labels: Sequence[str], values: Sequence[float]) -> str:
     """One bar for each label."""
 
-    def draw(axes: Axes) -> None:
+    def draw(axes: "Axes") -> None:
         places = range(len(labels))
         axes.bar(places, values, 0.82, color=_SERIES[0], linewidth=0)
         step = max(1, -(-len(labels) // 16))
@@ -76,7 +74,7 @@ def bars(name: str, labels: Sequence[str], values: Sequence[float]) -> str:
 def lines(name: str, series: Mapping[str, Sequence[tuple[int, float]]]) -> str:
     """Amounts over time as lines; a point where there is only one."""
 
-    def draw(axes: Axes) -> None:
+    def draw(axes: "Axes") -> None:
         for colour, (label, points) in zip(_SERIES, series.items(), strict=False):
             times: Any = [_utc(ms) for ms, _ in points]
             axes.plot(
@@ -124,7 +122,7 @@ def _drawn(name: str, draw: Any, *, legend: bool = False, height: float = 3.0) -
     return _for_page(name, text.getvalue())
 
 
-def _time_axis(axes: Axes) -> None:
+def _time_axis(axes: "Axes") -> None:
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
     locator = AutoDateLocator(minticks=4, maxticks=9, tz=UTC)  # type: ignore[no-untyped-call]

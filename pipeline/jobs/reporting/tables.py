@@ -1,7 +1,5 @@
 """The tables of a report as files: Parquet for programs, CSV for spreadsheets."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial

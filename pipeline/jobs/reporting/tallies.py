@@ -4,8 +4,6 @@ A tally is a few small tables. Their rows are as many as there are topics, tags,
 never as many as there are messages.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What messages are looked for: a mask over a batch, and what must be in a record's bytes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The job ``search``: messages by key, tag, body or condition, in stores and archives together."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterable, Iterator
@@ -66,7 +64,7 @@ def search(
     as_json_lines: bool = False,
     without: Iterable[str] = (),
     dry_run: bool = False,
-    spark: SparkSession | None = None,
+    spark: "SparkSession | None" = None,
     master: str | None = None,
     progress: Progress | None = None,
     run: RunTasks | None = None,
@@ -275,7 +273,7 @@ class _Search:
             broker_name=self._broker_name,
         )
 
-    def _network_rules(self) -> NetworkRules:
+    def _network_rules(self) -> "NetworkRules":
         from rockhopper.pipeline.network.rules import read_rules
 
         return read_rules(self._network_options(), streaming=False)
@@ -303,7 +301,7 @@ class _Search:
             return False
         return condition.end_ms is None or file.min_store_ms < condition.end_ms
 
-    def by_spark(self, spark: SparkSession, where: str) -> list[Row]:
+    def by_spark(self, spark: "SparkSession", where: str) -> list[Row]:
         """The matches of a condition in Spark's SQL."""
         from rockhopper.pipeline.jobs.spark import spark_problem
 
@@ -330,7 +328,7 @@ class _Search:
             raise spark_problem(error) from error
         return rows
 
-    def _frames(self, spark: SparkSession) -> Iterator[tuple[DataFrame, str]]:
+    def _frames(self, spark: "SparkSession") -> "Iterator[tuple[DataFrame, str]]":
         if self._is_live and self._path is not None:
             rules = self._store_rules()
             options = {
@@ -359,7 +357,7 @@ class _Search:
             frame = read_archive(spark, self._archive, files).select(*COLUMNS)
             yield frame, self._archive
 
-    def _narrowed(self, frame: DataFrame) -> DataFrame:
+    def _narrowed(self, frame: "DataFrame") -> "DataFrame":
         from pyspark.sql import functions as f
 
         condition = self._condition

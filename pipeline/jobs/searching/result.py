@@ -1,7 +1,5 @@
 """What a search hands back, and how messages look in it."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Iterable, Iterator

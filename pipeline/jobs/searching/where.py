@@ -10,8 +10,6 @@ Whatever else there is (other functions and columns, numbers compared with text,
 doubled quotes in text) is left to Spark: ``understood`` says None.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """What a worker does for a search: look through a part of one source, hand back what matches."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

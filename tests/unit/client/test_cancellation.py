@@ -1,7 +1,5 @@
 """A call that is cancelled, wherever it is just then, leaves its client as good as new."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 from collections.abc import AsyncIterator, Awaitable, Callable

@@ -1,7 +1,5 @@
 """Consumer: what is wrong with its arguments is said when it is made."""
 
-from __future__ import annotations
-
 import pytest
 
 from rockhopper.client import Consumer

@@ -1,7 +1,5 @@
 """What the client's errors say."""
 
-from __future__ import annotations
-
 from rockhopper.client.errors import RequestRefusedError
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 

@@ -1,7 +1,5 @@
 """Producer: what goes out, when it is tried again, what comes back."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 

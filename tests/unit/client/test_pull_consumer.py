@@ -1,7 +1,5 @@
 """PullConsumer: what is read, from where, and what is committed."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """TransactionProducer: what brokers are told, and what it answers when they ask."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """What the pytest plugin makes of an ini file and of marks."""
 
-from __future__ import annotations
-
 from typing import cast
 
 import pytest

@@ -1,7 +1,5 @@
 """Admin: topics, brokers, settings, and how single messages are found."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 
 import pytest

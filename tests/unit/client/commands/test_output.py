@@ -1,7 +1,5 @@
 """How messages look, for people and for programs."""
 
-from __future__ import annotations
-
 import base64
 import json
 

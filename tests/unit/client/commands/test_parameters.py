@@ -1,7 +1,5 @@
 """Positions, times and queues on the command line."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 import click

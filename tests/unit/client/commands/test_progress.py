@@ -1,7 +1,5 @@
 """The progress bar: only for a person, only when it takes long."""
 
-from __future__ import annotations
-
 import io
 import sys
 

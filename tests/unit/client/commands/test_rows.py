@@ -1,7 +1,5 @@
 """The lines that `rockhopper pull` prints on a terminal."""
 
-from __future__ import annotations
-
 import pytest
 
 from rockhopper.client.commands.rows import row

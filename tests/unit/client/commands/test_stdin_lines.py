@@ -1,7 +1,5 @@
 """Lines of standard input."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Command lines that are wrong, and commands that reach nobody."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """Allocation: exactly the split that Apache's Java client computes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

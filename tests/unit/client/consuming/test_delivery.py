@@ -1,7 +1,5 @@
 """Delivery: who gets the next message, and what becomes of it."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """A consumer towards its brokers: what it says, what it hears, what it does about it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -1,7 +1,5 @@
 """ProcessQueue: what waits, what is in flight, and what may be committed."""
 
-from __future__ import annotations
-
 import pytest
 
 from rockhopper.client.consuming.process_queue import ProcessQueue, Room

@@ -1,7 +1,5 @@
 """Progress: offsets at the brokers, and in a file for broadcast."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from pathlib import Path

@@ -1,7 +1,5 @@
 """QueueReader: outages, and brokers that do not hold requests."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """A message that shall come again after so many seconds, and brokers that know levels only."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Addresses as people write them."""
 
-from __future__ import annotations
-
 import pytest
 
 from rockhopper.client.network.addresses import parse_nameservers, split_address

@@ -1,7 +1,5 @@
 """One connection: pipelining, timeouts, cancellation, negotiation, the broker's requests."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """Closing a client closes every connection that it ever made, however the closing goes."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any

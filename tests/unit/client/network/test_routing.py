@@ -1,7 +1,5 @@
 """Routes: what a name service says, which one is asked, what is remembered."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 

@@ -1,7 +1,5 @@
 """Messages of one sharding key: which queue, and in which order whatever fails."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 

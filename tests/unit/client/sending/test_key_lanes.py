@@ -1,7 +1,5 @@
 """Turns for sends of one sharding key."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """Messages made ready for the wire."""
 
-from __future__ import annotations
-
 import random
 import zlib
 

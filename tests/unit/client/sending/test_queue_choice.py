@@ -1,7 +1,5 @@
 """Which queue a message goes to."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

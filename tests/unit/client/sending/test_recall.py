@@ -1,7 +1,5 @@
 """Delayed messages and taking them back."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 

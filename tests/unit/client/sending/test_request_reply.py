@@ -1,7 +1,5 @@
 """Requests and replies between a producer and a broker that a script plays."""
 
-from __future__ import annotations
-
 import asyncio
 import zlib
 from collections.abc import AsyncIterator

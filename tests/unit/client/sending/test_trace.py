@@ -1,7 +1,5 @@
 """Message trace: the records as RocketMQ's tools read them, and that it is never in the way."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 
 import pytest
