@@ -21,6 +21,7 @@ from types import TracebackType
 
 import structlog
 
+from rockhopper.broker.access.access import Access
 from rockhopper.broker.health import HealthServer
 from rockhopper.broker.hot_pass import HotPass
 from rockhopper.broker.loop.clock import BrokerClock
@@ -40,7 +41,7 @@ from rockhopper.broker.remoting.ports import Ports
 from rockhopper.broker.remoting.server import Server
 from rockhopper.broker.remoting.startup import StartError, store_directory_error
 from rockhopper.broker.serving import ServingParts
-from rockhopper.broker.settings.advertise import Advertiser, fixed_host, is_loopback
+from rockhopper.broker.settings.advertise import Advertiser, fixed_host
 from rockhopper.broker.settings.config import BrokerConfig, Role
 from rockhopper.broker.settings.config_file import apply_live, build_config, check_keys
 from rockhopper.broker.settings.delay_levels import DelayLevels
@@ -88,6 +89,7 @@ class Broker(ServingParts):
         self.clock = BrokerClock()
         self.stats = BrokerStats(now_ms=self.steady_ms)
         self.stalls = StallWatchdog()
+        self.access = Access(remote_admin=config.remote_admin)
         self.name_service: NameService | None = None
         self.failed = asyncio.Event()
         """Set when the store cannot go on: stop the process, with an exit code that says so."""
@@ -227,7 +229,7 @@ class Broker(ServingParts):
         self.config = dataclasses.replace(self.config, store=store)
 
     def _make_server(self, store_host: bytes, connections_max: int) -> None:
-        dispatcher = Dispatcher(build_table(self), may_administer=self.may_administer)
+        dispatcher = Dispatcher(build_table(self), self.access)
         hot_pass = HotPass(
             self.config,
             self.store,
@@ -244,7 +246,7 @@ class Broker(ServingParts):
         config = self.config
         service = NameService(
             config,
-            may_administer=self.may_administer,
+            access=self.access,
             connections_max=connections_max,
             now_ms=self.steady_ms,
             local=EmbeddedBroker(
@@ -349,10 +351,6 @@ class Broker(ServingParts):
         if self.store.is_lost:
             self.tables.stop_saving()
         self.failed.set()
-
-    def may_administer(self, connection: Peer) -> bool:
-        """Whether administrative requests of this peer are served."""
-        return self.config.remote_admin or is_loopback(connection.peer_host)
 
     def _may_have_group(self, group: str) -> bool:
         return group in self.groups or self.config.live.auto_create_subscription_group

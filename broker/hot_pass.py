@@ -20,12 +20,15 @@ from typing import Literal
 
 import msgspec
 
+from rockhopper.broker.access.access import Action, Kind, Resource
 from rockhopper.broker.errors import Refusal
 from rockhopper.broker.loop.rounds import PASS_BYTES_MAX, PASS_S
 from rockhopper.broker.observing.stats import BrokerStats, Traffic
+from rockhopper.broker.peer import Principal
 from rockhopper.broker.processors.pulls import PULL_CODES
 from rockhopper.broker.pulling.puller import Outcome, Pull, Puller
 from rockhopper.broker.remoting.dispatcher import Dispatcher
+from rockhopper.broker.remoting.general_pass import frame_handler
 from rockhopper.broker.remoting.server import Connection
 from rockhopper.broker.remoting.turn import Turn
 from rockhopper.broker.sending.send_request import waits_for_disk
@@ -50,7 +53,7 @@ from rockhopper.protocol.frame import Frame
 from rockhopper.protocol.names import NOT_SENDABLE_TOPICS
 from rockhopper.protocol.requests.fields import Int32, Int64
 from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT_SIZE_BYTES
-from rockhopper.protocol.sys_flags import PERM_WRITE, SYS_FLAG_TRANSACTION_MASK
+from rockhopper.protocol.sys_flags import SYS_FLAG_TRANSACTION_MASK
 
 SPECIAL_FLAGS = SYS_FLAG_TRANSACTION_MASK | INNER_BATCH_FLAGS
 _PREFIX_SIZE = 11
@@ -60,6 +63,10 @@ _DELAYING_WORDS = ("DELAY", "DELIVER")
 _BATCH_PREFIX = b'{"code":320'
 _PULL_PREFIX = b'{"code":11,'
 _LENGTHS = ByteStruct(">II")
+# In headers that are signed, in every serialisation; they are verified where they are decoded.
+_SIGNED = b"AccessKey"
+EVERYBODY = Principal("")
+PRINCIPALS_MAX = 1024
 
 
 class _SendFields(msgspec.Struct, gc=False):
@@ -155,9 +162,14 @@ class HotPass:
         self._topics = topics
         self._pull = puller.pull
         self._dispatcher = dispatcher
+        self._access = dispatcher.access
+        self._general_pass = frame_handler(dispatcher.dispatch)
         self._stats = stats
-        # Topics that plain messages may go to: the tails of their queues, and their counter.
+        # Topics that plain messages may go to: the tails of their queues, and their counter; of
+        # everybody, or where permissions are asked for, of who is served in this pass.
         self._sendable: dict[str, tuple[list[QueueTail], Traffic]] = {}
+        self._sendable_of = {EVERYBODY: self._sendable}
+        self._principal = EVERYBODY
         self._body_bytes_max = self._live_store.message_size_max_bytes
         trace = "true" if config.trace_on else "false"
         region = config.region_id
@@ -184,11 +196,19 @@ class HotPass:
         topics.listeners.append(self._topic_changed)
 
     def _topic_changed(self, *_: object) -> None:
-        self._sendable.clear()
+        for sendable in self._sendable_of.values():
+            sendable.clear()
         self._body_bytes_max = self._live_store.message_size_max_bytes
 
     def handle(self, connection: Connection, frames: Sequence[Frame]) -> int:
         """Serve *frames* in order; return how many were taken."""
+        if not self._access.is_open:
+            self._serve_in_name_of(connection.principal)
+            if any(_SIGNED in header for _, header, _ in frames):
+                return self._general_pass(connection, frames)
+        return self._serve(connection, frames)
+
+    def _serve(self, connection: Connection, frames: Sequence[Frame]) -> int:
         turn = Turn(self._store, self._stats, connection)
         ends_at_s = self._clock() + PASS_S
         taken = 0
@@ -214,6 +234,15 @@ class HotPass:
                 break
         turn.end()
         return taken
+
+    def _serve_in_name_of(self, principal: Principal) -> None:
+        self._principal = principal
+        if principal not in self._sendable_of and len(self._sendable_of) > PRINCIPALS_MAX:
+            self._sendable_of.clear()
+        self._sendable = self._sendable_of.setdefault(principal, {})
+
+    def _may(self, action: Action, kind: Kind, name: str) -> bool:
+        return self._access.may(self._principal, action, Resource(kind, name))
 
     def _general(self, turn: Turn, serialize_type: int, header: bytes, body: bytes) -> bool:
         """Serve any request the general way; False when the connection is closed for it."""
@@ -328,13 +357,14 @@ class HotPass:
         topic = self._topics.get(name)
         if (
             topic is None
-            or not topic.perm & PERM_WRITE
+            or not topic.is_writable
             or topic.attributes
             or name in self._topics.mappings
             or name.startswith("%")
             or name in NOT_SENDABLE_TOPICS
-            or not self._live.broker_permission & PERM_WRITE
+            or not self._live.is_writable
             or self._live.accept_send_from_ms > self._store.begin()
+            or not self._may(Action.PUB, Kind.TOPIC, name)
         ):
             return None
         queue_nums = max(topic.write_queue_nums, topic.read_queue_nums)
@@ -393,7 +423,14 @@ class HotPass:
         fields = request.extFields
         if request.flag & (FLAG_ONEWAY | FLAG_RESPONSE) or fields.rh:
             return False
-        if fields.topic in self._topics.mappings:
+        topic, group = fields.topic, fields.consumerGroup
+        if topic in self._topics.mappings:
+            return False
+        if not self._access.is_open and not (
+            topic[:1] != "%"
+            and self._may(Action.SUB, Kind.TOPIC, topic)
+            and self._may(Action.SUB, Kind.GROUP, group)
+        ):
             return False
         turn.settle()
         opaque = request.opaque
@@ -407,8 +444,8 @@ class HotPass:
                 Pull(
                     connection,
                     False,
-                    fields.consumerGroup,
-                    fields.topic,
+                    group,
+                    topic,
                     fields.queueId,
                     fields.queueOffset,
                     fields.maxMsgNums,

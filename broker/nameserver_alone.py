@@ -2,6 +2,7 @@
 
 import asyncio
 
+from rockhopper.broker.access.access import Access
 from rockhopper.broker.health import state_page
 from rockhopper.broker.loop.clock import BrokerClock
 from rockhopper.broker.nameserver.route_table import RouteTable
@@ -9,9 +10,7 @@ from rockhopper.broker.nameserver.service import NameService
 from rockhopper.broker.remoting.http import HttpServer, Page
 from rockhopper.broker.remoting.limits import connection_shares
 from rockhopper.broker.remoting.ports import Ports
-from rockhopper.broker.remoting.server import Connection
 from rockhopper.broker.remoting.startup import StartError
-from rockhopper.broker.settings.advertise import is_loopback
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.store.files.errors import StoreError
 
@@ -25,7 +24,7 @@ class NameServer:
         self._ports = Ports(config.bind_address)
         self._service = NameService(
             config,
-            may_administer=self._may_administer,
+            access=Access(remote_admin=config.remote_admin),
             connections_max=connection_shares(with_store=False, with_name_service=False)[0],
             now_ms=BrokerClock().steady_ms,
         )
@@ -74,6 +73,3 @@ class NameServer:
 
     async def _page(self) -> Page:
         return state_page(None)
-
-    def _may_administer(self, connection: Connection) -> bool:
-        return self.config.remote_admin or is_loopback(connection.peer_host)

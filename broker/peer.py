@@ -29,10 +29,20 @@ class TransactionCheck(NamedTuple):
 Notice: TypeAlias = ConsumersChanged | TransactionCheck
 
 
+class Principal(NamedTuple):
+    """In whose name a peer asks."""
+
+    host: str
+    """Its address."""
+    user: str = ""
+    """Empty while it has not said who it is."""
+
+
 class Peer(Protocol):
     """One client, for as long as it is connected."""
 
     closed: bool
+    principal: Principal
     writing_paused: bool
     """It does not read: what it is told now waits here."""
     attributes: dict[str, object]

@@ -7,6 +7,7 @@ compactly and without true, false and null: some clients read them with parsers 
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from typing import TYPE_CHECKING
 
+from rockhopper.broker.access.access import Action, Kind
 from rockhopper.broker.loop.slices import at_once, in_slices, sorted_in_pieces
 from rockhopper.broker.nameserver.embedded import EmbeddedBroker
 from rockhopper.broker.nameserver.kv_config import ORDER_TOPIC_NAMESPACE, KeyValueTable
@@ -22,12 +23,20 @@ from rockhopper.broker.nameserver.route_table import (
 )
 from rockhopper.broker.nameserver.saved_answers import SavedAnswers
 from rockhopper.broker.nameserver.sharing import CREATES_FIELD, TopicSharing
-from rockhopper.broker.remoting.dispatcher import Entry, Request, RequestError, Response
+from rockhopper.broker.remoting.dispatcher import (
+    Entry,
+    Request,
+    RequestError,
+    Response,
+    administers,
+    serves,
+)
 from rockhopper.broker.remoting.json_bodies import (
     SHORT_BODY_SIZE_BYTES_MAX,
     check_size,
     long_json_response,
 )
+from rockhopper.broker.remoting.needs import Need, everything, on_cluster, on_topic
 from rockhopper.broker.settings.config import BrokerConfig, NameServiceConfig
 from rockhopper.broker.settings.config_file import properties_of
 from rockhopper.broker.tables.json_table import DataVersion
@@ -68,6 +77,9 @@ VERSION_WITH_ACTING_MASTER = 413
 """5.0.0: a Rust client refuses routes without enableActingMaster, an older Python client any
 route with it."""
 
+SEE = on_cluster(Action.GET)
+CHANGE = on_cluster(Action.UPDATE)
+ALL_TOPICS = Need((Action.LIST,), Kind.TOPIC, everything)
 UNIT_FLAG = 1
 UNIT_SUB_FLAG = 2
 TOPIC_FAQ = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
@@ -101,30 +113,34 @@ class NameServiceProcessors:
     def table(self) -> Mapping[int, Entry]:
         """Request code -> processor."""
         return {
-            RequestCode.PUT_KV_CONFIG: Entry(self.put_value, admin=True),
-            RequestCode.GET_KV_CONFIG: Entry(self.get_value),
-            RequestCode.DELETE_KV_CONFIG: Entry(self.delete_value, admin=True),
-            RequestCode.REGISTER_BROKER: Entry(self.register),
-            RequestCode.UNREGISTER_BROKER: Entry(self.unregister),
-            RequestCode.GET_ROUTEINFO_BY_TOPIC: Entry(self.route),
-            RequestCode.GET_BROKER_CLUSTER_INFO: Entry(self.cluster_info),
-            RequestCode.WIPE_WRITE_PERM_OF_BROKER: Entry(self.wipe_write, admin=True),
-            RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: Entry(self.all_topics),
-            RequestCode.DELETE_TOPIC_IN_NAMESRV: Entry(self.delete_topic, admin=True),
-            RequestCode.REGISTER_TOPIC_IN_NAMESRV: Entry(self.register_topic),
-            RequestCode.GET_KVLIST_BY_NAMESPACE: Entry(self.values_of_namespace),
-            RequestCode.GET_TOPICS_BY_CLUSTER: Entry(self.topics_of_cluster),
-            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: Entry(self.system_topics),
-            RequestCode.GET_UNIT_TOPIC_LIST: Entry(self.unit_topics),
-            RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: Entry(self.unit_sub_topics),
-            RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: Entry(self.unit_sub_ununit_topics),
-            RequestCode.UPDATE_NAMESRV_CONFIG: Entry(self.update_config, admin=True),
-            RequestCode.GET_NAMESRV_CONFIG: Entry(self.get_config, admin=True),
-            RequestCode.QUERY_DATA_VERSION: Entry(self.query_version),
-            RequestCode.ADD_WRITE_PERM_OF_BROKER: Entry(self.add_write, admin=True),
-            RequestCode.GET_BROKER_MEMBER_GROUP: Entry(self.member_group),
-            RequestCode.BROKER_HEARTBEAT: Entry(self.heartbeat),
-            RequestCode.SHARE_TOPIC: Entry(self.sharing.share),
+            RequestCode.PUT_KV_CONFIG: administers(self.put_value, CHANGE),
+            RequestCode.GET_KV_CONFIG: serves(self.get_value, SEE),
+            RequestCode.DELETE_KV_CONFIG: administers(self.delete_value, CHANGE),
+            RequestCode.REGISTER_BROKER: serves(self.register, CHANGE),
+            RequestCode.UNREGISTER_BROKER: serves(self.unregister, CHANGE),
+            RequestCode.GET_ROUTEINFO_BY_TOPIC: serves(
+                self.route, on_topic(Action.PUB, Action.SUB, Action.GET)
+            ),
+            RequestCode.GET_BROKER_CLUSTER_INFO: serves(self.cluster_info, SEE),
+            RequestCode.WIPE_WRITE_PERM_OF_BROKER: administers(self.wipe_write, CHANGE),
+            RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: serves(self.all_topics, SEE),
+            RequestCode.DELETE_TOPIC_IN_NAMESRV: administers(self.delete_topic, CHANGE),
+            RequestCode.REGISTER_TOPIC_IN_NAMESRV: serves(self.register_topic, CHANGE),
+            RequestCode.GET_KVLIST_BY_NAMESPACE: serves(self.values_of_namespace, SEE),
+            RequestCode.GET_TOPICS_BY_CLUSTER: serves(self.topics_of_cluster, ALL_TOPICS),
+            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: serves(self.system_topics, SEE),
+            RequestCode.GET_UNIT_TOPIC_LIST: serves(self.unit_topics, SEE),
+            RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: serves(self.unit_sub_topics, SEE),
+            RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: serves(
+                self.unit_sub_ununit_topics, SEE
+            ),
+            RequestCode.UPDATE_NAMESRV_CONFIG: administers(self.update_config, CHANGE),
+            RequestCode.GET_NAMESRV_CONFIG: administers(self.get_config, SEE),
+            RequestCode.QUERY_DATA_VERSION: serves(self.query_version, SEE),
+            RequestCode.ADD_WRITE_PERM_OF_BROKER: administers(self.add_write, CHANGE),
+            RequestCode.GET_BROKER_MEMBER_GROUP: serves(self.member_group, SEE),
+            RequestCode.BROKER_HEARTBEAT: serves(self.heartbeat, CHANGE),
+            RequestCode.SHARE_TOPIC: serves(self.sharing.share, CHANGE),
         }
 
     # -- routes --------------------------------------------------------------------------------

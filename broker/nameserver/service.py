@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import structlog
 
+from rockhopper.broker.access.access import Access
 from rockhopper.broker.nameserver.embedded import EmbeddedBroker
 from rockhopper.broker.nameserver.kv_config import KeyValueTable
 from rockhopper.broker.nameserver.processors import NameServiceProcessors
@@ -26,7 +27,7 @@ class NameService:
         self,
         config: BrokerConfig,
         *,
-        may_administer: Callable[[Connection], bool],
+        access: Access,
         connections_max: int,
         now_ms: Callable[[], int],
         local: EmbeddedBroker | None = None,
@@ -44,7 +45,7 @@ class NameService:
             config, self.routes, self.values, local=local, now_ms=now_ms
         )
         self.sharing = processors.sharing
-        self._dispatcher = Dispatcher(processors.table(), may_administer=may_administer)
+        self._dispatcher = Dispatcher(processors.table(), access)
         self.server = Server(
             "nameserver",
             frame_handler(self._dispatcher.dispatch),

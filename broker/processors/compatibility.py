@@ -70,7 +70,7 @@ def generated() -> str:
 def _served(table: Mapping[int, Entry], by: str) -> Iterable[str]:
     names = {code.value: code.name for code in RequestCode}
     for code in sorted(code for code in table if code in names):
-        yield f"| {code} | `{names[code]}`{'*' if table[code].admin else ''} | {by} |"
+        yield f"| {code} | `{names[code]}`{'*' if table[code].is_administration else ''} | {by} |"
 
 
 def page(current: str) -> str:

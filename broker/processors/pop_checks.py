@@ -12,7 +12,6 @@ from rockhopper.broker.tables.subscription_groups import SubscriptionGroup, Subs
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.names import group_error
-from rockhopper.protocol.sys_flags import PERM_READ
 
 
 @dataclass(eq=False, repr=False)
@@ -27,7 +26,7 @@ class PopChecks:
     def broker_is_readable(self, what: str) -> None:
         """Whether this broker hands out anything."""
         config = self._config
-        if not config.live.broker_permission & PERM_READ:
+        if not config.live.is_readable:
             raise RequestError(
                 ResponseCode.NO_PERMISSION,
                 f"the broker[{config.broker_name}] {what} message is forbidden",
@@ -36,7 +35,7 @@ class PopChecks:
     def may_read(self, request: Request, topic_name: str, group_name: str, queue_id: int) -> None:
         """Whether the group may pop the queue; −1 is all of them."""
         topic = self._topic(topic_name)
-        if not topic.perm & PERM_READ:
+        if not topic.is_readable:
             raise RequestError(
                 ResponseCode.NO_PERMISSION, f"the topic[{topic_name}] peeking message is forbidden"
             )

@@ -32,7 +32,6 @@ from rockhopper.protocol.properties import (
 )
 from rockhopper.protocol.requests import ConsumerSendMsgBackRequest
 from rockhopper.protocol.store.message_codec import decode_message
-from rockhopper.protocol.sys_flags import PERM_WRITE
 
 FIRST_RETRY_LEVEL = 3
 # V3_4_9: older clients send a maximum that is not meant.
@@ -59,7 +58,7 @@ class SendBackProcessor:
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
                 f"subscription group not exist, {fields.group[:200]}",
             )
-        if not self._config.live.broker_permission & PERM_WRITE:
+        if not self._config.live.is_writable:
             raise RequestError(
                 ResponseCode.NO_PERMISSION,
                 f"the broker[{self._config.broker_name}] sending message is forbidden",

@@ -43,7 +43,6 @@ from rockhopper.protocol.requests.extensions import (
     SinkStatusRequest,
     SinkStatusResponse,
 )
-from rockhopper.protocol.sys_flags import PERM_WRITE
 
 SINK_ID_LENGTH_MAX = 255
 # So many messages are checked before the event loop gets its turn.
@@ -116,7 +115,7 @@ class SinkProcessors:
                 f"topic[{name}] does not exist, and topics are not created on first use: create "
                 "it first (rockhopper topic create)",
             )
-        if not topic.perm & PERM_WRITE or not self._config.live.broker_permission & PERM_WRITE:
+        if not topic.is_writable or not self._config.live.is_writable:
             raise RequestError(
                 ResponseCode.NO_PERMISSION, f"the topic[{name}] sending message is forbidden"
             )

@@ -1,4 +1,4 @@
-"""The one table of what a broker serves: request code -> processor, and who may ask.
+"""The one table of what a broker serves: request code -> processor, and what it needs.
 
 The name service has a table of its own (broker/nameserver). A code that is in neither is answered
 with REQUEST_CODE_NOT_SUPPORTED.
@@ -6,6 +6,7 @@ with REQUEST_CODE_NOT_SUPPORTED.
 
 from typing import Protocol
 
+from rockhopper.broker.access.access import Action
 from rockhopper.broker.later.delayed import DelayedDelivery
 from rockhopper.broker.later.timers.timers import Timers
 from rockhopper.broker.loop.clock import BrokerClock
@@ -16,6 +17,7 @@ from rockhopper.broker.nameserver.cluster_queues import ClusterQueues
 from rockhopper.broker.nameserver.peer_brokers import PeerBrokers
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pop.service import PopService
+from rockhopper.broker.processors import needs
 from rockhopper.broker.processors.assignment import AssignmentProcessors
 from rockhopper.broker.processors.broker_admin import BrokerAdminProcessors
 from rockhopper.broker.processors.bulk import BulkPullProcessor
@@ -40,7 +42,8 @@ from rockhopper.broker.processors.topic_ids import TopicIdProcessor
 from rockhopper.broker.processors.topics_admin import TopicAdminProcessors
 from rockhopper.broker.processors.transactions import TransactionProcessors
 from rockhopper.broker.pulling.puller import Puller
-from rockhopper.broker.remoting.dispatcher import Entry, Processor
+from rockhopper.broker.remoting.dispatcher import Entry, administers, serves
+from rockhopper.broker.remoting.needs import on_cluster, on_group, on_topic
 from rockhopper.broker.sending.sender import Sender
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.sinks import SinkPublisher
@@ -52,6 +55,10 @@ from rockhopper.broker.tables.topic_ids import TopicIds
 from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.broker.transactions.transactions import Transactions
 from rockhopper.protocol.codes import RequestCode as Code
+
+SEE = on_cluster(Action.GET)
+CHANGE = on_cluster(Action.UPDATE)
+CONSUME = (on_topic(Action.SUB), on_group(Action.SUB))
 
 
 class BrokerParts(Protocol):
@@ -147,94 +154,124 @@ def build_table(broker: BrokerParts) -> dict[int, Entry]:
     return {
         **_pop(popping),
         # Queues shared out by the broker
-        Code.QUERY_ASSIGNMENT: Entry(assignment.query),
-        Code.SET_MESSAGE_REQUEST_MODE: _admin(assignment.set_mode),
-        Code.GET_ALL_MESSAGE_REQUEST_MODE: _admin(assignment.all_modes),
+        Code.QUERY_ASSIGNMENT: serves(assignment.query, *needs.ASSIGNED),
+        Code.SET_MESSAGE_REQUEST_MODE: administers(assignment.set_mode, needs.MODE_SET),
+        Code.GET_ALL_MESSAGE_REQUEST_MODE: administers(assignment.all_modes, SEE),
         # Producing
-        Code.SEND_MESSAGE: Entry(send),
-        Code.SEND_MESSAGE_V2: Entry(send),
-        Code.SEND_BATCH_MESSAGE: Entry(send),
-        Code.RECALL_MESSAGE: Entry(recall.process),
-        Code.CONSUMER_SEND_MSG_BACK: Entry(send_back.process),
-        Code.END_TRANSACTION: Entry(transactions.end),
-        Code.RESUME_CHECK_HALF_MESSAGE: _admin(transactions.resume),
-        Code.SEND_REPLY_MESSAGE: Entry(replies.process),
-        Code.SEND_REPLY_MESSAGE_V2: Entry(replies.process),
+        Code.SEND_MESSAGE: serves(send, on_topic(Action.PUB)),
+        Code.SEND_MESSAGE_V2: serves(send, needs.SENT),
+        Code.SEND_BATCH_MESSAGE: serves(send, needs.SENT),
+        Code.RECALL_MESSAGE: serves(recall.process, on_topic(Action.PUB)),
+        Code.CONSUMER_SEND_MSG_BACK: serves(send_back.process, on_group(Action.SUB, field="group")),
+        Code.END_TRANSACTION: serves(transactions.end, on_topic(Action.PUB)),
+        Code.RESUME_CHECK_HALF_MESSAGE: administers(transactions.resume, on_topic(Action.UPDATE)),
+        Code.SEND_REPLY_MESSAGE: serves(replies.process, on_topic(Action.PUB)),
+        Code.SEND_REPLY_MESSAGE_V2: serves(replies.process, needs.SENT),
         # Consuming
-        Code.PULL_MESSAGE: Entry(pull),
-        Code.LITE_PULL_MESSAGE: Entry(pull),
-        Code.QUERY_CONSUMER_OFFSET: Entry(
-            logical(following.query_consumer_offset, static.query_offset)
+        Code.PULL_MESSAGE: serves(pull, *CONSUME),
+        Code.LITE_PULL_MESSAGE: serves(pull, *CONSUME),
+        Code.QUERY_CONSUMER_OFFSET: serves(
+            logical(following.query_consumer_offset, static.query_offset), *needs.LOOKED_AT
         ),
-        Code.UPDATE_CONSUMER_OFFSET: Entry(
-            logical(following.update_consumer_offset, static.commit_offset)
+        Code.UPDATE_CONSUMER_OFFSET: serves(
+            logical(following.update_consumer_offset, static.commit_offset), *CONSUME
         ),
-        Code.SEARCH_OFFSET_BY_TIMESTAMP: Entry(logical(following.search_by_time, static.search)),
-        Code.GET_MAX_OFFSET: Entry(logical(following.max_offset, static.max_offset)),
-        Code.GET_MIN_OFFSET: Entry(logical(following.min_offset, static.search)),
-        Code.GET_EARLIEST_MSG_STORETIME: Entry(
-            logical(following.earliest_store_time, static.earliest_time)
+        Code.SEARCH_OFFSET_BY_TIMESTAMP: serves(
+            logical(following.search_by_time, static.search), on_topic(Action.GET)
         ),
-        Code.LOCK_BATCH_MQ: Entry(locks.lock),
-        Code.UNLOCK_BATCH_MQ: Entry(locks.unlock),
+        Code.GET_MAX_OFFSET: serves(
+            logical(following.max_offset, static.max_offset), on_topic(Action.GET)
+        ),
+        Code.GET_MIN_OFFSET: serves(
+            logical(following.min_offset, static.search), on_topic(Action.GET)
+        ),
+        Code.GET_EARLIEST_MSG_STORETIME: serves(
+            logical(following.earliest_store_time, static.earliest_time), on_topic(Action.GET)
+        ),
+        Code.LOCK_BATCH_MQ: serves(locks.lock, *needs.LOCKED),
+        Code.UNLOCK_BATCH_MQ: serves(locks.unlock, *needs.LOCKED),
         # Being there
-        Code.HEART_BEAT: Entry(clients.heartbeat),
-        Code.UNREGISTER_CLIENT: Entry(clients.unregister),
-        Code.GET_CONSUMER_LIST_BY_GROUP: Entry(clients.consumer_list),
-        Code.CHECK_CLIENT_CONFIG: Entry(clients.check_config),
+        Code.HEART_BEAT: serves(clients.heartbeat, *needs.BEATING),
+        Code.UNREGISTER_CLIENT: serves(clients.unregister, needs.LEAVING),
+        Code.GET_CONSUMER_LIST_BY_GROUP: serves(clients.consumer_list, on_group(Action.SUB)),
+        Code.CHECK_CLIENT_CONFIG: serves(clients.check_config, *needs.CHECKED),
         # Looking messages up
-        Code.QUERY_MESSAGE: Entry(queries.by_key),
-        Code.VIEW_MESSAGE_BY_ID: Entry(queries.by_offset),
+        Code.QUERY_MESSAGE: serves(queries.by_key, on_topic(Action.SUB, Action.GET)),
+        Code.VIEW_MESSAGE_BY_ID: serves(queries.by_offset, on_topic(Action.GET)),
         # Topics
-        Code.UPDATE_AND_CREATE_TOPIC: _admin(topic_admin.update_topic),
-        Code.UPDATE_AND_CREATE_TOPIC_LIST: _admin(topic_admin.update_topics),
-        Code.UPDATE_AND_CREATE_STATIC_TOPIC: _admin(static.update),
-        Code.DELETE_TOPIC_IN_BROKER: _admin(topic_admin.delete_topic),
-        Code.PURGE_TOPIC: _admin(topic_admin.purge_topic),
-        Code.GET_ALL_TOPIC_CONFIG: _admin(topic_admin.get_all_topics),
-        Code.GET_TOPIC_CONFIG: _admin(topic_admin.get_topic),
-        Code.GET_TOPIC_STATS_INFO: _admin(topic_admin.topic_stats),
-        Code.QUERY_TOPIC_CONSUME_BY_WHO: _admin(topic_admin.who_consumes),
-        Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: _admin(topic_admin.system_topics),
+        Code.UPDATE_AND_CREATE_TOPIC: administers(
+            topic_admin.update_topic, on_topic(Action.CREATE)
+        ),
+        Code.UPDATE_AND_CREATE_TOPIC_LIST: administers(
+            topic_admin.update_topics, needs.TOPICS_MADE
+        ),
+        Code.UPDATE_AND_CREATE_STATIC_TOPIC: administers(static.update, on_topic(Action.CREATE)),
+        Code.DELETE_TOPIC_IN_BROKER: administers(topic_admin.delete_topic, on_topic(Action.DELETE)),
+        Code.PURGE_TOPIC: administers(topic_admin.purge_topic, on_topic(Action.DELETE)),
+        Code.GET_ALL_TOPIC_CONFIG: administers(topic_admin.get_all_topics, needs.ALL_TOPICS),
+        Code.GET_TOPIC_CONFIG: administers(topic_admin.get_topic, on_topic(Action.GET)),
+        Code.GET_TOPIC_STATS_INFO: administers(topic_admin.topic_stats, on_topic(Action.GET)),
+        Code.QUERY_TOPIC_CONSUME_BY_WHO: administers(
+            topic_admin.who_consumes, on_topic(Action.GET)
+        ),
+        Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: administers(topic_admin.system_topics, SEE),
         # Groups
-        Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: _admin(group_admin.update_group),
-        Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: _admin(group_admin.update_groups),
-        Code.DELETE_SUBSCRIPTIONGROUP: _admin(group_admin.delete_group),
-        Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: _admin(group_admin.get_all_groups),
-        Code.GET_SUBSCRIPTIONGROUP_CONFIG: _admin(group_admin.get_group),
-        Code.GET_CONSUMER_CONNECTION_LIST: _admin(group_admin.consumer_connections),
-        Code.GET_PRODUCER_CONNECTION_LIST: _admin(group_admin.producer_connections),
-        Code.QUERY_SUBSCRIPTION_BY_CONSUMER: _admin(group_admin.subscription_of),
-        Code.QUERY_TOPICS_BY_CONSUMER: _admin(group_admin.topics_of),
-        Code.GET_CONSUME_STATS: _admin(group_admin.consume_stats),
-        Code.INVOKE_BROKER_TO_RESET_OFFSET: _admin(resets.reset_offsets),
-        Code.QUERY_CORRECTION_OFFSET: _admin(resets.correction_offsets),
-        Code.CLONE_GROUP_OFFSET: _admin(resets.clone_offsets),
-        Code.QUERY_CONSUME_TIME_SPAN: _admin(consumption.time_span),
-        Code.GET_BROKER_CONSUME_STATS: _admin(consumption.broker_consume_stats),
-        Code.UPDATE_AND_GET_GROUP_FORBIDDEN: _admin(consumption.group_forbidden),
-        Code.GET_ALL_PRODUCER_INFO: _admin(consumption.producers),
-        Code.CLEAN_EXPIRED_CONSUMEQUEUE: _admin(consumption.nothing_to_do),
-        Code.CLEAN_UNUSED_TOPIC: _admin(consumption.nothing_to_do),
+        Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: administers(
+            group_admin.update_group, needs.GROUP_MADE
+        ),
+        Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: administers(
+            group_admin.update_groups, needs.GROUPS_MADE
+        ),
+        Code.DELETE_SUBSCRIPTIONGROUP: administers(
+            group_admin.delete_group, on_group(Action.DELETE, field="groupName")
+        ),
+        Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: administers(
+            group_admin.get_all_groups, needs.ALL_GROUPS
+        ),
+        Code.GET_SUBSCRIPTIONGROUP_CONFIG: administers(
+            group_admin.get_group, on_group(Action.GET, field="group")
+        ),
+        Code.GET_CONSUMER_CONNECTION_LIST: administers(
+            group_admin.consumer_connections, on_group(Action.GET)
+        ),
+        Code.GET_PRODUCER_CONNECTION_LIST: administers(group_admin.producer_connections, SEE),
+        Code.QUERY_SUBSCRIPTION_BY_CONSUMER: administers(
+            group_admin.subscription_of, *needs.LOOKED_INTO
+        ),
+        Code.QUERY_TOPICS_BY_CONSUMER: administers(
+            group_admin.topics_of, on_group(Action.GET, field="group")
+        ),
+        Code.GET_CONSUME_STATS: administers(group_admin.consume_stats, *needs.MEASURED),
+        Code.INVOKE_BROKER_TO_RESET_OFFSET: administers(resets.reset_offsets, *needs.MOVED),
+        Code.QUERY_CORRECTION_OFFSET: administers(resets.correction_offsets, *needs.CORRECTED),
+        Code.CLONE_GROUP_OFFSET: administers(resets.clone_offsets, *needs.CLONED),
+        Code.QUERY_CONSUME_TIME_SPAN: administers(consumption.time_span, *needs.LOOKED_INTO),
+        Code.GET_BROKER_CONSUME_STATS: administers(consumption.broker_consume_stats, SEE),
+        Code.UPDATE_AND_GET_GROUP_FORBIDDEN: administers(consumption.group_forbidden, *needs.MOVED),
+        Code.GET_ALL_PRODUCER_INFO: administers(consumption.producers, SEE),
+        Code.CLEAN_EXPIRED_CONSUMEQUEUE: administers(consumption.nothing_to_do, CHANGE),
+        Code.CLEAN_UNUSED_TOPIC: administers(consumption.nothing_to_do, CHANGE),
         # Asked of consumers
-        Code.GET_CONSUMER_RUNNING_INFO: _admin(calls.running_info),
-        Code.CONSUME_MESSAGE_DIRECTLY: _admin(calls.consume_directly),
-        Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: _admin(calls.consumer_status),
+        Code.GET_CONSUMER_RUNNING_INFO: administers(calls.running_info, on_group(Action.GET)),
+        Code.CONSUME_MESSAGE_DIRECTLY: administers(calls.consume_directly, *CONSUME),
+        Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: administers(
+            calls.consumer_status, *needs.LOOKED_INTO
+        ),
         # Jobs (ours alone)
-        Code.BULK_PULL: Entry(bulk.process),
-        Code.TOPIC_IDS: Entry(topic_ids.process),
-        Code.SINK_STAGE: Entry(sinks.stage),
-        Code.SINK_PUBLISH: Entry(sinks.publish),
-        Code.SINK_STATUS: Entry(sinks.status),
-        Code.SINK_ABORT: Entry(sinks.abort),
-        Code.SINK_HOME: Entry(sinks.home),
+        Code.BULK_PULL: serves(bulk.process, *needs.PULLED_IN_BULK),
+        Code.TOPIC_IDS: serves(topic_ids.process, needs.IDENTIFIED),
+        Code.SINK_STAGE: serves(sinks.stage, *needs.STAGED),
+        Code.SINK_PUBLISH: serves(sinks.publish, needs.OF_SINK),
+        Code.SINK_STATUS: serves(sinks.status, needs.OF_SINK),
+        Code.SINK_ABORT: serves(sinks.abort, needs.OF_SINK),
+        Code.SINK_HOME: serves(sinks.home, needs.OF_SINK),
         # The broker
-        Code.UPDATE_BROKER_CONFIG: _admin(admin.update_config),
-        Code.GET_BROKER_CONFIG: _admin(admin.get_config),
-        Code.GET_BROKER_RUNTIME_INFO: _admin(admin.get_runtime_info),
-        Code.VIEW_BROKER_STATS_DATA: _admin(admin.view_stats),
-        Code.GET_ALL_CONSUMER_OFFSET: _admin(following.all_consumer_offsets),
-        Code.GET_ALL_DELAY_OFFSET: _admin(admin.all_delay_offsets),
+        Code.UPDATE_BROKER_CONFIG: administers(admin.update_config, CHANGE),
+        Code.GET_BROKER_CONFIG: administers(admin.get_config, SEE),
+        Code.GET_BROKER_RUNTIME_INFO: administers(admin.get_runtime_info, SEE),
+        Code.VIEW_BROKER_STATS_DATA: administers(admin.view_stats, SEE),
+        Code.GET_ALL_CONSUMER_OFFSET: administers(following.all_consumer_offsets, SEE),
+        Code.GET_ALL_DELAY_OFFSET: administers(admin.all_delay_offsets, SEE),
         **_of_store(store_admin),
     }
 
@@ -242,32 +279,28 @@ def build_table(broker: BrokerParts) -> dict[int, Entry]:
 def _pop(pop: PopProcessors) -> dict[int, Entry]:
     """The pop family, also by the lower 16 bits of its codes: all that a binary header holds."""
     entries: dict[int, Entry] = {
-        Code.POP_MESSAGE: Entry(pop.pop),
-        Code.ACK_MESSAGE: Entry(pop.ack),
-        Code.BATCH_ACK_MESSAGE: Entry(pop.batch_ack),
-        Code.PEEK_MESSAGE: Entry(pop.peek),
-        Code.CHANGE_MESSAGE_INVISIBLETIME: Entry(pop.change_invisible),
-        Code.NOTIFICATION: Entry(pop.notification),
-        Code.POLLING_INFO: Entry(pop.polling_info),
+        Code.POP_MESSAGE: serves(pop.pop, *CONSUME),
+        Code.ACK_MESSAGE: serves(pop.ack, *CONSUME),
+        Code.BATCH_ACK_MESSAGE: serves(pop.batch_ack, *needs.ACKNOWLEDGED),
+        Code.PEEK_MESSAGE: serves(pop.peek, *CONSUME),
+        Code.CHANGE_MESSAGE_INVISIBLETIME: serves(pop.change_invisible, *CONSUME),
+        Code.NOTIFICATION: serves(pop.notification, *CONSUME),
+        Code.POLLING_INFO: serves(pop.polling_info, *CONSUME),
     }
     return entries | {code & 0xFFFF: entry for code, entry in entries.items()}
 
 
 def _of_store(store: StoreAdminProcessors) -> dict[int, Entry]:
     return {
-        Code.GET_TIMER_CHECK_POINT: _admin(store.timer_check_point),
-        Code.GET_TIMER_METRICS: _admin(store.timer_metrics),
-        Code.QUERY_CONSUME_QUEUE: _admin(store.query_consume_queue),
-        Code.DELETE_EXPIRED_COMMITLOG: _admin(store.delete_expired),
-        Code.CHECK_ROCKSDB_CQ_WRITE_PROGRESS: _admin(store.rocksdb_progress),
-        Code.EXPORT_ROCKSDB_CONFIG_TO_JSON: _admin(store.export_config),
-        Code.GET_BROKER_HA_STATUS: _admin(store.ha_status),
-        Code.UPDATE_COLD_DATA_FLOW_CTR_CONFIG: _admin(store.update_cold_control),
-        Code.REMOVE_COLD_DATA_FLOW_CTR_CONFIG: _admin(store.remove_cold_control),
-        Code.GET_COLD_DATA_FLOW_CTR_INFO: _admin(store.cold_control),
-        Code.SET_COMMITLOG_READ_MODE: _admin(store.set_read_mode),
+        Code.GET_TIMER_CHECK_POINT: administers(store.timer_check_point, SEE),
+        Code.GET_TIMER_METRICS: administers(store.timer_metrics, SEE),
+        Code.QUERY_CONSUME_QUEUE: administers(store.query_consume_queue, on_topic(Action.GET)),
+        Code.DELETE_EXPIRED_COMMITLOG: administers(store.delete_expired, CHANGE),
+        Code.CHECK_ROCKSDB_CQ_WRITE_PROGRESS: administers(store.rocksdb_progress, SEE),
+        Code.EXPORT_ROCKSDB_CONFIG_TO_JSON: administers(store.export_config, SEE),
+        Code.GET_BROKER_HA_STATUS: administers(store.ha_status, SEE),
+        Code.UPDATE_COLD_DATA_FLOW_CTR_CONFIG: administers(store.update_cold_control, CHANGE),
+        Code.REMOVE_COLD_DATA_FLOW_CTR_CONFIG: administers(store.remove_cold_control, CHANGE),
+        Code.GET_COLD_DATA_FLOW_CTR_INFO: administers(store.cold_control, SEE),
+        Code.SET_COMMITLOG_READ_MODE: administers(store.set_read_mode, CHANGE),
     }
-
-
-def _admin(processor: Processor) -> Entry:
-    return Entry(processor, admin=True)

@@ -35,7 +35,6 @@ from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.protocol.names import group_error
 from rockhopper.protocol.subscription import Subscription
 from rockhopper.protocol.sys_flags import (
-    PERM_READ,
     PULL_FLAG_COMMIT_OFFSET,
     PULL_FLAG_SUBSCRIPTION,
     PULL_FLAG_SUSPEND,
@@ -218,7 +217,7 @@ class Puller:
     def check(self, pull: Pull) -> MessageFilter | None:
         """RocketMQ's checks in RocketMQ's order; the filter to read with, None for no filter."""
         live = self._live
-        if not live.broker_permission & PERM_READ:
+        if not live.is_readable:
             raise NoPermission(
                 f"the broker[{self._broker_name}] pulling message is forbidden", Forbidden.BROKER
             )
@@ -237,7 +236,7 @@ class Puller:
             raise TopicNotFound(
                 f"topic[{pull.topic}] not exist, apply first please!",
             )
-        if not topic.perm & PERM_READ:
+        if not topic.is_readable:
             raise NoPermission(
                 f"the topic[{pull.topic}] pulling message is forbidden", Forbidden.TOPIC
             )

@@ -22,7 +22,10 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import structlog
 
 from rockhopper.broker import errors
+from rockhopper.broker.access.access import Access
 from rockhopper.broker.loop.slices import next_slice
+from rockhopper.broker.peer import Principal
+from rockhopper.broker.remoting.needs import ADMINISTRATION, Need, check_access
 from rockhopper.broker.store.files.descriptors import shortage_of
 from rockhopper.broker.store.files.disk import DISK_FULL_ERRNOS
 from rockhopper.broker.store.files.errors import (
@@ -114,6 +117,11 @@ class Request:
         return self.command.opaque
 
     @property
+    def principal(self) -> Principal:
+        """In whose name it is asked."""
+        return self.connection.principal
+
+    @property
     def ext(self) -> dict[str, str]:
         """The header fields as sent; empty when there were none."""
         return self.command.ext or {}
@@ -147,10 +155,25 @@ Processor = Callable[[Request], Response | Awaitable[Response | None] | None]
 
 
 class Entry(NamedTuple):
-    """What serves a request code, and whether only administrators may ask."""
+    """What serves a request code, and what must be allowed to those who ask."""
 
     processor: Processor
-    admin: bool = False
+    needs: tuple[Need, ...]
+
+    @property
+    def is_administration(self) -> bool:
+        """Whether only administrators ask for this."""
+        return ADMINISTRATION in self.needs
+
+
+def serves(processor: Processor, *needs: Need) -> Entry:
+    """A row for everybody who is allowed all *needs*."""
+    return Entry(processor, needs)
+
+
+def administers(processor: Processor, *needs: Need) -> Entry:
+    """A row for administrators."""
+    return Entry(processor, (ADMINISTRATION, *needs))
 
 
 def encode_response(request: Command, response: Response) -> bytes:
@@ -236,11 +259,9 @@ def error_response(error: BaseException) -> Response | None:
 class Dispatcher:
     """Finds the processor of each request and answers with what it returns or raises."""
 
-    def __init__(
-        self, table: Mapping[int, Entry], *, may_administer: Callable[["Connection"], bool]
-    ) -> None:
+    def __init__(self, table: Mapping[int, Entry], access: Access) -> None:
         self._table = table
-        self._may_administer = may_administer
+        self.access = access
         self._tasks: set[asyncio.Task[None]] = set()
         self._slow_counts: dict[Connection, int] = {}
 
@@ -262,13 +283,8 @@ class Dispatcher:
                 ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
                 f" request type {request.code} not supported",
             )
-        if entry.admin and not self._may_administer(request.connection):
-            return Response(
-                ResponseCode.NO_PERMISSION,
-                f"request code {request.code} is an administrator's, and "
-                f"{request.connection.peer_host} is not this host: set remoteAdmin=true on the "
-                "broker to allow it",
-            )
+        if entry.is_administration or not self.access.is_open:
+            check_access(self.access, request, entry.needs)
         result = entry.processor(request)
         if result is None or isinstance(result, Response):
             return result

@@ -29,7 +29,7 @@ from rockhopper.broker.loop.rounds import (
     SMALL_READ_BYTES,
     Rounds,
 )
-from rockhopper.broker.peer import Notice, Peer
+from rockhopper.broker.peer import Notice, Peer, Principal
 from rockhopper.broker.remoting.notices import request_of
 from rockhopper.broker.remoting.sweeping import sweep_connections
 from rockhopper.broker.store.files.descriptors import RAISE_OPEN_FILES_MAX
@@ -91,6 +91,7 @@ class Connection(asyncio.Protocol):
         "on_close",
         "peer_host",
         "peer_port",
+        "principal",
         "stalled_at_s",
         "writing_paused",
     )
@@ -118,6 +119,7 @@ class Connection(asyncio.Protocol):
         self.stalled_at_s: float | None = None
         self._unread_bytes_seen = 0
         self.peer_host, self.peer_port = "", 0
+        self.principal = Principal("")
         self.local_host, self.local_port = "", 0
         self.born_host = b""
 
@@ -128,6 +130,7 @@ class Connection(asyncio.Protocol):
         self._transport = transport
         transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH_BYTES)
         self.peer_host, self.peer_port = socket_address(transport.get_extra_info("peername"))
+        self.principal = Principal(self.peer_host)
         self.local_host, self.local_port = socket_address(transport.get_extra_info("sockname"))
         self.born_host = host_bytes(self.peer_host, self.peer_port)
         if not self._server.admit(self):

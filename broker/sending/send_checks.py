@@ -29,7 +29,6 @@ from rockhopper.protocol.properties import (
     decode_properties,
 )
 from rockhopper.protocol.store.light_queues import is_light, light_queue_error
-from rockhopper.protocol.sys_flags import PERM_WRITE
 
 VERSION_WITH_MAX_RECONSUME_TIMES = 121
 FIRST_RETRY_LEVEL = 3
@@ -64,7 +63,7 @@ class SendChecks:
         self._check_open()
         self._check_names(send)
         topic = self._topic(send)
-        if not topic.perm & PERM_WRITE:
+        if not topic.is_writable:
             raise NoPermission(f"the topic[{send.topic}] sending message is forbidden")
         queue_nums = max(topic.write_queue_nums, topic.read_queue_nums)
         if send.queue_id >= queue_nums:
@@ -86,7 +85,7 @@ class SendChecks:
                 "%Y-%m-%d %H:%M:%S", time.localtime(live.accept_send_from_ms / 1e3)
             )
             raise Refusal(f"broker unable to service, until {opens}")
-        if not live.broker_permission & PERM_WRITE:
+        if not live.is_writable:
             raise NoPermission(
                 f"the broker[{self._broker_name}] sending message is forbidden",
             )

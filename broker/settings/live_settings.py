@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from rockhopper.broker.settings.settings import SettingError, check_fields, setting
+from rockhopper.protocol.sys_flags import PERM_READ, PERM_WRITE
 
 
 class AutoCreateTopic(Enum):
@@ -33,6 +34,16 @@ class LiveSettings:
 
     broker_permission: int = setting("brokerPermission", 6, least=0, most=7)
     """4 read, 2 write: 4 drains a broker of its writers."""
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether the broker hands messages out."""
+        return bool(self.broker_permission & PERM_READ)
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether it takes any."""
+        return bool(self.broker_permission & PERM_WRITE)
 
     auto_create_topic: AutoCreateTopic = setting("autoCreateTopic", AutoCreateTopic.ON_SEND)
     """Ours, over autoCreateTopicEnable (true: on-send).  on-send makes a topic when a client sends

@@ -21,7 +21,7 @@ from tests.house.tree import Module, Tree
 # use each other; what no floor names stands on top.
 FLOORS = (
     ("settings", "loop", "observing", "errors", "peer"),
-    ("store",),
+    ("access", "store"),
     ("remoting", "tables"),
     ("members",),
     ("pulling",),

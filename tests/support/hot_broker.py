@@ -4,6 +4,7 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
+from rockhopper.broker.access.access import Access
 from rockhopper.broker.hot_pass import HotPass
 from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol.command import Command, decode_header
@@ -35,10 +36,12 @@ class HotPeer(Peer):
 class HotBroker:
     """A broker with its hot pass."""
 
-    def __init__(self, root: Path, settings: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, root: Path, settings: dict[str, str] | None = None, access: Access | None = None
+    ) -> None:
         self.root = root
         self.now_s = 0.0
-        self.served = ServedBroker(root, Clock(), settings or {})
+        self.served = ServedBroker(root, Clock(), settings or {}, access)
         served = self.served
         served.create_topic("orders", 3)
         served.create_topic("readonly", perm=4)
@@ -64,6 +67,10 @@ class HotBroker:
         self.peer = HotPeer()
         # Keys that the broker makes for messages without one.
         served.sender._unique_ids._salt = 0
+
+    def close(self) -> None:
+        """Let go of the store."""
+        self.served.store._opened.close(clean=False)
 
     def serve(self, frames: Sequence[Frame]) -> None:
         """Serve *frames* as one pass."""

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from rockhopper.broker.access.access import Access
 from rockhopper.broker.nameserver.embedded import EmbeddedBroker
 from rockhopper.broker.nameserver.kv_config import KeyValueTable
 from rockhopper.broker.nameserver.processors import NameServiceProcessors
@@ -63,10 +64,7 @@ class NameServer:
             local=local,
             now_ms=clock,
         )
-        self._dispatcher = Dispatcher(
-            self.processors.table(),
-            may_administer=lambda connection: connection.peer_host == "127.0.0.1",
-        )
+        self._dispatcher = Dispatcher(self.processors.table(), Access(remote_admin=False))
 
     def ask(
         self,

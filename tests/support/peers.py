@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import cast
 
-from rockhopper.broker.peer import Notice
+from rockhopper.broker.peer import Notice, Principal
 from rockhopper.broker.remoting.notices import request_of
 from rockhopper.broker.remoting.server import Connection
 
@@ -51,6 +51,11 @@ class Peer:
     def peer(self) -> str:
         """The address as text."""
         return f"{self.peer_host}:{self.peer_port}"
+
+    @property
+    def principal(self) -> Principal:
+        """In whose name it asks."""
+        return Principal(self.peer_host)
 
     @property
     def connection(self) -> "Connection":

@@ -7,6 +7,7 @@ would get.
 import asyncio
 from pathlib import Path
 
+from rockhopper.broker.access.access import Access
 from rockhopper.broker.loop.clock import BrokerClock
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.processors.table import build_table
@@ -38,22 +39,21 @@ SETTINGS = {
 class ServedBroker(ServingParts):
     """The parts of a broker by the names they have in Broker, and how to ask it."""
 
-    def __init__(self, root: Path, clock: Clock, settings: dict[str, str]) -> None:
+    def __init__(
+        self, root: Path, clock: Clock, settings: dict[str, str], access: Access | None = None
+    ) -> None:
         self.config: BrokerConfig = build_config(
             SETTINGS | settings | {"storePathRootDir": str(root)}
         )
         self.clock = BrokerClock(clock, clock.monotonic_ns)
         self.stats = BrokerStats(now_ms=clock)
         self.announced = 0
-        self.administrators_allowed = True
         levels = DelayLevels()
         self.load_tables()
         self.open_store(STORE_HOST, levels)
         self.build(STORE_HOST, levels)
         self.pop.open()
-        self._dispatcher = Dispatcher(
-            build_table(self), may_administer=lambda _connection: self.administrators_allowed
-        )
+        self._dispatcher = Dispatcher(build_table(self), access or Access(remote_admin=False))
 
     async def announce(self) -> None:
         """Count how often the name services were told."""

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from rockhopper.broker import hot_pass
+from rockhopper.broker.access.access import Action, Kind, Resource
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import StoreBusyError, StoreFailedError
 from rockhopper.broker.store.files.mapped_file import MappedFile
@@ -18,6 +19,7 @@ from rockhopper.protocol.store.message_codec import decode_messages, encode_batc
 from tests.support.direct import pull_fields
 from tests.support.hot_broker import HotBroker
 from tests.support.open_stores import flush
+from tests.support.rules import Rules
 
 SYNC = {"flushDiskType": "SYNC_FLUSH"}
 JSON, BINARY, MSGPACK = 0, 1, 2
@@ -27,14 +29,14 @@ JSON, BINARY, MSGPACK = 0, 1, 2
 def broker(tmp_path: Path) -> Iterator[HotBroker]:
     made = HotBroker(tmp_path)
     yield made
-    made.served.store._opened.close(clean=False)
+    made.close()
 
 
 @pytest.fixture
 def sync_broker(tmp_path: Path) -> Iterator[HotBroker]:
     made = HotBroker(tmp_path, SYNC)
     yield made
-    made.served.store._opened.close(clean=False)
+    made.close()
 
 
 SEND = {"a": "g", "b": "orders", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1", "h": "0"}
@@ -177,6 +179,60 @@ def test_a_topic_that_changes_is_looked_at_anew(broker: HotBroker) -> None:
     ]
 
 
+PUB_ORDERS = (Action.PUB, Resource(Kind.TOPIC, "orders"))
+SUB_ORDERS = (Action.SUB, Resource(Kind.TOPIC, "orders"))
+NO_PERMISSION = int(ResponseCode.NO_PERMISSION)
+
+
+def test_a_topic_is_asked_for_once_and_what_is_not_allowed_is_refused(tmp_path: Path) -> None:
+    rules = Rules(PUB_ORDERS)
+    broker = HotBroker(tmp_path, access=rules)
+    broker.serve([send(1), send(2), batch(3, b"a", b"b"), send(4, kind=BINARY)])
+    assert codes(broker) == [(1, 0), (2, 0), (3, 0), (4, 0)]
+    assert [asked[1:] for asked in rules.asked] == [PUB_ORDERS]
+    rules.allowed.clear()
+    broker.served.topics.touch()
+    broker.serve([send(5), batch(6, b"c"), send(7, kind=MSGPACK)])
+    assert codes(broker) == [(opaque, NO_PERMISSION) for opaque in (5, 6, 7)]
+    assert len(stored(broker)) == 5
+    broker.close()
+
+
+def test_what_one_peer_is_allowed_is_not_allowed_to_another(tmp_path: Path) -> None:
+    rules = Rules(PUB_ORDERS)
+    broker = HotBroker(tmp_path, access=rules)
+    broker.serve([send(1)])
+    rules.allowed.clear()
+    broker.peer.peer_host = "10.0.0.8"
+    broker.serve([send(2)])
+    assert codes(broker) == [(1, 0), (2, NO_PERMISSION)]
+    broker.close()
+
+
+def test_a_pull_is_asked_for_its_topic_and_its_group(tmp_path: Path) -> None:
+    rules = Rules(SUB_ORDERS)
+    broker = HotBroker(tmp_path, access=rules)
+    group = pull_fields("orders", 0)["consumerGroup"]
+    broker.serve([pull(1)])
+    rules.allowed.add((Action.SUB, Resource(Kind.GROUP, group)))
+    broker.serve([pull(2)])
+    (refused, served) = codes(broker)
+    assert refused == (1, NO_PERMISSION)
+    assert served != (2, NO_PERMISSION)
+    broker.close()
+
+
+@pytest.mark.parametrize("kind", [JSON, BINARY, MSGPACK])
+def test_a_signed_request_takes_no_short_cut(tmp_path: Path, kind: int) -> None:
+    rules = Rules(PUB_ORDERS)
+    broker = HotBroker(tmp_path, access=rules)
+    for opaque in (1, 2):
+        broker.serve([send(opaque, kind=kind, AccessKey="k", Signature="s")])
+    assert codes(broker) == [(1, 0), (2, 0)]
+    assert [asked[1:] for asked in rules.asked] == [PUB_ORDERS, PUB_ORDERS]
+    broker.close()
+
+
 def fail_pwrite(monkeypatch: pytest.MonkeyPatch, calls_before: int) -> None:
     """Let writes fail after some that succeed."""
     real, calls = MappedFile.pwrite, []
@@ -216,7 +272,7 @@ def test_only_those_are_refused_whose_messages_are_not_in_the_log(
     refused = ResponseCode.SYSTEM_ERROR
     assert sorted(codes(broker)) == [(0, 0), (1, 0), (2, 0), (3, refused)]
     assert len(stored(broker)) == 3
-    broker.served.store._opened.close(clean=False)
+    broker.close()
 
 
 def test_a_write_that_fails_in_the_middle_of_a_pass_is_never_acknowledged(
@@ -236,7 +292,7 @@ def test_a_write_that_fails_in_the_middle_of_a_pass_is_never_acknowledged(
     refused = ResponseCode.SYSTEM_ERROR
     assert codes(broker) == [(0, refused), (1, refused), (2, refused), (3, 0)]
     assert [body[:1] for body in stored(broker)] == [b"3"]
-    broker.served.store._opened.close(clean=False)
+    broker.close()
 
 
 def test_sends_are_refused_while_queues_cannot_grow(
@@ -317,4 +373,4 @@ async def test_too_much_that_waits_for_the_disk_makes_the_broker_busy(tmp_path: 
     assert codes(broker) == [(1, 0)]
     broker.serve([send(4, properties="UNIQ_KEY\x01AB\x02WAIT\x01false\x02")])
     assert codes(broker) == [(4, 0)]
-    broker.served.store._opened.close(clean=False)
+    broker.close()

@@ -5,8 +5,9 @@ import threading
 from collections import Counter
 from unittest.mock import Mock
 
+from rockhopper.broker.access.access import Access
 from rockhopper.broker.loop.slices import in_thread, next_slice
-from rockhopper.broker.remoting.dispatcher import Dispatcher, Entry, Request, Response
+from rockhopper.broker.remoting.dispatcher import Dispatcher, Request, Response, serves
 from rockhopper.broker.remoting.server import Connection
 from rockhopper.protocol.command import Command
 from tests.support.raw_peer import until
@@ -60,7 +61,7 @@ async def test_long_requests_of_one_connection_begin_one_in_a_turn() -> None:
         begun[turns.number] += 1
         return Response()
 
-    dispatcher = Dispatcher({LONG: Entry(process)}, may_administer=lambda _: True)
+    dispatcher = Dispatcher({LONG: serves(process)}, Access(remote_admin=False))
     connection = Mock(Connection)
     for opaque in range(100):
         dispatcher.dispatch(connection, Command(LONG, opaque))

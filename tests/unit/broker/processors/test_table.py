@@ -1,10 +1,19 @@
 """The table: what is served to whom."""
 
+from pathlib import Path
+
 import pytest
 
+from rockhopper.broker.access.access import Action, Resource
+from rockhopper.broker.peer import Principal
 from rockhopper.broker.processors.table import build_table
+from rockhopper.broker.remoting.dispatcher import Entry
+from rockhopper.broker.remoting.needs import ADMINISTRATION
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
+from tests.support.name_server import NameServer
+from tests.support.peers import Clock, Peer
+from tests.support.rules import Rules
 from tests.support.served_broker import ServedBroker
 
 # Codes that clients without special rights need; everything else is an administrator's.
@@ -44,7 +53,9 @@ async def test_clients_codes_are_for_everybody_and_all_others_for_administrators
     broker: ServedBroker,
 ) -> None:
     table = build_table(broker)
-    assert {int(code) for code, entry in table.items() if not entry.admin} == FOR_EVERYBODY
+    assert {
+        int(code) for code, entry in table.items() if not entry.is_administration
+    } == FOR_EVERYBODY
 
 
 @pytest.mark.parametrize(
@@ -60,8 +71,8 @@ async def test_clients_codes_are_for_everybody_and_all_others_for_administrators
     ],
 )
 async def test_administrators_codes_are_refused_to_others(broker: ServedBroker, code: Code) -> None:
-    broker.administrators_allowed = False
-    answer = await broker.ask(code, {"topic": "orders", "groupName": "billing"})
+    elsewhere = Peer("10.0.0.7")
+    answer = await broker.ask(code, {"topic": "orders", "groupName": "billing"}, peer=elsewhere)
     assert answer.code == ResponseCode.NO_PERMISSION
     assert "remoteAdmin" in (answer.remark or "")
 
@@ -70,3 +81,64 @@ async def test_code_that_is_not_in_the_table_is_not_supported(broker: ServedBrok
     answer = await broker.ask(Code.SUSPEND_CONSUMER)
     assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
     assert answer.remark == " request type 209 not supported"
+
+
+def all_rows(broker: ServedBroker, directory: Path) -> dict[str, Entry]:
+    name_service = NameServer(
+        directory, broker.config, with_broker=False, clock=Clock()
+    ).processors.table()
+    return {f"broker {int(code)}": row for code, row in build_table(broker).items()} | {
+        f"name service {int(code)}": row for code, row in name_service.items()
+    }
+
+
+async def test_every_row_names_an_action_and_what_it_is_about(
+    broker: ServedBroker, tmp_path: Path
+) -> None:
+    without = [
+        name
+        for name, row in all_rows(broker, tmp_path).items()
+        if not [need for need in row.needs if need is not ADMINISTRATION and need.actions]
+    ]
+    assert without == []
+
+
+@pytest.mark.parametrize(
+    ("code", "asked"),
+    [
+        (Code.SEND_MESSAGE, [("Pub", "Topic:orders")]),
+        (Code.SEND_MESSAGE_V2, [("Pub", "Topic:orders")]),
+        (Code.SEND_BATCH_MESSAGE, [("Pub", "Topic:orders")]),
+        (Code.PULL_MESSAGE, [("Sub", "Topic:orders"), ("Sub", "Group:billing")]),
+        (Code.POP_MESSAGE, [("Sub", "Topic:orders"), ("Sub", "Group:billing")]),
+        (Code.UPDATE_CONSUMER_OFFSET, [("Sub", "Topic:orders"), ("Sub", "Group:billing")]),
+        (Code.CONSUMER_SEND_MSG_BACK, [("Sub", "Group:billing")]),
+        (Code.END_TRANSACTION, [("Pub", "Topic:orders")]),
+        (Code.GET_MAX_OFFSET, [("Get", "Topic:orders")]),
+        (Code.UPDATE_AND_CREATE_TOPIC, [("Administer", "Cluster:*"), ("Create", "Topic:orders")]),
+        (Code.DELETE_TOPIC_IN_BROKER, [("Administer", "Cluster:*"), ("Delete", "Topic:orders")]),
+        (Code.DELETE_SUBSCRIPTIONGROUP, [("Administer", "Cluster:*"), ("Delete", "Group:billing")]),
+        (Code.GET_ALL_TOPIC_CONFIG, [("Administer", "Cluster:*"), ("List", "Topic:*")]),
+        (Code.UPDATE_BROKER_CONFIG, [("Administer", "Cluster:*"), ("Update", "Cluster:*")]),
+        (Code.BULK_PULL, [("Sub", "Topic:orders"), ("Sub", "Group:billing")]),
+    ],
+)
+async def test_what_is_asked_for_a_request(
+    tmp_path: Path, code: Code, asked: list[tuple[str, str]]
+) -> None:
+    rules = AllowingRules()
+    broker = ServedBroker(tmp_path, Clock(), {}, rules)
+    ext = dict.fromkeys(("topic", "b"), "orders")
+    ext |= dict.fromkeys(("consumerGroup", "group", "groupName"), "billing")
+    await broker.ask(code, ext)
+    assert [
+        (action.value, f"{resource.kind.value}:{resource.name}")
+        for _, action, resource in rules.asked
+    ] == asked
+    await broker.close()
+
+
+class AllowingRules(Rules):
+    def may(self, principal: Principal, action: Action, resource: Resource) -> bool:
+        super().may(principal, action, resource)
+        return True

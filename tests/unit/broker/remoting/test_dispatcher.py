@@ -5,7 +5,8 @@ import os
 
 from structlog.testing import capture_logs
 
-from rockhopper.broker.remoting.dispatcher import Dispatcher, Entry, Request, Response
+from rockhopper.broker.access.access import Access
+from rockhopper.broker.remoting.dispatcher import Dispatcher, Request, Response, serves
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.command import Command, decode_header
 from rockhopper.protocol.frame import FrameDecoder
@@ -17,7 +18,7 @@ def fail(_: Request) -> Response:
 
 
 def test_an_error_of_the_disk_is_answered_and_logged_in_a_sentence() -> None:
-    dispatcher = Dispatcher({99: Entry(fail)}, may_administer=lambda _: False)
+    dispatcher = Dispatcher({99: serves(fail)}, Access(remote_admin=False))
     with capture_logs() as lines:
         answer = dispatcher.dispatch(Peer().connection, Command(99, opaque=1))
     (frame,) = FrameDecoder().feed(answer)

@@ -255,7 +255,9 @@ async def test_an_answer_waits_for_the_disk(
 async def test_every_code_is_known_to_store_something_or_nothing(broker: ServedBroker) -> None:
     storing = {sample(broker)[0] for sample in STORING}
     table = build_table(broker)
-    codes = {code for code, entry in table.items() if not entry.admin} | ADMINISTRATORS_STORE
+    codes = {
+        code for code, entry in table.items() if not entry.is_administration
+    } | ADMINISTRATORS_STORE
     nothing = {int(code) for code in STORE_NOTHING}
     nothing |= {code & 0xFFFF for code in nothing if code > 0xFFFF and code > 200_000}
     assert codes - storing - nothing == set()

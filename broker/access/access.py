@@ -1,0 +1,65 @@
+"""``may(principal, action, resource)``: the one place where permissions are decided.
+
+The doors ask it. The dispatcher asks for every request of the general way, by the needs that its
+row of the processor table names (remoting/needs.py); the hot pass asks when it admits a topic, and
+for each pull, and leaves requests that are signed to the general way.
+
+Today everybody may do everything, but administer from other hosts, which ``remoteAdmin`` allows.
+"""
+
+from enum import Enum
+from typing import NamedTuple
+
+from rockhopper.broker.peer import Principal
+from rockhopper.broker.settings.advertise import is_loopback
+
+
+class Action(Enum):
+    """What somebody wants to do; RocketMQ's names, and one of ours."""
+
+    PUB = "Pub"
+    SUB = "Sub"
+    CREATE = "Create"
+    UPDATE = "Update"
+    DELETE = "Delete"
+    GET = "Get"
+    LIST = "List"
+    ADMINISTER = "Administer"
+    """Use requests of administrators at all, whatever they are about."""
+
+
+class Kind(Enum):
+    """Of what kind a resource is; RocketMQ's names, and one of ours."""
+
+    CLUSTER = "Cluster"
+    TOPIC = "Topic"
+    GROUP = "Group"
+    SINK = "Sink"
+    """What publishes batches exactly once, by its id."""
+
+
+class Resource(NamedTuple):
+    """What it is done to. The name is ``*`` where all of a kind are asked for."""
+
+    kind: Kind
+    name: str
+
+
+CLUSTER = Resource(Kind.CLUSTER, "*")
+
+
+class Access:
+    """The rules of one broker or name service."""
+
+    is_open = True
+    """Whether all but administration is everybody's, so that nobody needs to ask for the rest."""
+
+    def __init__(self, *, remote_admin: bool) -> None:
+        self._remote_admin = remote_admin
+
+    def may(self, principal: Principal, action: Action, resource: Resource) -> bool:
+        """Whether *principal* may do this; never blocks."""
+        del resource
+        if action is Action.ADMINISTER:
+            return self._remote_admin or is_loopback(principal.host)
+        return True

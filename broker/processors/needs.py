@@ -1,0 +1,137 @@
+"""The needs of requests that name topics and groups in their bodies, or in unusual fields."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from rockhopper.broker.access.access import Action, Kind
+from rockhopper.broker.remoting.json_bodies import ADMIN_BODY_SIZE_BYTES_MAX, check_size
+from rockhopper.broker.remoting.needs import (
+    Asked,
+    Names,
+    Need,
+    everything,
+    in_field,
+    in_optional_field,
+    on_group,
+    on_topic,
+)
+from rockhopper.protocol import fastjson
+from rockhopper.protocol.bodies import (
+    Body,
+    CheckClientRequestBody,
+    HeartbeatData,
+    LockBatchRequestBody,
+)
+from rockhopper.protocol.bodies.popping import (
+    BatchAckMessageRequestBody,
+    QueryAssignmentRequestBody,
+    SetMessageRequestModeRequestBody,
+)
+from rockhopper.protocol.bodies.sinks import decode_sink_message, split_sink_messages
+from rockhopper.protocol.bodies.topic_ids import decode_topics
+
+AnyBody = TypeVar("AnyBody", bound=Body)
+
+
+def _in_body(kind: type[AnyBody], names: Callable[[AnyBody], Iterable[str]]) -> Names:
+    def find(request: Asked) -> Iterable[str]:
+        check_size(request.body, ADMIN_BODY_SIZE_BYTES_MAX)
+        return set(names(kind.decode(request.body)))
+
+    return find
+
+
+def _in_objects(list_name: str | None, field: str) -> Names:
+    """The values of a field in the JSON object of a body, or in those of a list of it."""
+
+    def find(request: Asked) -> Iterable[str]:
+        check_size(request.body, ADMIN_BODY_SIZE_BYTES_MAX)
+        document: Any = fastjson.loads(request.body)
+        objects: Any = [document]
+        if list_name is not None:
+            objects = document.get(list_name) if isinstance(document, dict) else None
+        if not isinstance(objects, list):
+            return ("",)
+        return {str(each.get(field, "")) if isinstance(each, dict) else "" for each in objects}
+
+    return find
+
+
+def _subscribed(beat: HeartbeatData) -> Iterable[str]:
+    for consumer in beat.consumer_data_set:
+        for subscription in consumer.subscription_data_set:
+            yield subscription.topic
+
+
+def _checked_topics(body: CheckClientRequestBody) -> Iterable[str]:
+    return () if body.subscription_data is None else (body.subscription_data.topic,)
+
+
+def _acknowledged(topics_or_groups: str) -> Names:
+    return _in_body(
+        BatchAckMessageRequestBody,
+        lambda body: [getattr(ack, topics_or_groups) for ack in body.acks],
+    )
+
+
+def _staged(request: Asked) -> Iterable[str]:
+    return {decode_sink_message(part).topic for part in split_sink_messages(request.body)}
+
+
+def _both(action: Action, topics: Names, groups: Names) -> tuple[Need, Need]:
+    return Need((action,), Kind.TOPIC, topics), Need((action,), Kind.GROUP, groups)
+
+
+def _on_both(*actions: Action, group_field: str) -> tuple[Need, Need]:
+    return on_topic(*actions), on_group(*actions, field=group_field)
+
+
+_OPTIONAL_TOPIC = in_optional_field("topic")
+
+ALL_TOPICS = Need((Action.LIST,), Kind.TOPIC, everything)
+ALL_GROUPS = Need((Action.LIST,), Kind.GROUP, everything)
+SENT = on_topic(Action.PUB, field="b")
+BEATING = _both(
+    Action.SUB,
+    _in_body(HeartbeatData, _subscribed),
+    _in_body(HeartbeatData, lambda beat: [each.group_name for each in beat.consumer_data_set]),
+)
+LEAVING = Need((Action.SUB,), Kind.GROUP, in_optional_field("consumerGroup"))
+CHECKED = _both(
+    Action.SUB,
+    _in_body(CheckClientRequestBody, _checked_topics),
+    _in_body(CheckClientRequestBody, lambda body: [body.group]),
+)
+LOCKED = _both(
+    Action.SUB,
+    _in_body(LockBatchRequestBody, lambda body: [queue.topic for queue in body.mq_set]),
+    _in_body(LockBatchRequestBody, lambda body: [body.consumer_group]),
+)
+ASSIGNED = _both(
+    Action.SUB,
+    _in_body(QueryAssignmentRequestBody, lambda body: [body.topic]),
+    _in_body(QueryAssignmentRequestBody, lambda body: [body.consumer_group]),
+)
+MODE_SET = Need(
+    (Action.UPDATE,),
+    Kind.GROUP,
+    _in_body(SetMessageRequestModeRequestBody, lambda body: [body.consumer_group]),
+)
+ACKNOWLEDGED = _both(Action.SUB, _acknowledged("topic"), _acknowledged("group"))
+LOOKED_AT = _on_both(Action.SUB, Action.GET, group_field="consumerGroup")
+LOOKED_INTO = _on_both(Action.GET, group_field="group")
+MEASURED = _both(Action.GET, _OPTIONAL_TOPIC, in_field("consumerGroup"))
+MOVED = _on_both(Action.UPDATE, group_field="group")
+CORRECTED = _both(Action.GET, in_field("topic"), in_optional_field("compareGroup"))
+CLONED = (
+    Need((Action.UPDATE,), Kind.TOPIC, _OPTIONAL_TOPIC),
+    on_group(Action.GET, field="srcGroup"),
+    on_group(Action.UPDATE, field="destGroup"),
+)
+PULLED_IN_BULK = _both(Action.SUB, in_field("topic"), in_optional_field("consumerGroup"))
+IDENTIFIED = Need((Action.GET,), Kind.TOPIC, lambda request: decode_topics(request.body))
+OF_SINK = Need((Action.PUB,), Kind.SINK, in_field("sinkId"))
+STAGED = (OF_SINK, Need((Action.PUB,), Kind.TOPIC, _staged))
+TOPICS_MADE = Need((Action.CREATE,), Kind.TOPIC, _in_objects("topicConfigList", "topicName"))
+GROUP_MADE = Need((Action.CREATE,), Kind.GROUP, _in_objects(None, "groupName"))
+GROUPS_MADE = Need((Action.CREATE,), Kind.GROUP, _in_objects("groupConfigList", "groupName"))

@@ -1,0 +1,96 @@
+"""The needs of requests that name topics and groups in their bodies."""
+
+import json
+
+import pytest
+
+from rockhopper.broker.access.access import Action, Kind
+from rockhopper.broker.processors import needs
+from rockhopper.broker.remoting.dispatcher import Request, RequestError
+from rockhopper.broker.remoting.json_bodies import ADMIN_BODY_SIZE_BYTES_MAX
+from rockhopper.broker.remoting.needs import Need
+from rockhopper.protocol.bodies.sinks import SinkMessage, encode_sink_body
+from rockhopper.protocol.bodies.topic_ids import encode_topic_ids
+from rockhopper.protocol.command import Command
+from rockhopper.protocol.errors import MalformedBodyError
+from tests.support.peers import Peer
+
+QUEUES = [{"topic": topic, "brokerName": "b", "queueId": 0} for topic in ("orders", "bills")]
+BEAT = {
+    "clientID": "c",
+    "producerDataSet": [{"groupName": "makers"}],
+    "consumerDataSet": [
+        {
+            "groupName": "billing",
+            "subscriptionDataSet": [{"topic": "orders"}, {"topic": "%RETRY%billing"}],
+        },
+        {"groupName": "audit", "subscriptionDataSet": [{"topic": "orders"}]},
+    ],
+}
+ACKS = {"brokerName": "b", "acks": [{"c": "billing", "t": "orders"}, {"c": "audit", "t": "bills"}]}
+CHECK = {"clientId": "c", "group": "billing", "subscriptionData": {"topic": "orders"}}
+LOCK = {"consumerGroup": "billing", "clientId": "c", "mqSet": QUEUES}
+ASSIGNMENT = {"topic": "orders", "consumerGroup": "billing", "clientId": "c"}
+TOPICS = {"topicConfigList": [{"topicName": "orders"}, {"topicName": "bills"}]}
+GROUPS = {"groupConfigList": [{"groupName": "billing"}, {}, 7]}
+
+
+def names(need: Need, body: bytes = b"", **ext: str) -> set[str]:
+    return set(need.names(Request(Peer().connection, Command(1, ext=ext, body=body))))
+
+
+@pytest.mark.parametrize(
+    ("of_topics", "of_groups", "body", "topics", "groups"),
+    [
+        (*needs.BEATING, BEAT, {"orders", "%RETRY%billing"}, {"billing", "audit"}),
+        (*needs.ACKNOWLEDGED, ACKS, {"orders", "bills"}, {"billing", "audit"}),
+        (*needs.CHECKED, CHECK, {"orders"}, {"billing"}),
+        (*needs.CHECKED, {"group": "billing"}, set(), {"billing"}),
+        (*needs.LOCKED, LOCK, {"orders", "bills"}, {"billing"}),
+        (*needs.ASSIGNED, ASSIGNMENT, {"orders"}, {"billing"}),
+    ],
+)
+def test_all_topics_and_groups_of_a_body_are_named(
+    of_topics: Need, of_groups: Need, body: object, topics: set[str], groups: set[str]
+) -> None:
+    encoded = json.dumps(body).encode()
+    assert (of_topics.kind, of_groups.kind) == (Kind.TOPIC, Kind.GROUP)
+    assert of_topics.actions == of_groups.actions == (Action.SUB,)
+    assert names(of_topics, encoded) == topics
+    assert names(of_groups, encoded) == groups
+
+
+@pytest.mark.parametrize(
+    ("need", "body", "expected"),
+    [
+        (needs.TOPICS_MADE, TOPICS, {"orders", "bills"}),
+        (needs.GROUPS_MADE, GROUPS, {"billing", ""}),
+        (needs.GROUPS_MADE, {}, {""}),
+        (needs.GROUPS_MADE, [], {""}),
+        (needs.GROUP_MADE, {"groupName": "billing"}, {"billing"}),
+        (needs.GROUP_MADE, [], {""}),
+        (needs.MODE_SET, {"topic": "orders", "consumerGroup": "billing"}, {"billing"}),
+    ],
+)
+def test_what_a_body_would_change_is_named_and_what_has_no_name_is_nobodys(
+    need: Need, body: object, expected: set[str]
+) -> None:
+    assert names(need, json.dumps(body).encode()) == expected
+
+
+def test_topics_of_a_staged_part_are_named_each_once() -> None:
+    messages = [SinkMessage(topic, 0, 0, 0, "", b"x") for topic in ("orders", "bills", "orders")]
+    of_sink, of_topics = needs.STAGED
+    assert names(of_topics, encode_sink_body(messages)) == {"orders", "bills"}
+    assert names(of_sink, sinkId="nightly") == {"nightly"}
+
+
+def test_topics_whose_ids_are_asked_for_are_named() -> None:
+    assert names(needs.IDENTIFIED, encode_topic_ids(["orders", "bills"])) == {"orders", "bills"}
+
+
+def test_a_body_that_does_not_decode_is_refused_as_its_processor_would() -> None:
+    with pytest.raises(MalformedBodyError):
+        names(needs.BEATING[0], b"{")
+    with pytest.raises(RequestError, match="bytes; 2097152 are allowed"):
+        names(needs.BEATING[0], bytes(ADMIN_BODY_SIZE_BYTES_MAX + 1))
