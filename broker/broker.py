@@ -22,7 +22,6 @@ from types import TracebackType
 import structlog
 
 from rockhopper.broker.access.access import Access
-from rockhopper.broker.health import HealthServer
 from rockhopper.broker.hot_pass import HotPass
 from rockhopper.broker.loop.clock import BrokerClock
 from rockhopper.broker.loop.stalls import StallWatchdog
@@ -35,6 +34,7 @@ from rockhopper.broker.observing.stats import SAMPLE_INTERVAL_MS, BrokerStats
 from rockhopper.broker.peer import Peer
 from rockhopper.broker.processors.table import build_table
 from rockhopper.broker.remoting.dispatcher import Dispatcher
+from rockhopper.broker.remoting.health import HealthServer
 from rockhopper.broker.remoting.http import Page
 from rockhopper.broker.remoting.limits import connection_shares
 from rockhopper.broker.remoting.ports import Ports

@@ -3,10 +3,10 @@
 import asyncio
 
 from rockhopper.broker.access.access import Access
-from rockhopper.broker.health import state_page
 from rockhopper.broker.loop.clock import BrokerClock
 from rockhopper.broker.nameserver.route_table import RouteTable
 from rockhopper.broker.nameserver.service import NameService
+from rockhopper.broker.remoting.health import state_page
 from rockhopper.broker.remoting.http import HttpServer, Page
 from rockhopper.broker.remoting.limits import connection_shares
 from rockhopper.broker.remoting.ports import Ports
