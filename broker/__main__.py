@@ -194,7 +194,7 @@ def _tell_about_settings(loaded: LoadedConfig) -> None:
 
 def _make_service(config: BrokerConfig) -> Service:
     if config.role is Role.NAMESERVER:
-        from rockhopper.broker.nameserver_alone import NameServer
+        from rockhopper.broker.nameserver.alone import NameServer
 
         return NameServer(config)
     from rockhopper.broker.broker import Broker

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from rockhopper.broker import Broker
-from rockhopper.broker.nameserver_alone import NameServer
+from rockhopper.broker.nameserver.alone import NameServer
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.client import Consumer, Message, Producer
 from rockhopper.client.received import ReceivedMessage
