@@ -22,10 +22,11 @@ from types import TracebackType
 import structlog
 
 from rockhopper.broker.access.access import Access
+from rockhopper.broker.assembly.metrics import families, metrics_page
+from rockhopper.broker.assembly.parts import ServingParts
 from rockhopper.broker.hot_pass import HotPass
 from rockhopper.broker.loop.clock import BrokerClock
 from rockhopper.broker.loop.stalls import StallWatchdog
-from rockhopper.broker.metrics import families, metrics_page
 from rockhopper.broker.nameserver.embedded import EmbeddedBroker
 from rockhopper.broker.nameserver.registration import Registration
 from rockhopper.broker.nameserver.service import NameService
@@ -40,7 +41,6 @@ from rockhopper.broker.remoting.limits import connection_shares
 from rockhopper.broker.remoting.ports import Ports
 from rockhopper.broker.remoting.server import Server
 from rockhopper.broker.remoting.startup import StartError, store_directory_error
-from rockhopper.broker.serving import ServingParts
 from rockhopper.broker.settings.advertise import Advertiser, fixed_host
 from rockhopper.broker.settings.config import BrokerConfig, Role
 from rockhopper.broker.settings.config_file import apply_live, build_config, check_keys

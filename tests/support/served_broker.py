@@ -8,11 +8,11 @@ import asyncio
 from pathlib import Path
 
 from rockhopper.broker.access.access import Access
+from rockhopper.broker.assembly.parts import ServingParts
 from rockhopper.broker.loop.clock import BrokerClock
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.processors.table import build_table
 from rockhopper.broker.remoting.dispatcher import Dispatcher
-from rockhopper.broker.serving import ServingParts
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.settings.config_file import apply_live, build_config
 from rockhopper.broker.settings.delay_levels import DelayLevels

@@ -5,6 +5,8 @@ Broker adds what is around it: ports, connections, name service, registration, t
 
 from collections.abc import Callable
 
+from rockhopper.broker.assembly.persistence import Tables
+from rockhopper.broker.assembly.purging import Contents
 from rockhopper.broker.hot_pass import broker_properties
 from rockhopper.broker.later.delayed import DelayedDelivery
 from rockhopper.broker.later.timers.timers import Timers
@@ -18,11 +20,9 @@ from rockhopper.broker.nameserver.cluster_queues import ClusterQueues
 from rockhopper.broker.nameserver.peer_brokers import PeerBrokers
 from rockhopper.broker.nameserver.service import NameService
 from rockhopper.broker.observing.stats import BrokerStats
-from rockhopper.broker.persistence import Tables
 from rockhopper.broker.pop.service import PopService
 from rockhopper.broker.pulling.long_polling import LongPolling
 from rockhopper.broker.pulling.puller import Puller
-from rockhopper.broker.purging import Contents
 from rockhopper.broker.remoting.limits import mapped_files_share
 from rockhopper.broker.sending.message_ids import UniqueIds
 from rockhopper.broker.sending.sender import Sender

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from rockhopper.broker.assembly.parts import ServingParts
 from rockhopper.broker.later.timers.timers import Timers
 from rockhopper.broker.loop.stalls import STALL_S, StallWatchdog
 from rockhopper.broker.members.consumer_groups import BROADCASTING, ConsumerGroups
@@ -19,7 +20,6 @@ from rockhopper.broker.members.producers import ProducerTable
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pop.service import PopService
 from rockhopper.broker.remoting.http import Page
-from rockhopper.broker.serving import ServingParts
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable

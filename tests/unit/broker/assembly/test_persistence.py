@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from rockhopper.broker.persistence import Tables
+from rockhopper.broker.assembly.persistence import Tables
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol.names import SCHEDULE_TOPIC
