@@ -11,17 +11,17 @@ transaction 8 minutes after its producers went away. The look is made as soon as
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from rockhopper.broker.later.wall_waits import WallTimer
 from rockhopper.broker.members.producers import ProducerTable
 from rockhopper.broker.peer import Peer, TransactionCheck
 from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.transactions.check_counts import CheckCounts
+from rockhopper.broker.transactions.ends import Ends
 from rockhopper.broker.transactions.half_messages import message_to_check
-from rockhopper.broker.transactions.open_halves import OpenHalf
-
-if TYPE_CHECKING:
-    from rockhopper.broker.transactions.transactions import Transactions
+from rockhopper.broker.transactions.ledger import Ledger
+from rockhopper.broker.transactions.open_halves import OpenHalf, OpenHalves
+from rockhopper.protocol.message import StoredMessage
 
 RETRY_MS = 1000
 LOOKS_PER_TURN = 200
@@ -34,13 +34,22 @@ class CheckBack:
 
     def __init__(
         self,
-        transactions: "Transactions",
+        halves: OpenHalves,
+        ledger: Ledger,
+        counts: CheckCounts,
+        ends: Ends,
+        hold: Callable[[OpenHalf, StoredMessage], object],
         config: BrokerConfig,
         producers: ProducerTable,
         *,
         now_ms: Callable[[], int],
     ) -> None:
-        self._transactions = transactions
+        """*hold* moves a half message to where an operator finds it."""
+        self._halves = halves
+        self._ledger = ledger
+        self._counts = counts
+        self._ends = ends
+        self._hold = hold
         self._config = config
         self._live = config.live
         self._producers = producers
@@ -62,22 +71,22 @@ class CheckBack:
 
     def arm(self) -> None:
         """See to it that the next look is made in time."""
-        due_ms = self._transactions.halves.next_due_ms()
+        due_ms = self._halves.next_due_ms()
         if self._is_running and due_ms is not None:
             self._timer.arm(due_ms)
 
     def look_soon(self, half: OpenHalf) -> None:
         """Look at *half* in a second, whenever it was due."""
-        self._transactions.halves.schedule(half, self._now_ms() + RETRY_MS)
+        self._halves.schedule(half, self._now_ms() + RETRY_MS)
         self.arm()
 
     def producer_came(self, group: str) -> None:
         """Look at what waits for a producer of *group*."""
-        if self._transactions.halves.producer_came(group):
+        if self._halves.producer_came(group):
             self.arm()
 
     def _run(self) -> None:
-        halves = self._transactions.halves
+        halves = self._halves
         now_ms = self._now_ms()
         size_bytes = 0
         for _ in range(LOOKS_PER_TURN):
@@ -89,12 +98,11 @@ class CheckBack:
 
     def _look(self, half: OpenHalf, now_ms: int) -> int:
         """Look at one half message; return the bytes that were sent."""
-        transactions = self._transactions
-        halves = transactions.halves
+        halves = self._halves
         halves.stop_waiting(half)
         halves.schedule(half, now_ms + RETRY_MS)
         if half.is_committed:
-            transactions.ends.finish_committed(half)
+            self._ends.finish_committed(half)
             return 0
         is_expired = self._is_expired(half, now_ms)
         connection = None if is_expired else self._connection(half.group)
@@ -102,20 +110,20 @@ class CheckBack:
             halves.await_producer(half)
             self._schedule(half, now_ms)
             return 0
-        message = transactions.ledger.half_at(half.position)
+        message = self._ledger.half_at(half.position)
         if message is None:
-            transactions.ends.give_up(half)
+            self._ends.give_up(half)
             return 0
-        if transactions.ends.find_final(half, message):
-            transactions.ends.finish_committed(half)
+        if self._ends.find_final(half, message):
+            self._ends.finish_committed(half)
             return 0
         if is_expired or connection is None:
-            transactions.hold(half, message)
+            self._hold(half, message)
             return 0
         if connection.writing_paused:
             return 0
         half.check_times += 1
-        transactions.counts.put(half.offset, half.check_times)
+        self._counts.put(half.offset, half.check_times)
         asked = message_to_check(message, half.check_times)
         size_bytes = connection.notify(TransactionCheck(message, asked, self._config.broker_name))
         self.check_count += 1
@@ -126,7 +134,7 @@ class CheckBack:
         """Look again after the interval, and not later than the half message expires."""
         due_ms = now_ms + self._live.transaction_check_interval_ms
         expires_ms = half.stored_ms + self._reserved_ms + 1
-        self._transactions.halves.schedule(half, max(min(due_ms, expires_ms), now_ms + 1))
+        self._halves.schedule(half, max(min(due_ms, expires_ms), now_ms + 1))
 
     def _is_expired(self, half: OpenHalf, now_ms: int) -> bool:
         return (

@@ -78,7 +78,16 @@ class Transactions(Part):
         self.ends = Ends(
             store, topics, stats, self.halves, self.ledger, self.counts, redirect, now_ms=wall_ms
         )
-        self.check_back = CheckBack(self, config, producers, now_ms=now_ms)
+        self.check_back = CheckBack(
+            self.halves,
+            self.ledger,
+            self.counts,
+            self.ends,
+            self.hold,
+            config,
+            producers,
+            now_ms=now_ms,
+        )
         self.ends.look_soon = self.check_back.look_soon
         self._settle_timer: asyncio.TimerHandle | None = None
         self.held_count = 0
