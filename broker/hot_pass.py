@@ -32,7 +32,7 @@ from rockhopper.broker.remoting.general_pass import frame_handler
 from rockhopper.broker.remoting.server import Connection
 from rockhopper.broker.remoting.turn import Turn
 from rockhopper.broker.sending.send_request import waits_for_disk
-from rockhopper.broker.sending.sender import INNER_BATCH_FLAGS
+from rockhopper.broker.sending.sender import INNER_BATCH_FLAGS, broker_properties
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.log.fast_encoding import message_ids
@@ -130,15 +130,6 @@ _decode_pull = msgspec.json.Decoder(_PullHeader, strict=False).decode
 def _frame(header: bytes) -> bytes:
     size = len(header)
     return _LENGTHS.pack(size + 4, size) + header
-
-
-def broker_properties(config: BrokerConfig) -> bytes:
-    """The properties that the broker adds to every message, as they are stored."""
-    trace = "true" if config.trace_on else "false"
-    return (
-        f"MSG_REGION\x01{config.region_id}\x02TRACE_ON\x01{trace}\x02"
-        f"CLUSTER\x01{config.cluster_name}\x02"
-    ).encode()
 
 
 class HotPass:

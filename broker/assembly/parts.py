@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from rockhopper.broker.assembly.persistence import Tables
 from rockhopper.broker.assembly.purging import Contents
-from rockhopper.broker.hot_pass import broker_properties
 from rockhopper.broker.later.delayed import DelayedDelivery
 from rockhopper.broker.later.timers.timers import Timers
 from rockhopper.broker.loop.clock import BrokerClock
@@ -25,7 +24,7 @@ from rockhopper.broker.pulling.long_polling import LongPolling
 from rockhopper.broker.pulling.puller import Puller
 from rockhopper.broker.remoting.limits import mapped_files_share
 from rockhopper.broker.sending.message_ids import UniqueIds
-from rockhopper.broker.sending.sender import Sender
+from rockhopper.broker.sending.sender import Sender, broker_properties
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.sinks import SinkPublisher
@@ -67,6 +66,14 @@ class ServingParts:
     puller: Puller
     tables: Tables
     parts: Parts
+
+    async def announce(self) -> None:
+        """Return when the name services elsewhere know the topics as they are now, or are down."""
+        raise NotImplementedError
+
+    def change_config(self, config: BrokerConfig) -> None:
+        """Go on with other run-time settings."""
+        raise NotImplementedError
 
     @property
     def now_ms(self) -> Callable[[], int]:

@@ -4,19 +4,8 @@ The name service has a table of its own (broker/nameserver). A code that is in n
 with REQUEST_CODE_NOT_SUPPORTED.
 """
 
-from typing import Protocol
-
 from rockhopper.broker.access.access import Action
-from rockhopper.broker.later.delayed import DelayedDelivery
-from rockhopper.broker.later.timers.timers import Timers
-from rockhopper.broker.loop.clock import BrokerClock
-from rockhopper.broker.members.consumer_groups import ConsumerGroups
-from rockhopper.broker.members.producers import ProducerTable
-from rockhopper.broker.members.queue_locks import QueueLocks
-from rockhopper.broker.nameserver.cluster_queues import ClusterQueues
-from rockhopper.broker.nameserver.peer_brokers import PeerBrokers
-from rockhopper.broker.observing.stats import BrokerStats
-from rockhopper.broker.pop.service import PopService
+from rockhopper.broker.assembly.parts import ServingParts
 from rockhopper.broker.processors import needs
 from rockhopper.broker.processors.assignment import AssignmentProcessors
 from rockhopper.broker.processors.broker_admin import BrokerAdminProcessors
@@ -41,19 +30,8 @@ from rockhopper.broker.processors.store_admin import StoreAdminProcessors
 from rockhopper.broker.processors.topic_ids import TopicIdProcessor
 from rockhopper.broker.processors.topics_admin import TopicAdminProcessors
 from rockhopper.broker.processors.transactions import TransactionProcessors
-from rockhopper.broker.pulling.puller import Puller
 from rockhopper.broker.remoting.dispatcher import Entry, administers, serves
 from rockhopper.broker.remoting.needs import on_cluster, on_group, on_topic
-from rockhopper.broker.sending.sender import Sender
-from rockhopper.broker.settings.config import BrokerConfig
-from rockhopper.broker.sinks import SinkPublisher
-from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
-from rockhopper.broker.tables.static_topics import StaticTopicTable
-from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
-from rockhopper.broker.tables.topic_ids import TopicIds
-from rockhopper.broker.tables.topics import TopicTable
-from rockhopper.broker.transactions.transactions import Transactions
 from rockhopper.protocol.codes import RequestCode as Code
 
 SEE = on_cluster(Action.GET)
@@ -61,40 +39,8 @@ CHANGE = on_cluster(Action.UPDATE)
 CONSUME = (on_topic(Action.SUB), on_group(Action.SUB))
 
 
-class BrokerParts(Protocol):
-    """What the table deals out: each processor takes the parts that it uses, and no more."""
-
-    config: BrokerConfig
-    clock: BrokerClock
-    stats: BrokerStats
-    store: MessageStore
-    topics: TopicTable
-    groups: SubscriptionGroupTable
-    offsets: ConsumerOffsetTable
-    static_topics: StaticTopicTable
-    topic_ids: TopicIds
-    peer_brokers: PeerBrokers
-    cluster_queues: ClusterQueues
-    consumers: ConsumerGroups
-    producers: ProducerTable
-    locks: QueueLocks
-    delayed: DelayedDelivery
-    timers: Timers
-    transactions: Transactions
-    pop: PopService
-    sinks: SinkPublisher
-    sender: Sender
-    puller: Puller
-
-    async def announce(self) -> None:
-        """Return when the name services elsewhere know the topics as they are now, or are down."""
-
-    def change_config(self, config: BrokerConfig) -> None:
-        """Go on with other run-time settings."""
-
-
-def build_table(broker: BrokerParts) -> dict[int, Entry]:
-    """The processors of *broker*."""
+def build_table(broker: ServingParts) -> dict[int, Entry]:
+    """The processors of *broker*; each takes the parts that it uses, and no more."""
     config, store, topics, groups = broker.config, broker.store, broker.topics, broker.groups
     offsets, consumers, producers = broker.offsets, broker.consumers, broker.producers
     stats, pop, announce, clock = broker.stats, broker.pop, broker.announce, broker.clock

@@ -79,6 +79,15 @@ class Half(NamedTuple):
     properties: dict[str, str]
 
 
+def broker_properties(config: BrokerConfig) -> bytes:
+    """The properties that the broker adds to every message, as they are stored."""
+    trace = "true" if config.trace_on else "false"
+    return (
+        f"MSG_REGION\x01{config.region_id}\x02TRACE_ON\x01{trace}\x02"
+        f"CLUSTER\x01{config.cluster_name}\x02"
+    ).encode()
+
+
 class Sender:
     """Serves sends of one broker."""
 

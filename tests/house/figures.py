@@ -30,6 +30,7 @@ FLOORS = (
     ("sending",),
     ("sinks",),
     ("nameserver",),
+    ("assembly",),
     ("processors",),
 )
 FILES_IN_FOLDER_MAX = 16
