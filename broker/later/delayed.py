@@ -35,7 +35,7 @@ from rockhopper.broker.later.wall_waits import WallWaits
 from rockhopper.broker.loop.clock import wall_clock_ms
 from rockhopper.broker.loop.part import Part
 from rockhopper.broker.observing.stats import BrokerStats
-from rockhopper.broker.pulling.long_polling import LongPolling, ParkedPull, nobody
+from rockhopper.broker.pulling.long_polling import LongPolling
 from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import CorruptFileError, StoreError
@@ -52,7 +52,6 @@ log = structlog.get_logger("broker.delayed")
 
 SAVE_INTERVAL_S = 10.0
 RETRY_S = 1.0
-PARKED_S = 300.0
 BATCH_COUNT_MAX = 32
 VERSION_STEP = 200
 
@@ -129,7 +128,6 @@ class DelayedDelivery(Part):
         self._delivered: deque[tuple[int, int, int]] = deque()
         self._timers: dict[int, asyncio.TimerHandle | asyncio.Handle] = {}
         self._save_timer: asyncio.TimerHandle | None = None
-        self._nobody = nobody()
         self._failing = False
         self._is_running = False
         self._waits = WallWaits(now_ms)
@@ -272,9 +270,7 @@ class DelayedDelivery(Part):
 
     def _await_arrival(self, level: int) -> None:
         tail = self._store.tail(SCHEDULE_TOPIC, level - 1)
-        parked = ParkedPull(self._nobody, tail, self._next[level], None, lambda: self._soon(level))
-        parked.is_counted = False
-        self._long_polling.park(parked, PARKED_S)
+        self._long_polling.watch(tail, self._next[level], lambda: self._soon(level))
 
     def _run(self, level: int) -> None:
         """Deliver what is due at *level*, then wait for what is not."""

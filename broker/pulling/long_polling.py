@@ -13,7 +13,6 @@ import asyncio
 import heapq
 import time
 from collections.abc import Callable, Set
-from typing import cast
 
 from rockhopper.broker.loop.part import Part
 from rockhopper.broker.peer import Peer
@@ -33,26 +32,15 @@ def _ignore(_: object) -> None:
     pass
 
 
-class _Nobody:
-    """What stands for a connection where the broker itself waits for messages."""
-
-    def __init__(self) -> None:
-        self.closed = False
-        self.on_close: list[Callable[[Peer], None]] = []
-
-
-def nobody() -> Peer:
-    """A connection that never closes, for parking on nobody's behalf."""
-    return cast(Peer, _Nobody())
-
-
 class ParkedPull:
-    """One pull that waits: *rerun* executes it again, with no further waiting, and answers it."""
+    """One pull that waits: *rerun* executes it again, with no further waiting, and answers it.
+
+    Without a connection it is a part of the broker that waits.
+    """
 
     __slots__ = (
         "connection",
         "done",
-        "is_counted",
         "offset",
         "rerun",
         "slot",
@@ -62,7 +50,7 @@ class ParkedPull:
 
     def __init__(
         self,
-        connection: Peer,
+        connection: Peer | None,
         tail: QueueTail,
         offset: int,
         subscription: MessageFilter | None,
@@ -75,8 +63,6 @@ class ParkedPull:
         self.rerun = rerun
         self.done = False
         self.slot = 0
-        self.is_counted = True
-        """Set it to False before parking for what waits on the broker's own behalf."""
 
 
 class LongPolling(Part):
@@ -86,7 +72,7 @@ class LongPolling(Part):
         """*clock* measures the budget; deadlines go by the loop's own time."""
         self._clock = clock
         self._count = 0
-        self._by_connection: dict[Peer, set[ParkedPull]] = {}
+        self._by_connection: dict[Peer | None, set[ParkedPull]] = {}
         # Deadlines: who is due in which slot, and the slots in order.
         self._slots: dict[int, set[ParkedPull]] = {}
         self._slot_heap: list[int] = []
@@ -113,18 +99,27 @@ class LongPolling(Part):
             self.on_left(parked.tail)
         return is_taken
 
+    def watch(self, tail: QueueTail, offset: int, callback: Callable[[], None]) -> bool:
+        """Call *callback* once, soon after a message is behind *offset*, for a part of the broker.
+
+        It is called without one as well: after ``SUSPEND_S_MAX``, when queues are purged, and at
+        the end. False when it never will be, for too many wait.
+        """
+        return self.park(ParkedPull(None, tail, offset, None, callback), SUSPEND_S_MAX)
+
     def _park(self, parked: ParkedPull, suspend_s: float) -> bool:
         connection = parked.connection
         mine = self._by_connection.get(connection)
         if mine is None:
-            if connection.closed:
-                return True
+            if connection is not None:
+                if connection.closed:
+                    return True
+                connection.on_close.append(self._connection_closed)
             mine = self._by_connection[connection] = set()
-            connection.on_close.append(self._connection_closed)
         if len(mine) >= PARKED_PER_CONNECTION_MAX or self._count >= PARKED_MAX or self.is_closed:
             return False
         mine.add(parked)
-        self._count += parked.is_counted
+        self._count += connection is not None
         tail = parked.tail
         if tail.waiters is None:
             tail.waiters = {}
@@ -234,12 +229,12 @@ class LongPolling(Part):
     def _wake(self, parked: ParkedPull) -> None:
         self._forget(parked)
         self._by_connection.get(parked.connection, set()).discard(parked)
-        if not parked.connection.closed:
+        if parked.connection is None or not parked.connection.closed:
             parked.rerun()
 
     def _forget(self, parked: ParkedPull) -> None:
         parked.done = True
-        self._count -= parked.is_counted
+        self._count -= parked.connection is not None
         self._clear_deadline(parked)
         waiters = parked.tail.waiters
         if waiters is not None:

@@ -38,7 +38,7 @@ from rockhopper.broker.later.timers.times import asked_time_ms, out_ms
 from rockhopper.broker.later.wall_waits import WallWaits
 from rockhopper.broker.loop.part import Part
 from rockhopper.broker.observing.stats import BrokerStats
-from rockhopper.broker.pulling.long_polling import LongPolling, ParkedPull, nobody
+from rockhopper.broker.pulling.long_polling import LongPolling
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import StoreError
@@ -58,7 +58,6 @@ log = structlog.get_logger("broker.timers")
 TURN_S = 0.004
 RETRY_S = 1.0
 SAVE_INTERVAL_S = 5.0
-PARKED_S = 300.0
 IDLE_MS = 60_000
 
 
@@ -98,7 +97,6 @@ class Timers(Part):
         self._turn_is_soon = False
         self._save_timer: asyncio.TimerHandle | None = None
         self._saving: asyncio.Task[None] | None = None
-        self._nobody = nobody()
         self._is_parked = False
         self._is_failing = False
         self._is_running = False
@@ -365,9 +363,7 @@ class Timers(Part):
         if self._is_parked:
             return
         tail = self._store.tail(TIMER_TOPIC, TIMER_QUEUE_ID)
-        parked = ParkedPull(self._nobody, tail, self.queue.offset, None, self._arrived)
-        parked.is_counted = False
-        self._is_parked = self._long_polling.park(parked, PARKED_S)
+        self._is_parked = self._long_polling.watch(tail, self.queue.offset, self._arrived)
 
     def _arrived(self) -> None:
         self._is_parked = False

@@ -234,3 +234,28 @@ def test_closing_answers_everybody_and_parks_no_more(loop: SteppedLoop) -> None:
     loop.run_until_complete(close())
     assert sorted(pulls.woken) == [0, 1, 2]
     assert not pulls.park(4, peer=peer)
+
+
+def test_a_part_of_the_broker_is_woken_once_and_is_no_client_that_waits(loop: SteppedLoop) -> None:
+    pulls = Pulls(loop)
+
+    async def watch() -> bool:
+        return pulls.polling.watch(pulls.tail, 0, lambda: pulls.woken.append(7))
+
+    assert loop.run_until_complete(watch())
+    assert len(pulls.polling) == 0
+    assert pulls.arrive(1) == [7]
+    assert pulls.arrive(1, end=2) == [7]
+    assert pulls.tail.waiters is None
+
+
+def test_a_part_of_the_broker_is_woken_at_the_end(loop: SteppedLoop) -> None:
+    pulls = Pulls(loop)
+
+    async def watch_and_stop() -> bool:
+        pulls.polling.watch(pulls.tail, 0, lambda: pulls.woken.append(7))
+        pulls.polling.stop()
+        return pulls.polling.watch(pulls.tail, 0, lambda: pulls.woken.append(8))
+
+    assert not loop.run_until_complete(watch_and_stop())
+    assert pulls.woken == [7]
