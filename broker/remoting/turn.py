@@ -85,7 +85,7 @@ class Turn:
             end = store.max_commit_log_offset
             self._refuse([send for send in sends if send[1] >= end], error)
             sends = [send for send in sends if send[1] < end]
-        if not store.is_sync or end <= store.safe_offset:
+        if store.written_is_safe or end <= store.safe_offset:
             for frame, _, _, _, _ in sends:
                 self.answer(frame)
             return

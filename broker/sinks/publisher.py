@@ -413,8 +413,7 @@ class SinkPublisher(Part):
             _report_lost(intent, done)
 
     async def _dispatched(self, end_offset: int) -> None:
-        if self._store.is_sync:
-            await self._store.flushed(end_offset)
+        await self._store.safe(end_offset)
         while not self._store.has_dispatched(end_offset):  # noqa: ASYNC110 - rarely, and not for long
             await asyncio.sleep(DISPATCH_POLL_S)
 

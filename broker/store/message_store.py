@@ -102,7 +102,8 @@ class MessageStore(StoreReading):
         self.derived_flush = DerivedFlush(opened, self._dispatch)
         # Recovery has dispatched and synced everything up to here.
         self._log.flushed_time_ms = self._dispatch.store_time_ms
-        self.is_sync = config.flush_disk_type is FlushDiskType.SYNC
+        self.written_is_safe = config.flush_disk_type is not FlushDiskType.SYNC
+        """Whether nobody has to wait for what is in the log; else ``safe_offset`` says how far."""
         self.failure: StoreFailedError | None = None
         # Whether the directory may belong to somebody else by now.
         self.is_lost = False
@@ -255,7 +256,7 @@ class MessageStore(StoreReading):
             raise DiskFullError(self.disk_full_reason)
         if self._dispatch.behind is not None:
             raise self._dispatch.behind
-        if self.is_sync and (
+        if not self.written_is_safe and (
             self._log.written_offset - self._log.flushed_offset
             > self._config.flush_waiting_bytes_max
         ):
@@ -301,7 +302,7 @@ class MessageStore(StoreReading):
         """Dispatch what was written, or wait with that until it is on disk."""
         if not group:
             return
-        if self.is_sync:
+        if not self.written_is_safe:
             self._awaiting_flush.append((group[-1].end, self._log.store_time_ms, group))
             self._flush.request()
         elif self._dispatch.behind is None:
@@ -336,7 +337,7 @@ class MessageStore(StoreReading):
     @property
     def safe_offset(self) -> int:
         """Messages in front of this commit log offset may be acknowledged."""
-        return self._log.flushed_offset if self.is_sync else self._log.written_offset
+        return self._log.written_offset if self.written_is_safe else self._log.flushed_offset
 
     def when_safe(self, end_offset: int, release: Release) -> None:
         """Call *release* when messages in front of *end_offset* may be acknowledged, perhaps now.
