@@ -1,11 +1,11 @@
 """The hot pass: all frames of one read of a broker connection, in one go, answered by one write.
 
 Three requests make up nearly all traffic: a plain message (310), a batch (320) and a pull (11),
-with JSON headers that name the code first, as known clients write them. They are decoded in
-one step into a typed struct and served here without a task, a future or a coroutine. Whatever is
-not exactly that (another serialisation, an unknown topic, a delayed message, a missing field …)
-goes the general way through the dispatcher, which is the reference for what the answer must be.
-Only fields that a plain send has no use for, like the default topic's, are not looked at here.
+with JSON headers that name the code first, as known clients write them. They are decoded in one
+step into a typed struct (hot_codec.py) and served here without a task, a future or a coroutine.
+Whatever is not exactly that (another serialisation, an unknown topic, a delayed message, a missing
+field …) goes the general way through the dispatcher, which is the reference for what the answer
+must be.
 
 Sends of a pass are staged together, written by one system call when the pass ends or when
 something else must be served in between, and only then answered.
@@ -15,13 +15,26 @@ A pass that lasts, or answers much, ends early: the rest is served in a later ro
 
 import time
 from collections.abc import Callable, Sequence
-from struct import Struct as ByteStruct
-from typing import Literal
-
-import msgspec
 
 from rockhopper.broker.access.access import Action, Kind, Resource
 from rockhopper.broker.errors import Refusal
+from rockhopper.broker.hot_codec import (
+    BATCH_PREFIX,
+    PREFIX_SIZE_BYTES,
+    PULL_PREFIX,
+    SEND_PREFIX,
+    SIGNED,
+    UNDECODABLE,
+    SendFields,
+    decode_batch,
+    decode_other_send,
+    decode_pull,
+    decode_send,
+    json_frame,
+    json_frame_with_body,
+    other_frame,
+    templates,
+)
 from rockhopper.broker.loop.rounds import PASS_BYTES_MAX, PASS_S
 from rockhopper.broker.observing.stats import BrokerStats, Traffic
 from rockhopper.broker.peer import Principal
@@ -43,93 +56,20 @@ from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.protocol.codes import (
     FLAG_ONEWAY,
     FLAG_RESPONSE,
-    MQ_VERSION,
-    RequestCode,
     SerializeType,
 )
-from rockhopper.protocol.command import Command, decode_header, encode_command
+from rockhopper.protocol.command import decode_header
 from rockhopper.protocol.errors import MalformedHeaderError
 from rockhopper.protocol.frame import Frame
 from rockhopper.protocol.names import NOT_SENDABLE_TOPICS
-from rockhopper.protocol.requests.fields import Int32, Int64
 from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT_SIZE_BYTES
 from rockhopper.protocol.sys_flags import SYS_FLAG_TRANSACTION_MASK
 
 SPECIAL_FLAGS = SYS_FLAG_TRANSACTION_MASK | INNER_BATCH_FLAGS
-_PREFIX_SIZE = 11
-_SEND_PREFIX = b'{"code":310'
 # In the names of all properties that delay a message; a batch with one is refused.
 _DELAYING_WORDS = ("DELAY", "DELIVER")
-_BATCH_PREFIX = b'{"code":320'
-_PULL_PREFIX = b'{"code":11,'
-_LENGTHS = ByteStruct(">II")
-# In headers that are signed, in every serialisation; they are verified where they are decoded.
-_SIGNED = b"AccessKey"
 EVERYBODY = Principal("")
 PRINCIPALS_MAX = 1024
-
-
-class _SendFields(msgspec.Struct, gc=False):
-    """The fields of SEND_MESSAGE_V2 that a plain send needs; RocketMQ's one-letter names."""
-
-    a: str
-    b: str
-    e: int
-    f: int
-    g: int
-    h: int
-    i: str = ""
-    j: int = 0
-    m: bool = False
-    rh: str = ""
-
-
-class _SendHeader(msgspec.Struct, gc=False):
-    code: Literal[310]
-    opaque: Int32
-    extFields: _SendFields  # noqa: N815 - the wire's name
-    flag: Int32 = 0
-
-
-class _BatchHeader(msgspec.Struct, gc=False):
-    code: Literal[320]
-    opaque: Int32
-    extFields: _SendFields  # noqa: N815
-    flag: Int32 = 0
-
-
-class _PullFields(msgspec.Struct, gc=False):
-    consumerGroup: str  # noqa: N815
-    topic: str
-    queueId: int  # noqa: N815
-    queueOffset: Int64  # noqa: N815
-    maxMsgNums: Int32  # noqa: N815
-    sysFlag: Int32  # noqa: N815
-    commitOffset: Int64  # noqa: N815
-    suspendTimeoutMillis: Int64  # noqa: N815
-    subVersion: Int64  # noqa: N815
-    subscription: str | None = None
-    expressionType: str | None = None  # noqa: N815
-    rh: str = ""
-
-
-class _PullHeader(msgspec.Struct, gc=False):
-    code: Literal[11]
-    opaque: Int32
-    extFields: _PullFields  # noqa: N815
-    flag: Int32 = 0
-
-
-# Bad UTF-8 in a text comes as an exception of its own.
-_UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-_decode_send = msgspec.json.Decoder(_SendHeader, strict=False).decode
-_decode_batch = msgspec.json.Decoder(_BatchHeader, strict=False).decode
-_decode_pull = msgspec.json.Decoder(_PullHeader, strict=False).decode
-
-
-def _frame(header: bytes) -> bytes:
-    size = len(header)
-    return _LENGTHS.pack(size + 4, size) + header
 
 
 class HotPass:
@@ -162,28 +102,10 @@ class HotPass:
         self._sendable_of = {EVERYBODY: self._sendable}
         self._principal = EVERYBODY
         self._body_bytes_max = self._live_store.message_size_max_bytes
-        trace = "true" if config.trace_on else "false"
-        region = config.region_id
         self._suffix = broker_properties(config)
-        tail = (
-            f'"flag":1,"language":"JAVA","opaque":%d,"serializeTypeCurrentRPC":"JSON",'
-            f'"version":{int(MQ_VERSION)}}}'
-        )
-        quoted = _quoted(region).replace("%", "%%")
-        answer = f'{{"code":0,"extFields":{{"MSG_REGION":{quoted},"TRACE_ON":"{trace}",'
-        self._answer_ext = {"MSG_REGION": region, "TRACE_ON": trace}
-        host = store_host.hex().upper()
-        self._sent = (
-            f'{answer}"msgId":"{host}%016X","queueId":"%d","queueOffset":"%d",'
-            f'"transactionId":"%s"}},{tail}'
-        )
-        self._batch_sent = f'{answer}"msgId":"%s","queueId":"%d","queueOffset":"%d"}},{tail}'
-        self._message_id = f"{host}%016X"
-        self._id_host = host
-        self._pulled = (
-            '{"code":%d,"extFields":{"suggestWhichBrokerId":"0","nextBeginOffset":"%d",'
-            f'"minOffset":"%d","maxOffset":"%d"}},{tail[:-1]},"remark":"%s"}}'
-        )
+        self._templates = templates(config.region_id, store_host, trace_on=config.trace_on)
+        # Taken apart, for they are used for each message.
+        _, self._id_host, self._sent, self._batch_sent, self._pulled = self._templates
         topics.listeners.append(self._topic_changed)
 
     def _topic_changed(self, *_: object) -> None:
@@ -195,7 +117,7 @@ class HotPass:
         """Serve *frames* in order; return how many were taken."""
         if not self._access.is_open:
             self._serve_in_name_of(connection.principal)
-            if any(_SIGNED in header for _, header, _ in frames):
+            if any(SIGNED in header for _, header, _ in frames):
                 return self._general_pass(connection, frames)
         return self._serve(connection, frames)
 
@@ -210,13 +132,13 @@ class HotPass:
                 if self._send_other(turn, serialize_type, header, body):
                     continue
             else:
-                prefix = header[:_PREFIX_SIZE]
-                if prefix == _SEND_PREFIX:
+                prefix = header[:PREFIX_SIZE_BYTES]
+                if prefix == SEND_PREFIX:
                     if self._send(turn, header, body):
                         continue
-                elif prefix == _PULL_PREFIX:
+                elif prefix == PULL_PREFIX:
                     served = self._serve_pull(turn, header)
-                elif prefix == _BATCH_PREFIX:
+                elif prefix == BATCH_PREFIX:
                     served = self._send_batch(turn, header, body)
             if not served and not self._general(turn, serialize_type, header, body):
                 return len(frames)
@@ -255,8 +177,8 @@ class HotPass:
 
     def _send(self, turn: Turn, header: bytes, body: bytes) -> bool:
         try:
-            request = _decode_send(header)
-        except _UNDECODABLE:
+            request = decode_send(header)
+        except UNDECODABLE:
             return False
         if request.flag & FLAG_RESPONSE:
             return False
@@ -268,41 +190,38 @@ class HotPass:
         if request.flag & FLAG_ONEWAY:
             turn.staged += 1
         else:
-            header = (self._sent % (position, queue_id, queue_offset, unique_key, opaque)).encode()
-            turn.sent(_frame(header), position, opaque, SerializeType.JSON, waits=waits)
+            values = (position, queue_id, queue_offset, unique_key, opaque)
+            answer = json_frame(self._sent, values)
+            turn.sent(answer, position, opaque, SerializeType.JSON, waits=waits)
         return True
 
     def _send_other(self, turn: Turn, serialize_type: int, header: bytes, body: bytes) -> bool:
         """A plain send with a binary or msgpack header."""
-        try:
-            command = decode_header(serialize_type, header)
-            if command.code != RequestCode.SEND_MESSAGE_V2 or command.is_response:
-                return False
-            # None, too, is for the general way to refuse.
-            fields = msgspec.convert(command.ext, _SendFields, strict=False)
-        except (MalformedHeaderError, msgspec.ValidationError):
+        decoded = decode_other_send(serialize_type, header)
+        if decoded is None:
             return False
+        fields, opaque, is_oneway = decoded
         placed = self._stage(turn, fields, body)
         if placed is None:
             return False
         position, queue_id, queue_offset, unique_key, waits = placed
-        if command.is_oneway:
+        if is_oneway:
             turn.staged += 1
-            return True
-        ext = {
-            **self._answer_ext,
-            "msgId": self._message_id % position,
-            "queueId": str(queue_id),
-            "queueOffset": str(queue_offset),
-            "transactionId": unique_key,
-        }
-        opaque = command.opaque
-        answer = Command(0, opaque, FLAG_RESPONSE, ext=ext, serialize_type=serialize_type)
-        turn.sent(encode_command(answer), position, opaque, serialize_type, waits=waits)
+        else:
+            answer = other_frame(
+                self._templates,
+                serialize_type,
+                position,
+                queue_id,
+                queue_offset,
+                unique_key,
+                opaque,
+            )
+            turn.sent(answer, position, opaque, serialize_type, waits=waits)
         return True
 
     def _stage(
-        self, turn: Turn, fields: _SendFields, body: bytes
+        self, turn: Turn, fields: SendFields, body: bytes
     ) -> tuple[int, int, int, str, bool] | None:
         """Stage a plain message: log offset, queue, queue offset, unique key, whether it waits."""
         target = self._target(fields)
@@ -332,7 +251,7 @@ class HotPass:
         traffic.bytes += staged[3]
         return staged[0], tail.queue_id, tail.next_offset - 1, staged[1], staged[2]
 
-    def _target(self, fields: _SendFields) -> tuple[QueueTail, Traffic] | None:
+    def _target(self, fields: SendFields) -> tuple[QueueTail, Traffic] | None:
         """The queue that a plain message goes to, or None if that takes a closer look."""
         sendable = self._sendable.get(fields.b)
         if sendable is None:
@@ -368,8 +287,8 @@ class HotPass:
 
     def _send_batch(self, turn: Turn, header: bytes, body: bytes) -> bool:
         try:
-            request = _decode_batch(header)
-        except _UNDECODABLE:
+            request = decode_batch(header)
+        except UNDECODABLE:
             return False
         fields = request.extFields
         target = self._target(fields)
@@ -399,17 +318,17 @@ class HotPass:
             turn.staged += 1
         else:
             ids = message_ids(self._id_host, units)
-            text = self._batch_sent % (ids, tail.queue_id, first_offset, opaque)
+            answer = json_frame(self._batch_sent, (ids, tail.queue_id, first_offset, opaque))
             waits = waits_for_disk(fields.i)
-            turn.sent(_frame(text.encode()), position, opaque, SerializeType.JSON, waits=waits)
+            turn.sent(answer, position, opaque, SerializeType.JSON, waits=waits)
         return True
 
     # -- pulls ---------------------------------------------------------------------------------
 
     def _serve_pull(self, turn: Turn, header: bytes) -> bool:
         try:
-            request = _decode_pull(header)
-        except _UNDECODABLE:
+            request = decode_pull(header)
+        except UNDECODABLE:
             return False
         fields = request.extFields
         if request.flag & (FLAG_ONEWAY | FLAG_RESPONSE) or fields.rh:
@@ -456,21 +375,12 @@ class HotPass:
         return True
 
     def _pull_answer(self, outcome: Outcome, result: GetResult, opaque: int) -> bytes:
-        header = (
-            self._pulled
-            % (
-                PULL_CODES[outcome],
-                result.next_offset,
-                result.min_offset,
-                result.max_offset,
-                opaque,
-                result.status.value,
-            )
-        ).encode()
-        size = len(header)
-        body = result.body
-        return b"".join((_LENGTHS.pack(size + 4 + len(body), size), header, body))
-
-
-def _quoted(text: str) -> str:
-    return msgspec.json.encode(text).decode()
+        values = (
+            PULL_CODES[outcome],
+            result.next_offset,
+            result.min_offset,
+            result.max_offset,
+            opaque,
+            result.status.value,
+        )
+        return json_frame_with_body(self._pulled, values, result.body)

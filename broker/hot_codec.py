@@ -1,0 +1,170 @@
+"""Bytes and plain values of the hot pass: what it reads and writes, and nothing that it does.
+
+Plain functions over bytes, numbers and text, without a store or a connection: a compiled twin can
+take their place, as there is one of the record's encoder.
+
+In: the headers of SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320) and PULL_MESSAGE (11), in JSON
+with the code first, and of 310 in any serialisation. Only fields that a plain request has a use for
+are read; one that lacks any of them, or has something else in it, does not decode.
+
+Out: whole frames, ``>I frame length - 4, >I header length, header, body``, from templates that are
+made once: of an answer to a send only numbers and the message's key are its own.
+"""
+
+from struct import Struct as ByteStruct
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from rockhopper.protocol.codes import FLAG_RESPONSE, MQ_VERSION, RequestCode, SerializeType
+from rockhopper.protocol.command import Command, decode_header, encode_command
+from rockhopper.protocol.errors import MalformedHeaderError
+from rockhopper.protocol.requests.fields import Int32, Int64
+
+PREFIX_SIZE_BYTES = 11
+SEND_PREFIX = b'{"code":310'
+BATCH_PREFIX = b'{"code":320'
+PULL_PREFIX = b'{"code":11,'
+SIGNED = b"AccessKey"
+"""In headers that are signed, in every serialisation; they are verified where they are decoded."""
+_LENGTHS = ByteStruct(">II")
+
+
+class SendFields(msgspec.Struct, gc=False):
+    """The fields of SEND_MESSAGE_V2 that a plain send needs; RocketMQ's one-letter names."""
+
+    a: str
+    b: str
+    e: int
+    f: int
+    g: int
+    h: int
+    i: str = ""
+    j: int = 0
+    m: bool = False
+    rh: str = ""
+
+
+class _SendHeader(msgspec.Struct, gc=False):
+    code: Literal[310]
+    opaque: Int32
+    extFields: SendFields  # noqa: N815 - the wire's name
+    flag: Int32 = 0
+
+
+class _BatchHeader(msgspec.Struct, gc=False):
+    code: Literal[320]
+    opaque: Int32
+    extFields: SendFields  # noqa: N815
+    flag: Int32 = 0
+
+
+class PullFields(msgspec.Struct, gc=False):
+    """The fields of PULL_MESSAGE, by the names that they have on the wire."""
+
+    consumerGroup: str  # noqa: N815
+    topic: str
+    queueId: int  # noqa: N815
+    queueOffset: Int64  # noqa: N815
+    maxMsgNums: Int32  # noqa: N815
+    sysFlag: Int32  # noqa: N815
+    commitOffset: Int64  # noqa: N815
+    suspendTimeoutMillis: Int64  # noqa: N815
+    subVersion: Int64  # noqa: N815
+    subscription: str | None = None
+    expressionType: str | None = None  # noqa: N815
+    rh: str = ""
+
+
+class _PullHeader(msgspec.Struct, gc=False):
+    code: Literal[11]
+    opaque: Int32
+    extFields: PullFields  # noqa: N815
+    flag: Int32 = 0
+
+
+# Bad UTF-8 in a text comes as an exception of its own.
+UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What the three decoders raise for a header that goes the general way."""
+decode_send = msgspec.json.Decoder(_SendHeader, strict=False).decode
+decode_batch = msgspec.json.Decoder(_BatchHeader, strict=False).decode
+decode_pull = msgspec.json.Decoder(_PullHeader, strict=False).decode
+
+
+def decode_other_send(serialize_type: int, header: bytes) -> tuple[SendFields, int, bool] | None:
+    """Fields, opaque and whether it is oneway, of a plain send with a binary or msgpack header."""
+    try:
+        command = decode_header(serialize_type, header)
+        if command.code != RequestCode.SEND_MESSAGE_V2 or command.is_response:
+            return None
+        # None, too, is for the general way to refuse.
+        fields = msgspec.convert(command.ext, SendFields, strict=False)
+    except (MalformedHeaderError, msgspec.ValidationError):
+        return None
+    return fields, command.opaque, command.is_oneway
+
+
+class Templates(NamedTuple):
+    """What all answers of one broker have in common."""
+
+    ext: dict[str, str]
+    id_host: str
+    """The store host, as message ids begin with it."""
+    sent: str
+    batch_sent: str
+    pulled: str
+
+
+def templates(region_id: str, store_host: bytes, *, trace_on: bool) -> Templates:
+    """The templates for a broker's settings."""
+    trace = "true" if trace_on else "false"
+    tail = (
+        f'"flag":1,"language":"JAVA","opaque":%d,"serializeTypeCurrentRPC":"JSON",'
+        f'"version":{int(MQ_VERSION)}}}'
+    )
+    region = msgspec.json.encode(region_id).decode().replace("%", "%%")
+    answer = f'{{"code":0,"extFields":{{"MSG_REGION":{region},"TRACE_ON":"{trace}",'
+    host = store_host.hex().upper()
+    return Templates(
+        {"MSG_REGION": region_id, "TRACE_ON": trace},
+        host,
+        f'{answer}"msgId":"{host}%016X","queueId":"%d","queueOffset":"%d",'
+        f'"transactionId":"%s"}},{tail}',
+        f'{answer}"msgId":"%s","queueId":"%d","queueOffset":"%d"}},{tail}',
+        '{"code":%d,"extFields":{"suggestWhichBrokerId":"0","nextBeginOffset":"%d",'
+        f'"minOffset":"%d","maxOffset":"%d"}},{tail[:-1]},"remark":"%s"}}',
+    )
+
+
+def json_frame(template: str, values: tuple[object, ...]) -> bytes:
+    """An answer without a body: *values* are those of the template ``sent`` or ``batch_sent``."""
+    header = (template % values).encode()
+    size = len(header)
+    return _LENGTHS.pack(size + 4, size) + header
+
+
+def json_frame_with_body(template: str, values: tuple[object, ...], body: bytes) -> bytes:
+    """The answer to a pull: *values* are those of the template ``pulled``."""
+    header = (template % values).encode()
+    size = len(header)
+    return b"".join((_LENGTHS.pack(size + 4 + len(body), size), header, body))
+
+
+def other_frame(
+    common: Templates,
+    serialize_type: SerializeType | int,
+    log_offset: int,
+    queue_id: int,
+    queue_offset: int,
+    unique_key: str,
+    opaque: int,
+) -> bytes:
+    """The answer to a send whose header was not JSON, in its serialisation."""
+    ext = {
+        **common.ext,
+        "msgId": f"{common.id_host}{log_offset:016X}",
+        "queueId": str(queue_id),
+        "queueOffset": str(queue_offset),
+        "transactionId": unique_key,
+    }
+    return encode_command(Command(0, opaque, FLAG_RESPONSE, ext=ext, serialize_type=serialize_type))
