@@ -37,7 +37,13 @@ FILES_IN_FOLDER_MAX = 16
 COMPLEXITY_MAX = 10
 PARAMETERS_MAX = 8
 # Who may speak of connections, requests and codes: doors, and what is behind them.
-DOORS = ("broker.remoting", "broker.processors", "broker.nameserver", "broker.hot_pass")
+DOORS = (
+    "broker.remoting",
+    "broker.processors",
+    "broker.nameserver",
+    "broker.hot_pass",
+    "broker.hot_codec",
+)
 WIRE_NAMES = frozenset({"Connection", "Request", "RequestCode", "ResponseCode"})
 
 
