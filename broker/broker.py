@@ -22,6 +22,7 @@ from types import TracebackType
 import structlog
 
 from rockhopper.broker.access.access import Access
+from rockhopper.broker.access.peer import Peer
 from rockhopper.broker.assembly.metrics import families, metrics_page
 from rockhopper.broker.assembly.parts import ServingParts
 from rockhopper.broker.hot_pass import HotPass
@@ -32,7 +33,6 @@ from rockhopper.broker.nameserver.registration import Registration
 from rockhopper.broker.nameserver.service import NameService
 from rockhopper.broker.observing import log as logging
 from rockhopper.broker.observing.stats import SAMPLE_INTERVAL_MS, BrokerStats
-from rockhopper.broker.peer import Peer
 from rockhopper.broker.processors.table import build_table
 from rockhopper.broker.remoting.dispatcher import Dispatcher
 from rockhopper.broker.remoting.health import HealthServer

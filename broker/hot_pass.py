@@ -17,7 +17,8 @@ import time
 from collections.abc import Callable, Sequence
 
 from rockhopper.broker.access.access import Action, Kind, Resource
-from rockhopper.broker.errors import Refusal
+from rockhopper.broker.access.errors import Refusal
+from rockhopper.broker.access.peer import Principal
 from rockhopper.broker.hot_codec import (
     BATCH_PREFIX,
     PREFIX_SIZE_BYTES,
@@ -37,7 +38,6 @@ from rockhopper.broker.hot_codec import (
 )
 from rockhopper.broker.loop.rounds import PASS_BYTES_MAX, PASS_S
 from rockhopper.broker.observing.stats import BrokerStats, Traffic
-from rockhopper.broker.peer import Principal
 from rockhopper.broker.processors.pulls import PULL_CODES
 from rockhopper.broker.pulling.puller import Outcome, Pull, Puller
 from rockhopper.broker.remoting.dispatcher import Dispatcher

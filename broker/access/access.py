@@ -10,7 +10,7 @@ Today everybody may do everything, but administer from other hosts, which ``remo
 from enum import Enum
 from typing import NamedTuple
 
-from rockhopper.broker.peer import Principal
+from rockhopper.broker.access.peer import Principal
 from rockhopper.broker.settings.advertise import is_loopback
 
 

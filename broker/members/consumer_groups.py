@@ -20,9 +20,9 @@ from dataclasses import dataclass
 
 import structlog
 
+from rockhopper.broker.access.peer import ConsumersChanged, Peer
 from rockhopper.broker.loop.part import Part
 from rockhopper.broker.members.change_notices import CallLater, ChangeNotices
-from rockhopper.broker.peer import ConsumersChanged, Peer
 from rockhopper.broker.tables.remembered_subscriptions import RememberedSubscriptions
 from rockhopper.protocol.subscription import Subscription
 

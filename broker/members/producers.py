@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
+from rockhopper.broker.access.peer import Peer
 from rockhopper.broker.loop.part import Part
 from rockhopper.broker.members.consumer_groups import HEARTBEAT_TIMEOUT_MS, Client
-from rockhopper.broker.peer import Peer
 
 
 class ProducerTable(Part):

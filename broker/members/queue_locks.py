@@ -7,8 +7,8 @@ consumer need not wait. Locks live in memory (RebalanceLockManager).
 
 from collections.abc import Callable, Iterable
 
+from rockhopper.broker.access.peer import Peer
 from rockhopper.broker.loop.part import Part
-from rockhopper.broker.peer import Peer
 
 LEASE_MS = 60_000
 

@@ -6,7 +6,7 @@ the queue go on.
 
 import msgspec
 
-from rockhopper.broker.errors import IllegalMessage
+from rockhopper.broker.access.errors import IllegalMessage
 from rockhopper.broker.pop.extra_info import ExtraInfo
 from rockhopper.broker.pop.lanes import Lane, Lanes
 from rockhopper.broker.pop.ordered import OrderedBatch

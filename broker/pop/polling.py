@@ -14,8 +14,8 @@ import heapq
 import time
 from collections.abc import Callable, Generator, Iterable
 
+from rockhopper.broker.access.peer import Peer
 from rockhopper.broker.loop.slices import Work, at_once
-from rockhopper.broker.peer import Peer
 from rockhopper.broker.pop.sources import ANY_QUEUE, Queue
 from rockhopper.broker.store.message_store import MessageStore
 

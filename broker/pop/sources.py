@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
-from rockhopper.broker.errors import TopicNotFound
+from rockhopper.broker.access.errors import TopicNotFound
 from rockhopper.broker.pop.extra_info import pop_retry_topic
 from rockhopper.broker.pop.reading import Wanted
 from rockhopper.broker.settings.config import BrokerConfig

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from rockhopper.broker.errors import Refusal
+from rockhopper.broker.access.errors import Refusal
 from rockhopper.broker.remoting.dispatcher import (
     Request,
     RequestError,

@@ -14,8 +14,8 @@ import heapq
 import time
 from collections.abc import Callable, Set
 
+from rockhopper.broker.access.peer import Peer
 from rockhopper.broker.loop.part import Part
-from rockhopper.broker.peer import Peer
 from rockhopper.broker.store.queues.queue_tail import QueueTail
 from rockhopper.broker.store.reading.property_stage import MessageFilter
 

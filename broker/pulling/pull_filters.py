@@ -14,13 +14,13 @@ from typing import cast
 
 import structlog
 
-from rockhopper.broker.errors import (
+from rockhopper.broker.access.errors import (
     FilterNotFound,
     Refusal,
     SubscriptionNotParsed,
     SubscriptionOutdated,
 )
-from rockhopper.broker.peer import Peer
+from rockhopper.broker.access.peer import Peer
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.store.reading.property_stage import MessageFilter, PropertyTest
 from rockhopper.protocol.errors import ProtocolError, SqlSyntaxError

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import NamedTuple
 
-from rockhopper.broker.errors import (
+from rockhopper.broker.access.errors import (
     Forbidden,
     GroupNotFound,
     InvalidParameter,
@@ -20,9 +20,9 @@ from rockhopper.broker.errors import (
     TooManyWait,
     TopicNotFound,
 )
+from rockhopper.broker.access.peer import Peer
 from rockhopper.broker.members.consumer_groups import BROADCASTING, ConsumerGroups
 from rockhopper.broker.observing.stats import BrokerStats
-from rockhopper.broker.peer import Peer
 from rockhopper.broker.pulling.long_polling import FILTERED_RECHECK_S, LongPolling, ParkedPull
 from rockhopper.broker.pulling.pull_filters import PullFilters
 from rockhopper.broker.settings.config import BrokerConfig

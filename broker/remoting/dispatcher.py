@@ -4,7 +4,7 @@ A processor is a plain function that returns a Response at once, or parks the re
 None; those of rare, slow codes may be coroutines. Whatever a processor raises becomes an answer
 here and nowhere else:
 
-    Refusal of broker/errors.py     the code of its class, in REFUSAL_CODES
+    Refusal of broker/access/errors.py     the code of its class, in REFUSAL_CODES
     RequestError                    its own code and remark
     FieldError                      1 for a missing field, 29 for one that does not parse
     StoreError                      14 disk full or failed, 13 record too large, 2 too much waits
@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import structlog
 
-from rockhopper.broker import errors
+from rockhopper.broker.access import errors
 from rockhopper.broker.access.access import Access
+from rockhopper.broker.access.peer import Principal
 from rockhopper.broker.loop.slices import next_slice
-from rockhopper.broker.peer import Principal
 from rockhopper.broker.remoting.needs import ADMINISTRATION, Need, check_access
 from rockhopper.broker.store.files.descriptors import shortage_of
 from rockhopper.broker.store.files.disk import DISK_FULL_ERRNOS

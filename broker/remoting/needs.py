@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, Protocol
 
 from rockhopper.broker.access.access import CLUSTER, Access, Action, Kind, Resource
-from rockhopper.broker.errors import NoPermission
-from rockhopper.broker.peer import Principal
+from rockhopper.broker.access.errors import NoPermission
+from rockhopper.broker.access.peer import Principal
 from rockhopper.protocol.names import DLQ_PREFIX, RETRY_PREFIX
 
 

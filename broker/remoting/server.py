@@ -23,13 +23,13 @@ from typing import cast
 
 import structlog
 
+from rockhopper.broker.access.peer import Notice, Peer, Principal
 from rockhopper.broker.loop.rounds import (
     FRAMES_OF_SMALL_READ,
     FRAMES_PER_PASS,
     SMALL_READ_BYTES,
     Rounds,
 )
-from rockhopper.broker.peer import Notice, Peer, Principal
 from rockhopper.broker.remoting.notices import request_of
 from rockhopper.broker.remoting.sweeping import sweep_connections
 from rockhopper.broker.store.files.descriptors import RAISE_OPEN_FILES_MAX

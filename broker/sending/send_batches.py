@@ -1,6 +1,6 @@
 """Batches as producers send them: what is in one, and where one may come as a single message."""
 
-from rockhopper.broker.errors import IllegalMessage
+from rockhopper.broker.access.errors import IllegalMessage
 from rockhopper.broker.sending.send_request import Send
 from rockhopper.broker.settings.delay_levels import join_properties
 from rockhopper.broker.store.log.encoding import (

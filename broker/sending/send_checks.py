@@ -8,7 +8,7 @@ import random
 import time
 from collections.abc import Callable
 
-from rockhopper.broker.errors import (
+from rockhopper.broker.access.errors import (
     GroupNotFound,
     IllegalMessage,
     InvalidParameter,
@@ -16,7 +16,7 @@ from rockhopper.broker.errors import (
     Refusal,
     TopicNotFound,
 )
-from rockhopper.broker.peer import Peer
+from rockhopper.broker.access.peer import Peer
 from rockhopper.broker.sending.send_request import Send
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore

@@ -10,11 +10,11 @@ from a client.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from rockhopper.broker.errors import IllegalMessage, NoPermission, Refusal
+from rockhopper.broker.access.errors import IllegalMessage, NoPermission, Refusal
+from rockhopper.broker.access.peer import Peer
 from rockhopper.broker.later.timers.timers import Timers
 from rockhopper.broker.later.timers.times import REQUEST_PROPERTIES as TIMER_PROPERTIES
 from rockhopper.broker.observing.stats import BrokerStats
-from rockhopper.broker.peer import Peer
 from rockhopper.broker.sending.message_ids import UniqueIds
 from rockhopper.broker.sending.message_priority import queue_of_priority
 from rockhopper.broker.sending.send_batches import batch_of, check_inner_count, inner_count

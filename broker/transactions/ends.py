@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import structlog
 
-from rockhopper.broker.errors import IllegalOperation, Refusal, TopicNotFound
+from rockhopper.broker.access.errors import IllegalOperation, Refusal, TopicNotFound
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import structlog
 
-from rockhopper.broker.errors import Refusal
+from rockhopper.broker.access.errors import Refusal
 from rockhopper.broker.later.last_flush import last_flush
 from rockhopper.broker.loop.part import Part
 from rockhopper.broker.members.producers import ProducerTable

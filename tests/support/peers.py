@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import cast
 
-from rockhopper.broker.peer import Notice, Principal
+from rockhopper.broker.access.peer import Notice, Principal
 from rockhopper.broker.remoting.notices import request_of
 from rockhopper.broker.remoting.server import Connection
 

@@ -1,7 +1,7 @@
 """Permissions as a test lays them down."""
 
 from rockhopper.broker.access.access import Access, Action, Resource
-from rockhopper.broker.peer import Principal
+from rockhopper.broker.access.peer import Principal
 
 
 class Rules(Access):

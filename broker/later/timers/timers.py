@@ -16,7 +16,7 @@ from pathlib import Path
 
 import structlog
 
-from rockhopper.broker.errors import IllegalMessage, Refusal
+from rockhopper.broker.access.errors import IllegalMessage, Refusal
 from rockhopper.broker.later.last_flush import last_flush
 from rockhopper.broker.later.note_sync import NoteSync
 from rockhopper.broker.later.timers import java_files

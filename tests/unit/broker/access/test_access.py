@@ -3,7 +3,7 @@
 import pytest
 
 from rockhopper.broker.access.access import CLUSTER, Access, Action, Kind, Resource
-from rockhopper.broker.peer import Principal
+from rockhopper.broker.access.peer import Principal
 
 HERE = [Principal("127.0.0.1"), Principal("127.8.0.1"), Principal("::1")]
 ELSEWHERE = Principal("10.0.0.7")

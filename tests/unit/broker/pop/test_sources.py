@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.errors import Refusal
+from rockhopper.broker.access.errors import Refusal
 from rockhopper.broker.loop.slices import Work, at_once
 from rockhopper.broker.pop.reading import Wanted
 from rockhopper.broker.pop.sources import QUEUES_PER_SLICE

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker.access.access import Action, Resource
-from rockhopper.broker.peer import Principal
+from rockhopper.broker.access.peer import Principal
 from rockhopper.broker.processors.table import build_table
 from rockhopper.broker.remoting.dispatcher import Entry
 from rockhopper.broker.remoting.needs import ADMINISTRATION

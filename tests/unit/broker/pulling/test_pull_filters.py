@@ -3,7 +3,7 @@
 import pytest
 from structlog.testing import capture_logs
 
-from rockhopper.broker.errors import Refusal
+from rockhopper.broker.access.errors import Refusal
 from rockhopper.broker.pulling.pull_filters import PullFilters
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.protocol.subscription import TYPE_SQL92, Subscription

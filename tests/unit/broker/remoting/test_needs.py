@@ -3,7 +3,7 @@
 import pytest
 
 from rockhopper.broker.access.access import CLUSTER, Action, Kind, Resource
-from rockhopper.broker.errors import NoPermission
+from rockhopper.broker.access.errors import NoPermission
 from rockhopper.broker.remoting.dispatcher import Request
 from rockhopper.broker.remoting.needs import (
     ADMINISTRATION,

@@ -1,6 +1,6 @@
 """Notices, as clients of RocketMQ read them."""
 
-from rockhopper.broker.peer import ConsumersChanged
+from rockhopper.broker.access.peer import ConsumersChanged
 from rockhopper.broker.remoting.notices import request_of
 from rockhopper.protocol.codes import RequestCode
 

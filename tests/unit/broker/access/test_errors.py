@@ -2,8 +2,8 @@
 
 import pytest
 
-from rockhopper.broker import errors
-from rockhopper.broker.errors import Forbidden, NoPermission, Refusal, TopicNotFound
+from rockhopper.broker.access import errors
+from rockhopper.broker.access.errors import Forbidden, NoPermission, Refusal, TopicNotFound
 from rockhopper.broker.remoting.dispatcher import REFUSAL_CODES, error_response
 from rockhopper.protocol.codes import ResponseCode
 
