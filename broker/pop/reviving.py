@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import structlog
 
-from rockhopper.broker.later.wall_waits import WallTimer
+from rockhopper.broker.loop.wall_waits import WallTimer
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pop.extra_info import origin_topic, pop_retry_topic
 from rockhopper.broker.pop.lanes import Lane, Lanes

@@ -13,7 +13,7 @@ transaction 8 minutes after its producers went away. The look is made as soon as
 from collections.abc import Callable
 
 from rockhopper.broker.access.peer import Peer, TransactionCheck
-from rockhopper.broker.later.wall_waits import WallTimer
+from rockhopper.broker.loop.wall_waits import WallTimer
 from rockhopper.broker.members.producers import ProducerTable
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.transactions.check_counts import CheckCounts

@@ -35,8 +35,8 @@ from rockhopper.broker.later.timers.recall_handle import RecallHandle, encode_re
 from rockhopper.broker.later.timers.recalling import recall
 from rockhopper.broker.later.timers.rolling import Rolling
 from rockhopper.broker.later.timers.times import asked_time_ms, out_ms
-from rockhopper.broker.later.wall_waits import WallWaits
 from rockhopper.broker.loop.part import Part
+from rockhopper.broker.loop.wall_waits import WallWaits
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pulling.long_polling import LongPolling
 from rockhopper.broker.settings.config import BrokerConfig

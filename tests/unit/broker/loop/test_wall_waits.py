@@ -2,7 +2,7 @@
 
 import pytest
 
-from rockhopper.broker.later.wall_waits import WAIT_S_MAX, WallWaits
+from rockhopper.broker.loop.wall_waits import WAIT_S_MAX, WallWaits
 from tests.support.peers import Clock
 
 
