@@ -1,1 +1,1 @@
-"""Who may do what with which resource: the one question of every door, and what answers it."""
+"""Who asks, what they may do, and why something is refused."""

@@ -20,7 +20,7 @@ from tests.house.tree import Module, Tree
 # From the ground up; a room stands on the first floor that names it. Rooms of one floor may not
 # use each other; what no floor names stands on top.
 FLOORS = (
-    ("settings", "loop", "observing", "errors", "peer", "hot_codec"),
+    ("settings", "loop", "observing", "hot_codec"),
     ("access", "store"),
     ("remoting", "tables"),
     ("members",),
