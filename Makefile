@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help run test install install-spark lint check format bench bench-peers bench-spark \
 	spark-demo spark-test wheel interop chaos chaos-long \
-	compose-up compose-down compose-test test-slow test-thorough test-timers clean
+	compose-up compose-down compose-test test-slow test-thorough test-timers mutants clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +63,9 @@ chaos-long: $(VENV)/.installed-test  ## 1,000 power cuts and more of the rest; g
 
 test-timers: $(VENV)/.installed-test  ## 100,000 timers of an hour within minutes (needs libfaketime)
 	ROCKHOPPER_TIME_RATE=$${ROCKHOPPER_TIME_RATE:-60} $(PYTEST) -q -s -m slow tests/integration/test_timers_faketime.py
+
+mutants: $(VENV)/.installed-test  ## see whether the tests notice 200 changes of the code (an hour); goes on where it was stopped
+	$(BIN)/python -m tests.house.mutants
 
 spark-demo: $(VENV)/.installed-spark  ## stream text through a broker into Spark; ends with a plot
 	@$(BIN)/python -m rockhopper.pipeline demo --output build/spark-demo

@@ -1,0 +1,297 @@
+"""A mutation sample: ``make mutants``, or ``python -m tests.house.mutants``.
+
+Draws mutants of broker/ and client/ by lot (a seed gives the same ones again), makes each in a copy
+of the checkout, and runs the tests that execute the changed line, those of its own module first, up
+to ``TESTS_MAX``. It is killed when a test fails, or hangs; one that nothing executes survives.
+
+What a mutant is: a comparison, an operator or a condition turned round, a number one higher, True
+for False, a returned value lost, a call left out. Left out are what no test should watch: constants
+of modules, annotations, docstrings, texts, and calls of the log.
+
+Which tests execute a line is measured first, with coverage, and kept for the commit. Results are
+appended to a file as they come; a run that was interrupted goes on with the next mutant.
+"""
+
+import ast
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from queue import SimpleQueue
+
+import click
+import coverage
+
+from tests.house.tree import Module, Tree
+
+ROOT = Path(__file__).parents[2]
+BUILD = ROOT / "build" / "mutants"
+TESTS = ("tests/unit", "tests/property", "tests/crash", "tests/integration")
+TESTS_MAX = 300
+HANG_S = 300
+"""No clock by which a test is judged: whole runs of the chosen tests take a tenth of it."""
+
+_TURNED: dict[type[ast.AST], str] = {
+    ast.Lt: "<=",
+    ast.LtE: "<",
+    ast.Gt: ">=",
+    ast.GtE: ">",
+    ast.Eq: "!=",
+    ast.NotEq: "==",
+    ast.Is: "is not",
+    ast.IsNot: "is",
+    ast.In: "not in",
+    ast.NotIn: "in",
+    ast.Add: "-",
+    ast.Sub: "+",
+    ast.Mult: "//",
+    ast.FloorDiv: "*",
+    ast.LShift: ">>",
+    ast.RShift: "<<",
+    ast.BitAnd: "|",
+    ast.BitOr: "&",
+}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change: the bytes ``start`` to ``end`` of a file become ``text``."""
+
+    path: str
+    line: int
+    start: int
+    end: int
+    text: str
+
+    def apply(self, source: bytes) -> bytes:
+        """The file as it is then."""
+        return source[: self.start] + self.text.encode() + source[self.end :]
+
+
+class _Cutter:
+    """Makes mutants of one module by cutting at its nodes."""
+
+    def __init__(self, module: Module) -> None:
+        self._path = str(module.path)
+        self._source = module.text.encode()
+        self._starts = [0]
+        for line in self._source.splitlines(keepends=True):
+            self._starts.append(self._starts[-1] + len(line))
+
+    def _ends(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
+        start = self._starts[node.lineno - 1] + node.col_offset
+        return start, self._starts[(node.end_lineno or 1) - 1] + (node.end_col_offset or 0)
+
+    def text(self, node: ast.expr | ast.stmt) -> str:
+        start, end = self._ends(node)
+        return self._source[start:end].decode()
+
+    def instead(self, node: ast.expr | ast.stmt, new: str) -> Mutant:
+        return Mutant(self._path, node.lineno, *self._ends(node), new)
+
+    def between(self, left: ast.expr, right: ast.expr, new: str) -> Mutant:
+        start, end = self._ends(left)[1], self._ends(right)[0]
+        old = self._source[start:end].decode()
+        # Parentheses around an operand stay where they are.
+        closing = old[: len(old) - len(old.lstrip(" )"))]
+        opening = old[len(old.rstrip(" (\n")) :]
+        line = left.end_lineno or left.lineno
+        return Mutant(self._path, line, start, end, f"{closing} {new} {opening}")
+
+
+def mutants_of(module: Module) -> Iterator[Mutant]:
+    """All mutants of a module, in the order of its text."""
+    cutter = _Cutter(module)
+    for node in _code(module.tree):
+        yield from _of_operators(node, cutter)
+        yield from _of_others(node, cutter)
+
+
+def _of_operators(node: ast.AST, cutter: _Cutter) -> Iterator[Mutant]:
+    match node:
+        case ast.Compare(left=left, ops=[op], comparators=[right]):
+            yield cutter.between(left, right, _TURNED[type(op)])
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _TURNED:
+            yield cutter.between(left, right, _TURNED[type(op)])
+        case ast.BoolOp(op=op, values=[left, right, *_]):
+            yield cutter.between(left, right, "or" if isinstance(op, ast.And) else "and")
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            yield cutter.instead(node, f"({cutter.text(operand)})")
+
+
+def _of_others(node: ast.AST, cutter: _Cutter) -> Iterator[Mutant]:
+    match node:
+        case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test):
+            yield cutter.instead(test, f"(not ({cutter.text(test)}))")
+        case ast.Constant(value=bool() as value):
+            yield cutter.instead(node, str(not value))
+        case ast.Constant(value=int() as value):
+            yield cutter.instead(node, str(value + 1))
+        case ast.Return(value=ast.expr() as value) if not isinstance(value, ast.Constant):
+            yield cutter.instead(node, "return None")
+        case ast.Expr(value=ast.Call() | ast.Await(value=ast.Call())):
+            yield cutter.instead(node, "pass")
+
+
+def _code(node: ast.AST, *, in_function: bool = False) -> Iterator[ast.AST]:
+    """What runs when functions run, but for the log."""
+    for name, value in ast.iter_fields(node):
+        if name in ("annotation", "returns", "decorator_list", "exc", "msg"):
+            continue
+        if isinstance(node, ast.arguments | ast.JoinedStr):
+            return
+        for child in value if isinstance(value, list) else [value]:
+            if not isinstance(child, ast.AST) or _is_of_the_log(child):
+                continue
+            inside = in_function or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
+            if in_function:
+                yield child
+            yield from _code(child, in_function=inside)
+
+
+def _is_of_the_log(node: ast.AST) -> bool:
+    call = node.value if isinstance(node, ast.Expr) else node
+    return (
+        isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and isinstance(call.func.value, ast.Name)
+        and call.func.value.id == "log"
+    )
+
+
+def sample(count: int, seed: int) -> list[Mutant]:
+    """*count* mutants, each of them as likely as any other."""
+    every = [
+        mutant
+        for module in Tree(ROOT).modules
+        if module.path.parts[0] in ("broker", "client") and "testing" not in module.path.parts
+        for mutant in mutants_of(module)
+    ]
+    return random.Random(seed).sample(every, count)
+
+
+class Contexts:
+    """Which tests execute which line; measured by a plug-in of pytest, see contexts.py."""
+
+    def __init__(self) -> None:
+        commit = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=ROOT, text=True).strip()
+        self._file = BUILD / f"coverage-{commit}"
+        if not self._file.exists():
+            click.echo("measuring which tests execute which line")
+            command = [sys.executable, "-m", "coverage", "run", f"--data-file={self._file}.part"]
+            command += ["-m", "pytest", "-q", "-p", "tests.house.contexts", "-p", "no:xdist"]
+            subprocess.run([*command, "-p", "no:cacheprovider", *TESTS], cwd=ROOT, check=True)
+            Path(f"{self._file}.part").rename(self._file)
+        self._data = coverage.CoverageData(str(self._file))
+        self._data.read()
+        self._measured = {
+            str(Path(path).relative_to(ROOT)).removeprefix("rockhopper/"): path
+            for path in self._data.measured_files()
+        }
+
+    def tests(self, mutant: Mutant) -> list[str]:
+        """Those of the module's own test file first, then others by lot."""
+        measured = self._measured.get(mutant.path)
+        if measured is None:
+            return []
+        by_line = self._data.contexts_by_lineno(measured)
+        found = sorted({test for test in by_line.get(mutant.line, ()) if test})
+        own = f"tests/unit/{Path(mutant.path).parent}/test_{Path(mutant.path).name}"
+        mirrored = [test for test in found if test.startswith(own)]
+        others = [test for test in found if not test.startswith(own)]
+        random.Random(mutant.start).shuffle(others)
+        return [*mirrored, *others][:TESTS_MAX]
+
+
+def _copy(number: int) -> Path:
+    """A copy of what is committed or changed in the checkout, with the compiled extension."""
+    copy = BUILD / f"copy-{number}"
+    shutil.rmtree(copy, ignore_errors=True)
+    listed = subprocess.check_output(["git", "ls-files", "-z"], cwd=ROOT, text=True)
+    extensions = [str(path.relative_to(ROOT)) for path in (ROOT / "broker").rglob("*.so")]
+    for name in [*listed.split("\0"), *extensions]:
+        source = ROOT / name
+        if name and (source.exists() or source.is_symlink()):
+            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, copy / name, follow_symlinks=False)
+    return copy
+
+
+def outcome(mutant: Mutant, tests: list[str], copy: Path) -> str:
+    """``killed``, ``hangs``, ``survived`` or ``never executed``."""
+    if not tests:
+        return "never executed"
+    file = copy / mutant.path
+    source = file.read_bytes()
+    file.write_bytes(mutant.apply(source))
+    (copy / "chosen.txt").write_text("\n".join(tests))
+    command = [sys.executable, "-B", "-m", "pytest", "-q", "-x", "-p", "no:xdist"]
+    command += ["-p", "no:cacheprovider", f"--basetemp={copy / 'tmp'}", "@chosen.txt"]
+    process = subprocess.Popen(
+        command,
+        cwd=copy,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        return "survived" if process.wait(HANG_S) == 0 else "killed"
+    except subprocess.TimeoutExpired:
+        return "hangs"
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        file.write_bytes(source)
+
+
+@click.command()
+@click.option("--count", default=200, show_default=True, help="How many mutants to draw.")
+@click.option("--seed", default=1, show_default=True, help="Which ones.")
+@click.option("--jobs", default=os.cpu_count() or 1, show_default=True, help="How many at once.")
+def main(count: int, seed: int, jobs: int) -> None:
+    """Make mutants and see how many the tests notice; exit 1 below 85 %."""
+    BUILD.mkdir(parents=True, exist_ok=True)
+    contexts = Contexts()
+    results = BUILD / f"results-{seed}.jsonl"
+    known: dict[Mutant, str] = {}
+    if results.exists():
+        for line in results.read_text().splitlines():
+            row = json.loads(line)
+            known[Mutant(**row["mutant"])] = row["outcome"]
+    drawn = sample(count, seed)
+    copies: SimpleQueue[Path] = SimpleQueue()
+    for number in range(jobs):
+        copies.put(_copy(number))
+
+    def judge(mutant: Mutant) -> str:
+        if mutant in known:
+            return known[mutant]
+        copy = copies.get()
+        try:
+            found = outcome(mutant, contexts.tests(mutant), copy)
+        finally:
+            copies.put(copy)
+        with results.open("a") as file:
+            file.write(json.dumps({"mutant": asdict(mutant), "outcome": found}) + "\n")
+        return found
+
+    with ThreadPoolExecutor(jobs) as pool:
+        outcomes = list(pool.map(judge, drawn))
+    noticed = sum(found in ("killed", "hangs") for found in outcomes)
+    for mutant, found in zip(drawn, outcomes, strict=True):
+        if found not in ("killed", "hangs"):
+            click.echo(f"{mutant.path}:{mutant.line} {found}: {mutant.text.strip()[:60]}")
+    click.echo(f"{noticed} of {count} mutants noticed, {noticed / count:.0%}")
+    sys.exit(noticed < 0.85 * count)
+
+
+if __name__ == "__main__":
+    main()
