@@ -101,7 +101,7 @@ class Consumer:
         the brokers' trace topic, or in the topic that it names.
         Raises ValueError, TypeError, protocol.errors.SubscriptionError.
         """
-        self._engine = Engine(
+        self.engine = Engine(
             nameserver,
             ConsumerSettings(
                 group=group,
@@ -125,10 +125,11 @@ class Consumer:
                 request_timeout_s=request_timeout,
             ),
         )
-        self._delivery = self._engine.delivery
+        """What consumes: the assignment of queues, and all that goes on for them."""
+        self._delivery = self.engine.delivery
         if trace:
             topic = trace if isinstance(trace, str) else TRACE_TOPIC
-            self._delivery.trace = MessageTrace(self._engine.session, topic=topic)
+            self._delivery.trace = MessageTrace(self.engine.session, topic=topic)
         self._handler = handler
         self._concurrency = concurrency
         self._running: asyncio.Task[None] | None = None
@@ -159,7 +160,7 @@ class Consumer:
         A topic that does not exist is waited for. Raises ClientError when no name service answers,
         or when a broker refuses a filter.
         """
-        await self._engine.start()
+        await self.engine.start()
         if self._delivery.trace is not None:
             self._delivery.trace.start()
         if self._handler is not None:
@@ -176,14 +177,14 @@ class Consumer:
         """
         if self._is_closed:
             return
-        self._engine.session.check_loop()
+        self.engine.session.check_loop()
         self._is_closed = True
-        if self._engine.session.is_inherited:
-            await self._engine.session.close()
+        if self.engine.session.is_inherited:
+            await self.engine.session.close()
             return
         self._delivery.stop()
-        timeout_s = self._engine.settings.close_timeout_s
-        self._engine.assignment.stop_fetching()
+        timeout_s = self.engine.settings.close_timeout_s
+        self.engine.assignment.stop_fetching()
         try:
             await self._end_workers(timeout_s)
         finally:
@@ -193,16 +194,16 @@ class Consumer:
             try:
                 await self._close_trace()
             finally:
-                await self._engine.close(timeout_s)
+                await self.engine.close(timeout_s)
 
     async def _abandon(self, delay: Delay) -> None:
         """Leave the group, asking for everything again that is unfinished."""
         if self._is_closed:
             return
-        self._engine.session.check_loop()
+        self.engine.session.check_loop()
         self._is_closed = True
-        if self._engine.session.is_inherited:
-            await self._engine.session.close()
+        if self.engine.session.is_inherited:
+            await self.engine.session.close()
             return
         self._delivery.stop()
         try:
@@ -214,7 +215,7 @@ class Consumer:
             try:
                 await self._close_trace()
             finally:
-                await self._engine.close(self._engine.settings.close_timeout_s)
+                await self.engine.close(self.engine.settings.close_timeout_s)
 
     async def _close_trace(self) -> None:
         if self._delivery.trace is not None:
@@ -227,22 +228,22 @@ class Consumer:
     @property
     def group(self) -> str:
         """The consumer group."""
-        return self._engine.settings.group
+        return self.engine.settings.group
 
     @property
     def client_id(self) -> str:
         """The name of this member."""
-        return self._engine.session.client_id
+        return self.engine.session.client_id
 
     @property
     def assigned(self) -> list[MessageQueue]:
         """The queues that this member holds now, those of the group's retry topic among them."""
-        return sorted(self._engine.assignment.held)
+        return sorted(self.engine.assignment.held)
 
     async def commit(self) -> None:
         """Store now how far the group has come; that happens every few seconds anyway."""
-        self._engine.session.check_open()
-        for failure in await self._engine.assignment.commit():
+        self.engine.session.check_open()
+        for failure in await self.engine.assignment.commit():
             raise failure
 
     def put_back(self, message: ReceivedMessage) -> None:
@@ -263,7 +264,7 @@ class Consumer:
         await asyncio.shield(self._delivery.redeliver(*self._give_up(message), delay))
 
     def _give_up(self, message: ReceivedMessage) -> Delivered:
-        self._engine.session.check_open()
+        self.engine.session.check_open()
         current = self._current
         if current is None or current[1] is not message:
             raise ClientStateError(
@@ -274,7 +275,7 @@ class Consumer:
 
     def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
         """Hand out one message after the other, until `stop` or `close`."""
-        self._engine.session.check_open()
+        self.engine.session.check_open()
         current, self._current = self._current, None
         if current is not None:
             self._delivery.redeliver(*current)
@@ -284,7 +285,7 @@ class Consumer:
     async def _next(self, loop: "_Messages") -> ReceivedMessage:
         if self._is_closed and loop is self._loop:
             raise StopAsyncIteration  # what the loop had in work was finished by closing
-        self._engine.session.check_open()
+        self.engine.session.check_open()
         if loop is not self._loop:
             raise ClientStateError("another loop over this consumer has begun since")
         current = self._current
@@ -305,8 +306,8 @@ class Consumer:
         of one queue are never in work at the same time. Raises what a broker refuses for good.
         """
         _check_handler(handler, concurrency)
-        self._engine.session.check_open()
-        self._engine.notifications.handler = handler
+        self.engine.session.check_open()
+        self.engine.notifications.handler = handler
         create_task = asyncio.get_running_loop().create_task
         workers = [create_task(self._work(handler)) for _ in range(concurrency)]
         self._workers.update(workers)
@@ -317,7 +318,7 @@ class Consumer:
                 worker.cancel()
             outcomes = await asyncio.gather(*workers, return_exceptions=True)
             self._workers.difference_update(workers)
-            self._engine.notifications.handler = None
+            self.engine.notifications.handler = None
         for outcome in outcomes:
             if isinstance(outcome, Exception):
                 raise outcome

@@ -65,16 +65,17 @@ class Producer:
             compress_above_bytes=compress_above_bytes,
             message_size_bytes_max=message_size_bytes_max,
         )
-        self._session = Session(
+        self.session = Session(
             nameserver, request_timeout_s=timeout, handle_request=self._take_request
         )
-        self._session.producer_groups.add(group)
-        self._delivery = Delivery(self._session, group, timeout_s=timeout, retries=retries)
-        self._requests = PendingRequests(self._session)
+        """Its connections, and the routes that it knows."""
+        self.session.producer_groups.add(group)
+        self._delivery = Delivery(self.session, group, timeout_s=timeout, retries=retries)
+        self._requests = PendingRequests(self.session)
         self._trace: MessageTrace | None = None
         if trace:
             trace_topic = trace if isinstance(trace, str) else TRACE_TOPIC
-            self._trace = MessageTrace(self._session, topic=trace_topic)
+            self._trace = MessageTrace(self.session, topic=trace_topic)
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -89,7 +90,7 @@ class Producer:
 
     async def start(self) -> Self:
         """Open the producer; connections are made when they are needed."""
-        await self._session.start()
+        await self.session.start()
         if self._trace is not None:
             self._trace.start()
             self._delivery.on_sent = self._trace_sent
@@ -97,12 +98,12 @@ class Producer:
 
     async def close(self) -> None:
         """Hand everything that was sent to the network, then close."""
-        self._session.check_loop()
+        self.session.check_loop()
         try:
-            if self._trace is not None and not self._session.is_inherited:
+            if self._trace is not None and not self.session.is_inherited:
                 await self._trace.close()
         finally:
-            await self._session.close()
+            await self.session.close()
 
     async def send(
         self,
@@ -172,7 +173,7 @@ class Producer:
         `timeout_s` is for both together. Raises ReplyTimeoutError when there is no reply in time,
         else as `send` does. Cancelling it only gives up waiting.
         """
-        self._session.check_open()
+        self.session.check_open()
         allowed_s = self._timeout_s if timeout_s is None else timeout_s
         deadline_s = asyncio.get_running_loop().time() + allowed_s
         correlation_id, properties = self._requests.begin(allowed_s)
@@ -209,7 +210,7 @@ class Producer:
         message = _as_message(topic, body, tags, keys, properties)
         prepared = self._policy.prepare(message, system=addressing)
         queue = MessageQueue(topic, request.broker_name, 0)
-        await self._session.request(
+        await self.session.request(
             await self._broker_address(request.broker_name, request.queue.topic, topic),
             RequestCode.SEND_REPLY_MESSAGE_V2,
             send_fields(self._group, prepared, queue),
@@ -228,7 +229,7 @@ class Producer:
         topic, handle = topic_and_handle(recalled)
         address = await self._broker_address(broker_of_handle(handle), topic)
         fields = RecallMessageRequest(producer_group=self._group, topic=topic, recall_handle=handle)
-        answer = await self._session.request(
+        answer = await self.session.request(
             address, RequestCode.RECALL_MESSAGE, encode_fields(fields)
         )
         message_id = (answer.ext or {}).get("msgId")
@@ -247,10 +248,10 @@ class Producer:
 
     async def _broker_address(self, broker_name: str, *topics: str) -> str:
         """Return the master of a broker, by the route of the first topic that it serves."""
-        self._session.check_open()
+        self.session.check_open()
         for topic in topics:
             try:
-                route = await self._session.routes.route(topic)
+                route = await self.session.routes.route(topic)
             except RouteNotFoundError:
                 continue
             address = route.master(broker_name)
@@ -258,7 +259,7 @@ class Producer:
                 return address
         raise RouteNotFoundError(
             f"no route of {' or '.join(topics)} names a master of the broker {broker_name!r}",
-            address=str(self._session.name_services),
+            address=str(self.session.name_services),
             remedy="check that this broker runs and is known to the name service",
         )
 

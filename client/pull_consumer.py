@@ -66,10 +66,11 @@ class PullConsumer:
         self._start_from = start_from
         self._batch_size = batch_size
         self._poll_s = poll_s
-        self._session = Session(nameserver, request_timeout_s=request_timeout)
-        self._session.routes.on_change.append(self._route_changed)
-        self._offsets = QueueOffsets(self._session)
-        self._puller = Puller(self._session, group, self._wanted)
+        self.session = Session(nameserver, request_timeout_s=request_timeout)
+        """Its connections, and the routes that it knows."""
+        self.session.routes.on_change.append(self._route_changed)
+        self._offsets = QueueOffsets(self.session)
+        self._puller = Puller(self.session, group, self._wanted)
         self._readers: dict[MessageQueue, QueueReader] = {}
         self._ready: deque[QueueReader] = deque()
         self._progress = asyncio.Event()
@@ -95,7 +96,7 @@ class PullConsumer:
 
         Raises RouteNotFoundError when there is no such topic.
         """
-        await self._session.start()
+        await self.session.start()
         if self._topic is not None:
             try:
                 await self._assign(await self.queues(self._topic))
@@ -106,20 +107,20 @@ class PullConsumer:
 
     async def close(self) -> None:
         """Stop reading and close the connections; commits nothing."""
-        self._session.check_loop()
+        self.session.check_loop()
         try:
-            if not self._session.is_inherited:  # else the tasks belong to the parent process
+            if not self.session.is_inherited:  # else the tasks belong to the parent process
                 readings = [reader.stop() for reader in self._readers.values()]
                 await asyncio.gather(end_tasks(self._adoptions), *readings)
         finally:
-            await self._session.close()
+            await self.session.close()
 
     async def queues(self, topic: str | None = None) -> list[MessageQueue]:
         """Return the readable queues of a topic (of its own, without one)."""
         name = topic or self._topic
         if name is None:
             raise ClientStateError("this consumer was opened without a topic: name one")
-        return list((await self._session.routes.route(name)).read_queues)
+        return list((await self.session.routes.route(name)).read_queues)
 
     @property
     def assigned(self) -> list[MessageQueue]:
@@ -218,7 +219,7 @@ class PullConsumer:
         return reader
 
     async def _next(self) -> ReceivedMessage:
-        self._session.check_open()
+        self.session.check_open()
         if not self._is_reading:
             self._is_reading = True
             for reader in self._readers.values():
@@ -283,7 +284,7 @@ class PullConsumer:
         """Make the group known to every broker of `topics`, or it could not commit there."""
         if self._group is None:
             return
-        self._session.consumers[self._group] = ConsumerData(
+        self.session.consumers[self._group] = ConsumerData(
             group_name=self._group,
             consume_type="CONSUME_ACTIVELY",
             message_model="CLUSTERING",
@@ -293,9 +294,9 @@ class PullConsumer:
                 for topic in sorted(topics)
             ],
         )
-        routes = [await self._session.routes.route(topic) for topic in sorted(topics)]
+        routes = [await self.session.routes.route(topic) for topic in sorted(topics)]
         addresses = {address for route in routes for address in route.masters.values()}
-        await asyncio.gather(*(self._session.heartbeat(address) for address in addresses))
+        await asyncio.gather(*(self.session.heartbeat(address) for address in addresses))
 
     async def _start_offset(self, queue: MessageQueue) -> int:
         if queue in self._parted:

@@ -155,7 +155,7 @@ class TransactionProducer(Producer):
             trace=trace,
         )
         self._check = check
-        self._reachability = Reachability(self._session)
+        self._reachability = Reachability(self.session)
         self._checks_at_once = asyncio.Semaphore(_CHECKS_AT_ONCE_MAX)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._running: set[str] = set()  # message ids whose blocks have not ended
@@ -168,9 +168,9 @@ class TransactionProducer(Producer):
 
     async def close(self) -> None:
         """Tell the brokers the outcomes that are known, give up checks under way, then close."""
-        self._session.check_loop()
+        self.session.check_loop()
         try:
-            if not self._session.is_inherited:
+            if not self.session.is_inherited:
                 await self._end_transactions()
         finally:
             await super().close()
@@ -310,9 +310,9 @@ class TransactionProducer(Producer):
             address = half.address or self._address(half)
             try:
                 if state is TransactionState.UNKNOWN:  # gets no answer
-                    await self._session.send_oneway(address, code, encode_fields(fields))
+                    await self.session.send_oneway(address, code, encode_fields(fields))
                     return False
-                await self._session.request(address, code, encode_fields(fields))
+                await self.session.request(address, code, encode_fields(fields))
                 return True
             except ClientError as error:
                 is_unheard = isinstance(error, BrokerUnreachableError) and not error.was_sent
@@ -328,7 +328,7 @@ class TransactionProducer(Producer):
 
     def _address(self, half: HalfMessage) -> str:
         """Return where the broker of a half message is now: it may have come back elsewhere."""
-        route = self._session.routes.known(half.topic)
+        route = self.session.routes.known(half.topic)
         return (route.master(half.broker_name) if route is not None else None) or ""
 
     def _take_request(self, connection: Connection, command: Command) -> Command | None:

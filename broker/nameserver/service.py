@@ -45,10 +45,10 @@ class NameService:
             config, self.routes, self.values, local=local, now_ms=now_ms
         )
         self.sharing = processors.sharing
-        self._dispatcher = Dispatcher(processors.table(), access)
+        self.dispatcher = Dispatcher(processors.table(), access)
         self.server = Server(
             "nameserver",
-            frame_handler(self._dispatcher.dispatch),
+            frame_handler(self.dispatcher.dispatch),
             connections_max=connections_max,
         )
         self._scan: asyncio.TimerHandle | None = None

@@ -262,7 +262,8 @@ class Dispatcher:
     def __init__(self, table: Mapping[int, Entry], access: Access) -> None:
         self._table = table
         self.access = access
-        self._tasks: set[asyncio.Task[None]] = set()
+        self.tasks: set[asyncio.Task[None]] = set()
+        """Requests that coroutines are serving."""
         self._slow_counts: dict[Connection, int] = {}
 
     def dispatch(self, connection: "Connection", command: Command) -> bytes:
@@ -303,8 +304,8 @@ class Dispatcher:
             )
         self._slow_counts[connection] = slow_count + 1
         task = asyncio.ensure_future(self._finish(request, result))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
         return None
 
     async def _finish(self, request: Request, result: Awaitable[Response | None]) -> None:

@@ -21,7 +21,7 @@ class DerivedFlush:
 
     def __init__(self, opened: OpenedStore, dispatch: Dispatch) -> None:
         """Recovery has dispatched and synced everything up to where *dispatch* is."""
-        self._opened = opened
+        self.opened = opened
         self._dispatch = dispatch
         self._queues_time_ms = self._index_time_ms = dispatch.store_time_ms
         self._is_checkpoint_late = False
@@ -29,12 +29,12 @@ class DerivedFlush:
     def steps(self, thorough: bool) -> Iterator[None]:
         """Flush queues worth flushing, or all of them and the index, one file a step."""
         dispatched_time_ms = self._dispatch.store_time_ms
-        yield from self._opened.queues.flush_steps(thorough)
+        yield from self.opened.queues.flush_steps(thorough)
         if not thorough:
             return
         self._queues_time_ms = dispatched_time_ms
-        if self._opened.index is not None:
-            yield from self._opened.index.flush_steps()
+        if self.opened.index is not None:
+            yield from self.opened.index.flush_steps()
             self._index_time_ms = dispatched_time_ms
 
     def save_checkpoint(self) -> None:
@@ -43,8 +43,8 @@ class DerivedFlush:
         Raises:
             TooManyOpenFilesError, OSError: not because the disk is full; the old one is in place.
         """
-        saved = self._opened.checkpoint
-        commit_log = self._opened.commit_log
+        saved = self.opened.checkpoint
+        commit_log = self.opened.commit_log
         new = StoreCheckpoint(
             commit_log_ms=commit_log.flushed_time_ms,
             consume_queue_ms=self._queues_time_ms,
@@ -56,7 +56,7 @@ class DerivedFlush:
         if new == saved:
             return
         try:
-            checkpoints.save(self._opened.layout.own_checkpoint, new)
+            checkpoints.save(self.opened.layout.own_checkpoint, new)
         except OSError as error:
             if error.errno not in DISK_FULL_ERRNOS:
                 raise
@@ -66,4 +66,4 @@ class DerivedFlush:
             self._is_checkpoint_late = True
             return
         self._is_checkpoint_late = False
-        self._opened.checkpoint = new
+        self.opened.checkpoint = new

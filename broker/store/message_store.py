@@ -122,23 +122,21 @@ class MessageStore(StoreReading):
             on_shortage=lambda _shortage: opened.mappings.make_room(),
         )
         self._retention: RetentionService | None = None
-        self._mender.on_mended = self._wake_readers
+        self.mender.on_mended = self._wake_readers
         scrub = Scrub(
             self._log,
             self._queues,
             self._places,
-            self._mender,
-            self._reader,
+            self.mender,
+            self.reader,
             self._index_scrub,
             dispatched=lambda: self.dispatched_offset,
             is_gone=opened.is_gone,
         )
-        self._scrub = ScrubService(
-            scrub, self._mender, self._log, ScrubSettings.of(config), wall_ms
-        )
+        self.scrub = ScrubService(scrub, self.mender, self._log, ScrubSettings.of(config), wall_ms)
         self._release_idle_at_s = 0.0
         # What is as old as one to two times TAIL_S is no longer in the log's tail.
-        self._next_tail = self._reader.tail_start
+        self._next_tail = self.reader.tail_start
         self._tail_until_s = 0.0
 
     @classmethod
@@ -183,15 +181,27 @@ class MessageStore(StoreReading):
 
     def scrub_with(self, others: Callable[[], Awaitable[None]]) -> None:
         """Have *others* look at files that are not the store's, after each pass of the scrub."""
-        self._scrub.others = others
+        self.scrub.others = others
 
     async def start(self) -> None:
         """Start flushing, catching up and deleting expired files; needs a running event loop."""
         self._flush.start()
         self._reput.start()
-        self._scrub.start()
-        self._retention = self._opened.make_retention(self._config, self._disk_full_changed)
+        self.scrub.start()
+        self._retention = self.opened.make_retention(self._config, self._disk_full_changed)
         await self._retention.start()
+
+    def abandon(self) -> None:
+        """Let go of all files without a word, as a killed process does; nothing is running."""
+        self.opened.close(clean=False)
+
+    def flush_now(self) -> None:
+        """Flush the log, then dispatch and answer what waited for that; blocks for the disk.
+
+        Raises:
+            StoreError: as from the flush service; the store has not failed by it.
+        """
+        self._flushed(self._log.flush())
 
     async def close(self) -> None:
         """Dispatch and flush everything, write the checkpoint, and say that the stop was clean.
@@ -204,10 +214,10 @@ class MessageStore(StoreReading):
         if self._retention is not None:
             await self._retention.stop()
         await self._reput.stop()
-        await self._scrub.stop()
+        await self.scrub.stop()
         self._flush.stop()
         if self.failure is None:
-            self._opened.mappings.release_all()
+            self.opened.mappings.release_all()
             try:
                 self._finish()
             except OSError as error:
@@ -216,7 +226,7 @@ class MessageStore(StoreReading):
                 )
             except StoreFailedError as error:
                 self._failed(error)
-        self._opened.close(clean=self.failure is None and self._dispatch.behind is None)
+        self.opened.close(clean=self.failure is None and self._dispatch.behind is None)
 
     def _finish(self) -> None:
         self._flushed(self._log.flush())
@@ -235,7 +245,7 @@ class MessageStore(StoreReading):
         tail = QueueTail(
             topic,
             queue_id,
-            self._opened.next_queue_offset(topic, queue_id),
+            self.opened.next_queue_offset(topic, queue_id),
             is_batch=self._batch_topic(topic),
         )
         tail.consume_queue = self._queues.get(topic, queue_id)
@@ -408,11 +418,11 @@ class MessageStore(StoreReading):
         now_s = time.monotonic()
         if now_s >= self._tail_until_s:
             self._tail_until_s = now_s + TAIL_S
-            self._reader.tail_start, self._next_tail = self._next_tail, self._log.written_offset
+            self.reader.tail_start, self._next_tail = self._next_tail, self._log.written_offset
         if now_s >= self._release_idle_at_s:
             self._release_idle_at_s = now_s + RELEASE_IDLE_INTERVAL_S
             self._queues.release_idle()
-            self._opened.mappings.forget_unmapped()
+            self.opened.mappings.forget_unmapped()
 
     def _wake_readers(self, queue: Queue, tags_code: int) -> None:
         """Let those look again who wait for a message whose entry was wrong."""
@@ -429,7 +439,7 @@ class MessageStore(StoreReading):
 
     def look_after_files(self) -> None:
         """Fail, and acknowledge nothing more, if lock or commit log are not where they were."""
-        lost = None if self.failure is not None else self._opened.watch.what_is_lost()
+        lost = None if self.failure is not None else self.opened.watch.what_is_lost()
         if lost is not None:
             self.is_lost = True
             self._failed(StoreFailedError(lost))

@@ -193,10 +193,10 @@ class ScrubService:
         settings: ScrubSettings,
         wall_ms: Callable[[], int],
     ) -> None:
-        self._scrub = scrub
+        self.passes = scrub
         self._mender = mender
         self._log = commit_log
-        self._settings = settings
+        self.settings = settings
         self._wall_ms = wall_ms
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -218,7 +218,7 @@ class ScrubService:
     async def _run(self) -> None:
         while True:
             try:
-                pause_s = await self._do_a_chunk()
+                pause_s = await self.do_a_chunk()
             except (StoreError, OSError) as error:
                 log.error("the scrub cannot read, and tries again", reason=str(error))
                 pause_s = RETRY_S
@@ -229,12 +229,12 @@ class ScrubService:
             while self._wake.is_set() and self._mender.go_on():  # noqa: ASYNC110 - it works
                 await asyncio.sleep(0)
 
-    async def _do_a_chunk(self) -> float:
+    async def do_a_chunk(self) -> float:
         """Scrub a chunk; how long to wait before the next one."""
-        rate = self._settings.rate_at(self._wall_ms())
+        rate = self.settings.rate_at(self._wall_ms())
         if rate <= 0:
             return RETRY_S
-        scrub = self._scrub
+        scrub = self.passes
         for path_and_range in scrub.places():
             await asyncio.to_thread(_bring_into_memory, *path_and_range)
         cost = 0
@@ -245,7 +245,7 @@ class ScrubService:
                     if self.others is not None:
                         await self.others()
                     scrub.begin()
-                    return self._settings.interval_ms / 1000
+                    return self.settings.interval_ms / 1000
                 break
             cost += more
             await asyncio.sleep(0)

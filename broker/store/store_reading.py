@@ -29,23 +29,24 @@ class StoreReading:
     _dispatch: Dispatch
 
     def __init__(self, config: StoreConfig, opened: OpenedStore) -> None:
-        self._opened = opened
+        self.opened = opened
+        """The files, and what recovery found."""
         self._log = opened.commit_log
         self._queues = opened.queues
         self._index = opened.index
         self._places = RecordPlaces(
             opened.commit_log, opened.queues, lambda: self.dispatched_offset
         )
-        self._mender = EntryMender(opened.commit_log, self._places, opened.tags_codes.of)
+        self.mender = EntryMender(opened.commit_log, self._places, opened.tags_codes.of)
         self._index_scrub = (
             None
             if opened.index is None
             else IndexScrub(opened.index, partial(index_rebuilding.note, opened.layout))
         )
-        self._reader = MessageReader(
+        self.reader = MessageReader(
             opened.commit_log,
             self._places,
-            self._mender,
+            self.mender,
             ReadLimits(
                 opened.memory_bytes,
                 config.transfer_count_in_memory_max,
@@ -68,8 +69,8 @@ class StoreReading:
         """Read messages of a queue; *subscription* None lets everything through."""
         queue = self._queues.get(topic, queue_id)
         if isinstance(queue, BatchConsumeQueue):
-            return self._reader.get_batch(queue, offset, count_max, subscription)
-        return self._reader.get(queue, offset, count_max, subscription)
+            return self.reader.get_batch(queue, offset, count_max, subscription)
+        return self.reader.get(queue, offset, count_max, subscription)
 
     def get_bulk(
         self, topic: str, queue_id: int, offset: int, count_max: int, size_max: int
@@ -81,23 +82,23 @@ class StoreReading:
         queue = self._queues.get(topic, queue_id)
         if queue is None or isinstance(queue, BatchConsumeQueue):
             return self.get_message(topic, queue_id, offset, count_max)
-        return self._reader.get_bulk(queue, offset, count_max, size_max)
+        return self.reader.get_bulk(queue, offset, count_max, size_max)
 
     @property
     def tested_count(self) -> int:
         """How many messages filters over properties looked into since the start."""
-        return self._reader.tested_count
+        return self.reader.tested_count
 
     @property
     def damaged_count(self) -> int:
         """How many damaged messages were found since the start."""
-        return self._reader.damaged_count
+        return self.reader.damaged_count
 
     @property
     def mended_count(self) -> int:
         """How many entries of queues and index were wrong and set right since the start."""
         scrub = self._index_scrub
-        return self._mender.mended_count + (0 if scrub is None else scrub.mended_count)
+        return self.mender.mended_count + (0 if scrub is None else scrub.mended_count)
 
     @property
     def index_fault_count(self) -> int:
@@ -111,7 +112,7 @@ class StoreReading:
 
     def message_at(self, commit_log_offset: int) -> bytes:
         """The verified record at a commit log offset; empty when there is none."""
-        return self._reader.record(commit_log_offset)
+        return self.reader.record(commit_log_offset)
 
     def query(
         self,
@@ -129,8 +130,8 @@ class StoreReading:
         """
         if self._index is None:
             return []
-        record_at = self._reader.record
-        if not with_gone and self._opened.has_gone(topic):
+        record_at = self.reader.record
+        if not with_gone and self.opened.has_gone(topic):
             record_at = partial(self._record_if_there, topic)
         return find_by_key(
             self._index, record_at, topic, key, count_max, begin_ms, end_ms, self._is_visible
@@ -161,7 +162,7 @@ class StoreReading:
         return not (isinstance(queue, ConsumeQueue) and queue.hides(message.queue_offset))
 
     def _record_if_there(self, topic: str, position: int) -> bytes:
-        return b"" if self._opened.is_gone(topic, position) else self._reader.record(position)
+        return b"" if self.opened.is_gone(topic, position) else self.reader.record(position)
 
     def queue_range(self, topic: str, queue_id: int) -> tuple[int, int]:
         """(min, max) queue offset; (0, 0) for a queue that does not exist. Creates nothing."""
@@ -179,7 +180,7 @@ class StoreReading:
 
     def set_read_ahead(self, *, enabled: bool) -> None:
         """Let the kernel read ahead in the commit log, or not, until the next start."""
-        self._opened.set_read_ahead(enabled=enabled)
+        self.opened.set_read_ahead(enabled=enabled)
 
     def offset_by_time(self, topic: str, queue_id: int, time_ms: int, *, upper: bool) -> int:
         """The queue offset that stands at a store time; 0 for a queue that does not exist."""
@@ -204,7 +205,7 @@ class StoreReading:
 
         For looking back at the newest part of the log before anybody is served.
         """
-        return self._opened.properties_from(offset)
+        return self.opened.properties_from(offset)
 
     def records_from(self, position: int) -> Iterator[bytes]:
         """The records from *position* on, where one starts or a file's last one ended."""
@@ -252,7 +253,7 @@ class StoreReading:
     @property
     def layout(self) -> StoreLayout:
         """Paths of the store directory."""
-        return self._opened.layout
+        return self.opened.layout
 
     def queue_ids(self, topic: str) -> list[int]:
         """The ids of the queues of *topic* that hold or held messages."""

@@ -13,7 +13,7 @@ class Visibility:
     """Holds, deletes and purges the queues of one store. Belongs to the event loop's thread."""
 
     def __init__(self, opened: OpenedStore, dispatch: Dispatch, staging: Staging) -> None:
-        self._opened = opened
+        self.opened = opened
         self._log = opened.commit_log
         self._dispatch = dispatch
         self._staging = staging
@@ -43,7 +43,7 @@ class Visibility:
         Raises:
             OSError: the deletion could not be noted; nothing is forgotten.
         """
-        deleted = self._opened.delete_topics(topics, self._log.written_offset)
+        deleted = self.opened.delete_topics(topics, self._log.written_offset)
         for topic in topics:
             self._staging.forget_topic(topic)
         return deleted
@@ -56,8 +56,8 @@ class Visibility:
         end = self._dispatch.offset
         held_from = self._held_from_offset
         if held_from is None:
-            return self._opened.purge_topics(topics, end)
+            return self.opened.purge_topics(topics, end)
         held = {topic for topic in topics if self._dispatch.is_held(topic)}
-        return self._opened.purge_topics(held, min(held_from, end)) + self._opened.purge_topics(
+        return self.opened.purge_topics(held, min(held_from, end)) + self.opened.purge_topics(
             set(topics) - held, end
         )

@@ -64,21 +64,22 @@ class Admin:
     """
 
     def __init__(self, nameserver: str | None = None, *, request_timeout: float = 5.0) -> None:
-        self._session = Session(
+        self.session = Session(
             nameserver, request_timeout_s=request_timeout, upkeep_log_level=logging.DEBUG
         )
-        self.offsets = QueueOffsets(self._session)
+        """Its connections, and the routes that it knows."""
+        self.offsets = QueueOffsets(self.session)
         """Beginning, end, committed and by-time offsets of single queues."""
-        self._search = MessageSearch(self._session, self.brokers, self.topics)
-        self.groups = GroupAdmin(self._session, self.offsets, self.masters, self.delete_topic)
+        self._search = MessageSearch(self.session, self.brokers, self.topics)
+        self.groups = GroupAdmin(self.session, self.offsets, self.masters, self.delete_topic)
         """Consumer groups: who is there, how far they are, resets."""
         self.dead_letters = DeadLetters(
-            self._session, self.offsets, self._search, self.topics, self.masters
+            self.session, self.offsets, self._search, self.topics, self.masters
         )
         """What groups gave up, and how it is sent back."""
 
     async def __aenter__(self) -> Self:
-        await self._session.start()
+        await self.session.start()
         return self
 
     async def __aexit__(
@@ -91,7 +92,7 @@ class Admin:
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._session.close()
+        await self.session.close()
 
     async def topics(self) -> list[str]:
         """Return the names of all topics that the name service knows, the system's own included."""
@@ -100,12 +101,12 @@ class Admin:
 
     async def route(self, topic: str) -> TopicRoute:
         """Return the brokers and queues of a topic, fresh. Raises RouteNotFoundError."""
-        self._session.routes.forget(topic)
-        return await self._session.routes.route(topic)
+        self.session.routes.forget(topic)
+        return await self.session.routes.route(topic)
 
     def forget_route(self, topic: str) -> None:
         """Ask the name service again when the route of a topic is needed next."""
-        self._session.routes.forget(topic)
+        self.session.routes.forget(topic)
 
     async def create_topic(
         self,
@@ -133,10 +134,10 @@ class Admin:
         )
         targets = await self.masters(broker)
         for target in targets:
-            await self._session.request(
+            await self.session.request(
                 target.address, RequestCode.UPDATE_AND_CREATE_TOPIC, encode_fields(fields)
             )
-        self._session.routes.forget(topic)
+        self.session.routes.forget(topic)
         return targets
 
     async def delete_topic(self, topic: str) -> list[BrokerAddress]:
@@ -147,15 +148,15 @@ class Admin:
         route = await self.route(topic)
         targets = [each for each in await self.masters() if each.name in route.brokers]
         for target in targets:
-            await self._session.request(
+            await self.session.request(
                 target.address, RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic}
             )
         code = RequestCode.DELETE_TOPIC_IN_NAMESRV
-        for address, answer in await self._session.name_services.tell_all(code, {"topic": topic}):
+        for address, answer in await self.session.name_services.tell_all(code, {"topic": topic}):
             # A name service that a broker embeds learns of it from the broker.
             if answer.code not in (ResponseCode.SUCCESS, ResponseCode.REQUEST_CODE_NOT_SUPPORTED):
                 raise RequestRefusedError(code, answer.code, answer.remark, address)
-        self._session.routes.forget(topic)
+        self.session.routes.forget(topic)
         return targets
 
     async def purge_topic(self, topic: str) -> list[BrokerAddress]:
@@ -168,7 +169,7 @@ class Admin:
         targets = [each for each in await self.masters() if each.name in route.brokers]
         for target in targets:
             try:
-                await self._session.request(
+                await self.session.request(
                     target.address, RequestCode.PURGE_TOPIC, {"topic": topic}
                 )
             except RequestRefusedError as error:
@@ -262,18 +263,18 @@ class Admin:
 
     async def broker_status(self, address: str) -> dict[str, str]:
         """Return what a broker says about itself: rates, offsets, disk use."""
-        answer = await self._session.request(address, RequestCode.GET_BROKER_RUNTIME_INFO)
+        answer = await self.session.request(address, RequestCode.GET_BROKER_RUNTIME_INFO)
         return dict(_decoded(KVTable, answer, address).table)
 
     async def broker_config(self, address: str) -> dict[str, str]:
         """Return the settings of a broker."""
-        answer = await self._session.request(address, RequestCode.GET_BROKER_CONFIG)
+        answer = await self.session.request(address, RequestCode.GET_BROKER_CONFIG)
         return decode_properties_text(answer.body)
 
     async def update_broker_config(self, address: str, settings: Mapping[str, str]) -> None:
         """Change settings of a running broker. Raises RequestRefusedError."""
         escaped = {name: _escaped(value) for name, value in settings.items()}
-        await self._session.request(
+        await self.session.request(
             address, RequestCode.UPDATE_BROKER_CONFIG, body=encode_properties_text(escaped)
         )
 
@@ -291,20 +292,20 @@ class Admin:
 
         Raises RequestRefusedError for an answer whose code is not in `accept`.
         """
-        return await self._session.request(
+        return await self.session.request(
             address, code, dict(ext or {}), body, timeout_s=timeout, accept=accept
         )
 
     async def _ask(self, code: RequestCode) -> Command:
-        self._session.check_open()
-        answer = await self._session.name_services.ask(code)
+        self.session.check_open()
+        answer = await self.session.name_services.ask(code)
         if answer.code != ResponseCode.SUCCESS:
             raise RequestRefusedError(int(code), answer.code, answer.remark, self._name_service)
         return answer
 
     @property
     def _name_service(self) -> str:
-        return str(self._session.name_services)
+        return str(self.session.name_services)
 
 
 def _decoded(kind: type[_Body], answer: Command, address: str) -> _Body:

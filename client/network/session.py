@@ -53,13 +53,13 @@ class Session:
         self._greeted: WeakSet[Connection] = WeakSet()
         self._refresh_interval_s = refresh_interval_s
         self._upkeep_log_level = upkeep_log_level
-        self._pool = ConnectionPool(
+        self.pool = ConnectionPool(
             connect_timeout_s=request_timeout_s,
             handle_request=handle_request,
             on_connect=self._connected,
         )
-        self.name_services = NameServices(addresses, self._pool, request_timeout_s)
-        self.routes = RouteTable(self.name_services, self._pool)
+        self.name_services = NameServices(addresses, self.pool, request_timeout_s)
+        self.routes = RouteTable(self.name_services, self.pool)
         self._upkeep: asyncio.Task[None] | None = None
         self._forks = fork_count()
         self._state = "new"
@@ -68,7 +68,7 @@ class Session:
         """Begin the upkeep. Opens no connection: the first request does."""
         if self._state != "new":
             raise ClientStateError(f"this client is {self._state} already; make a new one")
-        self._pool.check_usable()  # from now on it belongs to this process and loop
+        self.pool.check_usable()  # from now on it belongs to this process and loop
         self._state = "open"
         self._upkeep = asyncio.get_running_loop().create_task(self._keep_up())
         return self
@@ -90,7 +90,7 @@ class Session:
             try:
                 await self.routes.close()
             finally:
-                await self._pool.close()
+                await self.pool.close()
 
     async def request(
         self,
@@ -108,10 +108,10 @@ class Session:
         """
         self.check_open()
         command = Command(int(code), ext=ext, body=body)
-        answer = await self._pool.request(address, command, timeout_s or self.request_timeout_s)
+        answer = await self.pool.request(address, command, timeout_s or self.request_timeout_s)
         if answer.code not in accept:
             if answer.code == ResponseCode.GO_AWAY:
-                self._pool.retire(address)
+                self.pool.retire(address)
             raise RequestRefusedError(int(code), answer.code, answer.remark, address)
         return answer
 
@@ -120,7 +120,7 @@ class Session:
     ) -> None:
         """Send a request that gets no answer."""
         self.check_open()
-        await self._pool.send_oneway(address, Command(int(code), ext=ext, body=body))
+        await self.pool.send_oneway(address, Command(int(code), ext=ext, body=body))
 
     @property
     def is_inherited(self) -> bool:
@@ -130,7 +130,7 @@ class Session:
     def check_open(self) -> None:
         """Raise ClientStateError unless between `start` and `close`, in its process and loop."""
         if self._state == "open" or self.is_inherited:
-            self._pool.check_usable()
+            self.pool.check_usable()
             return
         what = "not started; use `async with`" if self._state == "new" else "closed"
         raise ClientStateError(f"this client is {what}")
@@ -138,19 +138,19 @@ class Session:
     def check_loop(self) -> None:
         """Raise ClientStateError in another event loop than the one that it was started in."""
         if self._state == "open" and not self.is_inherited:
-            self._pool.check_loop()
+            self.pool.check_loop()
 
     def connection(self, address: str) -> Connection | None:
         """Return the open connection to `address`, or None; never dials."""
-        return self._pool.existing(address)
+        return self.pool.existing(address)
 
     async def heartbeat(self, address: str) -> None:
         """Tell a broker which groups live here, and wait until it knows."""
         command = self._heartbeat_command()
-        answer = await self._pool.request(address, command, self.request_timeout_s)
+        answer = await self.pool.request(address, command, self.request_timeout_s)
         if answer.code != ResponseCode.SUCCESS:
             raise RequestRefusedError(command.code, answer.code, answer.remark, address)
-        if (connection := self._pool.existing(address)) is not None:
+        if (connection := self.pool.existing(address)) is not None:
             self._greeted.add(connection)
 
     async def introduce(self, addresses: Iterable[str]) -> list[ClientError]:
@@ -161,7 +161,7 @@ class Session:
         strangers = [
             address
             for address in addresses
-            if (known := self._pool.existing(address)) is None or known not in self._greeted
+            if (known := self.pool.existing(address)) is None or known not in self._greeted
         ]
         outcomes = await asyncio.gather(
             *(self.heartbeat(address) for address in strangers), return_exceptions=True
@@ -203,7 +203,7 @@ class Session:
         """Refresh the routes and send the heartbeats that are due every 30 s."""
         try:
             await self.routes.refresh(self._upkeep_log_level)
-            for connection in self._pool.connections:
+            for connection in self.pool.connections:
                 self._greet(connection)
         except ClientError as error:
             level = self._upkeep_log_level
@@ -212,7 +212,7 @@ class Session:
     async def _sign_off(self) -> None:
         code = int(RequestCode.UNREGISTER_CLIENT)
         farewells: list[asyncio.Future[Command]] = []
-        for connection in self._pool.connections:
+        for connection in self.pool.connections:
             if not self.routes.has_broker(connection.address):
                 continue
             groups = [("producerGroup", group) for group in self.producer_groups]

@@ -47,7 +47,7 @@ class Delivery:
     def __init__(self, session: Session, group: str, *, timeout_s: float, retries: int) -> None:
         self.group = group
         self.on_sent: SentObserver | None = None
-        self._session = session
+        self.session = session
         self._timeout_s = timeout_s
         self._retries = retries
         self._choice = QueueChoice(time.monotonic)
@@ -61,7 +61,7 @@ class Delivery:
         timeout_s: float | None = None,
     ) -> list[SendReceipt]:
         """Send `outgoing`, alone or the batch of `messages`, and return a receipt for each."""
-        self._session.check_open()
+        self.session.check_open()
         started_s = asyncio.get_running_loop().time()
         deadline_s = started_s + (self._timeout_s if timeout_s is None else timeout_s)
         key = outgoing.sharding_key
@@ -74,7 +74,7 @@ class Delivery:
         self, outgoing: OutgoingMessage, choice: MessageQueue | int | None = None
     ) -> None:
         """Send a message that the broker does not answer, behind those of its sharding key."""
-        self._session.check_open()
+        self.session.check_open()
         key = outgoing.sharding_key
         if key is None:
             await self._send_oneway(outgoing, choice)
@@ -85,14 +85,14 @@ class Delivery:
 
     async def route(self, topic: str) -> TopicRoute:
         """Return a route with queues to write to. Raises RouteNotFoundError."""
-        self._session.check_open()
-        route = self._session.routes.known(topic)
+        self.session.check_open()
+        route = self.session.routes.known(topic)
         if route is None:
-            route = await self._session.routes.route(topic, for_sending=True)
+            route = await self.session.routes.route(topic, for_sending=True)
         if not route.write_queues:
             raise RouteNotFoundError(
                 f"the topic {topic!r} has no queue that can be written now",
-                address=str(self._session.name_services),
+                address=str(self.session.name_services),
                 remedy="its brokers are down, slaves only, or its permissions are read-only",
             )
         return route
@@ -102,7 +102,7 @@ class Delivery:
     ) -> None:
         route = await self.route(outgoing.topic)
         target = _target(route, outgoing, choice) or self._choice.next(route)
-        await self._session.send_oneway(
+        await self.session.send_oneway(
             _master(route, target),
             RequestCode.SEND_MESSAGE_V2,
             send_fields(self.group, outgoing, target),
@@ -157,7 +157,7 @@ class Delivery:
         self, route: TopicRoute, target: MessageQueue, outgoing: OutgoingMessage, timeout_s: float
     ) -> tuple[Command, str]:
         address = _master(route, target)
-        answer = await self._session.request(
+        answer = await self.session.request(
             address,
             _code(outgoing),
             send_fields(self.group, outgoing, target),
@@ -170,9 +170,9 @@ class Delivery:
     async def _route_after(self, error: ClientError, topic: str, route: TopicRoute) -> TopicRoute:
         """Return the route to try again with: a fresh one if the broker does not have the topic."""
         if error.code == ResponseCode.TOPIC_NOT_EXIST:
-            self._session.routes.forget(topic)
+            self.session.routes.forget(topic)
             return await self.route(topic)
-        return self._session.routes.known(topic) or route
+        return self.session.routes.known(topic) or route
 
     def _pause(
         self,

@@ -147,7 +147,7 @@ def test_a_commit_across_two_log_files_survives_the_disk_filling_up_between_them
     size_bytes = sizes_of_an_end(rig) - len("elsewhere") + len("orders")
     half = rig.send("K1")
     fill_log_to(rig, size_bytes + 8 + 3)
-    log_files = rig.broker.store._log
+    log_files = rig.broker.store.opened.commit_log
     with monkeypatch.context() as full:
 
         def no_room(*_: object) -> None:

@@ -62,8 +62,8 @@ async def test_a_thousand_sends_under_way_at_once_are_all_stored_once(
     # Connection, headers: one connection, msgpack after the first answer.
     (connection,) = [
         each
-        for each in producer._session._pool.connections
-        if producer._session.routes.has_broker(each.address)
+        for each in producer.session.pool.connections
+        if producer.session.routes.has_broker(each.address)
     ]
     assert connection.serialize_type == SerializeType.MSGPACK
 

@@ -93,7 +93,7 @@ async def test_queues_that_are_added_are_read_from_their_beginning(
             await admin.create_topic("orders", queues=2)
             async with Producer(broker.nameserver) as other:
                 await other.send("orders", b"x", queue=1)
-            await consumer._engine.session.keep_up_once()
+            await consumer.engine.session.keep_up_once()
             assert (await take(consumer, 1))[0].body == b"x"
 
 
@@ -139,7 +139,7 @@ async def test_a_reset_by_an_operator_is_followed_at_once(
             await anext(messages)
         ext = {"topic": "orders", "group": "billing", "timestamp": "0", "isForce": "true"}
         code = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
-        await producer._session.request(broker.address, code, ext)
+        await producer.session.request(broker.address, code, ext)
         async with asyncio.timeout(NEXT_ROUND_S):
             assert [(await anext(messages)).body for _ in range(5)] == [b"%d" % n for n in range(5)]
     assert committed(broker) == 5

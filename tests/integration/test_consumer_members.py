@@ -75,13 +75,13 @@ class Group:
 
 async def die(consumer: Consumer) -> None:
     """End a member as a killed process ends: no goodbye, no last commit."""
-    engine = consumer._engine
+    engine = consumer.engine
     engine.delivery.stop()
     await engine.rebalancer.stop()
     engine.assignment.stop_fetching()
     assert engine._committing is not None
     engine._committing.cancel()
-    for connection in engine.session._pool.connections:
+    for connection in engine.session.pool.connections:
         connection.abort()
     engine.assignment.held.clear()
     await consumer.close()
@@ -313,7 +313,7 @@ async def test_a_broker_that_leaves_the_route_and_comes_back_is_read_where_it_wa
                     await producer.send("orders", b"%d" % number, queue=queues[number % 4])
             await group.wait_for(40)
         for member in members:
-            await member._engine.session.keep_up_once()
+            await member.engine.session.keep_up_once()
         await until(lambda: shares(members) == [1, 1])
         again = Broker(build_config(TEMPORARY_SETTINGS | settings | {"listenPort": port}))
         async with again:

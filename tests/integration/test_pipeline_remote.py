@@ -40,9 +40,9 @@ async def test_a_remote_that_outlives_its_brokers_is_silent(
         remote = await asyncio.to_thread(Remote, broker.nameserver)
         delivery = await asyncio.to_thread(remote.delivery, "g")
         assert await asyncio.to_thread(remote.queues, "T")
-        await asyncio.to_thread(remote.run, delivery._session.routes.route("T"))
+        await asyncio.to_thread(remote.run, delivery.session.routes.route("T"))
     caplog.clear()
-    for session in (remote._admin._session, delivery._session):
+    for session in (remote._admin.session, delivery.session):
         await asyncio.to_thread(remote.run, session.keep_up_once())
     assert [
         record.name for record in caplog.records if record.name.startswith("rockhopper.client")

@@ -60,7 +60,7 @@ def two_brokers(settings: dict[str, str]) -> Iterator[tuple[HotBroker, HotBroker
             yield hot, general
         finally:
             for broker in (hot, general):
-                broker.served.store._opened.close(clean=False)
+                broker.served.store.abandon()
 
 
 def check(asked: Sequence[Asked], passes: int = 1, *, flush_disk_type: str = "ASYNC_FLUSH") -> None:

@@ -59,7 +59,7 @@ class HotBroker:
             served.store,
             served.topics,
             served.puller,
-            served._dispatcher,
+            served.dispatcher,
             served.stats,
             STORE_HOST,
             clock=lambda: self.now_s,
@@ -70,7 +70,7 @@ class HotBroker:
 
     def close(self) -> None:
         """Let go of the store."""
-        self.served.store._opened.close(clean=False)
+        self.served.store.abandon()
 
     def serve(self, frames: Sequence[Frame]) -> None:
         """Serve *frames* as one pass."""

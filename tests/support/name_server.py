@@ -64,7 +64,7 @@ class NameServer:
             local=local,
             now_ms=clock,
         )
-        self._dispatcher = Dispatcher(self.processors.table(), Access(remote_admin=False))
+        self.dispatcher = Dispatcher(self.processors.table(), Access(remote_admin=False))
 
     def ask(
         self,
@@ -76,7 +76,7 @@ class NameServer:
         version: int = 479,
     ) -> Command:
         request = Command(code=code, opaque=7, ext=dict(ext or {}), body=body, version=version)
-        answer = self._dispatcher.dispatch((peer or Peer()).connection, request)
+        answer = self.dispatcher.dispatch((peer or Peer()).connection, request)
         ((serialize_type, header, answer_body),) = FrameDecoder().feed(answer)
         return decode_header(serialize_type, header, answer_body)
 
@@ -86,7 +86,7 @@ class NameServer:
         """Ask what is not to be answered at once."""
         peer = peer or Peer()
         request = Command(code=code, opaque=7, ext=dict(ext), body=body)
-        assert self._dispatcher.dispatch(peer.connection, request) == b""
+        assert self.dispatcher.dispatch(peer.connection, request) == b""
         await peer.answered.wait()
         ((serialize_type, header, answer_body),) = FrameDecoder().feed(b"".join(peer.written))
         return decode_header(serialize_type, header, answer_body)

@@ -99,7 +99,7 @@ def bodies(
 
 def flush(store: MessageStore) -> None:
     """Flush the commit log and do what follows, as the flush service does."""
-    store._flushed(store._log.flush())
+    store.flush_now()
 
 
 def flush_derived_files(store: MessageStore) -> None:

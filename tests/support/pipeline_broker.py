@@ -74,7 +74,7 @@ class PipelineBroker:
         async with asyncio.timeout(HANG_S):
             while len((await self.admin.route(topic)).write_queues) != count:
                 pass
-        self.producer._session.routes.forget(topic)
+        self.producer.session.routes.forget(topic)
 
     def delete(self, topic: str) -> None:
         """Delete a topic."""

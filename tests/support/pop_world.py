@@ -172,7 +172,7 @@ class PopWorld:
     def abandon(self) -> None:
         """Let go of everything without saving."""
         self.pop_service._journal.close()
-        self.store._opened.close(clean=False)
+        self.store.abandon()
 
     def dead(self) -> list[StoredMessage]:
         """The dead letters."""

@@ -53,7 +53,7 @@ class ServedBroker(ServingParts):
         self.open_store(STORE_HOST, levels)
         self.build(STORE_HOST, levels)
         self.pop.open()
-        self._dispatcher = Dispatcher(build_table(self), access or Access(remote_admin=False))
+        self.dispatcher = Dispatcher(build_table(self), access or Access(remote_admin=False))
 
     async def announce(self) -> None:
         """Count how often the name services were told."""
@@ -117,7 +117,7 @@ class ServedBroker(ServingParts):
 
     def begin(self, peer: Peer, command: Command) -> bytes:
         """Hand a request in; what is answered at once."""
-        return self._dispatcher.dispatch(peer.connection, command)
+        return self.dispatcher.dispatch(peer.connection, command)
 
     async def close(self) -> None:
         """Close the store."""

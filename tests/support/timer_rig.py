@@ -87,7 +87,7 @@ class TimerRig:
 
     def flush(self) -> None:
         """Flush the commit log, as the flush service does every half second."""
-        self.broker.store._flushed(self.broker.store._log.flush())
+        self.broker.store.flush_now()
 
     def save(self) -> None:
         """Save the checkpoint, as happens every few seconds."""

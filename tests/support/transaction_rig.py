@@ -39,7 +39,7 @@ class TransactionRig:
 
     def flush(self) -> None:
         """Have everything on the disk."""
-        self.broker.store._flushed(self.broker.store._log.flush())
+        self.broker.store.flush_now()
 
     def restart(self) -> None:
         """Stop cleanly and open the same store again."""

@@ -33,7 +33,7 @@ BATCH = encode_batch([(0, b"one", TEXT.encode()), (0, b"two", b"mine\x01kept\x02
 def broker(tmp_path: Path) -> Iterator[HotBroker]:
     made = HotBroker(tmp_path)
     yield made
-    made.served.store._opened.close(clean=False)
+    made.served.store.abandon()
 
 
 def frame(code: int, ext: dict[str, str], body: bytes, kind: int) -> Frame:

@@ -107,8 +107,8 @@ async def test_a_producer_survives(broker: MessageBroker, name: str) -> None:
         }
 
         def break_connections() -> None:
-            producer._session.routes.forget("orders")
-            for connection in producer._session._pool.connections:
+            producer.session.routes.forget("orders")
+            for connection in producer.session.pool.connections:
                 connection.abort()
 
         cancelled = await cancel_everywhere(calls[name], break_connections)
@@ -125,7 +125,7 @@ async def test_an_admin_and_a_pull_consumer_survive(broker: MessageBroker) -> No
 
         def break_connections() -> None:
             for client in (admin, consumer):
-                for connection in client._session._pool.connections:
+                for connection in client.session.pool.connections:
                     connection.abort()
 
         assert await cancel_everywhere(lambda: admin.route("orders"), break_connections) > 3

@@ -236,7 +236,7 @@ async def test_a_queue_that_the_topic_gets_later_is_read_from_its_beginning(
         waiting = asyncio.create_task(reader.pull())
         await broker.wait_for(11, 2)
         broker.routes["orders"] = route({"a": broker.address}, queues=3)
-        await reader._session.keep_up_once()
+        await reader.session.keep_up_once()
         assert bodies(await waiting, 2) == [b"early"]
 
 
@@ -245,11 +245,11 @@ async def test_a_queue_that_is_away_for_a_while_goes_on_where_it_was(broker: Fak
     async with consumer(broker) as reader:
         first = await take(reader, 1)
         broker.routes["orders"] = route({"a": broker.address}, queues=1)
-        await reader._session.keep_up_once()
+        await reader.session.keep_up_once()
         await asyncio.gather(*reader._adoptions)
         assert reader.assigned == [QUEUE_0]
         broker.routes["orders"] = route({"a": broker.address}, queues=2)
-        await reader._session.keep_up_once()
+        await reader.session.keep_up_once()
         await asyncio.gather(*reader._adoptions)
         rest = await take(reader, 2)
     assert [message.body for message in first + rest] == [b"0", b"1", b"2"]

@@ -224,7 +224,7 @@ async def test_an_outcome_that_cannot_have_arrived_is_told_again(
     producer: TransactionProducer, broker: MessageBroker
 ) -> None:
     async with producer.transaction(ORDER) as transaction:
-        pool = producer._session._pool
+        pool = producer.session.pool
         refused = 2
         dial = pool._dial
 

@@ -61,7 +61,7 @@ class Rig:
 
     def flush(self) -> None:
         """Flush the commit log, as the flush service does every half second."""
-        self.broker.store._flushed(self.broker.store._log.flush())
+        self.broker.store.flush_now()
 
     def delay(
         self, level: int, body: bytes = b"hello", *, real: str = "orders", queue: str = "1"

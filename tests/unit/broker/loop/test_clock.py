@@ -100,7 +100,7 @@ def test_what_lasts_is_counted_by_it_and_points_in_time_by_the_wall_clock(
         assert part._now_ms == broker.clock.steady_ms, part
     for part in (broker.timers, broker.timers.delivery, broker.sender, broker.transactions.ends):
         assert part._now_ms is wall, part
-    broker.store._opened.close(clean=False)
+    broker.store.abandon()
 
 
 def test_what_was_popped_in_a_future_that_was_taken_back_counts_on_from_there(

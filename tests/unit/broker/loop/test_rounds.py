@@ -74,7 +74,7 @@ def server(taking: Taking) -> Server:
 def broker(tmp_path: Path) -> Iterator[HotBroker]:
     made = HotBroker(tmp_path)
     yield made
-    made.served.store._opened.close(clean=False)
+    made.served.store.abandon()
 
 
 def numbered(count: int, size_bytes: int = 16) -> bytes:

@@ -65,9 +65,9 @@ async def test_a_broker_that_goes_while_its_registration_is_decoded_is_not_kept(
 ) -> None:
     peer = Peer("10.0.0.2")
     request = Command(RequestCode.REGISTER_BROKER, 7, ext=FIELDS, body=long_body(1000))
-    assert alone._dispatcher.dispatch(peer.connection, request) == b""
+    assert alone.dispatcher.dispatch(peer.connection, request) == b""
     peer.hang_up()
-    await asyncio.gather(*alone._dispatcher._tasks)
+    await asyncio.gather(*alone.dispatcher.tasks)
     assert alone.routes.members("") == []
 
 
@@ -102,7 +102,7 @@ async def test_many_values_cost_few_saves_and_are_answered_when_they_are_saved(
     for number in range(5000):
         ext = {"namespace": "N", "key": f"k{number}", "value": "v"}
         request = Command(RequestCode.PUT_KV_CONFIG, number, ext=ext)
-        assert server._dispatcher.dispatch(peer.connection, request) == b""
+        assert server.dispatcher.dispatch(peer.connection, request) == b""
     assert saves == []
     most_in_a_turn = before = 0
     while before < 5000:
@@ -141,7 +141,7 @@ async def test_changes_that_wait_for_the_disk_are_bounded(
     where = {"namespace": "N", "key": "k", "value": "v"}
     for number in range(2):
         request = Command(RequestCode.PUT_KV_CONFIG, number, ext=where)
-        assert server._dispatcher.dispatch(peer.connection, request) == b""
+        assert server.dispatcher.dispatch(peer.connection, request) == b""
     assert server.ask(RequestCode.PUT_KV_CONFIG, where).code == ResponseCode.SYSTEM_BUSY
     await server.values.saved()
 
@@ -161,8 +161,8 @@ async def test_a_broker_that_goes_while_its_registration_is_taken_is_asked_for_n
     monkeypatch.setattr(alone.routes, "register_in_steps", go_in_between)
     fields = FIELDS | {"rockhopperCreates": "on-lookup"}
     request = Command(RequestCode.REGISTER_BROKER, 7, ext=fields, body=long_body(5000))
-    assert alone._dispatcher.dispatch(peer.connection, request) == b""
-    await asyncio.gather(*alone._dispatcher._tasks)
+    assert alone.dispatcher.dispatch(peer.connection, request) == b""
+    await asyncio.gather(*alone.dispatcher.tasks)
     assert alone.routes.members("") == []
     assert not alone.processors.sharing.may_create("new")
 
@@ -173,8 +173,8 @@ async def test_a_short_registration_waits_for_the_long_one_in_front_of_it(
     peer = Peer("10.0.0.2")
     for opaque, body in enumerate((long_body(5000), BODY)):
         request = Command(RequestCode.REGISTER_BROKER, opaque, ext=FIELDS, body=body)
-        assert alone._dispatcher.dispatch(peer.connection, request) == b""
-    await asyncio.gather(*alone._dispatcher._tasks)
+        assert alone.dispatcher.dispatch(peer.connection, request) == b""
+    await asyncio.gather(*alone.dispatcher.tasks)
     answers = FrameDecoder().feed(b"".join(peer.written))
     assert [decode_header(kind, head).opaque for kind, head, _ in answers] == [0, 1]
     assert alone.ask(ROUTE, {"topic": "T4999"}).code == ResponseCode.SUCCESS

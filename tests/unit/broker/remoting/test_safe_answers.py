@@ -63,7 +63,7 @@ async def broker(tmp_path: Path) -> AsyncIterator[ServedBroker]:
 
 
 def flush(broker: ServedBroker) -> None:
-    broker.store._flushed(broker.store._log.flush())
+    broker.store.flush_now()
 
 
 def one(broker: ServedBroker) -> Sample:

@@ -58,7 +58,7 @@ async def min_offset(broker: ServedBroker, topic: str) -> str:
 def sync_broker(tmp_path: Path) -> Iterator[HotBroker]:
     made = HotBroker(tmp_path / "sync", {"flushDiskType": "SYNC_FLUSH"})
     yield made
-    made.served.store._opened.close(clean=False)
+    made.served.store.abandon()
 
 
 async def test_a_batch_is_limited_by_its_size_only(broker: ServedBroker) -> None:

@@ -163,8 +163,8 @@ def test_apaches_topics_are_known(apache: ApacheStore) -> None:
 
 
 async def test_the_scrub_finds_nothing_wrong(store: MessageStore) -> None:
-    store._reader.tail_start = store.max_commit_log_offset
+    store.reader.tail_start = store.max_commit_log_offset
     with capture_logs() as logs:
-        while store._scrub._scrub.step():
+        while store.scrub.passes.step():
             pass
     assert logs == []

@@ -53,11 +53,11 @@ def test_a_queue_that_could_not_be_flushed_is_flushed_the_next_time(stores: Stor
     for _ in range(3):
         with no_descriptor_free(), pytest.raises(TooManyOpenFilesError):
             flush_derived_files(store)
-        assert store._queues.dirty_count == 3
+        assert store.opened.queues.dirty_count == 3
         store.derived_flush.save_checkpoint()
         assert saved_times_ms(stores)[1:] != (first_ms + 1000,) * 2
     flush_derived_files(store)
-    assert store._queues.dirty_count == 0
+    assert store.opened.queues.dirty_count == 0
     assert saved_times_ms(stores) == (first_ms + 1000,) * 3
 
 
@@ -101,7 +101,7 @@ async def test_nobody_is_told_of_a_flush_that_did_not_take_place(
     store = await stores.start(flush_disk_type=FlushDiskType.SYNC, sync_flush_timeout_ms=20)
     end = put(store, b"early").end_offset
     await store.safe(end)
-    store._opened.mappings.release_all()
+    store.opened.mappings.release_all()
     told: list[StoreError | None] = []
     with no_descriptor_free():
         store.begin()
@@ -120,7 +120,7 @@ async def test_a_queue_that_cannot_be_opened_is_refused_by_its_reason_and_catche
 ) -> None:
     store = await stores.start()
     put(store)
-    store._opened.mappings.release_all()
+    store.opened.mappings.release_all()
     gc.collect()
     with no_descriptor_free():
         put(store, b"late", queue_id=1)
@@ -143,14 +143,14 @@ async def test_what_is_short_of_descriptors_gets_those_of_queues(stores: Stores)
     stores.clock.advance(1000)
     with no_descriptor_free():
         put(store, b"late")
-        await until(lambda: store._opened.checkpoint.consume_queue_ms == stores.clock.now_ms)
+        await until(lambda: store.opened.checkpoint.consume_queue_ms == stores.clock.now_ms)
     await store.close()
 
 
 def test_a_log_file_that_cannot_be_opened_refuses_by_its_reason(stores: Stores) -> None:
     store = stores.open()
     put(store, body_filling(store, 8))
-    ahead = store._log._next_file
+    ahead = store.opened.commit_log._next_file
     assert ahead is not None
     ahead.result()
     with no_descriptor_free(), pytest.raises(TooManyOpenFilesError, match="write the commit log"):

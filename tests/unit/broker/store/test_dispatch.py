@@ -184,7 +184,7 @@ def test_keys_are_indexed_once_though_dispatch_was_repeated(
         store.catch_up()
     assert puts == [3, 1]
     assert keys_found(store, "all") == 2
-    index = store._index
+    index = store.opened.index
     assert index is not None
     assert list(index.candidates("TopicA", "all", 0, 2**62)) == [
         m.commit_log_offset for m in reversed(messages(store))
@@ -236,13 +236,13 @@ def test_the_checkpoint_does_not_claim_what_is_not_in_the_queues(
     store.commit()
     flush(store)
     flush_derived_files(store)
-    saved = store._opened.checkpoint
+    saved = store.opened.checkpoint
     assert saved.commit_log_ms == stores.clock.now_ms
     assert saved.consume_queue_ms == saved.index_ms == in_queues_ms
     full.is_full = False
     store.catch_up()
     flush_derived_files(store)
-    assert store._opened.checkpoint.consume_queue_ms == stores.clock.now_ms
+    assert store.opened.checkpoint.consume_queue_ms == stores.clock.now_ms
 
 
 def test_a_stop_that_leaves_queues_behind_is_not_clean(

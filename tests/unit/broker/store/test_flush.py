@@ -117,7 +117,7 @@ def test_a_message_is_shown_only_when_it_is_on_disk(stores: Stores) -> None:
 def test_a_flush_shows_what_it_covers_and_no_more(stores: Stores) -> None:
     store = stores.open(flush_disk_type=SYNC)
     put(store, b"1")
-    flushed = store._log.flush()
+    flushed = store.opened.commit_log.flush()
     put(store, b"2")
     store._flushed(flushed)
     assert bodies(store) == [b"1"]
@@ -345,7 +345,7 @@ def test_a_clean_stop_flushes_everything_and_says_so(stores: Stores) -> None:
     put(store, b"1")
     assert (stores.root / "abort").exists()
     reopened = stores.reopen_after_stop()
-    saved = reopened._opened.checkpoint
+    saved = reopened.opened.checkpoint
     assert saved.commit_log_ms == saved.consume_queue_ms == saved.index_ms == stores.clock.now_ms
     assert bodies(reopened) == [b"1"]
     assert not (stores.root / "commitlog" / f"{4096:020d}").exists()
@@ -354,7 +354,7 @@ def test_a_clean_stop_flushes_everything_and_says_so(stores: Stores) -> None:
 def test_after_a_kill_the_abort_file_is_there(stores: Stores) -> None:
     put(stores.open())
     killed = stores.reopen_after_kill()
-    assert killed._opened.report.record_count == 1
+    assert killed.opened.report.record_count == 1
     assert len(bodies(killed)) == 1
 
 
@@ -379,7 +379,7 @@ def test_rocketmq_is_told_of_queues_and_index_only_by_a_clean_stop(stores: Store
     stopped_ms = stores.clock.now_ms
     running = load(stores.root / "checkpoint")
     assert (running.commit_log_ms, running.consume_queue_ms, running.index_ms) == (stopped_ms, 0, 0)
-    stores.reopen_after_stop()._opened.close(clean=True)
+    stores.reopen_after_stop().opened.close(clean=True)
     assert load(stores.root / "checkpoint")[:3] == (stopped_ms,) * 3
 
 

@@ -42,11 +42,11 @@ def store(stores: Stores) -> MessageStore:
 
 def scrub(store: MessageStore) -> list[dict[str, object]]:
     """Do one pass; what was said meanwhile."""
-    store._reader.tail_start = store.max_commit_log_offset
+    store.reader.tail_start = store.max_commit_log_offset
     with capture_logs() as logs:
-        while store._scrub._scrub.step():
+        while store.scrub.passes.step():
             pass
-    store._scrub._scrub.begin()
+    store.scrub.passes.begin()
     return [dict(entry) for entry in logs]
 
 
@@ -62,7 +62,7 @@ def test_a_sound_index_is_left_as_it_is(store: MessageStore, stores: Stores) -> 
     held = index_file(stores).read_bytes()
     assert scrub(store) == scrub(store) == []
     assert index_file(stores).read_bytes() == held
-    assert store._scrub._scrub.pass_count == 2
+    assert store.scrub.passes.pass_count == 2
 
 
 # Hash, offset, time, link; some entries, a page of zeros.
@@ -135,12 +135,12 @@ def test_files_behind_each_other_are_compared(stores: Stores) -> None:
 def test_a_header_is_written_anew(stores: Stores) -> None:
     store = stores.open(**WIDE, index_entry_count_max=50)
     fill(store)
-    assert store._index is not None
-    store._index.flush()
+    assert store.opened.index is not None
+    store.opened.index.flush()
     held = overwrite(index_file(stores), 4, b"\x55\x55")
     (entry,) = scrub(store)
     assert entry["part"] == "header"
-    store._index.flush()
+    store.opened.index.flush()
     assert index_file(stores).read_bytes() == held
     assert scrub(store) == []
 
@@ -158,15 +158,15 @@ def test_times_of_a_header_are_those_of_its_records(stores: Stores, at: int) -> 
     (entry,) = scrub(store)
     assert entry["part"] == "header"
     assert scrub(store) == []
-    assert store._index is not None
-    store._index.flush()
+    assert store.opened.index is not None
+    store.opened.index.flush()
     assert path.read_bytes() == held
 
 
 def test_strays_are_named_once(store: MessageStore, stores: Stores) -> None:
-    assert store._index is not None
-    store._index.put(12345, 0, stores.clock())
-    store._index.put(777, store.max_commit_log_offset - 9, stores.clock())
+    assert store.opened.index is not None
+    store.opened.index.put(12345, 0, stores.clock())
+    store.opened.index.put(777, store.max_commit_log_offset - 9, stores.clock())
     fill(store, 2)
     (entry,) = scrub(store)
     assert (entry["entry"], entry["count"]) == (121, 2)
@@ -179,9 +179,9 @@ def test_entries_that_java_puts_besides_are_fine(store: MessageStore, stores: St
     offset = put(
         store, properties=encode_properties({"KEYS": "last x", "TAGS": "b"})
     ).commit_log_offset
-    assert store._index is not None
+    assert store.opened.index is not None
     for key in ("T#b", "last", "x"):
-        store._index.put(index_key_hash(TOPIC, key), offset, stores.clock())
+        store.opened.index.put(index_key_hash(TOPIC, key), offset, stores.clock())
     fill(store, 2)
     assert scrub(store) == []
 
@@ -189,7 +189,7 @@ def test_entries_that_java_puts_besides_are_fine(store: MessageStore, stores: St
 def test_missing_entries_are_named_and_put_back_at_the_next_start(stores: Stores) -> None:
     store = stores.open(**WIDE)
     fill(store)
-    index = store._index
+    index = store.opened.index
     assert index is not None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(store._dispatch, "_index", None)
@@ -238,7 +238,7 @@ def test_records_of_deleted_topics_and_damaged_ones_may_have_entries(
 def test_entries_of_expired_messages_are_passed_by(stores: Stores) -> None:
     store = stores.open()
     fill(store)
-    assert store._opened._files.delete_files_before(4096) == 1
+    assert store.opened._files.delete_files_before(4096) == 1
     assert scrub(store) == []
     overwrite(index_file(stores), ENTRIES_AT + 60, b"\x55" * 20)
     assert {entry["log_level"] for entry in scrub(store)} == {"warning"}
@@ -283,10 +283,10 @@ def test_whatever_rots_the_index_is_whole_again(stores: Stores, seed: int) -> No
 
 
 def test_what_comes_while_a_pass_ends_is_no_fault(store: MessageStore) -> None:
-    scrubbing = store._scrub._scrub
+    scrubbing = store.scrub.passes
     with capture_logs() as logs:
         for _ in range(60):
-            store._reader.tail_start = store.max_commit_log_offset
+            store.reader.tail_start = store.max_commit_log_offset
             scrubbing.step()
             fill(store, 1)
         assert scrubbing.pass_count == 0
@@ -316,8 +316,8 @@ def test_what_rocketmq_indexed_is_sound(
         index_entry_count_max=entry_count_max,
         batch_consume_queue_file_size_bytes=460,
     )
-    assert store._index is not None
-    assert store._index.files
+    assert store.opened.index is not None
+    assert store.opened.index.files
     assert scrub(store) == scrub(store) == []
 
 
@@ -326,8 +326,8 @@ def test_a_step_is_bounded_and_so_is_what_is_said(stores: Stores) -> None:
     fill(store, 1200)
     for number in range(2, 3600, 12):
         overwrite(index_file(stores), ENTRIES_AT + number * 20, b"\x55")
-    scrubbing = store._scrub._scrub
-    store._reader.tail_start = store.max_commit_log_offset
+    scrubbing = store.scrub.passes
+    store.reader.tail_start = store.max_commit_log_offset
     before = 0
     with capture_logs() as logs:
         while cost := scrubbing.step():
@@ -343,10 +343,10 @@ async def test_its_pages_are_read_beside_the_loop(
 ) -> None:
     store = stores.open(**WIDE)
     fill(store)
-    store._reader.tail_start = store.max_commit_log_offset
+    store.reader.tail_start = store.max_commit_log_offset
     read: list[str] = []
     monkeypatch.setattr(scrubbing_module, "_bring_into_memory", lambda path, *_: read.append(path))
-    await store._scrub._do_a_chunk()
+    await store.scrub.do_a_chunk()
     assert read == [str(stores.root / "commitlog" / f"{0:020d}"), str(index_file(stores))]
 
 

@@ -23,16 +23,16 @@ def store(stores: Stores) -> MessageStore:
         put(
             store, b"body %d" % number + bytes(200), queue_id=number % 2, properties="TAGS\x01a\x02"
         )
-    store._reader.tail_start = store.max_commit_log_offset
+    store.reader.tail_start = store.max_commit_log_offset
     return store
 
 
 def scrub(store: MessageStore) -> list[dict[str, object]]:
     """Do one pass; what was said meanwhile."""
     with capture_logs() as logs:
-        while store._scrub._scrub.step():
+        while store.scrub.passes.step():
             pass
-    store._scrub._scrub.begin()
+    store.scrub.passes.begin()
     return [dict(entry) for entry in logs]
 
 
@@ -40,7 +40,7 @@ def test_a_sound_store_is_left_as_it_is(store: MessageStore, stores: Stores) -> 
     before = {path: path.read_bytes() for path in stores.root.rglob("0*") if path.is_file()}
     assert scrub(store) == []
     assert {path: path.read_bytes() for path in before} == before
-    assert store._scrub._scrub.pass_count == 1
+    assert store.scrub.passes.pass_count == 1
 
 
 # Body, place, magic.
@@ -76,7 +76,7 @@ def test_entries_of_light_queues_are_mended(stores: Stores, at: int) -> None:
     for number in range(4):
         names = "INNER_MULTI_DISPATCH\x01%LMQ%a,%LMQ%b\x02TAGS\x01a\x02"
         put(store, b"%d" % number, properties=names)
-    store._reader.tail_start = store.max_commit_log_offset
+    store.reader.tail_start = store.max_commit_log_offset
     assert scrub(store) == []
     path = stores.root / "consumequeue" / "%LMQ%b" / "0" / f"{0:020d}"
     held = overwrite(path, 2 * 20 + at, b"\x55")
@@ -88,20 +88,20 @@ def test_entries_of_light_queues_are_mended(stores: Stores, at: int) -> None:
 def test_records_of_deleted_topics_are_no_concern(store: MessageStore) -> None:
     store.delete_topics([TOPIC])
     put(store, b"anew")
-    store._reader.tail_start = store.max_commit_log_offset
+    store.reader.tail_start = store.max_commit_log_offset
     assert scrub(store) == []
     assert [message.body for message in messages(store)] == [b"anew"]
 
 
 def test_the_tail_of_the_log_is_left_for_later(store: MessageStore) -> None:
     put(store, b"new")
-    while store._scrub._scrub.step():
+    while store.scrub.passes.step():
         pass
-    assert store._scrub._scrub.position == store._reader.tail_start
+    assert store.scrub.passes.position == store.reader.tail_start
 
 
 def test_a_step_costs_no_less_than_its_records(store: MessageStore) -> None:
-    assert store._scrub._scrub.step() == 16 * RECORD_COST_BYTES
+    assert store.scrub.passes.step() == 16 * RECORD_COST_BYTES
 
 
 def test_off_peak_hours_have_a_rate_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,14 +113,14 @@ def test_off_peak_hours_have_a_rate_of_their_own(monkeypatch: pytest.MonkeyPatch
 
 def test_the_rate_bounds_what_is_read(store: MessageStore) -> None:
     async def chunk() -> float:
-        return await store._scrub._do_a_chunk()
+        return await store.scrub.do_a_chunk()
 
-    store._scrub._settings = ScrubSettings(8192, 8192, "", 60_000)
+    store.scrub.settings = ScrubSettings(8192, 8192, "", 60_000)
     assert asyncio.run(chunk()) == 2.0
-    store._scrub._settings = ScrubSettings(CHUNK_BYTES, CHUNK_BYTES, "", 60_000)
+    store.scrub.settings = ScrubSettings(CHUNK_BYTES, CHUNK_BYTES, "", 60_000)
     asyncio.run(chunk())
     assert asyncio.run(chunk()) == 60.0
-    store._scrub._settings = ScrubSettings(0, 0, "", 60_000)
+    store.scrub.settings = ScrubSettings(0, 0, "", 60_000)
     assert asyncio.run(chunk()) == 60.0
 
 
@@ -132,8 +132,8 @@ async def test_other_files_are_looked_at_after_each_pass(store: MessageStore) ->
         looks += 1
 
     store.scrub_with(look)
-    store._scrub._settings = ScrubSettings(CHUNK_BYTES, CHUNK_BYTES, "", 60_000)
-    while await store._scrub._do_a_chunk() < 60:
+    store.scrub.settings = ScrubSettings(CHUNK_BYTES, CHUNK_BYTES, "", 60_000)
+    while await store.scrub.do_a_chunk() < 60:
         assert looks == 0
     assert looks == 1
 
@@ -141,7 +141,7 @@ async def test_other_files_are_looked_at_after_each_pass(store: MessageStore) ->
 async def test_a_running_store_scrubs_itself(stores: Stores) -> None:
     store = await stores.start(scrub_bytes_per_second=1 << 30, scrub_interval_ms=10)
     put(store, b"x" * 50)
-    store._reader.tail_start = store.max_commit_log_offset
+    store.reader.tail_start = store.max_commit_log_offset
     overwrite(stores.root / "commitlog" / f"{0:020d}", 90, b"y")
     while not store.damaged_count:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
@@ -151,12 +151,12 @@ async def test_a_running_store_scrubs_itself(stores: Stores) -> None:
 async def test_the_scrub_ends_when_told_at_the_moment_it_is_woken(stores: Stores) -> None:
     store = await stores.start(scrub_bytes_per_second=1 << 30, scrub_interval_ms=3_600_000)
     for turns in range(4):
-        await until(lambda: bool(store._scrub._wake._waiters))
-        store._scrub._wake.set()
+        await until(lambda: bool(store.scrub._wake._waiters))
+        store.scrub._wake.set()
         for _ in range(turns):
             await asyncio.sleep(0)
-        stopping = asyncio.create_task(store._scrub.stop())
+        stopping = asyncio.create_task(store.scrub.stop())
         await asyncio.wait([stopping], timeout=HANG_S)
         assert stopping.done(), turns
-        store._scrub.start()
+        store.scrub.start()
     await store.close()

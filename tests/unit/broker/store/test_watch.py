@@ -83,7 +83,7 @@ def test_rolling_and_deleting_old_files_is_no_loss(stores: Stores) -> None:
         put(store, bytes(FILE_SIZE_BYTES // 2))
         store.look_after_files()
     assert len(list((stores.root / "commitlog").iterdir())) > 3
-    store._log.drop_files_before(store.max_commit_log_offset)
+    store.opened.commit_log.drop_files_before(store.max_commit_log_offset)
     store.look_after_files()
     assert store.is_writable
 

@@ -225,7 +225,7 @@ async def test_between_calls_it_says_nothing_of_a_name_service_that_is_away(
         await admin.route("orders")
         name_service.stop_listening()
         name_service.drop_connections()
-        await admin._session.keep_up_once()
+        await admin.session.keep_up_once()
         with pytest.raises(BrokerUnreachableError):
             await admin.route("orders")
     assert caplog.records == []

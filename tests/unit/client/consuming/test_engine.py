@@ -115,7 +115,7 @@ async def test_a_member_that_is_slow_to_come_back_keeps_its_queues(
         # A round asks twice, for two topics; the first ones come to nothing, for 0.6 s.
         await broker.wait_for(38, asked + 8)
         assert consumer.assigned == [RETRY, *QUEUES[:2]]
-        monkeypatch.setattr(consumer._engine.rebalancer, "_awaited_until_s", 0.0)
+        monkeypatch.setattr(consumer.engine.rebalancer, "_awaited_until_s", 0.0)
         await until(lambda: consumer.assigned == [RETRY, *QUEUES])
 
 
@@ -274,7 +274,7 @@ async def test_what_is_fetched_ahead_is_bounded(broker: GroupBroker, limit: dict
     async with billing(broker, batch_size=4, **limit) as consumer:
         messages = aiter(consumer)
         await anext(messages)
-        held = consumer._engine.assignment.held[QUEUES[0]]
+        held = consumer.engine.assignment.held[QUEUES[0]]
         await until(lambda: held.fetch_offset >= 8)
         for _ in range(50):
             await asyncio.sleep(0)
@@ -355,7 +355,7 @@ async def test_a_name_service_that_is_away_is_not_needed(broker: GroupBroker) ->
     await broker.append(2, b"x")
     assert (await anext(messages)).body == b"x"
     await broker.notify()
-    await consumer._engine.session.keep_up_once()
+    await consumer.engine.session.keep_up_once()
     await broker.append(3, b"y")
     assert (await anext(messages)).body == b"y"
     await consumer.close()

@@ -127,7 +127,7 @@ async def test_a_loop_that_ends_while_a_client_closes_leaves_no_socket_open() ->
         async def read() -> None:
             async with PullConsumer("orders", nameserver=address) as consumer:
                 await consumer.pull()
-                for connection in consumer._session._pool.connections:
+                for connection in consumer.session.pool.connections:
                     assert connection._transport is not None
                     sockets.append(connection._transport.get_extra_info("socket"))
                 is_reading.set()

@@ -142,7 +142,7 @@ async def test_without_a_reply_the_time_is_up(
     clock = HeldClock(monkeypatch)
     request = asyncio.create_task(producer.request(PING, timeout_s=5))
     await asked(broker)
-    (connection,) = producer._session._pool.connections
+    (connection,) = producer.session.pool.connections
     await until(lambda: not connection._pending)
     clock.advance(5)
     with pytest.raises(ReplyTimeoutError, match="nobody replied in time") as caught:

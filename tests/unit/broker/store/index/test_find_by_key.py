@@ -69,13 +69,13 @@ def test_a_flood_of_collisions_ends_the_search(
     for _ in range(6):
         put(store, properties="KEYS\x01BB\x02")
     reads: list[int] = []
-    real = store._reader.record
+    real = store.reader.record
 
     def record(position: int) -> bytes:
         reads.append(position)
         return real(position)
 
-    monkeypatch.setattr(store._reader, "record", record)
+    monkeypatch.setattr(store.reader, "record", record)
     assert found(store, "Aa") == []
     assert len(reads) == 6
 

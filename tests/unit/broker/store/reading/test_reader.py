@@ -38,8 +38,8 @@ def rolled(stores: Stores) -> MessageStore:
     """Queue offsets 0 to 9, of which the commit log has lost 0 to 3."""
     store = stores.open()
     fill(store, 10, 1800)
-    store._log.drop_files_before(2 * FILE_SIZE_BYTES)
-    queue = store._queues.get(TOPIC, 0)
+    store.opened.commit_log.drop_files_before(2 * FILE_SIZE_BYTES)
+    queue = store.opened.queues.get(TOPIC, 0)
     assert queue is not None
     queue.correct_min_offset(store.min_commit_log_offset)
     assert store.queue_range(TOPIC, 0) == (4, 10)
@@ -54,7 +54,7 @@ def test_a_queue_that_does_not_exist_has_nothing(store: MessageStore) -> None:
 
 
 def test_a_queue_without_messages_has_nothing(store: MessageStore) -> None:
-    store._queues.get_or_create(TOPIC, 0)
+    store.opened.queues.get_or_create(TOPIC, 0)
     assert got(store.get_message(TOPIC, 0, 7, 32)) == ("NO_MESSAGE_IN_QUEUE", 0, 0, 0)
 
 
@@ -81,7 +81,7 @@ def test_an_entry_that_cannot_be_read_sends_on_to_the_next_file(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(store, 60)
-    queue = store._queues.get(TOPIC, 0)
+    queue = store.opened.queues.get(TOPIC, 0)
     monkeypatch.setattr(type(queue), "read_units", lambda *_arguments: b"")
     assert got(store.get_message(TOPIC, 0, 3, 32)) == ("OFFSET_FOUND_NULL", 50, 0, 60)
 
@@ -131,7 +131,7 @@ def test_a_pull_of_what_is_not_in_memory_gets_8_messages_or_64_kib(
     store = stores.open(commit_log_file_size_bytes=1 << 20)
     fill(store, 20)
     fill(store, 10, 20_000)
-    store._reader._limits = store._reader._limits._replace(memory_bytes=1000)
+    store.reader._limits = store.reader._limits._replace(memory_bytes=1000)
     subscription = None if expression == "*" else Subscription(TOPIC, expression)
     assert store.get_message(TOPIC, 0, 0, 32, subscription).count == 8
     assert store.get_message(TOPIC, 0, 20, 32, subscription).count == 3
@@ -287,7 +287,7 @@ def test_stores_of_the_reference_are_read_to_the_end(tmp_path: Path, name: str) 
     root = copy_golden_store(name, tmp_path / name)
     entries = 4000 if name == "three_sessions" else 40
     store = open_store(root, consume_queue_file_size_bytes=200, index_entry_count_max=entries)
-    for topic in store._queues.topics():
+    for topic in store.opened.queues.topics():
         for queue_id in store.queue_ids(topic):
             low, high = store.queue_range(topic, queue_id)
             offsets = [m.queue_offset for m in messages(store, topic, queue_id, low)]

@@ -29,7 +29,7 @@ def store(stores: Stores) -> MessageStore:
 
 def drop_first_file(store: MessageStore) -> None:
     """Delete the first file of the log while the queues do not know yet."""
-    store._log.drop_files_before(FILE_SIZE_BYTES)
+    store.opened.commit_log.drop_files_before(FILE_SIZE_BYTES)
 
 
 @pytest.mark.parametrize("expression", ["*", "a"])
@@ -89,7 +89,7 @@ def test_a_damaged_old_message_is_skipped_and_reported_once(stores: Stores, chan
     assert (entry["log_level"], entry["topic"], entry["queue"]) == ("error", TOPIC, 0)
     assert (entry["offset"], entry["commit_log_offset"]) == (1, damaged.offset)
     assert entry["reason"]
-    assert store._reader.damaged_count == 1
+    assert store.reader.damaged_count == 1
 
 
 def test_a_damaged_message_is_found_neither_by_id_nor_by_key(stores: Stores) -> None:
@@ -112,7 +112,7 @@ def test_a_body_in_the_tail_of_the_log_is_not_compared_with_its_crc(
 def test_a_body_behind_the_tail_is(store: MessageStore, stores: Stores, expression: str) -> None:
     fill(store, 3)
     second = messages(store)[1].commit_log_offset
-    store._reader.tail_start = store.max_commit_log_offset
+    store.reader.tail_start = store.max_commit_log_offset
     fill(store, 1)
     flip_bit(stores.root / "commitlog" / f"{0:020d}", second + 89)
     with capture_logs() as logs:

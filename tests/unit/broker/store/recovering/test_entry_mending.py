@@ -103,7 +103,7 @@ def test_a_long_search_takes_a_slice_at_a_time_and_skips_nothing(
 ) -> None:
     monkeypatch.setattr(entry_mending, "STEPS_PER_SLICE", 4)
     asked: list[int] = []
-    store._mender.on_search = lambda: asked.append(1)
+    store.mender.on_search = lambda: asked.append(1)
     overwrite(entries(stores, "Rare"), 20, b"\x01" * 12)
     assert store.get_bulk("Rare", 0, 1, 32, 1000).next_offset == 1
     pulls = 0
@@ -121,9 +121,9 @@ def test_a_search_ends_without_a_reader_and_wakes_who_waits(
     monkeypatch.setattr(entry_mending, "STEPS_PER_SLICE", 4)
     held = overwrite(entries(stores, "Rare"), 20, b"\x01" * 12)
     woken: list[str] = []
-    store._mender.on_mended = lambda queue, _code: woken.append(queue.topic)
+    store.mender.on_mended = lambda queue, _code: woken.append(queue.topic)
     assert store.get_message("Rare", 0, 1, 32).count == 0
-    while store._mender.go_on():
+    while store.mender.go_on():
         pass
     assert woken == ["Rare"]
     assert entries(stores, "Rare").read_bytes() == held
@@ -218,14 +218,14 @@ def test_a_wrong_entry_of_a_batch_misleads_no_look_up(stores: Stores) -> None:
 
 def test_the_scrub_mends_entries_of_batches(stores: Stores) -> None:
     store = batches(stores)
-    store._reader.tail_start = store.max_commit_log_offset
+    store.reader.tail_start = store.max_commit_log_offset
     # Place, size, tags code, store time, first offset, number of messages.
     for turns, byte in enumerate((6, 10, 19, 27, 35, 37), start=1):
         held = flip_bit(batch_entries(stores), 5 * 46 + byte, 2)
         for _ in range(2):
-            while store._scrub._scrub.step():
+            while store.scrub.passes.step():
                 pass
-            store._scrub._scrub.begin()
+            store.scrub.passes.begin()
         assert batch_entries(stores).read_bytes() == held, byte
         assert (store.mended_count, store.damaged_count) == (turns, 0)
 
@@ -287,7 +287,7 @@ def test_entries_of_messages_that_expired_are_left_alone(stores: Stores) -> None
     store = stores.open()
     for number in range(10):
         put(store, b"%d" % number + bytes(1800))
-    store._log.drop_files_before(8192)
+    store.opened.commit_log.drop_files_before(8192)
     with capture_logs() as logs:
         assert store.get_message(TOPIC, 0, 0, 4).status is GetStatus.MESSAGE_WAS_REMOVING
         assert offsets(store)[0] >= 4

@@ -74,7 +74,7 @@ def test_its_offsets_are_not_used_again(
         store = again(stores, root, told)
     for queue_id in (0, 1):
         assert store.queue_range("TopicA", queue_id)[1] >= COUNT // 2
-    report = store._opened.report
+    report = store.opened.report
     assert report.lost_tail is not None
     assert report.lost_tail.start == start
     assert [line for line in logs if "had been flushed and is gone" in line["event"]]
@@ -85,7 +85,7 @@ def test_its_offsets_are_not_used_again(
     ends = [store.queue_range("TopicA", queue_id)[1] for queue_id in (0, 1)]
     anew = again(stores, copy_killed(root, tmp_path / "again"), {})
     assert [anew.queue_range("TopicA", queue_id)[1] for queue_id in (0, 1)] == ends
-    assert anew._opened.report.lost_tail is None
+    assert anew.opened.report.lost_tail is None
 
 
 def test_what_the_inventory_noted_is_not_forgotten_for_it(stores: Stores, tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_units_tell_where_the_log_ended_when_nothing_else_does(
 ) -> None:
     root, start, end = killed(stores, tmp_path, gone=(*BOTH, "index"))
     store = again(stores, root, {})
-    tail = store._opened.report.lost_tail
+    tail = store.opened.report.lost_tail
     assert tail is not None
     assert (tail.start, tail.end) == (start, end)
     assert store.queue_range("TopicA", 0) == store.queue_range("TopicA", 1) == (0, COUNT // 2)

@@ -71,7 +71,7 @@ def test_its_offsets_are_not_used_again(
     with capture_logs() as logs:
         again = stores.open(killed, flush_disk_type=flush_type)
     assert again.queue_range("TopicA", 0) == again.queue_range("TopicA", 1) == (0, COUNT // 2)
-    report = again._opened.report
+    report = again.opened.report
     assert report.lost_tail is not None
     assert (report.lost_tail.start, report.lost_tail.end) == (starts[-LOST], end)
     assert report.lost_messages == {("TopicA", 0): LOST // 2, ("TopicA", 1): LOST // 2}
@@ -100,10 +100,10 @@ def test_a_reader_in_the_hole_is_sent_behind_it(stores: Stores, tmp_path: Path) 
 def test_it_is_said_once(stores: Stores, tmp_path: Path) -> None:
     _store, starts = fill(stores, SYNC)
     root = lose_tail(stores, tmp_path, starts[-LOST], zero_from)
-    assert stores.open(root)._opened.report.lost_tail is not None
+    assert stores.open(root).opened.report.lost_tail is not None
     killed = copy_killed(root, tmp_path / "killed again")
     again = stores.open(killed)
-    assert (again._opened.report.lost_tail, again._opened.report.lost_messages) == (None, {})
+    assert (again.opened.report.lost_tail, again.opened.report.lost_messages) == (None, {})
     assert again.queue_range("TopicA", 0) == (0, COUNT // 2)
 
 
@@ -112,7 +112,7 @@ def test_a_tail_that_was_never_flushed_is_cut(stores: Stores, tmp_path: Path) ->
     starts = [put(store, b"%d" % n).commit_log_offset for n in range(COUNT)]
     again = stores.open(lose_tail(stores, tmp_path, starts[-LOST], zero_from))
     assert again.queue_range("TopicA", 0) == (0, COUNT - LOST)
-    assert again._opened.report.lost_tail is None
+    assert again.opened.report.lost_tail is None
 
 
 def test_a_unit_that_fits_nothing_proves_nothing(stores: Stores, tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_a_unit_with_a_wrong_size_proves_no_more_than_its_record(
         file.write((size + size_bytes).to_bytes(4, "big"))
     again = stores.open()
     assert again.max_commit_log_offset == end
-    assert again._opened.report.lost_tail is None
+    assert again.opened.report.lost_tail is None
     assert again.queue_range("TopicA", 1) == (0, COUNT // 2)
 
 
@@ -258,6 +258,6 @@ def test_a_bit_of_a_checkpoint_says_nothing_of_the_end(
     page[47 - bit // 8] ^= 1 << bit % 8
     (killed / name).write_bytes(page)
     again = stores.open(killed, flush_disk_type=ASYNC)
-    assert again._opened.report.lost_tail is None
+    assert again.opened.report.lost_tail is None
     assert again.max_commit_log_offset == end
     assert put(again, b"new").commit_log_offset < end + FILE_SIZE_BYTES
