@@ -95,7 +95,7 @@ def main(
             click.echo(f"{key}={value}")
         return
     raise_open_files_limit()
-    sys.exit(_run(_serve(loaded)))
+    sys.exit(_run(serve(loaded)))
 
 
 _KEY_OF_OPTION = {
@@ -151,7 +151,7 @@ def _run(main: Coroutine[Any, Any, int]) -> int:
     return uvloop.run(main)
 
 
-async def _serve(loaded: LoadedConfig) -> int:
+async def serve(loaded: LoadedConfig) -> int:
     """Serve until a signal or a failure of the store; return the exit code."""
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_log_stray_exception)

@@ -70,12 +70,12 @@ class Producer:
         )
         """Its connections, and the routes that it knows."""
         self.session.producer_groups.add(group)
-        self._delivery = Delivery(self.session, group, timeout_s=timeout, retries=retries)
-        self._requests = PendingRequests(self.session)
-        self._trace: MessageTrace | None = None
+        self.delivery = Delivery(self.session, group, timeout_s=timeout, retries=retries)
+        self.requests = PendingRequests(self.session)
+        self.trace: MessageTrace | None = None
         if trace:
             trace_topic = trace if isinstance(trace, str) else TRACE_TOPIC
-            self._trace = MessageTrace(self.session, topic=trace_topic)
+            self.trace = MessageTrace(self.session, topic=trace_topic)
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -91,17 +91,17 @@ class Producer:
     async def start(self) -> Self:
         """Open the producer; connections are made when they are needed."""
         await self.session.start()
-        if self._trace is not None:
-            self._trace.start()
-            self._delivery.on_sent = self._trace_sent
+        if self.trace is not None:
+            self.trace.start()
+            self.delivery.on_sent = self._trace_sent
         return self
 
     async def close(self) -> None:
         """Hand everything that was sent to the network, then close."""
         self.session.check_loop()
         try:
-            if self._trace is not None and not self.session.is_inherited:
-                await self._trace.close()
+            if self.trace is not None and not self.session.is_inherited:
+                await self.trace.close()
         finally:
             await self.session.close()
 
@@ -124,7 +124,7 @@ class Producer:
         BrokerUnreachableError, RequestTimeoutError.
         """
         prepared = self._policy.prepare(_as_message(message, body, tags, keys, properties))
-        return (await self._delivery.send(prepared, [prepared], queue, timeout))[0]
+        return (await self.delivery.send(prepared, [prepared], queue, timeout))[0]
 
     async def send_batch(
         self,
@@ -145,7 +145,7 @@ class Producer:
         if not batch:
             return []
         whole, parts = self._policy.prepare_batch(batch)
-        return await self._delivery.send(whole, parts, queue, timeout)
+        return await self.delivery.send(whole, parts, queue, timeout)
 
     async def send_oneway(
         self,
@@ -159,7 +159,7 @@ class Producer:
     ) -> None:
         """Send one message without learning whether it was stored: the broker does not answer."""
         prepared = self._policy.prepare(_as_message(message, body, tags, keys, properties))
-        await self._delivery.send_oneway(prepared, queue)
+        await self.delivery.send_oneway(prepared, queue)
 
     async def request(
         self,
@@ -176,20 +176,20 @@ class Producer:
         self.session.check_open()
         allowed_s = self._timeout_s if timeout_s is None else timeout_s
         deadline_s = asyncio.get_running_loop().time() + allowed_s
-        correlation_id, properties = self._requests.begin(allowed_s)
+        correlation_id, properties = self.requests.begin(allowed_s)
         try:
             prepared = self._policy.prepare(message, system=properties)
-            route = await self._delivery.route(message.topic)
+            route = await self.delivery.route(message.topic)
             try:
                 async with asyncio.timeout_at(deadline_s):
-                    await self._requests.introduce(route)
+                    await self.requests.introduce(route)
             except TimeoutError:
                 pass  # the send says which broker does not answer
             left_s = max(deadline_s - asyncio.get_running_loop().time(), 0.001)
-            await self._delivery.send(prepared, [prepared], queue, left_s)
-            return await self._requests.reply(correlation_id, route, deadline_s)
+            await self.delivery.send(prepared, [prepared], queue, left_s)
+            return await self.requests.reply(correlation_id, route, deadline_s)
         finally:
-            self._requests.end(correlation_id)
+            self.requests.end(correlation_id)
 
     async def reply(
         self,
@@ -238,13 +238,13 @@ class Producer:
                 f"{address} recalled a message of {topic!r} and does not say which",
                 address=address,
             )
-        if self._trace is not None:
-            self._trace.recalled(self._group, topic, message_id)
+        if self.trace is not None:
+            self.trace.recalled(self._group, topic, message_id)
         return message_id
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """Return the queues of a topic that can be written, in the order of sharding."""
-        return list((await self._delivery.route(topic)).write_queues)
+        return list((await self.delivery.route(topic)).write_queues)
 
     async def _broker_address(self, broker_name: str, *topics: str) -> str:
         """Return the master of a broker, by the route of the first topic that it serves."""
@@ -266,7 +266,7 @@ class Producer:
     def _take_request(self, connection: Connection, command: Command) -> Command | None:
         """Serve what brokers ask of producers."""
         if command.code == RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT:
-            return self._requests.take_reply(command)
+            return self.requests.take_reply(command)
         return None
 
     def _trace_sent(
@@ -277,9 +277,9 @@ class Producer:
         address: str,
         started_s: float,
     ) -> None:
-        assert self._trace is not None
+        assert self.trace is not None
         cost_s = asyncio.get_running_loop().time() - started_s
-        self._trace.sent(self._group, messages, receipts, answer, address, cost_s)
+        self.trace.sent(self._group, messages, receipts, answer, address, cost_s)
 
 
 def _as_message(

@@ -78,7 +78,7 @@ class PullConsumer:
         self._parted: dict[MessageQueue, int] = {}
         self._is_automatic = topic is not None
         self._is_reading = False
-        self._adoptions: set[asyncio.Task[None]] = set()
+        self.adoptions: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -111,7 +111,7 @@ class PullConsumer:
         try:
             if not self.session.is_inherited:  # else the tasks belong to the parent process
                 readings = [reader.stop() for reader in self._readers.values()]
-                await asyncio.gather(end_tasks(self._adoptions), *readings)
+                await asyncio.gather(end_tasks(self.adoptions), *readings)
         finally:
             await self.session.close()
 
@@ -323,8 +323,8 @@ class PullConsumer:
     def _route_changed(self, route: TopicRoute) -> None:
         if self._is_automatic and route.topic == self._topic and self._readers:
             task = asyncio.get_running_loop().create_task(self._follow(route))
-            self._adoptions.add(task)
-            task.add_done_callback(self._adoptions.discard)
+            self.adoptions.add(task)
+            task.add_done_callback(self.adoptions.discard)
 
     async def _follow(self, route: TopicRoute) -> None:
         """Read the queues that the topic has now, new ones from their beginning."""

@@ -157,7 +157,7 @@ class TransactionProducer(Producer):
         self._check = check
         self._reachability = Reachability(self.session)
         self._checks_at_once = asyncio.Semaphore(_CHECKS_AT_ONCE_MAX)
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self.tasks: set[asyncio.Task[Any]] = set()
         self._running: set[str] = set()  # message ids whose blocks have not ended
 
     async def start(self) -> Self:
@@ -178,10 +178,10 @@ class TransactionProducer(Producer):
     async def _end_transactions(self) -> None:
         try:
             await self._reachability.close()
-            if self._tasks:
-                await asyncio.wait(self._tasks, timeout=self._timeout_s)
+            if self.tasks:
+                await asyncio.wait(self.tasks, timeout=self._timeout_s)
         finally:
-            await end_tasks(self._tasks)
+            await end_tasks(self.tasks)
 
     @asynccontextmanager
     async def transaction(
@@ -247,7 +247,7 @@ class TransactionProducer(Producer):
             },
             sys_flag=SYS_FLAG_TRANSACTION_PREPARED,
         )
-        (receipt,) = await self._delivery.send(prepared, [prepared], None, timeout)
+        (receipt,) = await self.delivery.send(prepared, [prepared], None, timeout)
         transaction = Transaction(message, receipt)
         if receipt.status is not SendStatus.OK:
             transaction.state = TransactionState.ROLLBACK
@@ -283,7 +283,7 @@ class TransactionProducer(Producer):
 
     async def _finish(self, transaction: Transaction, half: HalfMessage) -> None:
         transaction.is_confirmed = await self._end(half, transaction.state, from_check=False)
-        if self._trace is not None:
+        if self.trace is not None:
             self._trace_end(transaction.message, half, transaction.state, from_check=False)
 
     async def _end(self, half: HalfMessage, state: TransactionState, *, from_check: bool) -> bool:
@@ -362,7 +362,7 @@ class TransactionProducer(Producer):
         async with self._checks_at_once:
             state = await self._ask_check(message)
             await self._end(half, state, from_check=True)
-        if self._trace is not None:
+        if self.trace is not None:
             self._trace_end(message, half, state, from_check=True)
 
     async def _ask_check(self, message: ReceivedMessage) -> TransactionState:
@@ -385,8 +385,8 @@ class TransactionProducer(Producer):
         *,
         from_check: bool,
     ) -> None:
-        assert self._trace is not None
-        self._trace.ended_transaction(
+        assert self.trace is not None
+        self.trace.ended_transaction(
             self._group,
             message,
             half.message_id,
@@ -398,8 +398,8 @@ class TransactionProducer(Producer):
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
         return task
 
 

@@ -48,11 +48,11 @@ class Remote:
     def __init__(self, nameserver: str, *, timeout_s: float = 30.0) -> None:
         self.nameserver = nameserver
         self._timeout_s = timeout_s
-        self._without_bulk: set[str] = set()
+        self.without_bulk: set[str] = set()
         self._masters: dict[str, str] = {}
         self._deliveries: dict[str, Delivery] = {}
         self._loop = _background_loop()
-        self._admin = self.run(self._start())
+        self.admin = self.run(self._start())
 
     async def _start(self) -> Admin:
         return await Admin(self.nameserver, request_timeout=self._timeout_s).__aenter__()
@@ -69,7 +69,7 @@ class Remote:
 
     def topics(self) -> list[str]:
         """All topics that the name service knows, the system's own included."""
-        return self.run(self._admin.topics())
+        return self.run(self.admin.topics())
 
     def route(self, topic: str) -> TopicRoute | None:
         """The route of a topic, fresh; None when there is no such topic."""
@@ -77,7 +77,7 @@ class Remote:
 
     async def _route(self, topic: str) -> TopicRoute | None:
         try:
-            return await self._admin.route(topic)
+            return await self.admin.route(topic)
         except RouteNotFoundError:
             return None
 
@@ -88,14 +88,14 @@ class Remote:
 
     def brokers(self) -> list[BrokerAddress]:
         """Every broker that the name service knows."""
-        return self.run(self._admin.brokers())
+        return self.run(self.admin.brokers())
 
     def away(self, wanted: Iterable[str] = ()) -> list[str]:
         """Brokers that may have messages and are not there.
 
         These are those of *wanted*, and those that the name service (Rockhopper's) has forgotten.
         """
-        departed = self.run(self._admin.departed_brokers())
+        departed = self.run(self.admin.departed_brokers())
         return sorted({*wanted, *departed} - {each.name for each in self.brokers()})
 
     def topic_ids(self, places: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str | None]:
@@ -151,7 +151,7 @@ class Remote:
         """What each queue holds: from (inclusive) and to (exclusive)."""
 
         async def ask() -> dict[MessageQueue, tuple[int, int]]:
-            found = await asyncio.gather(*(self._admin.range(queue) for queue in queues))
+            found = await asyncio.gather(*(self.admin.range(queue) for queue in queues))
             return {each.queue: (each.min_offset, each.max_offset) for each in found}
 
         return self.run(self._about(queues, ask()))
@@ -160,7 +160,7 @@ class Remote:
         """The first offset of each queue that was stored at a time or later, else its end."""
 
         async def ask() -> dict[MessageQueue, int]:
-            at = self._admin.offsets.offset_at
+            at = self.admin.offsets.offset_at
             found = await asyncio.gather(*(at(queue, time_ms) for queue in queues))
             return dict(zip(queues, found, strict=True))
 
@@ -170,8 +170,8 @@ class Remote:
         """When the messages at *offsets* were stored, of those that are there."""
 
         async def ask_one(queue: MessageQueue, at: int) -> tuple[MessageQueue, int] | None:
-            address = await self._admin.offsets.address(queue)
-            pulls = OrdinaryPulls(self._admin, address, queue, TOOLS_CONSUMER_GROUP, "*", "TAG")
+            address = await self.admin.offsets.address(queue)
+            pulls = OrdinaryPulls(self.admin, address, queue, TOOLS_CONSUMER_GROUP, "*", "TAG")
             read = await pulls.read(at, at + 1, 1, self._timeout_s)
             if read.has_moved or not read.body:
                 return None
@@ -187,7 +187,7 @@ class Remote:
         """Where a group goes on in each queue; None where it has never committed."""
 
         async def ask() -> dict[MessageQueue, int | None]:
-            committed = self._admin.offsets.committed
+            committed = self.admin.offsets.committed
             found = await asyncio.gather(*(committed(group, queue) for queue in queues))
             return dict(zip(queues, found, strict=True))
 
@@ -197,14 +197,14 @@ class Remote:
         """Store where a group goes on."""
 
         async def tell() -> None:
-            commit = self._admin.offsets.commit
+            commit = self.admin.offsets.commit
             await asyncio.gather(*(commit(group, queue, at) for queue, at in offsets.items()))
 
         async def introduce() -> None:
             # Brokers take commits of groups that they know, and get to know a group by its pulls.
             queue, at = next(iter(offsets.items()))
-            address = await self._admin.offsets.address(queue)
-            pulls = OrdinaryPulls(self._admin, address, queue, group, "*", "TAG")
+            address = await self.admin.offsets.address(queue)
+            pulls = OrdinaryPulls(self.admin, address, queue, group, "*", "TAG")
             await pulls.read(at, at + 1, 1, self._timeout_s)
 
         async def tell_or_introduce() -> None:
@@ -230,7 +230,7 @@ class Remote:
         except ClientError:
             # They may be somewhere else when they come back.
             for topic in {queue.topic for queue in queues}:
-                self._admin.forget_route(topic)
+                self.admin.forget_route(topic)
             raise
 
     # -- messages ------------------------------------------------------------------------------
@@ -294,8 +294,8 @@ class Remote:
         expression_type: str,
         topic_id: str = "",
     ) -> BulkRead:
-        address = await self._admin.offsets.address(queue)
-        if address not in self._without_bulk:
+        address = await self.admin.offsets.address(queue)
+        if address not in self.without_bulk:
             fields = BulkPullRequest(
                 topic=queue.topic,
                 queue_id=queue.queue_id,
@@ -307,7 +307,7 @@ class Remote:
                 expression_type=expression_type,
                 topic_id=topic_id or None,
             )
-            answer = await self._admin.request(
+            answer = await self.admin.request(
                 address,
                 RequestCode.BULK_PULL,
                 encode_fields(fields),
@@ -316,8 +316,8 @@ class Remote:
             )
             if answer.code != _NOT_SUPPORTED:
                 return read_answer(answer)
-            self._without_bulk.add(address)
-        pulls = OrdinaryPulls(self._admin, address, queue, group, expression, expression_type)
+            self.without_bulk.add(address)
+        pulls = OrdinaryPulls(self.admin, address, queue, group, expression, expression_type)
         return await pulls.read(offset, end, bytes_max, self._timeout_s)
 
     def request(
@@ -342,10 +342,10 @@ class Remote:
     ) -> Command:
         address = self._masters.get(broker_name)
         if address is None:
-            address = (await self._admin.masters(broker_name))[0].address
+            address = (await self.admin.masters(broker_name))[0].address
             self._masters[broker_name] = address
         try:
-            return await self._admin.request(
+            return await self.admin.request(
                 address, code, ext, body, timeout=timeout_s or self._timeout_s
             )
         except RequestRefusedError:

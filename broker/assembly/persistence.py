@@ -55,7 +55,7 @@ class Tables(Part):
         """Those that other parts read and save, to be scrubbed with ours."""
 
     @property
-    def _all(self) -> tuple[JsonTable, ...]:
+    def all(self) -> tuple[JsonTable, ...]:
         return (
             self.topics,
             self.groups,
@@ -70,7 +70,7 @@ class Tables(Part):
     @property
     def every(self) -> tuple[JsonTable, ...]:
         """All that are kept in files, those of other parts included."""
-        return (*self._all, self.subscriptions, *self.others)
+        return (*self.all, self.subscriptions, *self.others)
 
     async def scrub(self) -> None:
         """Look at the files on disk: what is not as it was saved is named, and written anew."""
@@ -95,7 +95,7 @@ class Tables(Part):
             CorruptFileError: a file and its backup are damaged.
             OSError: a file cannot be read.
         """
-        for table in self._all:
+        for table in self.all:
             table.load()
         try:
             self.subscriptions.load()
@@ -130,18 +130,18 @@ class Tables(Part):
 
     def open(self) -> None:
         """From now on write changes: the store is locked."""
-        for table in (*self._all, self.subscriptions):
+        for table in (*self.all, self.subscriptions):
             table.start_saving()
 
     def stop_saving(self) -> None:
         """Write nothing more: the store was taken away."""
-        for table in (*self._all, self.subscriptions):
+        for table in (*self.all, self.subscriptions):
             table.stop_saving()
 
     async def saved(self) -> None:
         """Return when everything is on disk. Raises OSError, after having tried every table."""
         failure: OSError | None = None
-        for table in (*self._all, self.subscriptions):
+        for table in (*self.all, self.subscriptions):
             try:
                 await table.saved()
             except OSError as error:

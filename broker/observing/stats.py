@@ -171,17 +171,15 @@ class BrokerStats:
         self.put_failed = 0
         self.get_found = 0
         self.get_missed = 0
-        self._tables: dict[str, dict[str, _History]] = {
-            name: {} for name in ("put", *_GROUP_TABLES)
-        }
+        self.tables: dict[str, dict[str, _History]] = {name: {} for name in ("put", *_GROUP_TABLES)}
         self._of_broker: dict[str, _History] = {}
         self.producer_registrations = Traffic()
         """Heartbeats of producers; *messages* are the milliseconds that they took."""
         self.consumer_registrations = Traffic()
         self._latencies: dict[tuple[str, int], _History] = {}
-        self._of_system: dict[str, set[str]] = {name: set() for name in self._tables}
+        self._of_system: dict[str, set[str]] = {name: set() for name in self.tables}
         # What deleted topics and groups had counted, so that totals never go back.
-        self._retired = {name: Traffic() for name in self._tables}
+        self._retired = {name: Traffic() for name in self.tables}
         self._totals: deque[Totals] = deque(
             maxlen=TPS_WINDOWS_S[-1] * 1000 // SAMPLE_INTERVAL_MS + 1
         )
@@ -204,7 +202,7 @@ class BrokerStats:
 
     def pulled_offset(self, topic: str, group: str, queue_id: int) -> int:
         """Up to where *group* was handed a queue since the start; 0 if nothing."""
-        history = self._tables["get"].get(f"{topic}@{group}")
+        history = self.tables["get"].get(f"{topic}@{group}")
         if history is None or not isinstance(history.traffic, GroupTraffic):
             return 0
         reads = history.traffic.queues.get(queue_id)
@@ -227,14 +225,14 @@ class BrokerStats:
         return self._traffic("dead", f"{topic}@{group}")
 
     def _traffic(self, table: str, key: str) -> Traffic:
-        history = self._tables[table].get(key)
+        history = self.tables[table].get(key)
         if history is None and is_light(key):
             # One entry for all of them: there may be any number.
             key = LMQ_PREFIX if "@" not in key else f"{LMQ_PREFIX}@{LMQ_PREFIX}"
-            history = self._tables[table].get(key)
+            history = self.tables[table].get(key)
         if history is None:
             traffic = GroupTraffic() if table == "get" else Traffic()
-            history = self._tables[table][key] = _History(traffic, self._now_ms())
+            history = self.tables[table][key] = _History(traffic, self._now_ms())
             if is_system_topic(key.partition("@")[0]):
                 self._of_system[table].add(key)
         return history.traffic
@@ -242,20 +240,20 @@ class BrokerStats:
     def forget_topic(self, topic: str) -> None:
         """Drop the counters of a deleted topic; the totals keep what they counted."""
         prefix = f"{topic}@"
-        self._retire("put", [key for key in self._tables["put"] if key == topic])
+        self._retire("put", [key for key in self.tables["put"] if key == topic])
         for table in _GROUP_TABLES:
-            self._retire(table, [key for key in self._tables[table] if key.startswith(prefix)])
+            self._retire(table, [key for key in self.tables[table] if key.startswith(prefix)])
 
     def forget_group(self, group: str) -> None:
         """Drop the counters of a deleted group."""
         suffix = f"@{group}"
         for table in _GROUP_TABLES:
-            self._retire(table, [key for key in self._tables[table] if key.endswith(suffix)])
+            self._retire(table, [key for key in self.tables[table] if key.endswith(suffix)])
 
     def _retire(self, table: str, keys: list[str]) -> None:
         retired = self._retired[table]
         for key in keys:
-            traffic = self._tables[table].pop(key).traffic
+            traffic = self.tables[table].pop(key).traffic
             if isinstance(traffic, GroupTraffic):
                 for queue_id in traffic.queues:
                     self._latencies.pop((key, queue_id), None)
@@ -267,7 +265,7 @@ class BrokerStats:
         """The sum over all keys of a table: ``put``, ``get``, ``back``, ``dead`` and so on."""
         retired = self._retired[table]
         messages, size_bytes, calls = retired.messages, retired.bytes, retired.calls
-        for history in self._tables[table].values():
+        for history in self.tables[table].values():
             traffic = history.traffic
             messages += traffic.messages
             size_bytes += traffic.bytes
@@ -280,7 +278,7 @@ class BrokerStats:
         rest = Traffic()
         rest.messages, rest.calls = total.messages, total.calls
         for key in self._of_system[table]:
-            history = self._tables[table].get(key)
+            history = self.tables[table].get(key)
             if history is not None:
                 rest.messages -= history.traffic.messages
                 rest.calls -= history.traffic.calls
@@ -304,7 +302,7 @@ class BrokerStats:
 
     def by_key(self, table: str) -> dict[str, Traffic]:
         """Every counter of a table: by topic, or by ``topic@group``."""
-        return {key: history.traffic for key, history in self._tables[table].items()}
+        return {key: history.traffic for key, history in self.tables[table].items()}
 
     def sample(self) -> bool:
         """Take the samples that are due; return whether another minute has begun.
@@ -324,7 +322,7 @@ class BrokerStats:
         ]
         for window in due:
             self._next_sample_ms[window] = now_ms + _SAMPLE_EVERY_MS[window]
-        tables = (*self._tables.values(), self._of_broker)
+        tables = (*self.tables.values(), self._of_broker)
         histories = [*self._latencies.values()]
         for table in tables:
             histories += table.values()
@@ -395,7 +393,7 @@ class BrokerStats:
         if found is None:
             return None
         table, of_bytes = found
-        history = self._tables[table].get(key)
+        history = self.tables[table].get(key)
         if history is None:
             return None
         return self._all_windows(history, of_bytes=of_bytes)
@@ -421,7 +419,7 @@ class BrokerStats:
     def _latency_windows(self, key: str) -> tuple[Window, Window, Window] | None:
         """Of ``queue@topic@group``; sampled from the first question on, as few are asked for."""
         queue, _, rest = key.partition("@")
-        group = self._tables["get"].get(rest)
+        group = self.tables["get"].get(rest)
         if group is None or not isinstance(group.traffic, GroupTraffic) or not queue.isdecimal():
             return None
         reads = group.traffic.queues.get(int(queue[:10]))

@@ -29,14 +29,14 @@ class Compaction:
         self._threshold = size_bytes_min
         self._todo: deque[Lane] = deque()
         self._timer: asyncio.Handle | None = None
-        self._deleting: asyncio.Task[None] | None = None
+        self.deleting: asyncio.Task[None] | None = None
 
     def consider(self) -> None:
         """Begin if the newest file has grown enough."""
         if (
             self._journal.size_bytes < self._threshold
             or self._timer is not None
-            or self._deleting is not None
+            or self.deleting is not None
         ):
             return
         try:
@@ -76,7 +76,7 @@ class Compaction:
             self._timer = loop.call_soon(self._step)
             return
         self._threshold = max(self._size_bytes_min, 3 * self._journal.size_bytes)
-        self._deleting = loop.create_task(self._forget_older())
+        self.deleting = loop.create_task(self._forget_older())
 
     async def _forget_older(self) -> None:
         try:
@@ -84,11 +84,11 @@ class Compaction:
         except OSError as error:
             log.error("old pop journals not deleted", reason=str(error))
         finally:
-            self._deleting = None
+            self.deleting = None
 
     async def close(self) -> None:
         """Finish what runs in a thread, and begin nothing more."""
         if self._timer is not None:
             self._timer.cancel()
-        if self._deleting is not None:
-            await self._deleting
+        if self.deleting is not None:
+            await self.deleting

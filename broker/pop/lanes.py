@@ -98,11 +98,11 @@ class Lanes:
     """
 
     def __init__(self, journal: PopJournal) -> None:
-        self._journal = journal
+        self.journal = journal
         self._by_key: dict[tuple[str, str, int], Lane] = {}
         self._by_number: dict[int, Lane] = {}
         self._next_number = 1
-        self._due: list[tuple[int, int, Lane, Sequence[int]]] = []
+        self.due: list[tuple[int, int, Lane, Sequence[int]]] = []
         self._due_sequence = 0
         self._copied: deque[tuple[int, Lane, list[int]]] = deque()
         self.in_flight = 0
@@ -122,7 +122,7 @@ class Lanes:
     def open(self, group: str, topic: str, queue_id: int, cursor: int) -> Lane:
         """The lane of a group that pops there for the first time."""
         lane = Lane(self._next_number, group, topic, queue_id, cursor)
-        self._journal.append(lane_record(lane))
+        self.journal.append(lane_record(lane))
         self._next_number += 1
         self._add(lane)
         return lane
@@ -132,18 +132,18 @@ class Lanes:
     ) -> None:
         """Messages were handed out, or passed over if there are none."""
         payload = _POP.pack(lane.number, cursor, pop_ms, invisible_ms) + _offsets(offsets)
-        self._journal.append(encode_record(POP, payload))
+        self.journal.append(encode_record(POP, payload))
         self._pop(lane, cursor, pop_ms, invisible_ms, offsets)
 
     def acked(self, lane: Lane, offsets: Sequence[int]) -> None:
         """Messages in flight are settled."""
-        self._journal.append(encode_record(ACK, _NUMBER.pack(lane.number) + _offsets(offsets)))
+        self.journal.append(encode_record(ACK, _NUMBER.pack(lane.number) + _offsets(offsets)))
         self._remove(lane, offsets)
 
     def changed(self, lane: Lane, offset: int, pop_ms: int, invisible_ms: int) -> None:
         """A message in flight becomes visible at another time."""
         payload = _CHANGE.pack(lane.number, offset, pop_ms, invisible_ms)
-        self._journal.append(encode_record(CHANGE, payload))
+        self.journal.append(encode_record(CHANGE, payload))
         self._change(lane, offset, pop_ms, invisible_ms)
 
     def copied(self, lane: Lane, offsets: list[int], copy_end: int) -> None:
@@ -153,25 +153,25 @@ class Lanes:
         """
         self._copy(lane, offsets, copy_end)
         payload = _COPIED.pack(lane.number, copy_end) + _offsets(offsets)
-        self._journal.append(encode_record(COPIED, payload))
+        self.journal.append(encode_record(COPIED, payload))
 
     def moved(self, lane: Lane, cursor: int) -> None:
         """An operator set the offset: nothing is in flight any more."""
         fresh = Lane(lane.number, lane.group, lane.topic, lane.queue_id, cursor)
-        self._journal.append(lane_record(fresh))
+        self.journal.append(lane_record(fresh))
         self.in_flight -= len(lane.entries)
         lane.entries, lane.batch, lane.cursor = {}, None, cursor
 
     def ordered(self, lane: Lane, cursor: int, batch: OrderedBatch | None) -> None:
         """An orderly pop, or an acknowledgement of one."""
         payload = _ORDERED.pack(lane.number, cursor) + encode_batch(batch)
-        self._journal.append(encode_record(ORDERED, payload))
+        self.journal.append(encode_record(ORDERED, payload))
         lane.cursor, lane.batch = cursor, batch
 
     def drop(self, lane: Lane) -> None:
         """Topic or group are gone."""
         self._forget(lane)
-        self._journal.append(encode_record(DROP, _NUMBER.pack(lane.number)))
+        self.journal.append(encode_record(DROP, _NUMBER.pack(lane.number)))
 
     # -- what a change does --------------------------------------------------------------------
 
@@ -217,10 +217,10 @@ class Lanes:
 
     def call_at(self, time_ms: int, lane: Lane, offsets: Sequence[int] = ()) -> None:
         """Have ``take_due`` name *offsets* of *lane* at *time_ms*; none for its ordered batch."""
-        if len(self._due) > _DUE_REBUILD_MIN + 2 * (self.in_flight + len(self._by_key)):
+        if len(self.due) > _DUE_REBUILD_MIN + 2 * (self.in_flight + len(self._by_key)):
             self._rebuild_due()
         self._due_sequence += 1
-        heapq.heappush(self._due, (time_ms, self._due_sequence, lane, offsets))
+        heapq.heappush(self.due, (time_ms, self._due_sequence, lane, offsets))
 
     def _rebuild_due(self) -> None:
         """Leave out what was acknowledged long before its time."""
@@ -236,7 +236,7 @@ class Lanes:
                 self._due_sequence += 1
                 due.append((time_ms, self._due_sequence, lane, offsets))
         heapq.heapify(due)
-        self._due = due
+        self.due = due
 
     @property
     def newest_ms(self) -> int:
@@ -248,12 +248,12 @@ class Lanes:
     @property
     def next_due_ms(self) -> int | None:
         """When ``take_due`` has something to say."""
-        return self._due[0][0] if self._due else None
+        return self.due[0][0] if self.due else None
 
     def take_due(self, now_ms: int) -> tuple[Lane, list[int]] | None:
         """The messages of one lane that have become visible again; none: look at its batch."""
-        while self._due and self._due[0][0] <= now_ms:
-            _, _, lane, offsets = heapq.heappop(self._due)
+        while self.due and self.due[0][0] <= now_ms:
+            _, _, lane, offsets = heapq.heappop(self.due)
             if lane.is_dropped:
                 continue
             if not offsets:
@@ -291,12 +291,12 @@ class Lanes:
 
     def load(self, log_end: int) -> None:
         """Take what the journal says; *log_end* is where the commit log ends. Raises OSError."""
-        for kind, payload in self._journal.read():
+        for kind, payload in self.journal.read():
             try:
-                self._apply(kind, payload)
+                self.apply(kind, payload)
             except (KeyError, ValueError, struct.error, msgspec.MsgspecError) as error:
                 log.warning("pop journal: a record makes no sense", kind=kind, reason=repr(error))
-        self._journal.mend()
+        self.journal.mend()
         for lane in self._by_key.values():
             for offset, entry in list(lane.entries.items()):
                 if entry.copy_end > log_end:
@@ -307,7 +307,7 @@ class Lanes:
         self._copied.clear()
         self._rebuild_due()
 
-    def _apply(self, kind: int, payload: bytes) -> None:
+    def apply(self, kind: int, payload: bytes) -> None:
         if kind == LANE:
             lane = _decode_lane(payload)
             known = self._by_number.get(lane.number)
@@ -353,7 +353,7 @@ class Lanes:
             self._remove(lane, lost)
             lane.cursor = min(lane.cursor, high)
             lane.batch = None
-            self._journal.append(lane_record(lane))
+            self.journal.append(lane_record(lane))
         return clamped
 
 

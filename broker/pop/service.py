@@ -72,9 +72,9 @@ class PopService(Part):
         self.request_modes = MessageRequestModeTable(
             store.layout.config / "messageRequestMode.json", now_ms=now_ms
         )
-        self._journal = PopJournal(store.layout.own / "pop", store.layout.quarantine)
-        self.lanes = Lanes(self._journal)
-        self._compaction = Compaction(self._journal, self.lanes)
+        self.journal = PopJournal(store.layout.own / "pop", store.layout.quarantine)
+        self.lanes = Lanes(self.journal)
+        self.compaction = Compaction(self.journal, self.lanes)
         self._revive_queue = -1
         self.on_loaded: Callable[[int], None] = lambda newest_ms: None
         """Told the newest time in the journal, which the clock must not begin before."""
@@ -132,8 +132,8 @@ class PopService(Part):
             except StoreError as error:
                 log.warning("revived messages may be delivered twice", reason=str(error))
         self.reviving.settle()
-        await self._compaction.close()
-        self._journal.close()
+        await self.compaction.close()
+        self.journal.close()
         await self.request_modes.saved()
 
     def expire(self) -> None:
@@ -182,7 +182,7 @@ class PopService(Part):
     def _after_change(self, lane: Lane) -> None:
         self._commit(lane)
         self.reviving.reschedule()
-        self._compaction.consider()
+        self.compaction.consider()
 
     def _commit(self, lane: Lane) -> None:
         if not lane.is_dropped:

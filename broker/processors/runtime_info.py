@@ -145,13 +145,13 @@ def _log_state(store: MessageStore, disk: tuple[int, int, int]) -> dict[str, str
     unflushed_bytes = max(store.max_commit_log_offset - store.flushed_offset, 0)
     behind_bytes = max(store.max_commit_log_offset - store.dispatched_offset, 0)
     return {
-        "commitLogDirCapacity": f"Total : {_size(total_bytes)}, Free : {_size(free_bytes)}.",
+        "commitLogDirCapacity": f"Total : {as_text(total_bytes)}, Free : {as_text(free_bytes)}.",
         "commitLogDiskRatio": _disk_ratio(disk),
         "commitLogMaxOffset": str(store.max_commit_log_offset),
         "commitLogMinOffset": str(store.min_commit_log_offset),
         "dispatchBehindBytes": str(behind_bytes),
         "earliestMessageTimeStamp": str(store.earliest_time_ms),
-        "remainHowManyDataToFlush": _size(unflushed_bytes),
+        "remainHowManyDataToFlush": as_text(unflushed_bytes),
     }
 
 
@@ -161,7 +161,7 @@ def _disk_ratio(disk: tuple[int, int, int]) -> str:
     return f"{used_bytes / max(used_bytes + free_bytes, 1):.4f}"
 
 
-def _size(size_bytes: int) -> str:
+def as_text(size_bytes: int) -> str:
     size, unit = float(size_bytes), "B"
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if size < 1024 or unit == "TiB":

@@ -74,8 +74,8 @@ class LongPolling(Part):
         self._count = 0
         self._by_connection: dict[Peer | None, set[ParkedPull]] = {}
         # Deadlines: who is due in which slot, and the slots in order.
-        self._slots: dict[int, set[ParkedPull]] = {}
-        self._slot_heap: list[int] = []
+        self.slots: dict[int, set[ParkedPull]] = {}
+        self.slot_heap: list[int] = []
         self._timer: asyncio.TimerHandle | asyncio.Handle | None = None
         self._timer_slot = 0
         # Arrivals: the end of the queue and the tags that came, for queues whose waiters were not
@@ -133,10 +133,10 @@ class LongPolling(Part):
         self._clear_deadline(parked)
         loop = asyncio.get_running_loop()
         slot = parked.slot = int((loop.time() + delay_s) / SLOT_S) + 1
-        due = self._slots.get(slot)
+        due = self.slots.get(slot)
         if due is None:
-            due = self._slots[slot] = set()
-            heapq.heappush(self._slot_heap, slot)
+            due = self.slots[slot] = set()
+            heapq.heappush(self.slot_heap, slot)
         due.add(parked)
         if self._timer is None or slot < self._timer_slot:
             if self._timer is not None:
@@ -145,14 +145,14 @@ class LongPolling(Part):
             self._timer = loop.call_at(slot * SLOT_S, self._expire)
 
     def _clear_deadline(self, parked: ParkedPull) -> None:
-        due = self._slots.get(parked.slot)
+        due = self.slots.get(parked.slot)
         if due is not None:
             due.discard(parked)
 
     def _expire(self) -> None:
         loop = asyncio.get_running_loop()
         now_slot = int(loop.time() / SLOT_S)
-        slots, heap = self._slots, self._slot_heap
+        slots, heap = self.slots, self.slot_heap
         stop_s = self._clock() + TURN_BUDGET_S
         # The timer's own slot is due, whatever the loop's clock makes of the last bit.
         while heap and (heap[0] <= now_slot or heap[0] <= self._timer_slot or not slots[heap[0]]):
@@ -262,5 +262,5 @@ class LongPolling(Part):
         self._by_connection.clear()
         self._arrivals.clear()
         self._round.clear()
-        self._slots.clear()
-        self._slot_heap.clear()
+        self.slots.clear()
+        self.slot_heap.clear()

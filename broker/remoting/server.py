@@ -67,9 +67,7 @@ class Connection(asyncio.Protocol):
     """One peer. All methods belong to the event loop's thread."""
 
     __slots__ = (
-        "_backlog",
         "_calls",
-        "_decoder",
         "_handler",
         "_loop",
         "_next_opaque",
@@ -79,9 +77,11 @@ class Connection(asyncio.Protocol):
         "_transport",
         "_unread_bytes_seen",
         "attributes",
+        "backlog",
         "born_host",
         "closed",
         "connected_at_s",
+        "decoder",
         "frame_begun_at_s",
         "frames_received",
         "is_waiting",
@@ -100,8 +100,8 @@ class Connection(asyncio.Protocol):
         self._server = server
         self._handler = handler
         self._loop = asyncio.get_running_loop()
-        self._decoder = FrameDecoder()
-        self._backlog: list[Frame] = []
+        self.decoder = FrameDecoder()
+        self.backlog: list[Frame] = []
         self._rounds = server.rounds
         self._served_in_round = -1
         self.is_waiting = False
@@ -140,7 +140,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell everybody who keeps something for this peer."""
         self.closed = True
-        self._backlog = []
+        self.backlog = []
         self._server.forget(self)
         for call in self._calls.values():
             if not call.done():
@@ -158,8 +158,8 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Serve the complete frames in *data*, in one pass, now or in a later round."""
         now_s = self.last_active_s = self._loop.time()
-        frames = self._decoder.feed(data)
-        pending_bytes = self._decoder.pending_bytes
+        frames = self.decoder.feed(data)
+        pending_bytes = self.decoder.pending_bytes
         if frames or not pending_bytes:
             self.frame_begun_at_s = None
         if pending_bytes and self.frame_begun_at_s is None:
@@ -167,14 +167,14 @@ class Connection(asyncio.Protocol):
         if frames:
             self.frames_received += len(frames)
             self._take(frames, len(data))
-        elif self._decoder.error is not None and not self._backlog:
-            self.fail(self._decoder.error)
+        elif self.decoder.error is not None and not self.backlog:
+            self.fail(self.decoder.error)
 
     def _take(self, frames: list[Frame], size_bytes: int) -> None:
-        if self._backlog:
-            self._backlog += frames
+        if self.backlog:
+            self.backlog += frames
             return
-        self._backlog = frames
+        self.backlog = frames
         count = len(frames)
         is_small = count <= FRAMES_OF_SMALL_READ and size_bytes < SMALL_READ_BYTES
         if is_small or self._rounds.admit(self._served_in_round, count):
@@ -185,21 +185,21 @@ class Connection(asyncio.Protocol):
     def _serve(self) -> None:
         """Serve one pass of what has come, and have the rest wait."""
         self._served_in_round = self._rounds.number
-        frames = self._backlog
+        frames = self.backlog
         rest = frames[FRAMES_PER_PASS:]
         if rest:
             del frames[FRAMES_PER_PASS:]
-        self._backlog = []
+        self.backlog = []
         taken = self._handler(self, frames)
         if self.closed:
             return
         if taken < len(frames):
             rest = frames[taken:] + rest
         if rest:
-            self._backlog = rest
+            self.backlog = rest
             self._wait()
-        elif self._decoder.error is not None:
-            self.fail(self._decoder.error)
+        elif self.decoder.error is not None:
+            self.fail(self.decoder.error)
 
     def _wait(self) -> None:
         """Have a later round serve the backlog; a peer that does not read has to read first."""
@@ -222,7 +222,7 @@ class Connection(asyncio.Protocol):
 
     def _read_again(self) -> None:
         """Read again if there is room for what comes."""
-        if self._backlog or self.writing_paused or self.closed:
+        if self.backlog or self.writing_paused or self.closed:
             return
         if self.frame_begun_at_s is not None:
             # The peer could not end its frame while nothing was read from it.
@@ -241,7 +241,7 @@ class Connection(asyncio.Protocol):
         """Serve what waited, then read again."""
         self.writing_paused = False
         self.stalled_at_s = None
-        if self._backlog:
+        if self.backlog:
             self._wait()
         else:
             self._read_again()
@@ -356,7 +356,7 @@ class Server:
     async def start(self, host: str, port: int) -> None:
         """Listen; port 0 picks a free one, which ``port`` then names. Raises OSError."""
         loop = asyncio.get_running_loop()
-        self._listening(await loop.create_server(self._connected, host, port, backlog=1024))
+        self._listening(await loop.create_server(self.make_connection, host, port, backlog=1024))
 
     async def start_on(self, bound: socket.socket) -> None:
         """Listen on a socket that is bound already, and is this server's from now on.
@@ -364,16 +364,16 @@ class Server:
         Called again it listens there too; ``port`` remains the first one's.
         """
         loop = asyncio.get_running_loop()
-        self._listening(await loop.create_server(self._connected, sock=bound, backlog=1024))
+        self._listening(await loop.create_server(self.make_connection, sock=bound, backlog=1024))
 
-    def _connected(self) -> Connection:
+    def make_connection(self) -> Connection:
         return Connection(self, self._handler)
 
     def _listening(self, listener: asyncio.Server) -> None:
         if not self._listeners:
             self.port = listener.sockets[0].getsockname()[1]
             loop = asyncio.get_running_loop()
-            self._sweeper = loop.call_later(SWEEP_INTERVAL_S, self._sweep_again)
+            self._sweeper = loop.call_later(SWEEP_INTERVAL_S, self.sweep)
         self._listeners.append(listener)
 
     def stop_listening(self) -> None:
@@ -438,7 +438,7 @@ class Server:
             unread_bytes_all -= connection.unread_bytes
             connection.abort("all peers together leave too many answers unread")
 
-    def _sweep_again(self) -> None:
+    def sweep(self) -> None:
         now_s = asyncio.get_running_loop().time()
         self._sweep_piece(list(self.connections), now_s)
 
@@ -450,7 +450,7 @@ class Server:
         if connections:
             self._sweeper = loop.call_soon(self._sweep_piece, connections, now_s)
         else:
-            self._sweeper = loop.call_later(SWEEP_INTERVAL_S, self._sweep_again)
+            self._sweeper = loop.call_later(SWEEP_INTERVAL_S, self.sweep)
 
 
 def _unread_bytes(connection: Connection) -> int:

@@ -75,7 +75,7 @@ class FlushService:
         self._interval_s = flush_interval_ms / 1000
         self._queue_interval_s = queue_flush_interval_ms / 1000
         self._thorough_interval_s = queue_flush_thorough_interval_ms / 1000
-        self._on_flushed = on_flushed
+        self.on_flushed = on_flushed
         self._on_failure = on_failure
         self._on_shortage = on_shortage
         self._wake = threading.Event()
@@ -171,7 +171,7 @@ class FlushService:
         except TooManyOpenFilesError:
             self.request()
             raise
-        self._call(self._on_flushed, offset)
+        self._call(self.on_flushed, offset)
 
     def _call(self, function: Callable[..., object], argument: object) -> None:
         loop = self._loop

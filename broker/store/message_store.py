@@ -71,16 +71,16 @@ class MessageStore(StoreReading):
         self._batch_topic = batch_topic
         super().__init__(config, opened)
         self.light_queues = LightQueues(config, opened.queues.topics())
-        self._staging = Staging(
+        self.staging = Staging(
             opened.commit_log, self._new_tail, opened.tags_codes, self.light_queues, now_ms
         )
         # The hot path calls these once per message: no step in between.
-        self.tail = self._staging.tail
-        self.begin = self._staging.begin
-        self.stage = self._staging.stage
-        self.stage_plain = self._staging.stage_plain
-        self.stage_batch = self._staging.stage_batch
-        self.forget_unused = self._staging.forget_unused
+        self.tail = self.staging.tail
+        self.begin = self.staging.begin
+        self.stage = self.staging.stage
+        self.stage_plain = self.staging.stage_plain
+        self.stage_batch = self.staging.stage_batch
+        self.forget_unused = self.staging.forget_unused
         self._awaiting_flush: deque[tuple[int, int, list[Run]]] = deque()
         self._parked = ParkedAnswers(config.sync_flush_timeout_ms)
         self._reput = ReputService(self.catch_up)
@@ -89,12 +89,12 @@ class MessageStore(StoreReading):
             opened.queues,
             opened.index,
             opened.tags_codes,
-            self._staging.tail,
+            self.staging.tail,
             opened.deleted_topics.hides,
             self._reput.wake,
         )
         self.watch = self._dispatch.watch
-        visibility = Visibility(opened, self._dispatch, self._staging)
+        visibility = Visibility(opened, self._dispatch, self.staging)
         self.hold = visibility.hold
         self.release = visibility.release
         self.delete_topics = visibility.delete_topics
@@ -110,7 +110,7 @@ class MessageStore(StoreReading):
         self.disk_full_reason: str | None = None
         self.on_failure: Callable[[StoreFailedError], None] = _ignore_failure
         self.put_times = PutTimes()
-        self._flush = FlushService(
+        self.flush_service = FlushService(
             FlushWork(
                 self._log.flush, self.derived_flush.steps, self.derived_flush.save_checkpoint
             ),
@@ -118,7 +118,7 @@ class MessageStore(StoreReading):
             queue_flush_interval_ms=config.consume_queue_flush_interval_ms,
             queue_flush_thorough_interval_ms=config.consume_queue_flush_thorough_interval_ms,
             on_flushed=self._flushed,
-            on_failure=self._failed,
+            on_failure=self.fail,
             on_shortage=lambda _shortage: opened.mappings.make_room(),
         )
         self._retention: RetentionService | None = None
@@ -126,7 +126,7 @@ class MessageStore(StoreReading):
         scrub = Scrub(
             self._log,
             self._queues,
-            self._places,
+            self.places,
             self.mender,
             self.reader,
             self._index_scrub,
@@ -185,7 +185,7 @@ class MessageStore(StoreReading):
 
     async def start(self) -> None:
         """Start flushing, catching up and deleting expired files; needs a running event loop."""
-        self._flush.start()
+        self.flush_service.start()
         self._reput.start()
         self.scrub.start()
         self._retention = self.opened.make_retention(self._config, self._disk_full_changed)
@@ -215,17 +215,15 @@ class MessageStore(StoreReading):
             await self._retention.stop()
         await self._reput.stop()
         await self.scrub.stop()
-        self._flush.stop()
+        self.flush_service.stop()
         if self.failure is None:
             self.opened.mappings.release_all()
             try:
                 self._finish()
             except OSError as error:
-                self._failed(
-                    StoreFailedError(f"the store could not be flushed at the end: {error}")
-                )
+                self.fail(StoreFailedError(f"the store could not be flushed at the end: {error}"))
             except StoreFailedError as error:
-                self._failed(error)
+                self.fail(error)
         self.opened.close(clean=self.failure is None and self._dispatch.behind is None)
 
     def _finish(self) -> None:
@@ -295,9 +293,9 @@ class MessageStore(StoreReading):
         """
         begun_s = time.perf_counter()
         try:
-            group = self._staging.write()
+            group = self.staging.write()
         except StoreError:
-            self._hand_on(self._staging.take_written())
+            self._hand_on(self.staging.take_written())
             raise
         elapsed_s = time.perf_counter() - begun_s
         messages = group[0].count if len(group) == 1 else sum([run.count for run in group])
@@ -314,7 +312,7 @@ class MessageStore(StoreReading):
             return
         if not self.written_is_safe:
             self._awaiting_flush.append((group[-1].end, self._log.store_time_ms, group))
-            self._flush.request()
+            self.flush_service.request()
         elif self._dispatch.behind is None:
             self._dispatch.dispatch(group, self._log.store_time_ms)
 
@@ -381,7 +379,7 @@ class MessageStore(StoreReading):
             StoreError: the flush failed or took too long; the log has the messages all the same.
         """
         if end_offset > self._log.flushed_offset:
-            self._flush.request()
+            self.flush_service.request()
             await self._parked.wait(end_offset)
 
     # -- dispatch ------------------------------------------------------------------------------
@@ -414,7 +412,7 @@ class MessageStore(StoreReading):
                 self._dispatch.dispatch(group, store_time_ms)
         self._parked.release(offset)
         if awaiting or self._parked:
-            self._flush.request()
+            self.flush_service.request()
         now_s = time.monotonic()
         if now_s >= self._tail_until_s:
             self._tail_until_s = now_s + TAIL_S
@@ -429,7 +427,7 @@ class MessageStore(StoreReading):
         tail = self.tail(queue.topic, queue.queue_id)
         self._dispatch.tell(tail, queue.max_offset, {tags_code})
 
-    def _failed(self, error: StoreFailedError) -> None:
+    def fail(self, error: StoreFailedError) -> None:
         if self.failure is not None:
             return
         self.failure = error
@@ -442,7 +440,7 @@ class MessageStore(StoreReading):
         lost = None if self.failure is not None else self.opened.watch.what_is_lost()
         if lost is not None:
             self.is_lost = True
-            self._failed(StoreFailedError(lost))
+            self.fail(StoreFailedError(lost))
 
     def _disk_full_changed(self, reason: str | None) -> None:
         self.disk_full_reason = reason

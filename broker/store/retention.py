@@ -160,11 +160,11 @@ class RetentionService:
         self._to_delete: list[MappedFile] = []
         self._is_start_noted = True
         self._task: asyncio.Task[None] | None = None
-        self._asked = asyncio.Event()
+        self.asked = asyncio.Event()
 
     def ask(self) -> None:
         """Delete what has expired now, whatever deleteWhen says."""
-        self._asked.set()
+        self.asked.set()
 
     @property
     def _settings(self) -> RetentionSettings:
@@ -195,7 +195,7 @@ class RetentionService:
                 pause_ms = min(pause_ms, FULL_DISK_INTERVAL_MS)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause_ms / 1000):
-                    await self._asked.wait()
+                    await self.asked.wait()
             try:
                 await self.run_once()
             except OSError as error:
@@ -212,10 +212,10 @@ class RetentionService:
             await asyncio.to_thread(self._note_start)
         verdict = self._look_at_disks()
         deleted = 0
-        is_time = self._asked.is_set() or is_cleaning_hour(
+        is_time = self.asked.is_set() or is_cleaning_hour(
             self._settings.delete_when, self._wall_ms()
         )
-        self._asked.clear()
+        self.asked.clear()
         if verdict.is_pressed or is_time:
             hard = verdict.is_pressed_hard and self._settings.clean_forcibly
             deleted = await self._delete_commit_log_files(regardless_of_age=hard)

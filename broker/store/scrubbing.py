@@ -198,11 +198,11 @@ class ScrubService:
         self._log = commit_log
         self.settings = settings
         self._wall_ms = wall_ms
-        self._wake = asyncio.Event()
+        self.wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.others: Callable[[], Awaitable[None]] | None = None
         """Called at the end of each pass, for files that are not the store's."""
-        mender.on_search = self._wake.set
+        mender.on_search = self.wake.set
 
     def start(self) -> None:
         """Start the task; needs a running event loop."""
@@ -222,11 +222,11 @@ class ScrubService:
             except (StoreError, OSError) as error:
                 log.error("the scrub cannot read, and tries again", reason=str(error))
                 pause_s = RETRY_S
-            self._wake.clear()
+            self.wake.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
-                    await self._wake.wait()
-            while self._wake.is_set() and self._mender.go_on():  # noqa: ASYNC110 - it works
+                    await self.wake.wait()
+            while self.wake.is_set() and self._mender.go_on():  # noqa: ASYNC110 - it works
                 await asyncio.sleep(0)
 
     async def do_a_chunk(self) -> float:

@@ -42,7 +42,7 @@ class Staging:
         "_queue_ids",
         "_run",
         "_tags_codes",
-        "_tails",
+        "tails",
     )
 
     def __init__(
@@ -59,7 +59,7 @@ class Staging:
         self._tags_codes = tags_codes
         self._light_queues = light_queues
         self._now_ms = now_ms
-        self._tails: dict[tuple[str, int], QueueTail] = {}
+        self.tails: dict[tuple[str, int], QueueTail] = {}
         # By topic, so that forgetting one does not look at all.
         self._queue_ids: dict[str, list[int]] = {}
         self._group: list[Run] = []
@@ -68,16 +68,16 @@ class Staging:
     def tail(self, topic: str, queue_id: int) -> QueueTail:
         """Where the next message of a queue goes; the caller has validated topic and queue."""
         key = (topic, queue_id)
-        tail = self._tails.get(key)
+        tail = self.tails.get(key)
         if tail is None:
-            tail = self._tails[key] = self._new_tail(topic, queue_id)
+            tail = self.tails[key] = self._new_tail(topic, queue_id)
             self._queue_ids.setdefault(topic, []).append(queue_id)
         return tail
 
     def forget_topic(self, topic: str) -> None:
         """Let a topic of this name start anew."""
         for queue_id in self._queue_ids.pop(topic, ()):
-            self._tails.pop((topic, queue_id)).is_deleted = True
+            self.tails.pop((topic, queue_id)).is_deleted = True
         self._light_queues.forget(topic)
 
     def forget_unused(self, tail: QueueTail) -> None:
@@ -88,7 +88,7 @@ class Staging:
         has_messages = tail.next_offset > 0 or tail.consume_queue is not None
         if not is_light(tail.topic) or has_messages or tail.waiters:
             return
-        if self._tails.get((tail.topic, tail.queue_id)) is tail:
+        if self.tails.get((tail.topic, tail.queue_id)) is tail:
             self.forget_topic(tail.topic)
 
     def begin(self) -> int:
@@ -335,7 +335,7 @@ class Staging:
         try:
             self._log.write()
         except StoreError:
-            self._give_back()
+            self.give_back()
             raise
         return self.take_written()
 
@@ -344,7 +344,7 @@ class Staging:
         group, self._group, self._run = self._group, [], None
         return group
 
-    def _give_back(self) -> None:
+    def give_back(self) -> None:
         """Free the queue offsets of what was not written."""
         end = self._log.written_offset
         group = self._group

@@ -34,10 +34,8 @@ class StoreReading:
         self._log = opened.commit_log
         self._queues = opened.queues
         self._index = opened.index
-        self._places = RecordPlaces(
-            opened.commit_log, opened.queues, lambda: self.dispatched_offset
-        )
-        self.mender = EntryMender(opened.commit_log, self._places, opened.tags_codes.of)
+        self.places = RecordPlaces(opened.commit_log, opened.queues, lambda: self.dispatched_offset)
+        self.mender = EntryMender(opened.commit_log, self.places, opened.tags_codes.of)
         self._index_scrub = (
             None
             if opened.index is None
@@ -45,7 +43,7 @@ class StoreReading:
         )
         self.reader = MessageReader(
             opened.commit_log,
-            self._places,
+            self.places,
             self.mender,
             ReadLimits(
                 opened.memory_bytes,

@@ -50,7 +50,7 @@ class ConsumerOffsetTable(JsonTable):
         self._with_light_queues = with_light_queues
         self._other_path = path if with_light_queues else light_path
         super().__init__(light_path if with_light_queues else path, now_ms=now_ms)
-        self._journal = journal
+        self.journal = journal
         self._file: bytes | None = None
         self._file_sha = fingerprint(None)
         self._begun = 0
@@ -109,7 +109,7 @@ class ConsumerOffsetTable(JsonTable):
         """
         found = self._load_newer()
         self._file_sha = fingerprint(self._file)
-        changes = self._journal.read(self._file) if self._journal is not None else []
+        changes = self.journal.read(self._file) if self.journal is not None else []
         self._file = None
         for key, queue_id, offset in changes:
             if queue_id < 0:
@@ -138,7 +138,7 @@ class ConsumerOffsetTable(JsonTable):
 
     def _refuses_altered(self, saved: bytes) -> bool:
         # After a crash it and the journal tell of every commit, which no edit by hand could.
-        return self._journal is not None and self._journal.knows(saved)
+        return self.journal is not None and self.journal.knows(saved)
 
     def _take(self, data: bytes) -> None:
         super()._take(data)
@@ -146,33 +146,33 @@ class ConsumerOffsetTable(JsonTable):
 
     def start_saving(self) -> None:
         """From now on write changes, and note each commit. Raises OSError."""
-        if self._journal is not None:
-            self._begun = self._journal.begin(self._file_sha)
+        if self.journal is not None:
+            self._begun = self.journal.begin(self._file_sha)
         super().start_saving()
 
     def _begin_write(self) -> None:
-        if self._journal is not None and self._journal.is_open:
-            self._begun = self._journal.begin(self._file_sha)
+        if self.journal is not None and self.journal.is_open:
+            self._begun = self.journal.begin(self._file_sha)
 
     def _about_to_write(self, data: bytes) -> None:
         self._file_sha = fingerprint(data)
-        if self._journal is not None and self._journal.is_open:
-            self._journal.expect(self._file_sha)
+        if self.journal is not None and self.journal.is_open:
+            self.journal.expect(self._file_sha)
 
     def _written(self) -> None:
-        if self._journal is not None and self._journal.is_open:
-            self._journal.drop_before(self._begun)
+        if self.journal is not None and self.journal.is_open:
+            self.journal.drop_before(self._begun)
 
     def close_journal(self) -> None:
         """Note no more commits; a file that holds everything needs no journal."""
-        if self._journal is not None and self._journal.is_open:
-            self._journal.close()
+        if self.journal is not None and self.journal.is_open:
+            self.journal.close()
             if self.is_saved:
-                self._journal.drop_before(self._begun + 1)
+                self.journal.drop_before(self._begun + 1)
 
     def _moved(self, key: str, queue_id: int, offset: int) -> None:
-        if self._journal is not None and self._journal.is_open:
-            self._journal.note(key, queue_id, offset)
+        if self.journal is not None and self.journal.is_open:
+            self.journal.note(key, queue_id, offset)
         self._count_commit()
 
     # -- offsets -------------------------------------------------------------------------------
@@ -295,8 +295,8 @@ class ConsumerOffsetTable(JsonTable):
         for key in keys:
             self._offsets.pop(key, None)
             self._resets.pop(key, None)
-        if keys and self._journal is not None:
-            self._journal.drop(keys)
+        if keys and self.journal is not None:
+            self.journal.drop(keys)
         if keys:
             self._count_commit()
         return len(keys)

@@ -98,7 +98,7 @@ class JsonTable(ABC):
         self._now_ms = now_ms
         self._changes = 0
         self._saved_changes = 0
-        self._saving: asyncio.Task[None] | None = None
+        self.saving: asyncio.Task[None] | None = None
         self._write_lock = threading.Lock()
         self._aside: dict[str, bytes] = {}
         # Of the file, and of what both files hold as long as that is known.
@@ -231,16 +231,16 @@ class JsonTable(ABC):
 
     def save_soon(self) -> None:
         """Start writing in a thread unless that is under way or nothing changed."""
-        if self._is_saving_on and self._saving is None and not self.is_saved:
-            self._saving = asyncio.get_running_loop().create_task(self._save_in_thread())
+        if self._is_saving_on and self.saving is None and not self.is_saved:
+            self.saving = asyncio.get_running_loop().create_task(self._save_in_thread())
 
     async def saved(self) -> None:
         """Return when every change made until now is durable, if saving is on. Raises OSError."""
         changes = self._changes
         while self._is_saving_on and self._saved_changes < changes:
             self.save_soon()
-            if self._saving is not None:
-                await asyncio.shield(self._saving)
+            if self.saving is not None:
+                await asyncio.shield(self.saving)
             if self.save_failure is not None:
                 raise self.save_failure
 
@@ -300,7 +300,7 @@ class JsonTable(ABC):
             self.save_failure = error
             loop.call_later(SAVE_RETRY_S, self.save_soon)
         finally:
-            self._saving = None
+            self.saving = None
 
     def _begin_write(self) -> None:  # noqa: B027 - a hook
         """What else is to happen before ``to_json`` is called for a save. Any thread."""

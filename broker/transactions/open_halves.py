@@ -68,8 +68,8 @@ class OpenHalves:
     def __init__(self) -> None:
         self._halves: dict[int, OpenHalf] = {}
         self._copies: dict[int, OpenHalf] = {}
-        self._order: deque[int] = deque()
-        self._dues: list[tuple[int, int]] = []
+        self.order: deque[int] = deque()
+        self.dues: list[tuple[int, int]] = []
         self._waiting: dict[str, OrderedDict[int, None]] = {}
         # Those whose producer came back: due at once.
         self._returned: OrderedDict[int, None] = OrderedDict()
@@ -87,7 +87,7 @@ class OpenHalves:
 
     def first(self) -> OpenHalf | None:
         """The one with the smallest offset: all before it are finished."""
-        order, halves = self._order, self._halves
+        order, halves = self.order, self._halves
         while order and order[0] not in halves:
             order.popleft()
         return halves[order[0]] if order else None
@@ -95,7 +95,7 @@ class OpenHalves:
     def add(self, half: OpenHalf, due_ms: int) -> None:
         """Take a half message in, to be looked at first at *due_ms*."""
         self._halves[half.offset] = half
-        self._order.append(half.offset)
+        self.order.append(half.offset)
         for offset in half.copies:
             self._copies[offset] = half
         self.schedule(half, due_ms)
@@ -107,9 +107,9 @@ class OpenHalves:
             self._copies.pop(offset, None)
         self.stop_waiting(half)
         alive = len(self._halves)
-        if len(self._order) > 2 * alive + DEAD_ENTRIES_MAX:
-            self._order = deque(offset for offset in self._order if offset in self._halves)
-        if len(self._dues) > 2 * alive + DEAD_ENTRIES_MAX:
+        if len(self.order) > 2 * alive + DEAD_ENTRIES_MAX:
+            self.order = deque(offset for offset in self.order if offset in self._halves)
+        if len(self.dues) > 2 * alive + DEAD_ENTRIES_MAX:
             self._rebuild_dues()
 
     # -- when to look --------------------------------------------------------------------------
@@ -117,13 +117,13 @@ class OpenHalves:
     def schedule(self, half: OpenHalf, due_ms: int) -> None:
         """Look at *half* at *due_ms*, and not when it was due before."""
         half.due_ms = due_ms
-        heapq.heappush(self._dues, (due_ms, half.offset))
+        heapq.heappush(self.dues, (due_ms, half.offset))
 
     def next_due_ms(self) -> int | None:
         """When to look again, 0 for at once; None when nothing is open."""
         if self._returned:
             return 0
-        dues = self._dues
+        dues = self.dues
         while dues and not self._is_alive(dues[0]):
             heapq.heappop(dues)
         return dues[0][0] if dues else None
@@ -135,15 +135,15 @@ class OpenHalves:
         due_ms = self.next_due_ms()
         if due_ms is None or due_ms > now_ms:
             return None
-        return self._halves[heapq.heappop(self._dues)[1]]
+        return self._halves[heapq.heappop(self.dues)[1]]
 
     def _is_alive(self, entry: tuple[int, int]) -> bool:
         half = self._halves.get(entry[1])
         return half is not None and half.due_ms == entry[0]
 
     def _rebuild_dues(self) -> None:
-        self._dues = [(half.due_ms, half.offset) for half in self._halves.values()]
-        heapq.heapify(self._dues)
+        self.dues = [(half.due_ms, half.offset) for half in self._halves.values()]
+        heapq.heapify(self.dues)
 
     # -- producers that are away ---------------------------------------------------------------
 

@@ -122,10 +122,10 @@ class Transactions(Part):
         """
         self.stop()
         store = self._store
-        self._settle()
+        self.settle()
         if self.ledger.awaits_flush:
             await last_flush(store, store.max_commit_log_offset)
-        self._settle()
+        self.settle()
         await self.counts.saved()
 
     def _settle_later(self) -> None:
@@ -134,11 +134,11 @@ class Transactions(Part):
 
     def _settle_again(self) -> None:
         self._move_up()
-        self._settle()
+        self.settle()
         self.counts.save_soon()
         self._settle_later()
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         self.ledger.note_progress(self.halves.first())
 
     def _move_up(self) -> None:

@@ -94,7 +94,7 @@ class Engine:
         )
         self.session.on_connect.append(self.rebalancer.connected)
         self._has_asked_why = False
-        self._committing: asyncio.Task[None] | None = None
+        self.committing: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Join the group and begin to read. Raises ClientError, OSError."""
@@ -106,7 +106,7 @@ class Engine:
         except BaseException:
             await self.close(0.0)
             raise
-        self._committing = asyncio.get_running_loop().create_task(self._commit_regularly())
+        self.committing = asyncio.get_running_loop().create_task(self._commit_regularly())
 
     async def close(self, timeout_s: float) -> None:
         """Leave the group: commit, unlock, say goodbye.
@@ -118,12 +118,12 @@ class Engine:
             await self.rebalancer.stop()
             self.assignment.stop_fetching()
             await self.delivery.settle(timeout_s)
-            await end_tasks([self._committing])
+            await end_tasks([self.committing])
             await self.assignment.close()
         finally:
             try:
                 await asyncio.gather(
-                    end_tasks([self._committing]),
+                    end_tasks([self.committing]),
                     self.assignment.abandon(),
                     self.delivery.abandon(),
                 )

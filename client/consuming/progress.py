@@ -103,7 +103,7 @@ class LocalProgress:
 
     async def open(self) -> None:
         """See Progress."""
-        self.path = await asyncio.to_thread(self._claim)
+        self.path = await asyncio.to_thread(self.claim)
         self._offsets = await asyncio.to_thread(self._read, self.path)
 
     async def load(self, queue: MessageQueue) -> int | None:
@@ -131,7 +131,7 @@ class LocalProgress:
         if self._lock is not None:
             self._lock.close()
 
-    def _claim(self) -> Path:
+    def claim(self) -> Path:
         path = self._claim_instance()
         if self._is_closed:  # while this thread was about it
             self._release()

@@ -68,7 +68,7 @@ class QueueReader:
         self._bytes_ahead = 0
         self._room = asyncio.Event()
         self._room.set()
-        self._task: asyncio.Task[None] | None = None
+        self.task: asyncio.Task[None] | None = None
 
     @property
     def position(self) -> int:
@@ -90,17 +90,17 @@ class QueueReader:
 
     def start(self) -> None:
         """Begin to read ahead, if that has not begun."""
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._run())
+        if self.task is None:
+            self.task = asyncio.get_running_loop().create_task(self._run())
 
     def stop(self) -> Awaitable[object]:
         """End the reading, which may be waited for; what was read ahead stays until it is taken."""
-        task, self._task = self._task, None
+        task, self.task = self.task, None
         return end_tasks([task])
 
     async def seek(self, offset: int) -> None:
         """Go on at `offset`, dropping what was read ahead."""
-        was_reading = self._task is not None
+        was_reading = self.task is not None
         await self.stop()
         self._ahead.clear()
         self._bytes_ahead = 0

@@ -77,7 +77,7 @@ class Connection(asyncio.Protocol):
         self._handle_request = handle_request
         self._loop = asyncio.get_running_loop()
         self.closed: asyncio.Future[None] = self._loop.create_future()
-        self._transport: asyncio.Transport | None = None
+        self.transport: asyncio.Transport | None = None
         # The answer to a batch names every message in its header.
         self._decoder = FrameDecoder(header_size_bytes_max=HEADER_SIZE_BYTES_WRITABLE)
         self._outgoing: list[bytes] = []
@@ -85,7 +85,7 @@ class Connection(asyncio.Protocol):
         self._writable.set()
         self._next_opaque = 0
         # opaque -> (future, deadline, request code, seconds allowed)
-        self._pending: dict[int, tuple[asyncio.Future[Command], float, int, float]] = {}
+        self.pending: dict[int, tuple[asyncio.Future[Command], float, int, float]] = {}
         self._negotiating: set[int] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
@@ -113,7 +113,7 @@ class Connection(asyncio.Protocol):
         deadline = now + timeout_s - spent_s
         if self._unanswered_since is None:
             self._unanswered_since = now
-        self._pending[opaque] = (future, deadline, command.code, timeout_s)
+        self.pending[opaque] = (future, deadline, command.code, timeout_s)
         if self._timer is None or deadline < self._timer_at:
             self._set_timer(deadline)
         self._write(frame)
@@ -137,12 +137,12 @@ class Connection(asyncio.Protocol):
     @property
     def is_open(self) -> bool:
         """Whether new requests may be sent here."""
-        return self._transport is not None and not self._is_retiring and not self.closed.done()
+        return self.transport is not None and not self._is_retiring and not self.closed.done()
 
     @property
     def local_host(self) -> str | None:
         """The address of this machine as this connection uses it."""
-        name = self._transport.get_extra_info("sockname") if self._transport else None
+        name = self.transport.get_extra_info("sockname") if self.transport else None
         return name[0] if name else None
 
     def _stamp(self, command: Command) -> int:
@@ -152,7 +152,7 @@ class Connection(asyncio.Protocol):
                 "the parent; make a new client in the child process",
                 address=self.address,
             )
-        if self.closed.done() or self._transport is None:
+        if self.closed.done() or self.transport is None:
             raise BrokerUnreachableError(
                 f"the connection to {self.address} is closed", address=self.address
             )
@@ -172,9 +172,9 @@ class Connection(asyncio.Protocol):
     def _expire(self) -> None:
         self._timer = None
         now = self._loop.time()
-        expired = [opaque for opaque, entry in self._pending.items() if entry[1] <= now]
+        expired = [opaque for opaque, entry in self.pending.items() if entry[1] <= now]
         for opaque in expired:
-            future, _, code, timeout_s = self._pending.pop(opaque)
+            future, _, code, timeout_s = self.pending.pop(opaque)
             self._negotiating.discard(opaque)
             if not future.done():
                 future.set_exception(RequestTimeoutError(code, self.address, timeout_s))
@@ -184,8 +184,8 @@ class Connection(asyncio.Protocol):
             )
             self.abort()
             return
-        if self._pending:
-            self._set_timer(min(entry[1] for entry in self._pending.values()))
+        if self.pending:
+            self._set_timer(min(entry[1] for entry in self.pending.values()))
         elif self._is_retiring:
             self.close()
 
@@ -199,8 +199,8 @@ class Connection(asyncio.Protocol):
         if not frames:
             return
         self._outgoing = []
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
+        if self.transport is not None and not self.transport.is_closing():
+            self.transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
 
     def pause_writing(self) -> None:
         self._writable.clear()
@@ -210,7 +210,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports do not derive from asyncio's.
-        self._transport = cast(asyncio.Transport, transport)
+        self.transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
         self._unanswered_since = None
@@ -228,14 +228,14 @@ class Connection(asyncio.Protocol):
             self._give_up(self._decoder.error)
 
     def _take_answer(self, answer: Command) -> None:
-        entry = self._pending.pop(answer.opaque, None)
+        entry = self.pending.pop(answer.opaque, None)
         if self._negotiating and answer.opaque in self._negotiating:
             self._settle_negotiation(answer)
         if entry is None:
             log.debug("dropped a late answer from %s (opaque %d)", self.address, answer.opaque)
         elif not entry[0].done():
             entry[0].set_result(answer)
-        if self._is_retiring and not self._pending:
+        if self._is_retiring and not self.pending:
             self.close()
 
     def _settle_negotiation(self, answer: Command) -> None:
@@ -284,28 +284,28 @@ class Connection(asyncio.Protocol):
                 remedy="is this the port of a broker or a name service?",
             )
         )
-        if self._transport is not None:
-            self._transport.abort()
+        if self.transport is not None:
+            self.transport.abort()
 
     def retire(self) -> None:
         """Take no new requests; close once the answers under way have come."""
         self._is_retiring = True
-        if not self._pending:
+        if not self.pending:
             self.close()
 
     def close(self) -> None:
         """Send what waits, then close; requests without an answer fail."""
-        if self._transport is None or self._transport.is_closing():
+        if self.transport is None or self.transport.is_closing():
             return
         if self._forks != _forks:
             return
         self._flush()
-        self._transport.close()
+        self.transport.close()
 
     def abort(self) -> None:
         """Close at once, dropping what was not sent yet."""
-        if self._transport is not None and self._forks == _forks:
-            self._transport.abort()
+        if self.transport is not None and self._forks == _forks:
+            self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         reason = f" ({exc})" if exc else ""
@@ -325,7 +325,7 @@ class Connection(asyncio.Protocol):
             self._timer.cancel()
             self._timer = None
         self._writable.set()
-        pending, self._pending = self._pending, {}
+        pending, self.pending = self.pending, {}
         for future, _, _, _ in pending.values():
             if not future.done():
                 # One exception object per waiter: a shared one would collect all their tracebacks.

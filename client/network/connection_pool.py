@@ -164,11 +164,11 @@ class ConnectionPool:
                     lambda: Connection(address, self._handle_request), host, port
                 )
         except TimeoutError:
-            raise self._unreachable(
+            raise self.unreachable(
                 address, f"did not accept a connection within {self._connect_timeout_s:g} s"
             ) from None
         except OSError as error:
-            raise self._unreachable(address, _describe(error, host)) from error
+            raise self.unreachable(address, _describe(error, host)) from error
         self._open[address] = connection
         self._alive.add(connection)
         connection.closed.add_done_callback(lambda _: self._alive.discard(connection))
@@ -177,7 +177,7 @@ class ConnectionPool:
             self._on_connect(connection)
         return connection
 
-    def _unreachable(self, address: str, reason: str) -> ClientError:
+    def unreachable(self, address: str, reason: str) -> ClientError:
         remedy = self.remedies.get(address) or "check that the broker runs and listens there"
         return BrokerUnreachableError(f"{address} {reason}", address=address, remedy=remedy)
 

@@ -51,7 +51,7 @@ class Delivery:
         self._timeout_s = timeout_s
         self._retries = retries
         self._choice = QueueChoice(time.monotonic)
-        self._lanes = KeyLanes()
+        self.lanes = KeyLanes()
 
     async def send(
         self,
@@ -67,7 +67,7 @@ class Delivery:
         key = outgoing.sharding_key
         if key is None:
             return await self._send(outgoing, messages, choice, started_s, deadline_s)
-        async with self._lanes.turn((outgoing.topic, key), deadline_s):
+        async with self.lanes.turn((outgoing.topic, key), deadline_s):
             return await self._send(outgoing, messages, choice, started_s, deadline_s)
 
     async def send_oneway(
@@ -80,7 +80,7 @@ class Delivery:
             await self._send_oneway(outgoing, choice)
             return
         deadline_s = asyncio.get_running_loop().time() + self._timeout_s
-        async with self._lanes.turn((outgoing.topic, key), deadline_s):
+        async with self.lanes.turn((outgoing.topic, key), deadline_s):
             await self._send_oneway(outgoing, choice)
 
     async def route(self, topic: str) -> TopicRoute:

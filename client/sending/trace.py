@@ -167,16 +167,16 @@ class MessageTrace:
         self._waiting: deque[TraceRecord] = deque()
         self._arrived = asyncio.Event()
         self._is_closing = asyncio.Event()
-        self._sender: asyncio.Task[None] | None = None
+        self.sender: asyncio.Task[None] | None = None
         self._has_warned = False
 
     def start(self) -> None:
         """Begin to send."""
-        self._sender = asyncio.get_running_loop().create_task(self._send_records())
+        self.sender = asyncio.get_running_loop().create_task(self._send_records())
 
     async def close(self) -> None:
         """Send what waits, for at most 2 s; call it before the session is closed."""
-        sender, self._sender = self._sender, None
+        sender, self.sender = self.sender, None
         if sender is None:
             return
         self._is_closing.set()

@@ -62,7 +62,7 @@ def job_session(
         chosen = master or _LOCAL_MASTER
         if chosen.startswith("local"):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        with _quiet() as settings:
+        with quiet() as settings:
             made = local_session(f"rockhopper {job}", master=chosen, **settings)
     _own.append(made)
     return made
@@ -90,7 +90,7 @@ def hush() -> None:
 
 
 @contextmanager
-def _quiet() -> Iterator[dict[str, str]]:
+def quiet() -> Iterator[dict[str, str]]:
     """Settings for a session that is started in this context, whose Java then writes nowhere."""
     if not _is_hushed:
         yield {}

@@ -310,7 +310,7 @@ async def test_a_store_that_has_failed_leaves_the_batch_to_the_next_process(
 
         def fail(journal: SinkJournal, intent: Intent) -> None:
             real(journal, intent)
-            sinks.store._failed(StoreFailedError("the disk is gone"))
+            sinks.store.fail(StoreFailedError("the disk is gone"))
 
         with monkeypatch.context() as patch:
             patch.setattr(SinkJournal, "save_intent", fail)

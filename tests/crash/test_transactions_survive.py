@@ -153,14 +153,14 @@ def test_a_commit_across_two_log_files_survives_the_disk_filling_up_between_them
         def no_room(*_: object) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-        ahead, log_files._next_file = log_files._next_file, None
+        ahead, log_files.next_file = log_files.next_file, None
         full.setattr(type(log_files._files), "create_next", no_room)
         assert rig.end(half, COMMIT) == 0, "the final message is in the log"
         assert rig.bodies() == [b"pay K1"]
         assert rig.open_count == 1, "its op message is not"
         assert rig.end(half, COMMIT) == 0
         shutil.copytree(rig.root, tmp_path / "killed")
-    log_files._next_file = ahead
+    log_files.next_file = ahead
     producer = rig.producer()
     rig.pass_time(2)
     assert rig.open_count == 0

@@ -297,7 +297,7 @@ def private_members(tree: Tree) -> Iterator[str]:
 
 # Of namedtuples and of the standard library, documented under these names.
 _PUBLIC_DESPITE_ALL = frozenset(
-    {"_replace", "_asdict", "_make", "_fields", "_exit", "_getframe", "_jvm"}
+    {"_replace", "_asdict", "_make", "_fields", "_exit", "_getframe", "_jvm", "_jsc"}
 )
 
 

@@ -79,8 +79,8 @@ async def die(consumer: Consumer) -> None:
     engine.delivery.stop()
     await engine.rebalancer.stop()
     engine.assignment.stop_fetching()
-    assert engine._committing is not None
-    engine._committing.cancel()
+    assert engine.committing is not None
+    engine.committing.cancel()
     for connection in engine.session.pool.connections:
         connection.abort()
     engine.assignment.held.clear()

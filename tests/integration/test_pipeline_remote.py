@@ -42,7 +42,7 @@ async def test_a_remote_that_outlives_its_brokers_is_silent(
         assert await asyncio.to_thread(remote.queues, "T")
         await asyncio.to_thread(remote.run, delivery.session.routes.route("T"))
     caplog.clear()
-    for session in (remote._admin.session, delivery.session):
+    for session in (remote.admin.session, delivery.session):
         await asyncio.to_thread(remote.run, session.keep_up_once())
     assert [
         record.name for record in caplog.records if record.name.startswith("rockhopper.client")
@@ -82,7 +82,7 @@ async def test_offsets_of_a_group_come_back(remote: Remote) -> None:
 async def test_a_range_is_read_exactly(remote: Remote, knows_bulk: bool) -> None:
     queue, high = await full_queue(remote)
     if not knows_bulk:
-        remote._without_bulk.add(await remote_address(remote, queue))
+        remote.without_bulk.add(await remote_address(remote, queue))
     end = high - 3
     found: list[int] = []
     offset = 5
@@ -94,7 +94,7 @@ async def test_a_range_is_read_exactly(remote: Remote, knows_bulk: bool) -> None
 
 
 async def remote_address(remote: Remote, queue: MessageQueue) -> str:
-    return await asyncio.to_thread(remote.run, remote._admin.offsets.address(queue))
+    return await asyncio.to_thread(remote.run, remote.admin.offsets.address(queue))
 
 
 @pytest.mark.parametrize("knows_bulk", [True, False])
@@ -103,7 +103,7 @@ async def test_a_filtered_read_goes_on_behind_what_it_let_fall(
 ) -> None:
     queue, high = await full_queue(remote)
     if not knows_bulk:
-        remote._without_bulk.add(await remote_address(remote, queue))
+        remote.without_bulk.add(await remote_address(remote, queue))
     found: list[str | None] = []
     offset = 0
     while offset < high:
@@ -120,7 +120,7 @@ async def test_an_offset_outside_the_queue_says_where_it_goes_on(
 ) -> None:
     queue, high = await full_queue(remote)
     if not knows_bulk:
-        remote._without_bulk.add(await remote_address(remote, queue))
+        remote.without_bulk.add(await remote_address(remote, queue))
     read = await asyncio.to_thread(remote.read, queue, high + 50, high + 60)
     assert (read.has_moved, read.next_offset, read.body) == (True, high, b"")
 

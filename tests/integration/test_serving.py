@@ -26,7 +26,7 @@ async def serve(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> "asyncio.Tas
 
     monkeypatch.setattr(broker, "start", start)
     monkeypatch.setattr(daemon, "_make_service", lambda _config: broker)
-    task = asyncio.create_task(daemon._serve(LOADED))
+    task = asyncio.create_task(daemon.serve(LOADED))
     await started.wait()
     return task
 

@@ -50,7 +50,7 @@ async def connection_of(at: Server, peer: RawPeer) -> Connection:
 
 def has_arrived(connection: Connection, count: int) -> bool:
     """Whether *count* bytes of an unfinished frame are there."""
-    return connection._decoder.pending_bytes == count
+    return connection.decoder.pending_bytes == count
 
 
 def reasons(unharmed: Unharmed, peer: RawPeer) -> list[str]:
@@ -107,7 +107,7 @@ async def test_sweeping_many_leaves_the_loop_to_others_in_between(
     monkeypatch.setattr(server, "sweep_connections", lambda piece, _: swept.append(len(piece)))
     at = Server("test", lambda _connection, frames: len(frames), connections_max=10)
     at.connections = {Connection(at, lambda _connection, frames: len(frames)) for _ in range(5)}
-    at._sweep_again()
+    at.sweep()
     at_once = list(swept)
     await until(lambda: len(swept) == 3)
     at.connections.clear()
@@ -192,11 +192,11 @@ async def test_t5_a_client_that_pulls_and_never_reads_is_not_read_from(
         await unharmed.check_neighbour()
         held = connection.unread_bytes
         assert held < 4 * MIB
-        taken = connection.frames_received - len(connection._backlog)
+        taken = connection.frames_received - len(connection.backlog)
         for _ in range(20):
             await unharmed.check_neighbour()
         assert connection.unread_bytes == held
-        assert connection.frames_received - len(connection._backlog) == taken
+        assert connection.frames_received - len(connection.backlog) == taken
         sweep(at, WRITE_STALL_TIMEOUT_S + 1)
         assert connection.closed
         assert reasons(unharmed, peer) == ["no answer was read for 30 s"]

@@ -45,7 +45,7 @@ async def ask_or_lose(
         answer = client.send(code, ext, body)
     except ConnectionError:
         return None
-    either: set[asyncio.Future[Any]] = {answer, client._task}
+    either: set[asyncio.Future[Any]] = {answer, client.task}
     await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
     return answer.result() if answer.done() else None
 
@@ -109,7 +109,7 @@ class Producer:
             if not await self._end(client, half, how):
                 return
         for number in self._numbers:
-            if number >= self._count or client._task.done():
+            if number >= self._count or client.task.done():
                 break
             if not await self._transact(client, number):
                 return

@@ -116,7 +116,7 @@ def test_apache_s_tools_read_our_traces(java: JavaClient, broker: Server) -> Non
             receipt = await producer.send(Message("Traced", b"hello", tags="t", keys=["a", "b"]))
             async with producer.transaction(Message("Traced", b"tx")) as transaction:
                 pass
-            trace = producer._trace
+            trace = producer.trace
             assert isinstance(trace, MessageTrace)
             async with PullConsumer("Traced", nameserver=broker.nameserver) as consumer:
                 (message, *_) = await consumer.pull(1, timeout=60)

@@ -45,7 +45,7 @@ class Query:
         self.reader = NetworkStreamReader(read_rules(self._given, streaming=True))
         self.reader.getDefaultReadLimit()
         if self.planned is not None and self.planned != self.done:
-            self._run()
+            self.run()
 
     def plan(self) -> bool:
         """Write down where the next batch ends; False if there is nothing new."""
@@ -55,7 +55,7 @@ class Query:
         self.planned = json.loads(json.dumps(self.reader.latestOffset(start, limit)))
         return first or json.dumps(self.planned) != json.dumps(self.done)
 
-    def _run(self) -> list[str]:
+    def run(self) -> list[str]:
         assert self.planned is not None
         start = self.reader.initialOffset() if self.done is None else self.done
         partitions = self.reader.partitions(start, self.planned)
@@ -66,7 +66,7 @@ class Query:
 
     def batch(self) -> list[str]:
         """The next batch, empty if there is nothing new."""
-        return self._run() if self.plan() else []
+        return self.run() if self.plan() else []
 
 
 def numbered(start: int, end: int) -> list[str]:

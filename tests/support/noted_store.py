@@ -158,9 +158,9 @@ class NotedStore:
         tables = self.broker.tables
 
         async def quiet() -> None:
-            for table in (*tables._all, tables.subscriptions):
-                while table._saving is not None:
-                    await asyncio.gather(table._saving, return_exceptions=True)
+            for table in (*tables.all, tables.subscriptions):
+                while table.saving is not None:
+                    await asyncio.gather(table.saving, return_exceptions=True)
 
         self.loop.run(quiet())
         return copy_killed(self.root, to)

@@ -121,13 +121,13 @@ class Stores:
         self.clock = Clock()
         self.root = tmp_path / "store"
         self._parent = tmp_path
-        self._open: dict[Path, MessageStore] = {}
+        self.opened: dict[Path, MessageStore] = {}
         self._kills = 0
 
     def open(self, root: Path | None = None, **fields: Any) -> MessageStore:
         """Open the store, or a copy of it."""
         root = root or self.root
-        store = self._open[root] = open_store(root, self.clock, **fields)
+        store = self.opened[root] = open_store(root, self.clock, **fields)
         return store
 
     async def start(self, **fields: Any) -> MessageStore:
@@ -144,12 +144,12 @@ class Stores:
 
     def reopen_after_stop(self, **fields: Any) -> MessageStore:
         """Close the store cleanly and open it again."""
-        close(self._open.pop(self.root))
+        close(self.opened.pop(self.root))
         return self.open(**fields)
 
     def close_all(self) -> None:
         """Close what is open."""
-        for store in self._open.values():
+        for store in self.opened.values():
             close(store)
 
 

@@ -22,7 +22,7 @@ class PipedPeer:
         self.pending = b""
         """Sent by the peer and not read yet."""
         self.writes: list[bytes] = []
-        self.connection: Connection = server._connected()
+        self.connection: Connection = server.make_connection()
         self.connection.connection_made(cast("asyncio.Transport", self))
 
     def send(self, data: bytes) -> None:

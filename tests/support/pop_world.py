@@ -171,7 +171,7 @@ class PopWorld:
 
     def abandon(self) -> None:
         """Let go of everything without saving."""
-        self.pop_service._journal.close()
+        self.pop_service.journal.close()
         self.store.abandon()
 
     def dead(self) -> list[StoredMessage]:

@@ -77,8 +77,8 @@ class TimerRig:
 
         async def close() -> None:
             broker.timers.stop()
-            if broker.timers._saving is not None:
-                await broker.timers._saving
+            if broker.timers.saving is not None:
+                await broker.timers.saving
             broker.timers.index.close()
             await broker.store.close()
 
@@ -93,10 +93,10 @@ class TimerRig:
         """Save the checkpoint, as happens every few seconds."""
 
         async def save() -> None:
-            if self.broker.timers._saving is not None:
-                await self.broker.timers._saving
+            if self.broker.timers.saving is not None:
+                await self.broker.timers.saving
             self.flush()
-            self.broker.timers._save_now()
+            self.broker.timers.save_now()
 
         self.loop.run(save())
 

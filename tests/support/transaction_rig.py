@@ -45,7 +45,7 @@ class TransactionRig:
         """Stop cleanly and open the same store again."""
 
         async def stop() -> None:
-            self.broker.transactions._settle()
+            self.broker.transactions.settle()
             self.flush()
             await self.broker.transactions.close()
             self.broker.offsets.save()

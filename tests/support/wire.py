@@ -21,7 +21,7 @@ class WireClient:
 
     async def __aenter__(self) -> "WireClient":
         self._reader, self._writer = await asyncio.open_connection(self._host, self._port)
-        self._task = asyncio.create_task(self._read())
+        self.task = asyncio.create_task(self._read())
         return self
 
     async def __aexit__(
@@ -35,7 +35,7 @@ class WireClient:
     async def close(self) -> None:
         """Hang up."""
         self._writer.close()
-        await self._task
+        await self.task
 
     async def _read(self) -> None:
         decoder = FrameDecoder()

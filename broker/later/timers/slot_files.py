@@ -48,7 +48,7 @@ class SlotFiles:
     def __init__(self, directory: Path, quarantine: Path) -> None:
         self.directory = directory
         self._quarantine = quarantine
-        self._descriptors: OrderedDict[str, int] = OrderedDict()
+        self.descriptors: OrderedDict[str, int] = OrderedDict()
         self._sizes: dict[str, int] = {}
         self._unsynced: set[str] = set()
         self._crcs: dict[str, int] = {}
@@ -259,20 +259,20 @@ class SlotFiles:
     # -- files ---------------------------------------------------------------------------------
 
     def _open(self, name: str) -> int:
-        descriptor = self._descriptors.get(name)
+        descriptor = self.descriptors.get(name)
         if descriptor is not None:
-            self._descriptors.move_to_end(name)
+            self.descriptors.move_to_end(name)
             return descriptor
-        if len(self._descriptors) >= OPEN_FILES_MAX:
-            os.close(self._descriptors.popitem(last=False)[1])
+        if len(self.descriptors) >= OPEN_FILES_MAX:
+            os.close(self.descriptors.popitem(last=False)[1])
         flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
         descriptor = os.open(self.directory / name, flags, 0o644)
-        self._descriptors[name] = descriptor
+        self.descriptors[name] = descriptor
         self._sizes.setdefault(name, 0)
         return descriptor
 
     def _close(self, name: str) -> None:
-        descriptor = self._descriptors.pop(name, None)
+        descriptor = self.descriptors.pop(name, None)
         if descriptor is not None:
             os.close(descriptor)
 
@@ -335,9 +335,9 @@ class SlotFiles:
 
     def close(self) -> None:
         """Close what is open."""
-        for descriptor in self._descriptors.values():
+        for descriptor in self.descriptors.values():
             os.close(descriptor)
-        self._descriptors.clear()
+        self.descriptors.clear()
 
 
 def _notes_record(log_end: int, offsets: Sequence[int]) -> bytes:

@@ -89,14 +89,14 @@ class Timers(Part):
         self.queue = TimerQueue(store, self.index, precision_ms=config.timer_precision_ms)
         self.delivery = Delivery(store, topics, stats, self.index, self.queue, now_ms=now_ms)
         reserved_ms = config.store.file_reserved_hours * 3_600_000
-        self._rolling = Rolling(store, self.index, self.queue, reserved_ms, now_ms=steady_ms)
+        self.rolling = Rolling(store, self.index, self.queue, reserved_ms, now_ms=steady_ms)
         self._waits = WallWaits(now_ms)
         self._saved: TimerCheckpoint | None = None
         self._timer_checks: tuple[int, ...] = ()
         self._turn: asyncio.TimerHandle | asyncio.Handle | None = None
         self._turn_is_soon = False
         self._save_timer: asyncio.TimerHandle | None = None
-        self._saving: asyncio.Task[None] | None = None
+        self.saving: asyncio.Task[None] | None = None
         self._is_parked = False
         self._is_failing = False
         self._is_running = False
@@ -241,7 +241,7 @@ class Timers(Part):
             self.queue.offset = max(end, low)
             while self.queue.follow():
                 pass
-        self._save_now()
+        self.save_now()
         self._is_open = True
 
     def start(self) -> None:
@@ -280,14 +280,14 @@ class Timers(Part):
         if not self._is_open:
             return
         self._is_open = False
-        if self._saving is not None:
-            await asyncio.gather(self._saving, return_exceptions=True)
+        if self.saving is not None:
+            await asyncio.gather(self.saving, return_exceptions=True)
         await self._sync.close()
         await last_flush(self._store, self.delivery.last_end)
         if self._store.failure is None:
             try:
                 self._leave_to_rocketmq()
-                self._save_now()
+                self.save_now()
             except OSError as error:
                 log.error("the timers could not be saved", reason=str(error))
         self.index.close()
@@ -303,7 +303,7 @@ class Timers(Part):
         check = java_files.TimerCheck(now_ms - now_ms % 1000, 0, start, start, 0, now_ms, 1)
         data = java_files.encode_timer_check(check)
         self._timer_checks = (*self._timer_checks[-1:], java_files.crc(data))
-        self._save_now()
+        self.save_now()
         java_files.remove_wheel(*self._java_paths)
         java_files.save_timer_check(self._timer_check_path, data)
         self._timer_checks = self._timer_checks[-1:]
@@ -355,7 +355,7 @@ class Timers(Part):
             more = self.queue.follow()
             more |= self.index.open_due(self._now_ms())
             more |= self.delivery.deliver()
-            more |= self._rolling.roll()
+            more |= self.rolling.roll()
             if not more or time.perf_counter() >= stop_s:
                 return more
 
@@ -382,14 +382,14 @@ class Timers(Part):
         )
 
     def _save_soon(self) -> None:
-        if self._save_timer is None and self._saving is None and not self._is_saved():
+        if self._save_timer is None and self.saving is None and not self._is_saved():
             loop = asyncio.get_running_loop()
             self._save_timer = loop.call_later(SAVE_INTERVAL_S, self._begin_to_save)
 
     def _begin_to_save(self) -> None:
         self._save_timer = None
         if self._store.failure is None:
-            self._saving = asyncio.create_task(self._save_in_thread(), name="timers")
+            self.saving = asyncio.create_task(self._save_in_thread(), name="timers")
 
     async def _save_in_thread(self) -> None:
         try:
@@ -405,7 +405,7 @@ class Timers(Part):
                 self.index.files.unsynced_again(paths)
                 log.error("the timers could not be saved", reason=str(error))
         finally:
-            self._saving = None
+            self.saving = None
 
     def _next_checkpoint(self) -> TimerCheckpoint:
         return TimerCheckpoint(
@@ -422,7 +422,7 @@ class Timers(Part):
         disk.sync_directory(self.index.files.directory)
         save_checkpoint(self._checkpoint_path, checkpoint)
 
-    def _save_now(self) -> None:
+    def save_now(self) -> None:
         checkpoint, over = self._next_checkpoint(), self.index.files.over
         self._save(checkpoint, self.index.files.take_unsynced())
         self._saved = checkpoint

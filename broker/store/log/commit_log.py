@@ -46,11 +46,11 @@ class CommitLog:
         "_file_end",
         "_files",
         "_lost",
-        "_next_file",
         "_parts",
         "_preallocate_at",
         "flushed_offset",
         "flushed_time_ms",
+        "next_file",
         "staged_offset",
         "store_host",
         "store_time_ms",
@@ -64,7 +64,7 @@ class CommitLog:
         """*store_host* is 8 or 20 bytes as in the record; *executor* makes files ahead of need."""
         self._files = files
         self._executor = executor
-        self._next_file: Future[MappedFile] | None = None
+        self.next_file: Future[MappedFile] | None = None
         self._parts: list[bytes] = []
         # Why staged records were lost before the end of their pass, until ``write`` has said so.
         self._lost: StoreError | None = None
@@ -134,8 +134,8 @@ class CommitLog:
         try:
             self._write_blank()
         except StoreError:
-            self._next_file = Future()
-            self._next_file.set_result(next_file)
+            self.next_file = Future()
+            self.next_file.set_result(next_file)
             raise
         self._files.attach(next_file)
         self._enter(next_file)
@@ -148,7 +148,7 @@ class CommitLog:
             self._pwrite(self._file, self.written_offset, BLANK_RECORD.pack(remaining, MAGIC_BLANK))
 
     def _take_next_file(self) -> MappedFile:
-        ahead, self._next_file = self._next_file, None
+        ahead, self.next_file = self.next_file, None
         try:
             if ahead is not None:
                 try:
@@ -184,7 +184,7 @@ class CommitLog:
         self.written_mark = (self.written_offset, self.store_time_ms)
         if self.written_offset > self._preallocate_at:
             self._preallocate_at = self._file_end
-            self._next_file = self._executor.submit(self._files.create_next)
+            self.next_file = self._executor.submit(self._files.create_next)
 
     def discard(self) -> None:
         """Forget what is staged and not written."""
@@ -283,10 +283,10 @@ class CommitLog:
 
     def close(self) -> None:
         """Close the files and delete the one made ahead that nothing was written to."""
-        if self._next_file is not None:
+        if self.next_file is not None:
             with contextlib.suppress(OSError):  # Then it was never made.
-                self._next_file.result().delete()
-            self._next_file = None
+                self.next_file.result().delete()
+            self.next_file = None
         self._files.close()
 
 

@@ -133,7 +133,7 @@ def test_a_broker_without_bulk_pulls(
 ) -> None:
     broker.send(topic, numbered(0, 200), 0)
     remote = connect(broker.nameserver, timeout_s=30.0)
-    monkeypatch.setattr(remote, "_without_bulk", {broker.broker.address})
+    monkeypatch.setattr(remote, "without_bulk", {broker.broker.address})
     assert read(broker, topic) == numbered(0, 200)
 
 

@@ -57,7 +57,7 @@ def test_restarts_at_every_step_under_a_producer_that_never_stops(
             if step % 3:
                 query.restart()
             else:
-                query._run()
+                query.run()
     finally:
         ends.set()
         producer.join()
@@ -223,8 +223,8 @@ def test_a_topic_made_anew_between_planning_and_reading(broker: PipelineBroker, 
     assert lenient.plan()
     remake(broker, topic, numbered(10, 19))
     with pytest.raises(PipelineError, match=r"the topic was deleted since, and perhaps made anew"):
-        strict._run()
-    assert lenient._run() == []
+        strict.run()
+    assert lenient.run() == []
     assert lenient.batch() == numbered(10, 19)
 
 

@@ -113,9 +113,9 @@ async def test_a_producer_survives(broker: MessageBroker, name: str) -> None:
 
         cancelled = await cancel_everywhere(calls[name], break_connections)
         assert cancelled > 5
-        assert len(producer._requests) == 0
-        assert len(producer._delivery._lanes) == 0
-    assert producer._tasks == set()
+        assert len(producer.requests) == 0
+        assert len(producer.delivery.lanes) == 0
+    assert producer.tasks == set()
 
 
 @pytest.mark.usefixtures("problems")

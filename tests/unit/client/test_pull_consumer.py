@@ -246,11 +246,11 @@ async def test_a_queue_that_is_away_for_a_while_goes_on_where_it_was(broker: Fak
         first = await take(reader, 1)
         broker.routes["orders"] = route({"a": broker.address}, queues=1)
         await reader.session.keep_up_once()
-        await asyncio.gather(*reader._adoptions)
+        await asyncio.gather(*reader.adoptions)
         assert reader.assigned == [QUEUE_0]
         broker.routes["orders"] = route({"a": broker.address}, queues=2)
         await reader.session.keep_up_once()
-        await asyncio.gather(*reader._adoptions)
+        await asyncio.gather(*reader.adoptions)
         rest = await take(reader, 2)
     assert [message.body for message in first + rest] == [b"0", b"1", b"2"]
 

@@ -232,7 +232,7 @@ async def test_an_outcome_that_cannot_have_arrived_is_told_again(
             nonlocal refused
             if refused:
                 refused -= 1
-                raise pool._unreachable(address, "refused the connection")
+                raise pool.unreachable(address, "refused the connection")
             return await dial(address)
 
         pool._dial = flaky  # type: ignore[method-assign, assignment]

@@ -94,7 +94,7 @@ def test_what_lasts_is_counted_by_it_and_points_in_time_by_the_wall_clock(
     lasting: list[Any] = [
         *(broker.store, broker.consumers, broker.producers, broker.locks),
         *(broker.delayed, broker.pop, broker.pop.reviving, broker.sinks, broker.transactions),
-        *(broker.transactions.check_back, broker.timers._rolling),
+        *(broker.transactions.check_back, broker.timers.rolling),
     ]
     for part in lasting:
         assert part._now_ms == broker.clock.steady_ms, part

@@ -230,7 +230,7 @@ async def test_a_peer_that_closes_while_its_frames_wait_is_forgotten(
     served = len(taking.bodies)
     await turns(stays, lambda: not stays.connection.is_waiting)
     assert len(taking.bodies) == served + 1
-    assert gone.connection._backlog == []
+    assert gone.connection.backlog == []
 
 
 async def test_frames_in_front_of_a_malformed_one_are_served_before_the_peer_is_closed(

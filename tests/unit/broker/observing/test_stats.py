@@ -131,7 +131,7 @@ def test_what_has_not_moved_is_not_sampled_and_counts_all_the_same() -> None:
     stats = BrokerStats(now_ms=clock)
     run(stats, clock, samples=1, messages=5)
     run(stats, clock, samples=30)
-    history = stats._tables["put"]["orders"]
+    history = stats.tables["put"]["orders"]
     taken = len(history.samples[0])
     for _ in range(60):
         clock.advance(SAMPLE_INTERVAL_MS)

@@ -159,7 +159,7 @@ def test_any_flipped_bit_of_the_journal_is_mended(tmp_path: Path, lane: tuple[La
         journal = PopJournal(tmp_path / DIRECTORY, tmp_path / "quarantine")
         again = Lanes(journal)
         for kind, payload in journal.read():
-            again._apply(kind, payload)
+            again.apply(kind, payload)
         assert state(again) == expected, bit
         assert not journal.is_damaged
 
@@ -205,7 +205,7 @@ def test_full_disk_changes_nothing(
 def test_older_files_go_when_the_newest_says_all(tmp_path: Path, lane: tuple[Lanes, Lane]) -> None:
     lanes, opened_lane = lane
     lanes.popped(opened_lane, 13, 1000, 500, [10, 11, 12])
-    journal = lanes._journal
+    journal = lanes.journal
     journal.rotate()
     lanes.acked(opened_lane, [10])
     assert state(opened(tmp_path)) == state(lanes)
@@ -230,5 +230,5 @@ def test_acknowledged_messages_leave_no_times_behind(lane: tuple[Lanes, Lane]) -
     for offset in range(10, 5000):
         lanes.popped(opened_lane, offset + 1, 1000, 60_000, [offset])
         lanes.acked(opened_lane, [offset])
-    assert len(lanes._due) < 1100
+    assert len(lanes.due) < 1100
     assert lanes.take_due(1 << 50) is None

@@ -158,7 +158,7 @@ def test_kill_between_the_copy_and_its_note_repeats_the_message(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(world.pop_service._journal, "append", refuse)
+        patch.setattr(world.pop_service.journal, "append", refuse)
         world.pass_time(1000)
     world.kill()
     world.pass_time(0)
@@ -303,10 +303,10 @@ def test_journal_is_compacted_while_pops_go_on(tmp_path: Path) -> None:
     async def run() -> None:
         world = PopWorld(tmp_path / "store")
         service = world.pop_service
-        service._compaction = Compaction(service._journal, service.lanes, size_bytes_min=4000)
+        service.compaction = Compaction(service.journal, service.lanes, size_bytes_min=4000)
         kept = None
         for number in range(900):
-            deleting = service._compaction._deleting
+            deleting = service.compaction.deleting
             world.send(b"%d" % number)
             (popped,) = world.pop(1, invisible_ms=60_000)
             if number == 17:
@@ -317,12 +317,12 @@ def test_journal_is_compacted_while_pops_go_on(tmp_path: Path) -> None:
             if deleting is not None:
                 await deleting  # a thread that is not scheduled would let the journal grow
         for _ in range(100):
-            if service._compaction._deleting is not None:
-                await service._compaction._deleting
+            if service.compaction.deleting is not None:
+                await service.compaction.deleting
             await asyncio.sleep(0)
         assert int(world.journal_files()[-1].name) >= 2
         assert sum(path.stat().st_size for path in world.journal_files()) < 20_000
-        await service._compaction.close()
+        await service.compaction.close()
         world.kill()
         assert kept is not None
         assert list(next(iter(world.pop_service.lanes)).entries) == [kept.offset]

@@ -261,7 +261,7 @@ async def test_statistics_that_do_not_exist(broker: ServedBroker, name: str, key
 
 def test_sizes_are_readable() -> None:
     sizes = [0, 1023, 1024, 1536, 100 << 30, 5 << 50]
-    assert [runtime_info._size(size) for size in sizes] == [
+    assert [runtime_info.as_text(size) for size in sizes] == [
         "0 B",
         "1023 B",
         "1.0 KiB",

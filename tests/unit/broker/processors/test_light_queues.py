@@ -108,7 +108,7 @@ async def test_names_that_are_only_waited_for_take_no_memory_afterwards(
         assert light.begin(peer, command) == b""
         return peer
 
-    tails = light.store._staging._tails
+    tails = light.store.staging.tails
     before = set(tails)
     for number in range(100):
         peer = wait(f"%LMQ%{number}")

@@ -216,10 +216,10 @@ def test_nothing_is_kept_of_pulls_that_were_answered(loop: SteppedLoop) -> None:
         pulls.arrive(5)
     polling = pulls.polling
     assert pulls.woken == list(range(1000))
-    assert sum(map(len, polling._slots.values())) == 0
-    assert len(polling._slots) == len(polling._slot_heap) < 10
+    assert sum(map(len, polling.slots.values())) == 0
+    assert len(polling.slots) == len(polling.slot_heap) < 10
     loop.advance(16)
-    assert polling._slots == {}
+    assert polling.slots == {}
 
 
 def test_closing_answers_everybody_and_parks_no_more(loop: SteppedLoop) -> None:

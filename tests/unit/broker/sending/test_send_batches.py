@@ -77,7 +77,7 @@ async def test_a_large_batch_that_the_disk_did_not_confirm_is_answered(
     command = Command(320, 7, ext=fields, body=encode_batch([(0, b"", b"")] * 9000))
     sync_broker.serve(FrameDecoder().feed(encode_command(command)))
     assert sync_broker.peer.written == []
-    sync_broker.served.store._failed(StoreFailedError("the disk is gone"))
+    sync_broker.served.store.fail(StoreFailedError("the disk is gone"))
     ((answer, _),) = sync_broker.answers()
     assert (answer.opaque, answer.remark) == (7, "the disk is gone")
 

@@ -204,14 +204,14 @@ async def test_under_async_flush_nobody_waits_and_the_interval_holds(stores: Sto
     result = put(store)
     await store.safe(result.end_offset)
     flushed = asyncio.Event()
-    real = store._flush._on_flushed
+    real = store.flush_service.on_flushed
 
     def on_flushed(offset: int) -> None:
         real(offset)
         if offset >= result.end_offset:
             flushed.set()
 
-    store._flush._on_flushed = on_flushed
+    store.flush_service.on_flushed = on_flushed
     async with asyncio.timeout(HANG_S):
         await flushed.wait()
     assert store.flushed_offset == result.end_offset

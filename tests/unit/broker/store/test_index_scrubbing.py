@@ -152,7 +152,7 @@ def test_times_of_a_header_are_those_of_its_records(stores: Stores, at: int) -> 
         fill(store, 20)
         stores.clock.now_ms += 5000
     path = index_file(stores)
-    close(stores._open.pop(stores.root))
+    close(stores.opened.pop(stores.root))
     held = overwrite(path, at, b"\x55")
     store = stores.open(**WIDE, index_entry_count_max=50)
     (entry,) = scrub(store)

@@ -391,7 +391,7 @@ async def test_it_ends_when_told_at_the_moment_it_is_asked(retain: Callable[...,
     retained = retain(AT_ONCE._replace(interval_ms=3_600_000))
     for turns in range(4):
         await retained.service.start()
-        await until(lambda: bool(retained.service._asked._waiters))
+        await until(lambda: bool(retained.service.asked._waiters))
         retained.service.ask()
         for _ in range(turns):
             await asyncio.sleep(0)

@@ -151,8 +151,8 @@ async def test_a_running_store_scrubs_itself(stores: Stores) -> None:
 async def test_the_scrub_ends_when_told_at_the_moment_it_is_woken(stores: Stores) -> None:
     store = await stores.start(scrub_bytes_per_second=1 << 30, scrub_interval_ms=3_600_000)
     for turns in range(4):
-        await until(lambda: bool(store.scrub._wake._waiters))
-        store.scrub._wake.set()
+        await until(lambda: bool(store.scrub.wake._waiters))
+        store.scrub.wake.set()
         for _ in range(turns):
             await asyncio.sleep(0)
         stopping = asyncio.create_task(store.scrub.stop())

@@ -134,4 +134,4 @@ def test_a_store_that_was_let_go_can_be_opened_again(stores: Stores) -> None:
     assert layout.lock.exists()
     store.look_after_files()
     assert store.is_writable
-    stores._open[stores.root] = store
+    stores.opened[stores.root] = store

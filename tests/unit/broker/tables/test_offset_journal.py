@@ -31,8 +31,8 @@ def begun(root: Path) -> ConsumerOffsetTable:
 
 
 def flush(offsets: ConsumerOffsetTable) -> None:
-    assert offsets._journal is not None
-    offsets._journal.flush()
+    assert offsets.journal is not None
+    offsets.journal.flush()
 
 
 async def test_commits_that_no_save_has_seen_are_there_after_a_crash(tmp_path: Path) -> None:

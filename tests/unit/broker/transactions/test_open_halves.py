@@ -73,9 +73,9 @@ def test_nothing_is_done_for_each_of_those_that_wait_when_a_producer_comes() -> 
         one = half(offset)
         halves.add(one, 1000)
         halves.await_producer(one)
-    before = list(halves._dues)
+    before = list(halves.dues)
     assert halves.producer_came("payers")
-    assert halves._dues == before
+    assert halves.dues == before
     assert [halves.take_due(5) for _ in range(100)] == list(halves)
 
 
@@ -106,5 +106,5 @@ def test_what_is_finished_takes_no_room() -> None:
         if len(window) > 50:
             halves.remove(window.pop(random.randrange(50)))
     assert halves.first() is stuck
-    assert len(halves._order) <= 2 * len(halves) + DEAD_ENTRIES_MAX + 1
-    assert len(halves._dues) <= 2 * len(halves) + DEAD_ENTRIES_MAX + 1
+    assert len(halves.order) <= 2 * len(halves) + DEAD_ENTRIES_MAX + 1
+    assert len(halves.dues) <= 2 * len(halves) + DEAD_ENTRIES_MAX + 1

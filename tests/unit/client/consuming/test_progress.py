@@ -132,5 +132,5 @@ async def test_what_is_claimed_while_closing_is_let_go(
     may_go_on.set()
     await asyncio.get_running_loop().shutdown_default_executor()
     successor = LocalProgress("g", tmp_path)
-    assert successor._claim().parent.parent.name.endswith("@DEFAULT")
+    assert successor.claim().parent.parent.name.endswith("@DEFAULT")
     await successor.close()

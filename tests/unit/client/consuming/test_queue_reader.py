@@ -99,8 +99,8 @@ async def test_after_an_outage_the_broker_need_not_hold_its_first_answer(
 async def test_what_will_not_pass_ends_the_reading(readers: list[QueueReader]) -> None:
     script = Script(result(0), refusal(16), result(1))
     reader = start(script, readers)
-    assert reader._task is not None
-    await reader._task
+    assert reader.task is not None
+    await reader.task
     assert reader.failure is not None
     assert reader.failure.code == 16
     assert reader.has_message  # what came before stays

@@ -67,7 +67,7 @@ async def test_requests_of_one_turn_of_the_loop_leave_in_one_write(
 ) -> None:
     connection = await pool.connect(server.address)
     writes: list[bytes] = []
-    transport = connection._transport
+    transport = connection.transport
     assert transport is not None
     write = transport.write
 

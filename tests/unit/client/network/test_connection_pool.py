@@ -128,8 +128,8 @@ async def test_a_loop_that_ends_while_a_client_closes_leaves_no_socket_open() ->
             async with PullConsumer("orders", nameserver=address) as consumer:
                 await consumer.pull()
                 for connection in consumer.session.pool.connections:
-                    assert connection._transport is not None
-                    sockets.append(connection._transport.get_extra_info("socket"))
+                    assert connection.transport is not None
+                    sockets.append(connection.transport.get_extra_info("socket"))
                 is_reading.set()
                 await consumer.pull()
 

@@ -89,7 +89,7 @@ async def test_a_request_names_itself_and_its_sender(
     assert reply.properties["mood"] == "good"
     assert (reply.stored.born_host, reply.stored.born_port) == ("10.1.2.3", 4567)
     assert reply.stored.store_host == "10.1.2.4"
-    assert len(producer._requests) == 0
+    assert len(producer.requests) == 0
 
 
 async def test_the_broker_knows_the_sender_before_it_has_the_request(
@@ -143,14 +143,14 @@ async def test_without_a_reply_the_time_is_up(
     request = asyncio.create_task(producer.request(PING, timeout_s=5))
     await asked(broker)
     (connection,) = producer.session.pool.connections
-    await until(lambda: not connection._pending)
+    await until(lambda: not connection.pending)
     clock.advance(5)
     with pytest.raises(ReplyTimeoutError, match="nobody replied in time") as caught:
         await request
     assert isinstance(caught.value, TimeoutError)
     late = await broker.connections[-1].ask(reply_to(broker.stored[-1][1]))
     assert late.code == 0
-    assert len(producer._requests) == 0
+    assert len(producer.requests) == 0
 
 
 async def test_a_broker_that_hangs_is_named_in_time(
@@ -160,7 +160,7 @@ async def test_a_broker_that_hangs_is_named_in_time(
     broker.on(310, lambda request: None)
     with pytest.raises(RequestTimeoutError, match=broker.address):
         await producer.request(PING, timeout_s=0.1)
-    assert len(producer._requests) == 0
+    assert len(producer.requests) == 0
 
 
 async def test_many_requests_get_their_own_replies(

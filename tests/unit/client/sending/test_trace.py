@@ -210,6 +210,6 @@ async def test_a_trace_that_hangs_delays_no_send(
         with monkeypatch.context() as patch:
             HeldClock(patch)
             await producer.send("orders", b"y")
-        assert producer._trace is not None
-        assert producer._trace._sender is not None
-        producer._trace._sender.cancel()
+        assert producer.trace is not None
+        assert producer.trace.sender is not None
+        producer.trace.sender.cancel()

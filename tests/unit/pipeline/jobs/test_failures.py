@@ -150,7 +150,7 @@ def test_why_spark_did_not_start_is_not_its_chatter(
     monkeypatch.setattr(spark, "_is_hushed", True)
 
     def start() -> None:
-        with spark._quiet():
+        with spark.quiet():
             os.write(2, said)
             raise RuntimeError("Java is gone")
 

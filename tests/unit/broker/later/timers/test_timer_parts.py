@@ -121,7 +121,7 @@ def test_many_slots_need_few_descriptors(tmp_path: Path) -> None:
     index = TimerIndex(tmp_path / "slots", tmp_path / "quarantine")
     index.load(0, {}, index.noted()[0], lambda notes: set())
     index.add([Entry(n * 60_000, n, 100, 0, n, n) for n in range(500)])
-    assert len(index.files._descriptors) <= 64
+    assert len(index.files.descriptors) <= 64
     assert index.waiting == 500
     again = TimerIndex(tmp_path / "slots", tmp_path / "quarantine")
     again.load(400, index.files.sizes_bytes, again.noted()[0], lambda notes: set(notes))

@@ -207,7 +207,7 @@ def test_a_pass_that_is_not_written_gives_their_numbers_back(stores: Stores) -> 
     store.begin()
     naming = {"INNER_MULTI_DISPATCH": "%LMQ%a"}
     store.stage(store.tail("TopicA", 0), b"2", naming, 0, 0, 0, bytes(8))
-    store._staging._give_back()
+    store.staging.give_back()
     assert store.tail("%LMQ%a", 0).next_offset == 1
 
 
@@ -249,7 +249,7 @@ def test_names_of_light_queues_that_come_to_nothing_are_forgotten(
             patch.setattr(disk, "write_fully", _refuse)
             with pytest.raises(StoreError):
                 dispatch(store, f"%LMQ%{number}")
-    assert list(store._staging._tails) == [("TopicA", 0)]
+    assert list(store.staging.tails) == [("TopicA", 0)]
     dispatch(store, "%LMQ%1,%LMQ%b1", b"1")
     assert numbers(store) == ["0,0"]
     assert bodies(store, "%LMQ%b1") == [b"1"]

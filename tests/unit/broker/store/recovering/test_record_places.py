@@ -101,13 +101,13 @@ def test_bodies_full_of_magic_numbers_cost_little(
     place = store.max_commit_log_offset + 88 + 20_000 * 8
     put(store, bytes.fromhex("00000060daa320a7") * 20_000 + image(place, topic="Gone"))
     looked_at: list[int] = []
-    claimed = store._places.claimed
+    claimed = store.places.claimed
 
     def count(position: int) -> Any:
         looked_at.append(position)
         return claimed(position)
 
-    monkeypatch.setattr(store._places, "claimed", count)
+    monkeypatch.setattr(store.places, "claimed", count)
     assert store.message_at(place) == b""
     assert len(looked_at) <= 1001
 

@@ -24,7 +24,7 @@ def fill(stores: Stores) -> Path:
     for number in range(COUNT * 2):
         put(store, b"%d" % (number // 2), queue_id=number % 2)
     stores.close_all()
-    stores._open.clear()
+    stores.opened.clear()
     return stores.root
 
 
