@@ -7,6 +7,7 @@ Standard output has the result; progress and errors go to standard error.
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import Field, fields
 from typing import Any, TypeVar
 
 import click
@@ -17,71 +18,81 @@ from rockhopper.client.commands.running import (
     EXIT_REFUSED,
     EXIT_USAGE,
     nameserver,
-    nameserver_option,
 )
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.disk import naming_disk_problems
+from rockhopper.pipeline.jobs.options import JobOptions
 from rockhopper.pipeline.jobs.progress import Progress
 from rockhopper.pipeline.jobs.results import JobResult, UsageProblem, as_document
-
-__all__ = [
-    "copies_option",
-    "job_options",
-    "named_brokers",
-    "nameserver_option",
-    "nameserver_text",
-    "report",
-    "run_job",
-    "without_option",
-]
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-def job_options(command: _Command) -> _Command:
-    """Add --dry-run, --json, --master and --quiet.
+def options_of(
+    options: type[JobOptions], *, is_copy: bool = False
+) -> Callable[[_Command], _Command]:
+    """Add what *options* name, and --json and --quiet.
 
-    The command gets ``dry_run``, ``as_json``, ``master`` and ``quiet``.
+    The command gets them by the names of the fields, with ``as_json`` and ``quiet``; of a job that
+    copies, and would take brokers that nobody named, ``is_agreed`` as well.
     """
-    for add in (
-        click.option("--quiet", is_flag=True, help="Show no progress."),
-        click.option(
-            "--master",
-            metavar="URL",
-            help="Spark's master; else that of spark-submit, else local[*].",
-        ),
-        click.option("--json", "as_json", is_flag=True, help="Print the result as one object."),
-        click.option("--dry-run", is_flag=True, help="Say what would be done; change nothing."),
-    ):
-        command = add(command)
-    return command
+    of_class = {each.name: each for each in fields(options)}
+    decorators = []
+    for part in options.__mro__[:-1]:
+        if part is JobOptions and is_copy:
+            decorators.append(_AGREED)
+        for each in (of_class[name] for name in part.__annotations__ if name in of_class):
+            if "argument" in each.metadata:
+                metavar = each.metadata["argument"] or each.name.upper()
+                decorators.append(click.argument(each.name, metavar=metavar, **_click(each)))
+            elif "flags" in each.metadata:
+                decorators.append(_click_option(each))
+            if each.name == "dry_run":
+                decorators.append(_AS_JSON)
+    decorators.append(_QUIET)
+
+    def decorate(command: _Command) -> _Command:
+        for add in reversed(decorators):
+            command = add(command)
+        return command
+
+    return decorate
 
 
-def nameserver_text(default: str | None = None) -> str | None:
-    """What --nameserver says, else *default*."""
-    return nameserver() or default
+_AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as one object.")
+_QUIET = click.option("--quiet", is_flag=True, help="Show no progress.")
+_AGREED = click.option(
+    "--yes",
+    "is_agreed",
+    is_flag=True,
+    help="Take the brokers at the default address without asking.",
+)
 
 
-def copies_option(command: _Command) -> _Command:
-    """Add --yes, for a job that copies and would take brokers that nobody named: ``is_agreed``."""
-    add = click.option(
-        "--yes",
-        "is_agreed",
-        is_flag=True,
-        help="Take the brokers at the default address without asking.",
-    )
-    return add(command)
+def _click_option(each: "Field[Any]") -> Any:
+    given = _click(each)
+    default = given.pop("typed_default", None if "multiple" in given else each.default)
+    return click.option(*each.metadata["flags"], each.name, default=default, **given)
 
 
-def without_option(command: _Command) -> _Command:
-    """Add --without, for a job that asks all brokers: ``without``."""
-    add = click.option(
-        "--without",
-        multiple=True,
-        metavar="BROKER",
-        help="This broker is gone for good: do not miss it; repeatable.",
-    )
-    return add(command)
+def _click(each: "Field[Any]") -> dict[str, Any]:
+    """What click is told of a field, with types of its own."""
+    given = dict(each.metadata["click"])
+    if "choices" in given:
+        given["type"] = click.Choice(given.pop("choices"))
+    if "least" in given:
+        given["type"] = click.IntRange(given.pop("least"))
+    if given.pop("is_directory", False):
+        given["type"] = click.Path(file_okay=False)
+    return given
+
+
+def nameserver_text(*, or_default: bool = False) -> str | None:
+    """What --nameserver says; else None, or what the client takes then."""
+    from rockhopper.client.network.addresses import parse_nameservers
+
+    text = nameserver()
+    return None if text is None and not or_default else ";".join(parse_nameservers(text))
 
 
 def named_brokers(question: str, *, is_agreed: bool, remedy: str) -> str:
@@ -107,6 +118,22 @@ def named_brokers(question: str, *, is_agreed: bool, remedy: str) -> str:
         )
     click.confirm(asked, abort=True, err=True)
     return found
+
+
+def run_asked(
+    work: Callable[..., JobResult], options: type[JobOptions], given: dict[str, Any]
+) -> None:
+    """Do a job's *work*, for what the command of ``options_of`` was *given*, and what was added."""
+    as_json, quiet = given.pop("as_json"), given.pop("quiet")
+
+    def do(progress: Progress) -> JobResult:
+        for each in fields(options):
+            parse = each.metadata.get("parse")
+            if parse is not None:
+                given[each.name] = parse(each.metadata["flags"][0], given[each.name])
+        return work(**given, progress=progress)
+
+    run_job(do, as_json=as_json, quiet=quiet)
 
 
 def run_job(

@@ -1,6 +1,5 @@
 """The job ``archive``: plan, let tasks write, commit."""
 
-import os
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -11,12 +10,13 @@ from rockhopper.pipeline.jobs.archiving import from_files, from_network
 from rockhopper.pipeline.jobs.archiving.catalog import Catalog
 from rockhopper.pipeline.jobs.archiving.files import files_at
 from rockhopper.pipeline.jobs.archiving.manifest import LogPosition, Manifest, merged
+from rockhopper.pipeline.jobs.archiving.options import ArchiveOptions
 from rockhopper.pipeline.jobs.archiving.planning import Plan, Request, plan_run, spelled
 from rockhopper.pipeline.jobs.archiving.result import ArchiveResult, TopicCount
 from rockhopper.pipeline.jobs.archiving.selection import Selection
 from rockhopper.pipeline.jobs.archiving.values import ValueFormat, value_format
 from rockhopper.pipeline.jobs.archiving.writing import FILE_COLUMNS, WriteTarget, WrittenSplit
-from rockhopper.pipeline.jobs.disk import naming_disk_problems
+from rockhopper.pipeline.jobs.options import job
 from rockhopper.pipeline.jobs.progress import Progress
 from rockhopper.pipeline.jobs.results import UsageProblem, count_text
 from rockhopper.pipeline.jobs.spark import job_session, run_tasks
@@ -28,26 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@naming_disk_problems()
-def archive(
-    directory: str | os.PathLike[str],
-    *,
-    path: str | os.PathLike[str] | None = None,
-    nameserver: str | None = None,
-    topics: Sequence[str] = (),
-    pattern: str | None = None,
-    broker_name: str = "",
-    corrupt: str = "fail",
-    decode: str | None = None,
-    schema: str | None = None,
-    split_size_bytes: int | None = None,
-    allow_gaps: bool = False,
-    without: Sequence[str] = (),
-    dry_run: bool = False,
-    spark: "SparkSession | None" = None,
-    master: str | None = None,
-    progress: Progress | None = None,
-) -> ArchiveResult:
+@job(ArchiveOptions)
+def archive(asked: ArchiveOptions) -> ArchiveResult:
     """Copy what is new in topics into the Parquet files of *directory*.
 
     Reads the files of the store at *path*, or the brokers behind *nameserver*. *schema* is the
@@ -59,44 +41,45 @@ def archive(
         PipelineError: says what is wrong and what to do; nothing of this run is archived then.
     """
     started = time.monotonic()
-    if (path is None) == (nameserver is None):
+    if (asked.path is None) == (asked.nameserver is None):
         raise UsageProblem(
             "archive reads either the files of a store (--path) or brokers (--nameserver): give one"
         )
-    if corrupt not in ("fail", "skip"):
-        raise UsageProblem(f"corrupt is {corrupt!r}: choose fail or skip")
-    if decode is not None and schema is None:
+    if asked.corrupt not in ("fail", "skip"):
+        raise UsageProblem(f"corrupt is {asked.corrupt!r}: choose fail or skip")
+    if asked.decode is not None and asked.schema is None:
         raise UsageProblem("decoding bodies needs a schema: give it with --schema FILE")
-    if schema is not None and decode is None:
+    if asked.schema is not None and asked.decode is None:
         raise UsageProblem("a schema is for decoding bodies: add --decode json or --decode avro")
-    of_files = {"broker_name": broker_name, "split_size_bytes": split_size_bytes}
-    of_files["corrupt"] = corrupt if corrupt != "fail" else None
+    of_files = {"broker_name": asked.broker_name, "split_size_bytes": asked.split_size_bytes}
+    of_files["corrupt"] = asked.corrupt if asked.corrupt != "fail" else None
     unused = [name for name, value in of_files.items() if value]
-    if path is None and unused:
+    if asked.path is None and unused:
         option = unused[0].removesuffix("_bytes").replace("_", "-")
         raise UsageProblem(
             f"--{option} ({unused[0]}) is for reading a store's files: add --path, or leave it out"
         )
-    asked = Request(
-        path="" if path is None else str(path),
-        nameserver=nameserver or "",
-        selection=Selection(tuple(dict.fromkeys(topics)), pattern or ""),
-        broker=broker_name,
-        corrupt=corrupt,
-        split_size=split_size_bytes,
-        allow_gaps=allow_gaps,
-        without=frozenset(without),
-        value=None if decode is None or schema is None else value_format(decode, schema),
+    request = Request(
+        path="" if asked.path is None else str(asked.path),
+        nameserver=asked.nameserver or "",
+        selection=Selection(tuple(dict.fromkeys(asked.topics)), asked.pattern or ""),
+        broker=asked.broker_name,
+        corrupt=asked.corrupt,
+        split_size=asked.split_size_bytes,
+        allow_gaps=asked.allow_gaps,
+        without=frozenset(asked.without),
+        value=None
+        if asked.decode is None or asked.schema is None
+        else value_format(asked.decode, asked.schema),
     )
-    progress = progress or Progress()
-    catalog = Catalog(files_at(str(directory)))
-    if dry_run:
-        result = _foretell(catalog, asked, progress)
+    catalog = Catalog(files_at(str(asked.directory)))
+    if asked.dry_run:
+        result = _foretell(catalog, request, asked.progress)
     else:
-        if asked.path:
-            open_store(asked.path)  # a mistyped path is not to leave a directory behind
+        if request.path:
+            open_store(request.path)  # a mistyped path is not to leave a directory behind
         with catalog.lock():
-            result = _run(catalog, asked, spark, master, progress)
+            result = _run(catalog, request, asked.spark, asked.master, asked.progress)
     result.seconds = round(time.monotonic() - started, 3)
     return result
 

@@ -17,6 +17,7 @@ from rockhopper.pipeline.derived.tag_keys import has_tag_keys
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.auditing.findings import KEPT_MAX, Finding, Findings, Kind
 from rockhopper.pipeline.jobs.auditing.index import IndexFileTask, check_index_file, no_index
+from rockhopper.pipeline.jobs.auditing.options import AuditOptions
 from rockhopper.pipeline.jobs.auditing.queues import (
     LogBounds,
     RestTask,
@@ -28,8 +29,7 @@ from rockhopper.pipeline.jobs.auditing.queues import (
 )
 from rockhopper.pipeline.jobs.auditing.result import AuditResult
 from rockhopper.pipeline.jobs.auditing.work import AuditPart, AuditTask, audit_pieces
-from rockhopper.pipeline.jobs.disk import naming_disk_problems
-from rockhopper.pipeline.jobs.progress import Progress
+from rockhopper.pipeline.jobs.options import job
 from rockhopper.pipeline.jobs.results import UsageProblem, count_text
 from rockhopper.pipeline.jobs.tasks import RunTasks, runner, size_of
 from rockhopper.pipeline.options import nearest
@@ -37,37 +37,17 @@ from rockhopper.pipeline.store_source.directory import StoreDirectory, find_comm
 from rockhopper.pipeline.store_source.rules import Rules
 from rockhopper.pipeline.store_source.splits import plan
 from rockhopper.pipeline.store_source.topics import may_have_multi_tags
-from rockhopper.protocol.store.delay_levels import DEFAULT_DELAY_LEVELS
 from rockhopper.protocol.store.store_paths import INDEX_DIRECTORY
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile
     from rockhopper.pipeline.jobs.auditing.archive import ArchivedRanges
 
 CHECKS = ("crc", "queues", "index", "archive")
 
 
-@naming_disk_problems()
-def audit(
-    path: str,
-    *,
-    archive: str | None = None,
-    broker_name: str | None = None,
-    checks: Iterable[str] | None = None,
-    index_slots: int | None = None,
-    index_entries: int | None = None,
-    index_tags: bool | None = None,
-    delay_levels: str = DEFAULT_DELAY_LEVELS,
-    batch_topics: Iterable[str] = (),
-    split_size: int | None = None,
-    dry_run: bool = False,
-    spark: "SparkSession | None" = None,
-    master: str | None = None,
-    progress: Progress | None = None,
-    run: RunTasks | None = None,
-) -> AuditResult:
+@job(AuditOptions)
+def audit(asked: AuditOptions) -> AuditResult:
     """Look for everything that is wrong with the store at *path*, and with an *archive* of it.
 
     *checks* are some of CHECKS; otherwise all that can be made. *broker_name* says which of the
@@ -81,18 +61,17 @@ def audit(
             geometry is not known.
     """
     started = time.monotonic()
-    progress = progress or Progress()
-    root, _ = find_commit_log(path)
-    chosen = _chosen_checks(checks, root, archive)
+    root, _ = find_commit_log(asked.path)
+    chosen = _chosen_checks(asked.checks or None, root, asked.archive)
     files = archived = None
-    if archive is not None and "archive" in chosen:
-        files, archived = _archived(archive, broker_name)
-    store = open_store(path)
-    if archive is not None and files is not None and not dry_run:
+    if asked.archive is not None and "archive" in chosen:
+        files, archived = _archived(asked.archive, asked.broker_name)
+    store = open_store(asked.path)
+    if asked.archive is not None and files is not None and not asked.dry_run:
         from rockhopper.pipeline.jobs.auditing.flushed import open_with_archived
 
-        store = open_with_archived(path, archive, files, broker_name)
-    geometry = _geometry(root, index_slots, index_entries, chosen)
+        store = open_with_archived(asked.path, asked.archive, files, asked.broker_name)
+    geometry = _geometry(root, asked.index_slots, asked.index_entries, chosen)
     unchecked = {}
     if geometry.index_problem:
         unchecked = {"index": geometry.index_problem}
@@ -100,18 +79,20 @@ def audit(
     rules = read_dispatch_rules(
         root,
         store,
-        delay_levels=delay_levels,
-        batch_topics=frozenset(batch_topics),
-        has_tag_keys=has_tag_keys(root, store, geometry) if index_tags is None else index_tags,
+        delay_levels=asked.delay_levels,
+        batch_topics=frozenset(asked.batch_topics),
+        has_tag_keys=has_tag_keys(root, store, geometry)
+        if asked.index_tags is None
+        else asked.index_tags,
     )
-    scan_rules = Rules(path, (), split_size_bytes=split_size, corrupt_records="skip")
+    scan_rules = Rules(asked.path, (), split_size_bytes=asked.split_size, corrupt_records="skip")
     groups = plan(store, scan_rules, os.cpu_count() or 1)
     bounds_end = store.end_offset
     if store.flushed.offset is not None:
         bounds_end = min(bounds_end, store.flushed.offset)
     result = AuditResult(
         str(store.commit_log),
-        dry_run,
+        asked.dry_run,
         chosen,
         store.start_offset,
         bounds_end,
@@ -120,7 +101,7 @@ def audit(
         unchecked=unchecked,
     )
     findings = Findings()
-    if dry_run:
+    if asked.dry_run:
         return result
     _check_directory(store, findings)
     index_files = None
@@ -145,8 +126,12 @@ def audit(
         for number, pieces in enumerate(groups)
     ]
     archive_bytes = sum(file.bytes for file in files or ())
-    run = run or runner(
-        "audit", spark, master, progress, size_bytes=size_of(groups) + archive_bytes
+    run = asked.run or runner(
+        "audit",
+        asked.spark,
+        asked.master,
+        asked.progress,
+        size_bytes=size_of(groups) + archive_bytes,
     )
     parts: list[AuditPart] = run(tasks, audit_pieces, "reading the commit log")
     for part in parts:
@@ -164,9 +149,9 @@ def audit(
         file_tasks = [IndexFileTask(file, bounds_end, store.is_live) for file in index_files]
         for found in run(file_tasks, check_index_file, "checking index files"):
             findings.extend(found)
-    if archived is not None and files is not None and archive is not None:
-        _check_archive(archive, files, archived, parts, run, findings, result)
-    _finish(result, store, path, parts, findings)
+    if archived is not None and files is not None and asked.archive is not None:
+        _check_archive(asked.archive, files, archived, parts, run, findings, result)
+    _finish(result, store, asked.path, parts, findings)
     result.seconds = time.monotonic() - started
     return result
 

@@ -1,7 +1,6 @@
 """The job ``demo``: stream, count, archive, replay, check, show."""
 
 import asyncio
-import os
 import shutil
 import threading
 import time
@@ -14,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.demonstrating.broker import throw_away_broker
+from rockhopper.pipeline.jobs.demonstrating.options import DemoOptions
 from rockhopper.pipeline.jobs.demonstrating.text import passages, words
-from rockhopper.pipeline.jobs.disk import naming_disk_problems
+from rockhopper.pipeline.jobs.options import job
 from rockhopper.pipeline.jobs.progress import Progress
 from rockhopper.pipeline.jobs.results import JobResult, UsageProblem, count_text
 
@@ -73,16 +73,8 @@ class DemoResult(JobResult):
         yield f"archive: {self.archive}"
 
 
-@naming_disk_problems()
-def demo(
-    output: str | os.PathLike[str],
-    *,
-    stream_s: float = 12.0,
-    dry_run: bool = False,
-    spark: "SparkSession | None" = None,
-    master: str | None = None,
-    progress: Progress | None = None,
-) -> DemoResult:
+@job(DemoOptions)
+def demo(asked: DemoOptions) -> DemoResult:
     """Start a broker, stream text through it for *stream_s* seconds, and show what Spark makes.
 
     The directory *output* gets the page and the archive, in place of those of a former demo.
@@ -93,21 +85,24 @@ def demo(
     from rockhopper.pipeline.jobs.spark import job_session
 
     started = time.monotonic()
-    if stream_s <= 0:
-        raise UsageProblem(f"the text cannot be streamed within {stream_s:g} seconds: give more")
-    progress = progress or Progress()
-    directory = Path(output)
+    if asked.stream_s <= 0:
+        raise UsageProblem(
+            f"the text cannot be streamed within {asked.stream_s:g} seconds: give more"
+        )
+    directory = Path(asked.output)
     result = DemoResult(str(directory / PAGE_FILE), str(directory / "archive"))
     lines = passages()
-    if dry_run:
+    if asked.dry_run:
         result.dry_run, result.messages = True, len(lines)
         return result
-    progress.step("starting a broker and Spark")
+    asked.progress.step("starting a broker and Spark")
     with throw_away_broker() as broker:
-        session = job_session("demo", spark, master)
-        counts = _stream(session, broker.nameserver, broker.store, lines, stream_s, progress)
+        session = job_session("demo", asked.spark, asked.master)
+        counts = _stream(
+            session, broker.nameserver, broker.store, lines, asked.stream_s, asked.progress
+        )
         _check_counts(counts, lines, result)
-        _archive_and_replay(session, broker.nameserver, directory, result, progress)
+        _archive_and_replay(session, broker.nameserver, directory, result, asked.progress)
         _check_copy(session, broker.nameserver, len(lines), result)
     result.seconds = round(time.monotonic() - started, 1)
     _show(counts, result)

@@ -13,10 +13,11 @@ from rockhopper.pipeline.derived.dispatch_rules import read_dispatch_rules
 from rockhopper.pipeline.derived.geometry import Geometry, find_geometry
 from rockhopper.pipeline.derived.tag_keys import has_tag_keys
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.pipeline.jobs.disk import check_writable, naming_disk_problems
-from rockhopper.pipeline.jobs.progress import Progress
+from rockhopper.pipeline.jobs.disk import check_writable
+from rockhopper.pipeline.jobs.options import job
 from rockhopper.pipeline.jobs.rebuilding.assembly import Assembly, QueueNote
 from rockhopper.pipeline.jobs.rebuilding.kept_queues import keep_expired_queues
+from rockhopper.pipeline.jobs.rebuilding.options import RebuildOptions
 from rockhopper.pipeline.jobs.rebuilding.store_lock import in_use, locked_store
 from rockhopper.pipeline.jobs.rebuilding.work import (
     PieceTask,
@@ -25,12 +26,11 @@ from rockhopper.pipeline.jobs.rebuilding.work import (
     rebuild_pieces,
 )
 from rockhopper.pipeline.jobs.results import JobResult, UsageProblem, count_text, size_text
-from rockhopper.pipeline.jobs.tasks import RunTasks, runner, size_of
+from rockhopper.pipeline.jobs.tasks import runner, size_of
 from rockhopper.pipeline.store_source.directory import StoreDirectory, find_commit_log, open_store
 from rockhopper.pipeline.store_source.rules import Rules
 from rockhopper.pipeline.store_source.scan import Damage
 from rockhopper.pipeline.store_source.splits import plan
-from rockhopper.protocol.store.delay_levels import DEFAULT_DELAY_LEVELS
 from rockhopper.protocol.store.store_paths import (
     BATCH_CONSUME_QUEUE_DIRECTORY,
     CONSUME_QUEUE_DIRECTORY,
@@ -40,7 +40,7 @@ from rockhopper.protocol.store.store_paths import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 _NEW = (CONSUME_QUEUE_DIRECTORY, BATCH_CONSUME_QUEUE_DIRECTORY, INDEX_DIRECTORY)
 _OLD = (*_NEW, CONSUME_QUEUE_EXT_DIRECTORY)
@@ -146,26 +146,8 @@ class RebuildResult(JobResult):
         )
 
 
-@naming_disk_problems()
-def rebuild(
-    path: str,
-    output: str | None = None,
-    *,
-    in_place: bool = False,
-    queue_file_size: int | None = None,
-    batch_queue_file_size: int | None = None,
-    index_slots: int | None = None,
-    index_entries: int | None = None,
-    index_tags: bool | None = None,
-    delay_levels: str = DEFAULT_DELAY_LEVELS,
-    batch_topics: Iterable[str] = (),
-    split_size: int | None = None,
-    dry_run: bool = False,
-    spark: "SparkSession | None" = None,
-    master: str | None = None,
-    progress: Progress | None = None,
-    run: RunTasks | None = None,
-) -> RebuildResult:
+@job(RebuildOptions)
+def rebuild(asked: RebuildOptions) -> RebuildResult:
     """Make consume queues and index files of the store at *path* from its commit log.
 
     They go into the new directory *output*, or with *in_place* into the store itself, of which the
@@ -179,69 +161,72 @@ def rebuild(
         PipelineError: no store, a broker runs on it, sizes that do not fit, files in the way.
     """
     started = datetime.now()
-    progress = progress or Progress()
-    root, _ = find_commit_log(path)
-    target = _target(path, root, output, in_place=in_place)
-    store = open_store(path)
-    if in_place and store.is_live:
+    root, _ = find_commit_log(asked.path)
+    target = _target(asked.path, root, asked.output, in_place=asked.in_place)
+    store = open_store(asked.path)
+    if asked.in_place and store.is_live:
         assert root is not None
         raise in_use(root)
     geometry = find_geometry(
         root,
-        queue_file_size_bytes=queue_file_size,
-        batch_queue_file_size_bytes=batch_queue_file_size,
-        index_slot_count=index_slots,
-        index_entry_count_max=index_entries,
+        queue_file_size_bytes=asked.queue_file_size,
+        batch_queue_file_size_bytes=asked.batch_queue_file_size,
+        index_slot_count=asked.index_slots,
+        index_entry_count_max=asked.index_entries,
     )
-    if geometry.index_problem and index_tags is not None:
+    if geometry.index_problem and asked.index_tags is not None:
         raise PipelineError(geometry.index_problem)
     rules = read_dispatch_rules(
         root,
         store,
-        delay_levels=delay_levels,
-        batch_topics=frozenset(batch_topics),
-        has_tag_keys=has_tag_keys(root, store, geometry) if index_tags is None else index_tags,
+        delay_levels=asked.delay_levels,
+        batch_topics=frozenset(asked.batch_topics),
+        has_tag_keys=has_tag_keys(root, store, geometry)
+        if asked.index_tags is None
+        else asked.index_tags,
     )
-    scan_rules = Rules(path, (), split_size_bytes=split_size, corrupt_records="skip")
+    scan_rules = Rules(asked.path, (), split_size_bytes=asked.split_size, corrupt_records="skip")
     groups = plan(store, scan_rules, os.cpu_count() or 1)
     result = RebuildResult(
         str(store.commit_log),
         str(target),
-        dry_run,
+        asked.dry_run,
         store.start_offset,
         _end(store),
         len(groups),
         geometry,
         rules.has_tag_keys,
     )
-    if dry_run:
+    if asked.dry_run:
         check_writable(target)
         return result
-    run = run or runner("rebuild", spark, master, progress, size_bytes=size_of(groups))
+    run = asked.run or runner(
+        "rebuild", asked.spark, asked.master, asked.progress, size_bytes=size_of(groups)
+    )
     with ExitStack() as stack:
-        if in_place:
+        if asked.in_place:
             stack.enter_context(locked_store(target))
         stamp = f"{started:%Y%m%d%H%M%S%f}"
-        made = target / OWN_DIRECTORY / f"rebuild-{stamp}" if in_place else target
+        made = target / OWN_DIRECTORY / f"rebuild-{stamp}" if asked.in_place else target
         scratch = made / f"scratch-{stamp}"
         scratch.mkdir(parents=True)
-        stack.callback(shutil.rmtree, made if in_place else scratch, ignore_errors=True)
+        stack.callback(shutil.rmtree, made if asked.in_place else scratch, ignore_errors=True)
         place = Place(made, scratch, geometry, rules)
         tasks = [PieceTask(number, pieces, place) for number, pieces in enumerate(groups)]
         results = run(tasks, rebuild_pieces, "reading the commit log")
         assembly = Assembly(place, tasks, results)
-        progress.step("completing the queues")
+        asked.progress.step("completing the queues")
         assembly.finish_queues()
         index_tasks = [] if geometry.index_problem else assembly.index_tasks()
         if index_tasks:
             (made / INDEX_DIRECTORY).mkdir(exist_ok=True)
         counts = run(index_tasks, build_index_file, "building index files")
-        if in_place:
+        if asked.in_place:
             result.kept_queue_count = keep_expired_queues(target, made, store)
         shutil.rmtree(scratch, ignore_errors=True)
-        progress.step("waiting for the disk")
+        asked.progress.step("waiting for the disk")
         _sync(made)
-        if in_place:
+        if asked.in_place:
             result.old_files = str(_put_in_place(target, made, stamp, geometry))
     result.record_count = sum(part.record_count for part in results)
     result.size_bytes = sum(part.size_bytes for part in results)

@@ -1,7 +1,6 @@
 """The job ``replay``: choose messages, write the plan down, send it batch by batch."""
 
 import json
-import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,8 +14,9 @@ import pyarrow.parquet as pq
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.archiving.catalog import OWN_DIRECTORY
 from rockhopper.pipeline.jobs.archiving.files import LocalFiles
-from rockhopper.pipeline.jobs.disk import naming_disk_problems
+from rockhopper.pipeline.jobs.options import job
 from rockhopper.pipeline.jobs.progress import Progress
+from rockhopper.pipeline.jobs.replaying.options import ReplayOptions
 from rockhopper.pipeline.jobs.replaying.parquet_files import (
     Source,
     SourceFile,
@@ -73,29 +73,8 @@ class _Way:
     sleep: Callable[[float], None]
 
 
-@naming_disk_problems()
-def replay(
-    source: str | os.PathLike[str],
-    *,
-    nameserver: str,
-    to: str | Mapping[str, str] | None = None,
-    topics: Sequence[str] = (),
-    start_ms: int | None = None,
-    end_ms: int | None = None,
-    key: str | None = None,
-    where: str | None = None,
-    rate: float | None = None,
-    job_id: str | None = None,
-    delivery: str = "auto",
-    broker: str = "",
-    state: str | os.PathLike[str] | None = None,
-    dry_run: bool = False,
-    spark: "SparkSession | None" = None,
-    master: str | None = None,
-    progress: Progress | None = None,
-    now: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
-) -> ReplayResult:
+@job(ReplayOptions)
+def replay(asked: ReplayOptions) -> ReplayResult:
     """Put messages of an archive, or of any Parquet with the sink's columns, back into topics.
 
     *to* is a topic for all of them, or old names with new ones; then only those are replayed.
@@ -108,26 +87,44 @@ def replay(
         PipelineError: says what is wrong and what to do.
     """
     started = time.monotonic()
-    request = _request(str(source), to, topics, start_ms, end_ms, key, where)
-    if delivery not in DELIVERIES:
-        raise UsageProblem(f"delivery is {delivery!r}: choose one of {', '.join(DELIVERIES)}")
-    if rate is not None and rate <= 0:
-        raise UsageProblem(f"the rate is {rate:g} messages per second: give more than 0")
-    if job_id is not None and not _ID.fullmatch(job_id):
+    request = _request(
+        str(asked.source),
+        asked.to,
+        asked.topics,
+        asked.start_ms,
+        asked.end_ms,
+        asked.key,
+        asked.where,
+    )
+    if asked.delivery not in DELIVERIES:
+        raise UsageProblem(f"delivery is {asked.delivery!r}: choose one of {', '.join(DELIVERIES)}")
+    if asked.rate is not None and asked.rate <= 0:
+        raise UsageProblem(f"the rate is {asked.rate:g} messages per second: give more than 0")
+    if asked.job_id is not None and not _ID.fullmatch(asked.job_id):
         raise UsageProblem(
-            f"the id {job_id!r} cannot be used: give letters, digits, '.', '_' and '-', at most 120"
+            f"the id {asked.job_id!r} cannot be used: give letters, digits, '.', '_' and '-', "
+            "at most 120"
         )
     found = find_source(request.source)
     _check_topics(found, request)
-    name = job_id or request.job_id
-    directory = LocalFiles(Path(state or found.root / OWN_DIRECTORY / "replays") / name)
-    way = _Way(nameserver, directory, rate, spark, master, progress or Progress(), now, sleep)
-    if dry_run:
+    name = asked.job_id or request.job_id
+    directory = LocalFiles(Path(asked.state or found.root / OWN_DIRECTORY / "replays") / name)
+    way = _Way(
+        asked.nameserver,
+        directory,
+        asked.rate,
+        asked.spark,
+        asked.master,
+        asked.progress,
+        asked.now,
+        asked.sleep,
+    )
+    if asked.dry_run:
         directory.check_writable("")
-        result = _foretell(found, request, name, delivery, broker, way)
+        result = _foretell(found, request, name, asked.delivery, asked.broker, way)
     else:
         with directory.lock(LOCK_FILE):
-            result = _run(found, request, name, delivery, broker, way)
+            result = _run(found, request, name, asked.delivery, asked.broker, way)
     result.away = list(found.away)
     result.seconds = round(time.monotonic() - started, 3)
     return result

@@ -2,14 +2,15 @@
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from rockhopper.pipeline.jobs.disk import check_writable, naming_disk_problems
+from rockhopper.pipeline.jobs.disk import check_writable
+from rockhopper.pipeline.jobs.options import job
 from rockhopper.pipeline.jobs.progress import Progress
 from rockhopper.pipeline.jobs.reporting.inputs import (
     Chosen,
@@ -18,6 +19,7 @@ from rockhopper.pipeline.jobs.reporting.inputs import (
     network_work,
     store_work,
 )
+from rockhopper.pipeline.jobs.reporting.options import ReportOptions
 from rockhopper.pipeline.jobs.reporting.tables import CSV, PARQUET, for_files, replace, write_tables
 from rockhopper.pipeline.jobs.reporting.tallies import Tables, tally, together
 from rockhopper.pipeline.jobs.results import JobResult, UsageProblem, count_text, size_text
@@ -79,27 +81,8 @@ class ReportResult(JobResult):
         return [*told, f"open {self.page}"]
 
 
-@naming_disk_problems()
-def report(
-    output: str | os.PathLike[str],
-    *,
-    path: str | os.PathLike[str] | None = None,
-    archive: str | os.PathLike[str] | None = None,
-    nameserver: str | None = None,
-    topics: Sequence[str] = (),
-    start_ms: int | None = None,
-    end_ms: int | None = None,
-    formats: Sequence[str] = (PARQUET, CSV),
-    watch_s: float | None = None,
-    watch_count: int | None = None,
-    without: Sequence[str] = (),
-    dry_run: bool = False,
-    spark: "SparkSession | None" = None,
-    master: str | None = None,
-    progress: Progress | None = None,
-    now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
-    wait: Callable[[float], None] = time.sleep,
-) -> ReportResult:
+@job(ReportOptions)
+def report(asked: ReportOptions) -> ReportResult:
     """Write ``report.html`` and its tables into the directory *output*.
 
     Messages come from the store at *path*, from *archive*, or else from the brokers behind
@@ -112,45 +95,55 @@ def report(
         PipelineError: says what is wrong and what to do.
     """
     started = time.monotonic()
-    progress = progress or Progress()
-    chosen = Chosen(tuple(dict.fromkeys(topics)), start_ms, end_ms)
-    _check(path, archive, nameserver, watch_s, watch_count, chosen, formats)
-    directory = Path(output)
+    chosen = Chosen(tuple(dict.fromkeys(asked.topics)), asked.start_ms, asked.end_ms)
+    _check(
+        asked.path,
+        asked.archive,
+        asked.nameserver,
+        asked.watch_s,
+        asked.watch_count,
+        chosen,
+        asked.formats,
+    )
+    directory = Path(asked.output)
     page_file = directory / PAGE_FILE
-    if path is not None:
-        source, work = str(path), store_work(str(path), chosen)
-    elif archive is not None:
-        source, work = str(archive), archive_work(str(archive), chosen, os.cpu_count() or 1)
+    if asked.path is not None:
+        source, work = str(asked.path), store_work(str(asked.path), chosen)
+    elif asked.archive is not None:
+        source, work = (
+            str(asked.archive),
+            archive_work(str(asked.archive), chosen, os.cpu_count() or 1),
+        )
     else:
-        source = str(nameserver)
+        source = str(asked.nameserver)
         work = network_work(source, chosen, os.cpu_count() or 1)
-    if dry_run:
+    if asked.dry_run:
         check_writable(directory)
         return ReportResult(str(page_file), dry_run=True, tasks=len(work.tasks))
-    counted = _counted(work, spark, master, progress)
-    lag = _lag(directory, nameserver, chosen, now_ms())
-    _write(directory, source, counted, lag, formats, now_ms())
-    result = _result(page_file, counted, lag, len(work.tasks), nameserver, formats)
-    if nameserver is not None:
+    counted = _counted(work, asked.spark, asked.master, asked.progress)
+    lag = _lag(directory, asked.nameserver, chosen, asked.now_ms())
+    _write(directory, source, counted, lag, asked.formats, asked.now_ms())
+    result = _result(page_file, counted, lag, len(work.tasks), asked.nameserver, asked.formats)
+    if asked.nameserver is not None:
         from rockhopper.pipeline.jobs.reporting.lag import away
 
-        result.away = sorted(set(away(nameserver, lag)) - set(without))
+        result.away = sorted(set(away(asked.nameserver, lag)) - set(asked.without))
     result.seconds = round(time.monotonic() - started, 3)
-    if watch_s is not None:
-        progress.say(f"open {page_file}")
-        progress.step("sampling lag", watch_count)
-        progress.advance()
+    if asked.watch_s is not None:
+        asked.progress.say(f"open {page_file}")
+        asked.progress.step("sampling lag", asked.watch_count)
+        asked.progress.advance()
         try:
             taken = 1
-            while watch_count is None or taken < watch_count:
-                wait(watch_s)
+            while asked.watch_count is None or taken < asked.watch_count:
+                asked.wait(asked.watch_s)
                 taken += 1
-                lag = _lag(directory, nameserver, chosen, now_ms())
-                _write(directory, source, counted, lag, formats, now_ms())
+                lag = _lag(directory, asked.nameserver, chosen, asked.now_ms())
+                _write(directory, source, counted, lag, asked.formats, asked.now_ms())
                 _tell_lag(result, lag)
-                progress.advance()
+                asked.progress.advance()
         except KeyboardInterrupt:
-            progress.say("stopped watching")
+            asked.progress.say("stopped watching")
     return result
 
 

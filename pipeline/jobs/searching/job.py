@@ -11,10 +11,10 @@ from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.archiving.catalog import Catalog
 from rockhopper.pipeline.jobs.archiving.files import files_at
 from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile
-from rockhopper.pipeline.jobs.disk import naming_disk_problems
-from rockhopper.pipeline.jobs.progress import Progress
+from rockhopper.pipeline.jobs.options import job
 from rockhopper.pipeline.jobs.results import UsageProblem
 from rockhopper.pipeline.jobs.searching.condition import Condition
+from rockhopper.pipeline.jobs.searching.options import SearchOptions
 from rockhopper.pipeline.jobs.searching.result import SearchResult, document
 from rockhopper.pipeline.jobs.searching.where import understood
 from rockhopper.pipeline.jobs.searching.work import (
@@ -29,7 +29,7 @@ from rockhopper.pipeline.jobs.searching.work import (
     search_network,
     search_store,
 )
-from rockhopper.pipeline.jobs.tasks import RunTasks, is_small, runner, size_of
+from rockhopper.pipeline.jobs.tasks import is_small, runner, size_of
 from rockhopper.pipeline.options import near_or_some
 from rockhopper.pipeline.schema import COLUMNS, spark_schema
 from rockhopper.pipeline.store_source.directory import find_commit_log, open_store
@@ -45,30 +45,8 @@ if TYPE_CHECKING:
 LIMIT = 100
 
 
-@naming_disk_problems()
-def search(
-    path: str | None = None,
-    *,
-    nameserver: str | None = None,
-    archive: str | None = None,
-    key: str | None = None,
-    tag: str | None = None,
-    contains: str | bytes | None = None,
-    sql92: str | None = None,
-    where: str | None = None,
-    topics: Iterable[str] = (),
-    start_ms: int | None = None,
-    end_ms: int | None = None,
-    limit: int = LIMIT,
-    broker_name: str | None = None,
-    as_json_lines: bool = False,
-    without: Iterable[str] = (),
-    dry_run: bool = False,
-    spark: "SparkSession | None" = None,
-    master: str | None = None,
-    progress: Progress | None = None,
-    run: RunTasks | None = None,
-) -> SearchResult:
+@job(SearchOptions)
+def search(asked: SearchOptions) -> SearchResult:
     """Find messages for which all conditions hold, each once, the oldest first.
 
     They are looked for in the store at *path* or, over the network, at the brokers that
@@ -82,35 +60,38 @@ def search(
         PipelineError: nothing is there, or *where* or *sql92* is wrong.
     """
     started = time.monotonic()
-    progress = progress or Progress()
     condition = Condition(
-        key,
-        tag,
-        contains.encode() if isinstance(contains, str) else contains,
-        sql92,
-        tuple(topics),
-        start_ms,
-        end_ms,
+        asked.key,
+        asked.tag,
+        asked.contains.encode() if isinstance(asked.contains, str) else asked.contains,
+        asked.sql92,
+        tuple(asked.topics),
+        asked.start_ms,
+        asked.end_ms,
     )
-    _check(condition, path, nameserver, archive, where, limit)
-    search_ = _Search(condition, path, nameserver, archive, broker_name, limit)
+    _check(condition, asked.path, asked.nameserver, asked.archive, asked.where, asked.limit)
+    search_ = _Search(
+        condition, asked.path, asked.nameserver, asked.archive, asked.broker_name, asked.limit
+    )
     search_.find_topics()
-    result = SearchResult(search_.names, dry_run, _as_json_lines=as_json_lines)
-    is_for_all = where is None or understood(where) is not None
-    tasks = list(search_.tasks(where)) if is_for_all else []
+    result = SearchResult(search_.names, asked.dry_run, _as_json_lines=asked.as_json_lines)
+    is_for_all = asked.where is None or understood(asked.where) is not None
+    tasks = list(search_.tasks(asked.where)) if is_for_all else []
     size = search_.size_bytes(tasks)
-    is_here = is_for_all and (run is not None or is_small(spark, master, size))
-    if where is not None and not is_here:
-        if dry_run:
+    is_here = is_for_all and (asked.run is not None or is_small(asked.spark, asked.master, size))
+    if asked.where is not None and not is_here:
+        if asked.dry_run:
             return result
         from rockhopper.pipeline.jobs.spark import job_session
 
-        rows = search_.by_spark(job_session("search", spark, master), where)
+        rows = search_.by_spark(job_session("search", asked.spark, asked.master), asked.where)
         found = [Found(rows, len(rows))]
     else:
-        run = run or runner("search", spark, master, progress, size_bytes=size)
+        run = asked.run or runner(
+            "search", asked.spark, asked.master, asked.progress, size_bytes=size
+        )
         result.task_count = len(tasks)
-        if dry_run:
+        if asked.dry_run:
             return result
         found = run(tasks, _search_one, "searching")
     seen: dict[tuple[Any, ...], Row] = {}
@@ -120,8 +101,8 @@ def search(
         result.skipped += part.skipped
         for row in part.rows:
             seen.setdefault(_identity(row), row)
-    result.away = search_.away(without)
-    rows = sorted(seen.values(), key=order)[:limit]
+    result.away = search_.away(asked.without)
+    rows = sorted(seen.values(), key=order)[: asked.limit]
     result.messages = [document(row) for row in rows]
     result.seconds = time.monotonic() - started
     return result

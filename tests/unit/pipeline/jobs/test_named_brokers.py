@@ -18,13 +18,13 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.delenv(NAMESERVER_VARIABLE, raising=False)
     begun: list[str] = []
 
-    def note(_directory: object, *, nameserver: str, **_options: Any) -> None:
+    def note(*, nameserver: str, **_options: Any) -> None:
         begun.append(nameserver)
 
     monkeypatch.setattr("rockhopper.pipeline.jobs.archiving.job.archive", note)
     monkeypatch.setattr("rockhopper.pipeline.jobs.replaying.job.replay", note)
     for command in (archiving, replaying):
-        monkeypatch.setattr(command, "run_job", lambda work, **_options: work(None))
+        monkeypatch.setattr(command, "run_asked", lambda work, _options, asked: work(**asked))
     return begun
 
 

@@ -1,0 +1,66 @@
+"""What ``archive`` is asked for."""
+
+# ruff: noqa: RUF009  (option() makes fields; it is no shared mutable default)
+
+import os
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
+
+from rockhopper.pipeline.jobs.options import (
+    JobOptions,
+    argument,
+    option,
+    size,
+    topics_option,
+    without_option,
+)
+
+
+@dataclass(frozen=True)
+class ArchiveOptions(JobOptions):
+    """From the files of the store at *path*, or from the brokers behind *nameserver*."""
+
+    directory: str | os.PathLike[str] = argument()
+    _: KW_ONLY
+    path: str | os.PathLike[str] | None = option(
+        "--path", metavar="STORE", help="Read the files of this store, rather than ask brokers."
+    )
+    nameserver: str | None = None
+    topics: Sequence[str] = topics_option()
+    pattern: str | None = option(
+        "--pattern", metavar="REGEX", help="Only topics whose whole name matches."
+    )
+    broker_name: str = option(
+        "--broker-name",
+        default="",
+        metavar="NAME",
+        help="With --path: the broker of that store; needed for more than one store.",
+    )
+    corrupt: str = option(
+        "--corrupt",
+        default="fail",
+        choices=["fail", "skip"],
+        show_default=True,
+        help="With --path: what to do about damaged places of the log.",
+    )
+    decode: str | None = option(
+        "--decode", choices=["json", "avro"], help="Decode bodies into the column value."
+    )
+    schema: str | None = option(
+        "--schema", metavar="FILE", help="By this JSON Schema, schema of Spark's or Avro schema."
+    )
+    """The text of that file."""
+    split_size_bytes: int | None = option(
+        "--split-size",
+        parse=partial(size, least=4096),
+        metavar="SIZE",
+        help="With --path: how much of the log a task reads, as 256m.",
+    )
+    allow_gaps: bool = option(
+        "--allow-gaps",
+        default=False,
+        is_flag=True,
+        help="Go on where messages have expired meanwhile.",
+    )
+    without: Sequence[str] = without_option()

@@ -1,0 +1,35 @@
+"""What ``audit`` is asked for."""
+
+from collections.abc import Iterable
+from dataclasses import KW_ONLY, dataclass
+
+from rockhopper.pipeline.jobs.options import StoreOptions, argument, option, size
+from rockhopper.pipeline.jobs.tasks import RunTasks
+
+
+@dataclass(frozen=True)
+class AuditOptions(StoreOptions):
+    """Of the store at *path*."""
+
+    path: str = argument("STORE")
+    _: KW_ONLY
+    archive: str | None = option(
+        "--archive", metavar="DIRECTORY", help="Compare this archive with the log as well."
+    )
+    broker_name: str | None = option(
+        "--broker-name", metavar="NAME", help="Which of the archive's brokers the store belongs to."
+    )
+    checks: Iterable[str] | None = option(
+        "--check",
+        multiple=True,
+        metavar="CHECK",
+        help="Only this: crc, queues, index or archive; repeatable.",
+    )
+    split_size: int | None = option(
+        "--split-size",
+        parse=size,
+        metavar="SIZE",
+        help="How much of the log a task reads, such as 256m.",
+    )
+    run: RunTasks | None = None
+    """Does the tasks otherwise than on Spark."""

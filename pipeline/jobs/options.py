@@ -1,0 +1,153 @@
+"""What a job is asked for: one frozen class per job, said once.
+
+A field has a name and a default for who calls the job as a function, and, made by ``option`` or
+``argument``, flags and help for who calls it by the command line, which reads them from here
+(running.py); ``parse`` makes the value of what was typed there. Nothing here knows click.
+
+    @dataclass(frozen=True)
+    class DemoOptions(JobOptions):
+        output: str = argument()
+        _: KW_ONLY
+        stream_s: float = option("--seconds", default=12.0, help="How long text is streamed.")
+
+    @job(DemoOptions)
+    def demo(asked: DemoOptions) -> DemoResult: ...
+
+    demo("out", stream_s=3.0)
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.jobs.disk import naming_disk_problems
+from rockhopper.pipeline.jobs.progress import Progress
+from rockhopper.pipeline.jobs.results import UsageProblem
+from rockhopper.pipeline.options import Options
+from rockhopper.protocol.store.delay_levels import DEFAULT_DELAY_LEVELS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Asked = TypeVar("Asked")
+Result = TypeVar("Result")
+Fields = ParamSpec("Fields")
+Parse = Callable[[str, Any], Any]
+
+
+def argument(metavar: str | None = None, **click: Any) -> Any:
+    """A field that has no flag, and must be given."""
+    return field(metadata={"argument": metavar, "click": click})
+
+
+def option(
+    *flags: str,
+    default: Any = None,
+    parse: Parse | None = None,
+    **click: Any,
+) -> Any:
+    """A field with flags; *click* are those arguments of click.option that say more.
+
+    *parse* gets the flag and what was typed, or the default (``typed_default``, if that is
+    another). Raises UsageProblem.
+    """
+    metadata = {"flags": flags, "parse": parse, "click": click}
+    return field(default=default, metadata=metadata)
+
+
+def size(flag: str, text: str | None, least: int = 1) -> int | None:
+    """A size such as ``128m``."""
+    return _said(flag, lambda given: given.size_bytes(flag, None, least), text)
+
+
+def time_ms(flag: str, text: str | None) -> int | None:
+    """A time in ms since 1970 or as ISO 8601."""
+    return _said(flag, lambda given: given.time_ms(flag), text)
+
+
+def _said(flag: str, read: Callable[[Options], int | None], text: str | None) -> int | None:
+    try:
+        return read(Options("the command line", {flag: text or ""}, (flag,)))
+    except PipelineError as error:
+        raise UsageProblem(error.sentence) from None
+
+
+def topics_option() -> Any:
+    """The field ``topics``."""
+    help_ = "Only this topic; repeatable."
+    return option("--topic", "-t", default=(), multiple=True, help=help_)
+
+
+def without_option() -> Any:
+    """The field ``without``, of a job that asks all brokers."""
+    help_ = "This broker is gone for good: do not miss it; repeatable."
+    return option("--without", default=(), multiple=True, metavar="BROKER", help=help_)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobOptions:
+    """What every job is asked for."""
+
+    dry_run: bool = option(
+        "--dry-run", default=False, is_flag=True, help="Say what would be done; change nothing."
+    )
+    master: str | None = option(
+        "--master", metavar="URL", help="Spark's master; else that of spark-submit, else local[*]."
+    )
+    spark: "SparkSession | None" = None
+    """A session to use, rather than one of its own."""
+    progress: Progress = field(default_factory=Progress)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreOptions(JobOptions):
+    """What jobs are asked for that compare or make index files and queues of a store."""
+
+    index_slots: int | None = option(
+        "--index-slots",
+        least=1,
+        metavar="N",
+        help="maxHashSlotNum of the broker, if the index files do not tell it.",
+    )
+    index_entries: int | None = option(
+        "--index-entries", least=2, metavar="N", help="maxIndexNum, likewise."
+    )
+    index_tags: bool | None = option(
+        "--index-tags/--no-index-tags",
+        help="Whether tags are in the index, as in RocketMQ from 5.4 on; else as is found.",
+    )
+    batch_topics: Iterable[str] = option(
+        "--batch-topic",
+        default=(),
+        multiple=True,
+        metavar="TOPIC",
+        help="A topic of type BatchCQ, if the store's configuration is not there; repeatable.",
+    )
+    delay_levels: str = option(
+        "--delay-levels",
+        default=DEFAULT_DELAY_LEVELS,
+        metavar="LEVELS",
+        help="messageDelayLevel of the broker, if it is not RocketMQ's.",
+    )
+
+
+def job(
+    options: Callable[Fields, Asked],
+) -> Callable[[Callable[[Asked], Result]], Callable[Fields, Result]]:
+    """Have a function that takes *options* be called with their fields.
+
+    Raises:
+        PipelineError: also for what the disk refuses.
+    """
+
+    def decorate(function: Callable[[Asked], Result]) -> Callable[Fields, Result]:
+        @wraps(function)
+        def call(*args: Fields.args, **kwargs: Fields.kwargs) -> Result:
+            with naming_disk_problems():
+                return function(options(*args, **kwargs))
+
+        return call
+
+    return decorate

@@ -1,0 +1,40 @@
+"""What ``rebuild`` is asked for."""
+
+from dataclasses import KW_ONLY, dataclass
+
+from rockhopper.pipeline.jobs.options import StoreOptions, argument, option, size
+from rockhopper.pipeline.jobs.tasks import RunTasks
+
+
+@dataclass(frozen=True)
+class RebuildOptions(StoreOptions):
+    """Of the store at *path*, into *output* or in place."""
+
+    path: str = argument("STORE")
+    output: str | None = option(
+        "--output", metavar="DIRECTORY", help="Write queues and index here."
+    )
+    _: KW_ONLY
+    in_place: bool = option(
+        "--in-place",
+        default=False,
+        is_flag=True,
+        help="Put them into the store, whose broker is stopped; what was there is moved aside.",
+    )
+    queue_file_size: int | None = option(
+        "--queue-file-size", parse=size, metavar="SIZE", help="mappedFileSizeConsumeQueue."
+    )
+    batch_queue_file_size: int | None = option(
+        "--batch-queue-file-size",
+        parse=size,
+        metavar="SIZE",
+        help="mapperFileSizeBatchConsumeQueue.",
+    )
+    split_size: int | None = option(
+        "--split-size",
+        parse=size,
+        metavar="SIZE",
+        help="How much of the log a task reads, such as 256m.",
+    )
+    run: RunTasks | None = None
+    """Does the tasks otherwise than on Spark."""
