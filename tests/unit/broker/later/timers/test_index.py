@@ -1,0 +1,262 @@
+"""TimerIndex: what waits, in files and in memory, found by key, taken when due, and counted."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rockhopper.broker.later.timers import index as module
+from rockhopper.broker.later.timers.due import DueMessage
+from rockhopper.broker.later.timers.entries import KIND_WITHDRAWAL, Entry
+from rockhopper.broker.later.timers.index import OPEN_AHEAD_MS, TimerIndex
+
+MINUTE_MS = 60_000
+HOUR_MS = 60 * MINUTE_MS
+
+
+def opened(tmp_path: Path) -> TimerIndex:
+    return TimerIndex(tmp_path / "slots", tmp_path / "quarantine")
+
+
+def fresh(tmp_path: Path) -> TimerIndex:
+    index = opened(tmp_path)
+    index.load(0, {}, index.noted()[0], lambda notes: set())
+    return index
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[TimerIndex]:
+    made = fresh(tmp_path)
+    yield made
+    made.close()
+
+
+def waits(queue_offset: int, due_ms: int, key: int | None = None) -> Entry:
+    key = queue_offset if key is None else key
+    return Entry(due_ms, 100 * queue_offset, 10, 0, queue_offset, key)
+
+
+def withdraws(queue_offset: int, victim: Entry) -> Entry:
+    return Entry(victim.due_ms, 0, 10, KIND_WITHDRAWAL, queue_offset, victim.queue_offset)
+
+
+def open_all(index: TimerIndex, now_ms: int) -> None:
+    while index.open_due(now_ms):
+        pass
+
+
+def take(index: TimerIndex, now_ms: int, count_max: int = 1000) -> list[DueMessage]:
+    open_all(index, now_ms)
+    return index.take(now_ms, count_max, 1 << 30)
+
+
+def offsets(messages: list[DueMessage]) -> list[int]:
+    return [message.queue_offset for message in messages]
+
+
+def test_many_slots_need_few_descriptors_and_come_back(tmp_path: Path, index: TimerIndex) -> None:
+    index.add([waits(n, n * MINUTE_MS) for n in range(500)])
+    assert index.waiting == 500
+    again = opened(tmp_path)
+    again.load(400, index.files.sizes_bytes, again.noted()[0], lambda notes: set(notes))
+    assert again.waiting == 400
+    assert again.min_offset == 0
+    assert [entry.queue_offset for entry in again.find(7, 0, HOUR_MS)] == [7]
+    again.close()
+
+
+def test_a_slot_is_read_a_minute_ahead(index: TimerIndex) -> None:
+    index.add([waits(0, HOUR_MS + 1), waits(1, 2 * HOUR_MS)])
+    assert index.next_ms == HOUR_MS - OPEN_AHEAD_MS
+    open_all(index, HOUR_MS - OPEN_AHEAD_MS - 1)
+    assert index.due.count == 0
+    open_all(index, HOUR_MS - OPEN_AHEAD_MS)
+    assert index.due.count == 1
+    assert index.next_ms == HOUR_MS + 1
+    assert offsets(take(index, HOUR_MS)) == []
+    assert offsets(take(index, HOUR_MS + 1)) == [0]
+    assert index.next_ms == 2 * HOUR_MS - OPEN_AHEAD_MS
+
+
+def test_a_slot_is_read_in_pieces(index: TimerIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LOAD_COUNT", 2)
+    index.add([waits(n, 10) for n in range(5)])
+    counts = []
+    while index.open_due(0):
+        counts.append(index.due.count)
+    assert counts == [2, 4, 5]
+
+
+def test_what_is_added_to_an_open_slot_is_due_at_once_and_only_once(index: TimerIndex) -> None:
+    index.add([waits(0, 10)])
+    open_all(index, 0)
+    index.add([waits(1, 10), waits(2, 5)])
+    assert offsets(take(index, 10)) == [2, 0, 1]
+    assert offsets(take(index, 10)) == []
+
+
+def test_what_is_added_while_a_slot_is_being_read_is_not_read_twice(
+    index: TimerIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LOAD_COUNT", 2)
+    index.add([waits(n, 10) for n in range(3)])
+    assert index.open_due(0)
+    index.add([waits(3, 10)])
+    assert offsets(take(index, 10)) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("when", ["before it is open", "when it is open", "from the file"])
+def test_a_withdrawn_message_is_not_delivered(tmp_path: Path, index: TimerIndex, when: str) -> None:
+    victim = waits(0, HOUR_MS)
+    index.add([victim, waits(1, HOUR_MS)])
+    if when == "when it is open":
+        open_all(index, HOUR_MS)
+    index.add([withdraws(2, victim)])
+    assert index.waiting == 1
+    if when == "from the file":
+        index.close()
+        index = opened(tmp_path)
+        index.load(3, {60: 120}, index.noted()[0], lambda notes: set())
+        assert index.waiting == 1
+    assert list(index.find(0, HOUR_MS, HOUR_MS)) == []
+    assert [entry.queue_offset for entry in index.pending()] == [1]
+    assert offsets(take(index, HOUR_MS)) == [1]
+    index.close()
+
+
+def test_a_hidden_message_waits_but_is_neither_found_nor_taken(index: TimerIndex) -> None:
+    index.add([waits(0, HOUR_MS), waits(1, HOUR_MS, key=0)])
+    index.hide(0)
+    assert index.waiting == 2
+    assert [entry.queue_offset for entry in index.find(0, HOUR_MS, HOUR_MS)] == [1]
+    index.unhide(0)
+    assert [entry.queue_offset for entry in index.find(0, HOUR_MS, HOUR_MS)] == [0, 1]
+    index.hide(0)
+    assert offsets(take(index, HOUR_MS)) == [1]
+
+
+@pytest.mark.parametrize(
+    ("from_ms", "to_ms", "found"),
+    [
+        (0, 10 * HOUR_MS, [1, 2, 3]),
+        (MINUTE_MS, MINUTE_MS, [1]),
+        (MINUTE_MS + 1, 3 * MINUTE_MS - 1, [2]),
+        (2 * MINUTE_MS, 3 * MINUTE_MS, [2, 3]),
+        (4 * MINUTE_MS, 10 * MINUTE_MS, []),
+    ],
+)
+def test_messages_are_found_by_key_and_time(
+    index: TimerIndex, from_ms: int, to_ms: int, found: list[int]
+) -> None:
+    index.add([waits(n, n * MINUTE_MS, key=77) for n in range(1, 4)])
+    index.add([waits(4, 2 * MINUTE_MS, key=78)])
+    assert [entry.queue_offset for entry in index.find(77, from_ms, to_ms)] == found
+
+
+def test_a_key_is_not_found_in_other_fields(index: TimerIndex) -> None:
+    index.add([Entry(10, 77, 77, 0, 77, 1)])
+    assert list(index.find(77, 0, 100)) == []
+
+
+def test_what_was_taken_waits_until_its_copy_is_written(index: TimerIndex) -> None:
+    index.add([waits(n, 10) for n in range(3)])
+    taken = take(index, 10, count_max=2)
+    assert index.waiting == 3
+    assert list(index.find(0, 0, 100)) == []
+    index.due.put_back(taken)
+    assert [entry.queue_offset for entry in index.find(0, 0, 100)] == [0]
+    taken = take(index, 10, count_max=2)
+    index.note(taken, 500)
+    index.delivered(taken)
+    assert index.waiting == 1
+    assert index.files.notes(0) == ([(0, 500), (1, 500)], True)
+    index.take_back_note()
+    assert index.files.notes(0) == ([], True)
+
+
+def test_noted_deliveries_that_took_place_are_not_repeated(
+    tmp_path: Path, index: TimerIndex
+) -> None:
+    index.add([waits(n, 10) for n in range(4)])
+    taken = take(index, 10)
+    index.note(taken[:2], 500)
+    index.note(taken[2:], 600)
+    again = opened(tmp_path)
+    asked = []
+
+    def written(notes: list[tuple[int, int]]) -> set[tuple[int, int]]:
+        asked.extend(notes)
+        return {(0, 500), (2, 600)}
+
+    again.load(4, {0: 160}, again.noted()[0], written)
+    assert asked == [(0, 500), (1, 500), (2, 600), (3, 600)]
+    assert again.waiting == 2
+    assert offsets(take(again, 10)) == [1, 3]
+    assert again.files.notes(0) == ([(0, 500), (2, 600)], True)
+    again.close()
+
+
+def test_a_slot_is_finished_when_nothing_waits_and_its_minute_is_over(index: TimerIndex) -> None:
+    index.add([waits(0, 10), waits(1, MINUTE_MS + 10)])
+    index.delivered(take(index, 10))
+    assert index.finished(MINUTE_MS - 1) == []
+    assert index.finished(MINUTE_MS) == [0]
+    assert index.finished(HOUR_MS) == [0]
+    assert index.end_offset(0) == 1
+    index.drop(0)
+    assert index.slots == [1]
+    assert index.finished(HOUR_MS) == []
+    assert index.files.entries_size(0) == 0
+
+
+def test_a_slot_that_is_dropped_unopened_is_not_opened(index: TimerIndex) -> None:
+    victims = [waits(0, HOUR_MS), waits(1, 2 * HOUR_MS)]
+    index.add(victims)
+    index.withdraw(victims[0])
+    assert index.finished(HOUR_MS + MINUTE_MS) == [60]
+    index.drop(60)
+    assert index.next_ms == 2 * HOUR_MS - OPEN_AHEAD_MS
+    assert offsets(take(index, 2 * HOUR_MS)) == [1]
+
+
+def test_the_oldest_that_waits_is_told_slot_by_slot(index: TimerIndex) -> None:
+    assert index.min_offset is None
+    index.add([waits(4, HOUR_MS), waits(5, 10), waits(6, 10)])
+    assert index.min_offset == 4
+    index.withdraw(waits(4, HOUR_MS))
+    assert index.min_offset == 5
+
+
+def test_what_is_older_than_an_offset_and_late_enough(index: TimerIndex) -> None:
+    entries = [waits(n, HOUR_MS + n * 1000) for n in range(6)]
+    index.add(entries)
+    assert index.older_than(4, HOUR_MS, 10) == entries[:4]
+    assert index.older_than(4, HOUR_MS + 2000, 10) == entries[2:4]
+    assert index.older_than(4, HOUR_MS, 2) == entries[:2]
+    assert index.older_than(4, 2 * HOUR_MS, 10) == []
+    index.hide(0)
+    index.withdraw(entries[1])
+    assert index.older_than(4, HOUR_MS, 10) == entries[2:4]
+    open_all(index, HOUR_MS)
+    assert index.older_than(4, HOUR_MS, 10) == []
+
+
+def test_clearing_forgets_all(index: TimerIndex) -> None:
+    index.add([waits(0, 10), waits(1, HOUR_MS)])
+    open_all(index, 10)
+    index.clear()
+    assert (index.waiting, index.next_ms, index.slots, index.min_offset) == (0, None, [], None)
+    assert list(index.files.directory.iterdir()) == []
+    index.add([waits(0, 10)])
+    assert offsets(take(index, 10)) == [0]
+
+
+def test_while_much_is_in_memory_and_due_no_further_slot_is_opened(
+    index: TimerIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "OPEN_COUNT_MAX", 1)
+    index.add([waits(0, 10), waits(1, 11), waits(2, MINUTE_MS)])
+    open_all(index, 10)
+    assert index.due.count == 2
+    assert offsets(take(index, 10)) == [0]
+    assert offsets(take(index, MINUTE_MS)) == [1, 2]
