@@ -6,7 +6,7 @@ import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -82,17 +82,7 @@ class _Job:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per message.")
 @nameserver_option
-def pull(
-    topic: str,
-    start: "Position | None",
-    max_count: int | None,
-    follow: bool,
-    queues: tuple[tuple[str | None, int], ...],
-    group: str | None,
-    tag: str,
-    expression: str | None,
-    as_json: bool,
-) -> None:
+def pull(**asked: Any) -> None:
     """Print the messages of TOPIC, oldest first.
 
     Ends at the queues' ends as they were at the start, unless --follow is given.
@@ -106,13 +96,13 @@ def pull(
     from rockhopper.client.filters import Sql, subscription_to
     from rockhopper.protocol.errors import SubscriptionError
 
-    if expression is not None and tag != "*":
+    job = _Job(**asked)
+    if job.expression is not None and job.tag != "*":
         raise click.UsageError("--tag and --filter exclude each other: TAGS is a property, too")
     try:
-        subscription_to(topic, tag if expression is None else Sql(expression))
+        subscription_to(job.topic, job.tag if job.expression is None else Sql(job.expression))
     except SubscriptionError as error:
         raise click.UsageError(str(error)) from None
-    job = _Job(topic, start, max_count, follow, queues, group, tag, expression, as_json)
     run(_pull(job, nameserver()))
 
 

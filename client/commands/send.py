@@ -82,9 +82,15 @@ class _Job:
     metavar="N",
     help="Put N messages into one request.",
 )
-@click.option("--oneway", is_flag=True, help="Do not ask the broker whether it stored the message.")
+@click.option(
+    "--oneway",
+    "is_oneway",
+    is_flag=True,
+    help="Do not ask the broker whether it stored the message.",
+)
 @click.option(
     "--timeout",
+    "timeout_s",
     type=click.FloatRange(min=0.001),
     default=3.0,
     metavar="SECONDS",
@@ -93,19 +99,7 @@ class _Job:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per message.")
 @nameserver_option
 def send(
-    topic: str,
-    body: str | None,
-    source: BinaryIO | None,
-    tag: str | None,
-    keys: tuple[str, ...],
-    properties: tuple[str, ...],
-    queue: tuple[str | None, int] | None,
-    sharding_key: str | None,
-    count: int,
-    batch: int,
-    oneway: bool,
-    timeout: float,
-    as_json: bool,
+    body: str | None, source: BinaryIO | None, properties: tuple[str, ...], **asked: Any
 ) -> None:
     """Send messages to TOPIC.
 
@@ -119,24 +113,13 @@ def send(
     """  # noqa: D301  click's mark for a paragraph that stays as it is
     if (body is None) == (source is None):
         raise click.UsageError('give one of BODY, "-" or --file')
-    if body == "-" and count > 1:
+    if body == "-" and asked["count"] > 1:
         raise click.UsageError('--count does not go with "-": every line is sent once')
-    if oneway and batch > 1:
+    if asked["is_oneway"] and asked["batch"] > 1:
         raise click.UsageError("--oneway does not go with --batch")
     content = source.read() if source is not None else (body or "").encode(errors="surrogateescape")
     job = _Job(
-        topic,
-        None if body == "-" else content,
-        tag,
-        keys,
-        _parse_properties(properties),
-        count,
-        batch,
-        oneway,
-        queue,
-        sharding_key,
-        as_json,
-        timeout,
+        body=None if body == "-" else content, properties=_parse_properties(properties), **asked
     )
     try:
         job.message(b"")
