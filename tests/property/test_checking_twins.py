@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from rockhopper.broker.store.log import checking, encoding
 from rockhopper.broker.store.log.fast_encoding import encode_plain
-from rockhopper.protocol.store.message_codec import encode_message
 from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
+from tests.support.records import encode_message
 
 compiled = pytest.importorskip(
     "rockhopper.broker.store.log._encoding", reason="installed without a compiler"

@@ -16,11 +16,11 @@ from rockhopper.protocol.store.message_codec import (
     decode_messages,
     decode_offset_message_id,
     encode_batch,
-    encode_message,
     encode_stored_message,
     offset_message_id,
 )
 from rockhopper.protocol.sys_flags import SYS_FLAG_INNER_BATCH
+from tests.support.records import encode_message
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)

@@ -21,10 +21,10 @@ from rockhopper.protocol.store.message_codec import (
     SYS_FLAG_NEED_UNWRAP,
     decode_messages,
     encode_batch,
-    encode_message,
     offset_message_id,
 )
 from rockhopper.protocol.store.record_head import MAGIC_V1, MAGIC_V2
+from tests.support.records import encode_message
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)

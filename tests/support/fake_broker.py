@@ -4,8 +4,9 @@ import asyncio
 from typing import Self
 
 from rockhopper.protocol.command import Command
-from rockhopper.protocol.store.message_codec import encode_message, host_bytes
+from rockhopper.protocol.store.message_codec import host_bytes
 from tests.support.fake_server import FakeServer, route
+from tests.support.records import encode_message
 
 Record = tuple[bytes, str | None]
 

@@ -7,8 +7,8 @@ from rockhopper.protocol.codes import FLAG_ONEWAY
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.properties import decode_properties
 from rockhopper.protocol.requests import EndTransactionRequest, SendMessageRequestV2, decode_fields
-from rockhopper.protocol.store.message_codec import encode_message
 from tests.support.fake_server import FakeServer, route
+from tests.support.records import encode_message
 
 
 class MessageBroker(FakeServer):

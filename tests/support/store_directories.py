@@ -21,8 +21,9 @@ from rockhopper.broker.store.recovering import inventory, recovery
 from rockhopper.broker.store.recovering.queue_repair import QueueRules
 from rockhopper.broker.store.recovering.recovery_report import RecoveryReport
 from rockhopper.protocol.message import StoredMessage
-from rockhopper.protocol.store.message_codec import decode_message, encode_message
+from rockhopper.protocol.store.message_codec import decode_message
 from rockhopper.protocol.store.record_head import BLANK_RECORD, MAGIC_BLANK
+from tests.support.records import encode_message
 from tests.support.rot import overwrite
 
 FILE_SIZE_BYTES = 4096
@@ -225,13 +226,9 @@ def recover(
         checkpoint = checkpoints.load(layout.checkpoint)
     tags_codes = TagsCodes(lambda level: DELAYS_MS[min(level, len(DELAYS_MS)) - 1])
     report = recovery.recover(
-        layout,
-        files,
-        queues,
-        index,
-        checkpoint,
-        inventory.load(layout),
-        clean,
+        recovery.LoadedStore(
+            layout, files, queues, index, checkpoint, inventory.load(layout), clean
+        ),
         QueueRules(is_batch_topic, is_deleted, tags_codes.of, lambda topic: is_deleted(topic, 0)),
         verify_bytes=verify_bytes,
         adopt_bytes=adopt_bytes,

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rockhopper.protocol.store.message_codec import encode_message
 from rockhopper.protocol.store.record_head import BLANK_RECORD, MAGIC_BLANK
+from tests.support.records import encode_message
 from tests.support.rot import overwrite
 
 T0_MS = 1_760_000_000_000

@@ -175,23 +175,11 @@ def split_record(record: bytes) -> tuple[RecordHead, int, int, int]:
 
 
 def encode_message(
-    *,
-    topic: str,
-    body: bytes = b"",
-    properties: bytes | str | dict[str, str] = b"",
-    queue_id: int = 0,
-    queue_offset: int = 0,
-    commit_log_offset: int = 0,
-    flag: int = 0,
-    sys_flag: int = 0,
-    born_time_ms: int = 0,
-    born_host: bytes = bytes(8),
-    store_time_ms: int = 0,
-    store_host: bytes = bytes(8),
-    reconsume_times: int = 0,
-    prepared_transaction_offset: int = 0,
+    head: RecordHead, topic: str, body: bytes, properties: bytes | str | dict[str, str]
 ) -> bytes:
-    """The record of a message. Hosts are 8 or 20 bytes; their flags in *sys_flag* follow them.
+    """The record of a message. Hosts are 8 or 20 bytes; their flags in sysFlag follow them.
+
+    Sizes, magic and CRC of *head* are made anew.
 
     Raises:
         ValueError: something does not fit its field.
@@ -202,77 +190,54 @@ def encode_message(
         properties = encode_properties(properties)
     if isinstance(properties, str):
         properties = properties.encode()
-    sys_flag &= ~HOST_FLAGS_MASK
-    if len(born_host) == 20:
+    sys_flag = head.sys_flag & ~HOST_FLAGS_MASK
+    if len(head.born_host) == 20:
         sys_flag |= SYS_FLAG_BORN_HOST_V6
-    if len(store_host) == 20:
+    if len(head.store_host) == 20:
         sys_flag |= SYS_FLAG_STORE_HOST_V6
-    head = RECORD_HEADS.get((len(born_host), len(store_host)))
-    if head is None:
+    layout = RECORD_HEADS.get((len(head.born_host), len(head.store_host)))
+    if layout is None:
         raise ValueError("a host is 8 bytes, or 20 for IPv6: see protocol.addresses.host_bytes")
     if len(topic_bytes) > 0x7FFF or len(properties) > 0x7FFF:
         raise ValueError(
             f"a topic of {len(topic_bytes)} and properties of {len(properties)} bytes: "
             "each has at most 32767"
         )
-    size = (
-        head.size
-        + len(body)
-        + (2 if wide else 1)
-        + len(topic_bytes)
-        + _UINT16.size
-        + len(properties)
+    topic_size = len(topic_bytes).to_bytes(2 if wide else 1, "big")
+    rest = (body, topic_size, topic_bytes, _UINT16.pack(len(properties)), properties)
+    head = head._replace(
+        size_bytes=layout.size + sum(map(len, rest)),
+        magic=MAGIC_V2 if wide else MAGIC_V1,
+        body_crc=body_crc(body),
+        sys_flag=sys_flag,
+        body_size_bytes=len(body),
     )
     try:
-        packed = head.pack(
-            size,
-            MAGIC_V2 if wide else MAGIC_V1,
-            body_crc(body),
-            queue_id,
-            flag,
-            queue_offset,
-            commit_log_offset,
-            sys_flag,
-            born_time_ms,
-            born_host,
-            store_time_ms,
-            store_host,
-            reconsume_times,
-            prepared_transaction_offset,
-            len(body),
-        )
+        return b"".join((layout.pack(*head), *rest))
     except struct.error as error:
         raise ValueError(f"a field does not fit the record: {error}") from None
-    return b"".join(
-        (
-            packed,
-            body,
-            len(topic_bytes).to_bytes(2 if wide else 1, "big"),
-            topic_bytes,
-            _UINT16.pack(len(properties)),
-            properties,
-        )
-    )
 
 
 def encode_stored_message(message: StoredMessage) -> bytes:
     """The record of a message that was decoded, or changed since; the CRC is made anew."""
-    return encode_message(
-        topic=message.topic,
-        body=message.body,
-        properties=message.properties,
-        queue_id=message.queue_id,
-        queue_offset=message.queue_offset,
-        commit_log_offset=message.commit_log_offset,
-        flag=message.flag,
-        sys_flag=message.sys_flag,
-        born_time_ms=message.born_time_ms,
-        born_host=_host(message.born_host, message.born_port),
-        store_time_ms=message.store_time_ms,
-        store_host=_host(message.store_host, message.store_port),
-        reconsume_times=message.reconsume_times,
-        prepared_transaction_offset=message.prepared_transaction_offset,
+    head = RecordHead(
+        0,
+        0,
+        0,
+        message.queue_id,
+        message.flag,
+        message.queue_offset,
+        message.commit_log_offset,
+        message.sys_flag,
+        message.born_time_ms,
+        _host(message.born_host, message.born_port),
+        message.store_time_ms,
+        _host(message.store_host, message.store_port),
+        message.reconsume_times,
+        message.prepared_transaction_offset,
+        0,
     )
+    return encode_message(head, message.topic, message.body, message.properties)
 
 
 def _host(ip: str, port: int) -> bytes:

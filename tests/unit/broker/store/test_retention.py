@@ -170,8 +170,8 @@ def retain(tmp_path: Path) -> Callable[..., Retained]:
             now_ms=lambda: retained.now_ms,
             wall_ms=lambda: retained.wall_ms,
             on_disk_full=disk.told.append,
-            disk_usage=disk.usage,
         )
+        service.disk_usage = disk.usage
         retained = Retained(log, store, disk, log.time_ms, log.time_ms, settings, service)
         return retained
 

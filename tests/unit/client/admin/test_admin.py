@@ -13,8 +13,9 @@ from rockhopper.client import (
     RouteNotFoundError,
 )
 from rockhopper.protocol.command import Command
-from rockhopper.protocol.store.message_codec import encode_message, host_bytes
+from rockhopper.protocol.store.message_codec import host_bytes
 from tests.support.fake_server import FakeServer, route
+from tests.support.records import encode_message
 
 UNIQUE_ID = "C0A800010DB14C8F0EEC647096BB0000"
 # Stored at an address inside the broker's own network, which must never be dialled.

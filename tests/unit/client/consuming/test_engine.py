@@ -14,10 +14,10 @@ from rockhopper.client.queues import MessageQueue
 from rockhopper.client.received import ReceivedMessage
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.command import Command
-from rockhopper.protocol.store.message_codec import encode_message
 from tests.support.fake_server import route
 from tests.support.group_broker import GroupBroker
 from tests.support.held_clock import HeldClock
+from tests.support.records import encode_message
 from tests.support.turns import until
 
 QUEUES = [MessageQueue("orders", "a", number) for number in range(4)]

@@ -17,7 +17,8 @@ from rockhopper.pipeline.jobs.archiving.selection import Selection, archived_up_
 from rockhopper.pipeline.jobs.archiving.writing import SplitWriter, WriteTarget, summaries_of
 from rockhopper.pipeline.jobs.body_hash import body_crcs, body_edges, body_hashes, stored_crcs
 from rockhopper.protocol.compression import compress_zlib
-from rockhopper.protocol.store.message_codec import SYS_FLAG_COMPRESSED_ZLIB, encode_message
+from rockhopper.protocol.store.message_codec import SYS_FLAG_COMPRESSED_ZLIB
+from tests.support.records import encode_message
 
 
 def batch_of(count: int, first: int = 0, topic: str = "t", queue_id: int = 0) -> pa.RecordBatch:

@@ -10,7 +10,6 @@ import pytest
 from rockhopper.broker.store.log import checking, fast_encoding
 from rockhopper.pipeline.decoder.records import read_records
 from rockhopper.protocol.store import record_head
-from rockhopper.protocol.store.message_codec import encode_message
 from rockhopper.protocol.store.message_codec.record import split_record
 from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
 from rockhopper.protocol.store.record_head import (
@@ -20,6 +19,7 @@ from rockhopper.protocol.store.record_head import (
     body_start,
     head_struct,
 )
+from tests.support.records import encode_message
 
 ROWS = [
     (int(at), int(size))

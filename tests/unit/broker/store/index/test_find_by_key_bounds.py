@@ -5,7 +5,7 @@ from typing import cast
 
 from rockhopper.broker.store.index.find_by_key import MISSED_BYTES_MAX, find_by_key
 from rockhopper.broker.store.index.index import MessageIndex
-from rockhopper.protocol.store.message_codec import encode_message
+from tests.support.records import encode_message
 
 # Java's hash takes "Aa" for "BB".
 BIG = encode_message(topic="orders", body=bytes(4 << 20), properties={"KEYS": "Aa"}, queue_id=0)

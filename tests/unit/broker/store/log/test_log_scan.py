@@ -20,9 +20,9 @@ from rockhopper.broker.store.log.log_scan import (
     why_not,
 )
 from rockhopper.broker.store.recovering.log_walk import Hole, LogWalk
-from rockhopper.protocol.store.message_codec import encode_message
 from rockhopper.protocol.store.record_head import BLANK_RECORD, MAGIC_BLANK
 from tests.support.golden_stores import copy_golden_store
+from tests.support.records import encode_message
 from tests.support.store_directories import T0, LogWriter
 
 BASE = 8192

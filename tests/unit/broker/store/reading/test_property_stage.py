@@ -6,7 +6,7 @@ import pytest
 
 from rockhopper.broker.store.reading import property_stage
 from rockhopper.broker.store.reading.property_stage import BUDGET_S, STRIDE, WINDOW_S, PropertyStage
-from rockhopper.protocol.store.message_codec import encode_message
+from tests.support.records import encode_message
 
 START = 1000
 

@@ -8,8 +8,8 @@ import pytest
 from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.log.log_scan import last_store_time_ms
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.protocol.store.message_codec import encode_message
 from tests.support.open_stores import BORN_HOST, STORE_HOST, Stores, close, messages, put
+from tests.support.records import encode_message
 from tests.support.rot import overwrite
 
 TOPIC = "TopicA"

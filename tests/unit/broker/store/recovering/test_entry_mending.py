@@ -9,9 +9,10 @@ from structlog.testing import capture_logs
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.reading.get_result import GetStatus
 from rockhopper.broker.store.recovering import entry_mending
-from rockhopper.protocol.store.message_codec import decode_messages, encode_message
+from rockhopper.protocol.store.message_codec import decode_messages
 from rockhopper.protocol.subscription import Subscription
 from tests.support.open_stores import BORN_HOST, STORE_HOST, Stores, messages, put
+from tests.support.records import encode_message
 from tests.support.rot import flip_bit, overwrite
 
 TOPIC = "TopicA"

@@ -10,9 +10,10 @@ import pytest
 from rockhopper.broker.settings.config import FlushDiskType
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol.codes import RequestCode, ResponseCode
-from rockhopper.protocol.store.message_codec import decode_message, encode_message
+from rockhopper.protocol.store.message_codec import decode_message
 from tests.support.open_stores import BORN_HOST, STORE_HOST, Stores, messages, put, stage
 from tests.support.peers import Clock
+from tests.support.records import encode_message
 from tests.support.served_broker import ServedBroker
 
 TOPIC = "TopicA"

@@ -14,9 +14,9 @@ from rockhopper.protocol.store.message_codec import (
     decode_batch,
     decode_messages,
     encode_batch,
-    encode_message,
     unwrap_inner_batch,
 )
+from tests.support.records import encode_message
 
 # Two messages as the reference packed them: b1 with KEYS, WAIT and TAGS, b2 with WAIT.
 BATCH = bytes.fromhex(

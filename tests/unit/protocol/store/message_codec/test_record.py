@@ -12,11 +12,11 @@ from rockhopper.protocol.store.message_codec import (
     check_record,
     decode_message,
     decode_messages,
-    encode_message,
     encode_stored_message,
     host_bytes,
 )
 from rockhopper.protocol.store.record_head import MAGIC_V1, MAGIC_V2
+from tests.support.records import encode_message
 
 # Topic TopicTest, body hello, tag TagA, as the reference encoded it.
 V1_RECORD = bytes.fromhex(

@@ -2,7 +2,8 @@
 
 import pytest
 
-from rockhopper.protocol.store.message_codec import RecordStatus, check_record, encode_message
+from rockhopper.protocol.store.message_codec import RecordStatus, check_record
+from tests.support.records import encode_message
 from tests.unit.protocol.store.message_codec.test_record import STORE_RECORD, V1_RECORD, changed
 
 
