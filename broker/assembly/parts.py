@@ -24,6 +24,7 @@ from rockhopper.broker.pulling.long_polling import LongPolling
 from rockhopper.broker.pulling.puller import Puller
 from rockhopper.broker.remoting.limits import mapped_files_share
 from rockhopper.broker.sending.message_ids import UniqueIds
+from rockhopper.broker.sending.send_checks import SendChecks
 from rockhopper.broker.sending.sender import Sender, broker_properties
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.settings.delay_levels import DelayLevels
@@ -154,14 +155,19 @@ class ServingParts:
         self.sender = Sender(
             config,
             store,
-            topics,
-            self.groups,
+            SendChecks(
+                config,
+                store,
+                topics,
+                self.groups,
+                now_ms=now_ms,
+                consumes_in_order=self.locks.is_held_by,
+            ),
             stats,
             store_host=store_host,
             now_ms=now_ms,
             delay_levels=levels,
             timers=self.timers,
-            consumes_in_order=self.locks.is_held_by,
         )
         redirect = by_delay(levels, self.timers, now_ms)
         self.transactions = Transactions(
@@ -172,8 +178,7 @@ class ServingParts:
             self.producers,
             stats,
             redirect,
-            now_ms=steady_ms,
-            wall_ms=now_ms,
+            self.clock,
         )
         self.sender.on_half = self.transactions.opened
         self.producers.on_joined = self.transactions.check_back.producer_came

@@ -47,6 +47,10 @@ UNCOPYABLE_RETRY_MS = 3_600_000
 _NOT_THERE_YET = (GetStatus.NO_MATCHED_LOGIC_QUEUE, GetStatus.NO_MESSAGE_IN_QUEUE)
 
 
+def _ignore(_: object) -> None:
+    pass
+
+
 class Reviving:
     """Copies what has become visible again. Belongs to the event loop."""
 
@@ -60,13 +64,7 @@ class Reviving:
         stats: BrokerStats,
         *,
         now_ms: Callable[[], int],
-        settled: Callable[[Lane], None],
-        freed: Callable[[Lane], None],
     ) -> None:
-        """Both callbacks get a lane.
-
-        *settled*: fewer messages are in flight; *freed*: its ordered batch no longer blocks.
-        """
         self._lanes = lanes
         self._store = store
         self._topics = topics
@@ -74,8 +72,10 @@ class Reviving:
         self._offsets = offsets
         self._stats = stats
         self._now_ms = now_ms
-        self._settled = settled
-        self._freed = freed
+        self.on_settled: Callable[[Lane], None] = _ignore
+        """Called with a lane when fewer of its messages are in flight."""
+        self.on_freed: Callable[[Lane], None] = _ignore
+        """Called with a lane when its ordered batch no longer blocks."""
         self._timer = WallTimer(now_ms, self._run)
         self._retry: asyncio.TimerHandle | None = None
         self._is_running = False
@@ -127,7 +127,7 @@ class Reviving:
                 return True
             lane, offsets = due
             if not offsets:
-                self._freed(lane)
+                self.on_freed(lane)
                 left -= 1
                 continue
             left -= len(offsets)
@@ -138,7 +138,7 @@ class Reviving:
     def settle(self) -> None:
         """Let go of what was copied and is on disk by now."""
         for lane in self._lanes.settle(self._store.flushed_offset):
-            self._settled(lane)
+            self.on_settled(lane)
 
     def _revive(self, lane: Lane, offsets: list[int], now_ms: int) -> bool:
         group = self._groups.get(lane.group)
@@ -206,7 +206,7 @@ class Reviving:
         for offset in late:
             self._lanes.call_at(now_ms + UNCOPYABLE_RETRY_MS, lane, [offset])
         self.settle()
-        self._settled(lane)
+        self.on_settled(lane)
 
     def _written(self, change: Callable[[], None]) -> None:
         try:

@@ -79,17 +79,9 @@ class PopService(Part):
         self.on_loaded: Callable[[int], None] = lambda newest_ms: None
         """Told the newest time in the journal, which the clock must not begin before."""
         self.polling = PopPolling(store)
-        self.reviving = Reviving(
-            self.lanes,
-            store,
-            topics,
-            groups,
-            offsets,
-            stats,
-            now_ms=now_ms,
-            settled=self._commit,
-            freed=self._ring,
-        )
+        self.reviving = Reviving(self.lanes, store, topics, groups, offsets, stats, now_ms=now_ms)
+        self.reviving.on_settled = self._commit
+        self.reviving.on_freed = self._ring
         self._in_order = InOrder(config, self.lanes, store, groups, self.reviving)
 
     # -- life ----------------------------------------------------------------------------------

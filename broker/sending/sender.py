@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from rockhopper.broker.access.errors import IllegalMessage, NoPermission, Refusal
-from rockhopper.broker.access.peer import Peer
 from rockhopper.broker.later.timers.timers import Timers
 from rockhopper.broker.later.timers.times import REQUEST_PROPERTIES as TIMER_PROPERTIES
 from rockhopper.broker.observing.stats import BrokerStats
@@ -26,8 +25,7 @@ from rockhopper.broker.store.files.errors import RecordTooLargeError, StoreError
 from rockhopper.broker.store.log.encoding import BROKER_PROPERTIES, DELAYING_PROPERTIES
 from rockhopper.broker.store.log.fast_encoding import message_ids
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
-from rockhopper.broker.tables.topics import TopicConfig, TopicTable
+from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.broker.transactions.half_messages import HALF_QUEUE_ID, is_half, make_half
 from rockhopper.protocol.message_ids import offset_message_id
 from rockhopper.protocol.names import DLQ_PREFIX, RETRY_PREFIX, TRANSACTION_HALF_TOPIC
@@ -95,29 +93,23 @@ class Sender:
         self,
         config: BrokerConfig,
         store: MessageStore,
-        topics: TopicTable,
-        groups: SubscriptionGroupTable,
+        checks: SendChecks,
         stats: BrokerStats,
         *,
         store_host: bytes,
         now_ms: Callable[[], int],
         delay_levels: DelayLevels,
         timers: Timers,
-        consumes_in_order: Callable[[str, Peer], bool] = lambda _group, _connection: False,
     ) -> None:
         self._config = config
         self._live = config.live
         self._live_store = config.store.live
         self._store = store
-        self._topics = topics
         self._stats = stats
         self._store_address = store_host[:-4], int.from_bytes(store_host[-4:], "big")
         self._now_ms = now_ms
         self._delay_levels = delay_levels
         self._timers = timers
-        checks = SendChecks(
-            config, store, topics, groups, now_ms=now_ms, consumes_in_order=consumes_in_order
-        )
         self.check = checks.check
         self._check_light_queues = checks.check_light_queues
         self._unique_ids = UniqueIds(store_host[:-4], now_ms)
@@ -259,7 +251,7 @@ class Sender:
         if self._delay_level(outer) > 0 or not HAS_TIMER.isdisjoint(outer):
             raise IllegalMessage("a batch cannot be delayed")
         body, messages = batch_of(send.body)
-        if self._topics.is_batch(topic.name) and outer.get(PROPERTY_UNIQUE_KEY):
+        if topic.is_batch and outer.get(PROPERTY_UNIQUE_KEY):
             return self._put_inner_batch(send, topic, queue_id, body, len(messages))
         for _, _, properties in messages:
             if not DELAYING_PROPERTIES.isdisjoint(decode_properties(properties)):

@@ -43,7 +43,7 @@ from rockhopper.broker.store.recovering.damage import QueueWitnesses
 from rockhopper.broker.store.recovering.inventory import QueueKey
 from rockhopper.broker.store.recovering.log_walk import LogWalk
 from rockhopper.broker.store.recovering.queue_repair import QueueRules
-from rockhopper.broker.store.recovering.recovery import recover
+from rockhopper.broker.store.recovering.recovery import LoadedStore, recover
 from rockhopper.broker.store.recovering.recovery_report import RecoveryReport
 from rockhopper.broker.store.retention import RetentionService, RetentionSettings
 from rockhopper.broker.store.watch import StoreWatch
@@ -186,13 +186,15 @@ class OpenedStore:
         self, config: StoreConfig, last_exit_clean: bool, batch_topic: Callable[[str], bool]
     ) -> RecoveryReport:
         report = recover(
-            self.layout,
-            self._files,
-            self.queues,
-            self.index,
-            self.checkpoint,
-            self._noted,
-            last_exit_clean,
+            LoadedStore(
+                self.layout,
+                self._files,
+                self.queues,
+                self.index,
+                self.checkpoint,
+                self._noted,
+                last_exit_clean,
+            ),
             QueueRules(
                 batch_topic,
                 self.deleted_topics.hides,

@@ -135,15 +135,12 @@ class RetentionService:
         now_ms: Callable[[], int],
         wall_ms: Callable[[], int],
         on_disk_full: Callable[[str | None], None],
-        disk_usage: Callable[[Path], tuple[int, int]] = _disk_usage,
     ) -> None:
         """*settings* may answer otherwise from one round to the next.
 
         *on_disk_full* gets a sentence when the disk becomes full, and None when it no longer is.
 
         *now_ms* tells how old a message is, *wall_ms* which hour of the day it is.
-
-        *disk_usage* gives the used and usable bytes of the disk that holds a path.
         """
         self._layout = layout
         self._files = commit_log_files
@@ -153,7 +150,8 @@ class RetentionService:
         self._now_ms = now_ms
         self._wall_ms = wall_ms
         self._on_disk_full = on_disk_full
-        self._disk_usage = disk_usage
+        self.disk_usage = _disk_usage
+        """Gives the used and usable bytes of the disk that holds a path."""
         self._is_full = False
         self._followed_min_offset = commit_log_files.min_offset
         self._last_times_ms: dict[int, int] = {}
@@ -239,7 +237,7 @@ class RetentionService:
         for existing in (path, *path.parents):
             if existing.exists():
                 try:
-                    return used_percent(*self._disk_usage(existing))
+                    return used_percent(*self.disk_usage(existing))
                 except OSError as error:
                     log.warning("disk use is unknown", path=str(existing), reason=str(error))
                     break

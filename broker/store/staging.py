@@ -6,6 +6,7 @@ their records are collected, and one write at the end makes them part of the log
 
 import struct
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from rockhopper.broker.store.files.errors import RecordTooLargeError, StoreError
 from rockhopper.broker.store.log.commit_log import CommitLog
@@ -228,18 +229,8 @@ class Staging:
         if not _MULTI_DISPATCH.isdisjoint(properties):
             properties, light_tails = self._light_queues.place(tail, properties, self.tail)
         try:
-            position = self._stage_own(
-                tail,
-                body,
-                properties,
-                flag,
-                sys_flag,
-                born_time_ms,
-                born_host,
-                reconsume_times,
-                prepared_offset,
-                batch_count,
-            )
+            head = flag, sys_flag, born_time_ms, born_host, reconsume_times, prepared_offset
+            position = self._stage_own(tail, body, properties, batch_count, *head)
         except StoreError:
             for unused in (tail, *light_tails):
                 self.forget_unused(unused)
@@ -253,15 +244,10 @@ class Staging:
         tail: QueueTail,
         body: bytes,
         properties: dict[str, str],
-        flag: int,
-        sys_flag: int,
-        born_time_ms: int,
-        born_host: bytes,
-        reconsume_times: int,
-        prepared_offset: int,
         batch_count: int,
+        *head: Any,
     ) -> int:
-        """Put a message into its own queue, as ``stage``."""
+        """Put a message into its own queue, as ``stage``; *head* is the rest of its record."""
         commit_log = self._log
         text = join_properties(properties).encode("utf-8", "replace")
         if len(text) > PROPERTIES_SIZE_BYTES_MAX:
@@ -280,12 +266,7 @@ class Staging:
                     commit_log.store_host,
                     body,
                     text,
-                    flag,
-                    sys_flag,
-                    born_time_ms,
-                    born_host,
-                    reconsume_times,
-                    prepared_offset,
+                    *head,
                 )
             except struct.error as error:
                 raise RecordTooLargeError(

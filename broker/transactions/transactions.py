@@ -11,12 +11,12 @@ RocketMQ: TransactionalMessageServiceImpl, TransactionalMessageBridge, EndTransa
 """
 
 import asyncio
-from collections.abc import Callable
 
 import structlog
 
 from rockhopper.broker.access.errors import Refusal
 from rockhopper.broker.later.last_flush import last_flush
+from rockhopper.broker.loop.clock import BrokerClock
 from rockhopper.broker.loop.part import Part
 from rockhopper.broker.members.producers import ProducerTable
 from rockhopper.broker.observing.stats import BrokerStats
@@ -63,11 +63,10 @@ class Transactions(Part):
         producers: ProducerTable,
         stats: BrokerStats,
         redirect: Redirect,
-        *,
-        now_ms: Callable[[], int],
-        wall_ms: Callable[[], int],
+        clock: BrokerClock,
     ) -> None:
-        """*now_ms* counts how long something lasts, *wall_ms* compares with producers' times."""
+        # How long something lasts, and what compares with producers' times.
+        now_ms, wall_ms = clock.steady_ms, clock.wall_ms
         self._live = config.live
         self._store = store
         self._topics = topics

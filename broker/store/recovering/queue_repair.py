@@ -119,13 +119,11 @@ class QueueRepair:
         *,
         only: frozenset[QueueKey] | None = None,
         is_known_hole: Callable[[int], bool] = lambda offset: False,
-        may_lack_first_files: Set[QueueKey] = frozenset(),
         reader: KeysAndTagsReader | None = None,
     ) -> None:
         """*holes* grows while the log is walked; records found damaged here are added to it.
 
-        *is_known_hole* says what was found damaged at an earlier start. A record in front of a
-        queue's first file is no expired one if the queue is among *may_lack_first_files*.
+        *is_known_hole* says what was found damaged at an earlier start.
         """
         self._queues = queues
         self._log_files = log_files
@@ -134,7 +132,8 @@ class QueueRepair:
         self._holes = holes
         self._only = only
         self._is_known_hole = is_known_hole
-        self._may_lack_first_files = may_lack_first_files
+        self.may_lack_first_files: Set[QueueKey] = frozenset()
+        """Queues of which a record in front of the first file is no expired one."""
         self._reader = reader or KeysAndTagsReader()
         self._by_name: dict[tuple[bytes, int], _Progress] = {}
         self._units_end = max((queue.commit_log_end for queue in queues), default=-1)
@@ -270,7 +269,7 @@ class QueueRepair:
             self._expect_after(progress, queue, place)
             return True
         key = queue.topic, queue.queue_id
-        if place.first_offset < queue.min_offset and key not in self._may_lack_first_files:
+        if place.first_offset < queue.min_offset and key not in self.may_lack_first_files:
             return True
         if self._is_known_otherwise(place, record):
             return self._reject(record)

@@ -1,9 +1,8 @@
 """Recovery: brings commit log, consume queues and index in line when a store is opened.
 
-    report = recover(layout, commit_log_files, queues, index, checkpoint, noted, last_exit_clean,
-                     QueueRules(is_batch_topic, is_deleted, tags_code, has_gone))
+    report = recover(LoadedStore(…), QueueRules(is_batch_topic, is_deleted, tags_code, has_gone))
 
-All of them have been loaded, nothing has been recovered yet. Afterwards the commit log ends at
+Its files have been loaded, nothing has been recovered yet. Afterwards the commit log ends at
 ``report.log_end``, with zeros behind; every valid record is in its queue and in the index; all of
 it is on disk. In order:
 
@@ -21,6 +20,7 @@ that the log is known to have reached. RocketMQ cuts at the first bad byte.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import structlog
 
@@ -64,14 +64,23 @@ VERIFY_BYTES = 4 << 20
 ADOPT_BYTES = 4 << 30
 
 
+@dataclass(frozen=True)
+class LoadedStore:
+    """The files of a store as they were found."""
+
+    layout: StoreLayout
+    log_files: MappedFileQueue
+    queues: ConsumeQueueTable
+    index: MessageIndex | None
+    checkpoint: StoreCheckpoint
+    noted: Inventory | None
+    """Its inventory, as the last run left it."""
+    is_clean: bool
+    """Whether that ended as it should."""
+
+
 def recover(
-    layout: StoreLayout,
-    commit_log_files: MappedFileQueue,
-    queues: ConsumeQueueTable,
-    index: MessageIndex | None,
-    checkpoint: StoreCheckpoint,
-    noted: Inventory | None,
-    last_exit_clean: bool,
+    loaded: LoadedStore,
     rules: QueueRules,
     *,
     is_ours: bool = False,
@@ -82,27 +91,28 @@ def recover(
 ) -> RecoveryReport:
     """Recover a store that has been loaded; blocks until it is whole and on disk.
 
-    *noted* is its inventory; the new one says *is_sync* of the run that begins. *is_ours* is as
-    for ``ProvenEnd``.
+    Its new inventory says *is_sync* of the run that begins. *is_ours* is as for ``ProvenEnd``.
 
     Raises:
         StoreError, OSError: a file cannot be read, written or made (disk full).
     """
     proof = ProvenEnd(
-        commit_log_files, checkpoint, noted, is_clean=last_exit_clean, is_ours=is_ours
+        loaded.log_files,
+        loaded.checkpoint,
+        loaded.noted,
+        is_clean=loaded.is_clean,
+        is_ours=is_ours,
     )
-    recovery = _Recovery(
-        layout, commit_log_files, queues, index, checkpoint, noted, last_exit_clean, rules, proof
-    )
+    recovery = _Recovery(loaded, rules, proof)
     recovery.check_crc = check_crc
     recovery.is_sync = is_sync
-    proof.reach(queues)
+    proof.reach(loaded.queues)
     recovery.look_at_queues()
     start = recovery.choose_start(verify_bytes, adopt_bytes)
     walk = recovery.walk(start)
     if recovery.is_checkpoint_refuted(walk):
         log.warning("the checkpoint is newer than the log; all of the log is read instead")
-        walk = recovery.walk(commit_log_files.min_offset)
+        walk = recovery.walk(loaded.log_files.min_offset)
     if recovery.ended_later(walk):
         walk = recovery.walk(walk.start)
     recovery.walk_again(walk)
@@ -112,30 +122,16 @@ def recover(
 class _Recovery:
     """The steps of ``recover``, and what they tell each other."""
 
-    def __init__(
-        self,
-        layout: StoreLayout,
-        log_files: MappedFileQueue,
-        queues: ConsumeQueueTable,
-        index: MessageIndex | None,
-        checkpoint: StoreCheckpoint,
-        noted: Inventory | None,
-        last_exit_clean: bool,
-        rules: QueueRules,
-        proof: ProvenEnd,
-    ) -> None:
-        self._layout = layout
-        self._log_files = log_files
-        self._queues = queues
-        self._index = index
-        self._checkpoint = checkpoint
-        self._is_clean = last_exit_clean
+    def __init__(self, loaded: LoadedStore, rules: QueueRules, proof: ProvenEnd) -> None:
+        self._layout, self._log_files = loaded.layout, loaded.log_files
+        self._queues, self._index = loaded.queues, loaded.index
+        self._checkpoint, self._noted = loaded.checkpoint, loaded.noted
+        self._is_clean = loaded.is_clean
         self._rules = rules
         self._proof = proof
         self.check_crc = True
         self.is_sync = False
-        self._log_min = log_files.min_offset
-        self._noted = noted
+        self._log_min = self._log_files.min_offset
         self._states: dict[QueueKey, QueueState] = {}
         self._proven_from = self._log_min
         self._start = self._log_min
@@ -235,9 +231,9 @@ class _Recovery:
             start,
             walk.holes,
             is_known_hole=self._is_known_hole,
-            may_lack_first_files=self._may_lack_first_files,
             reader=reader,
         )
+        repair.may_lack_first_files = self._may_lack_first_files
         catch_up = None if self._index is None else IndexCatchUp(self._index, reader)
         place = repair.place
         for record in walk.records():
