@@ -16,7 +16,7 @@ from rockhopper.client.sending.outgoing import OutgoingMessage, OutgoingPolicy
 from rockhopper.client.sending.recall import broker_of_handle, topic_and_handle
 from rockhopper.client.sending.request_reply import PendingRequests, reply_address
 from rockhopper.client.sending.trace import MessageTrace
-from rockhopper.client.sending.unique_id import UniqueIds
+from rockhopper.client.sending.unique_id import unique_ids
 from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.message import Message
@@ -61,7 +61,7 @@ class Producer:
         self._group = group
         self._timeout_s = timeout
         self._policy = OutgoingPolicy(
-            UniqueIds(),
+            unique_ids(),
             compress_above_bytes=compress_above_bytes,
             message_size_bytes_max=message_size_bytes_max,
         )

@@ -38,3 +38,21 @@ def host_bytes(ip: str, port: int) -> bytes:
 def host_text(host: bytes) -> tuple[str, int]:
     """Address and port of a host as records keep it."""
     return ip_text(host[:-4]), int.from_bytes(host[-4:], "big", signed=True)
+
+
+def split_address(address: str) -> tuple[str, int | None]:
+    """Host and port of ``host:port``, ``[v6]:port`` or ``host``; port 0 when it is no number."""
+    host, separator, port = address.rpartition(":")
+    if not separator or (":" in host and not host.startswith("[")):
+        return address.strip("[]"), None
+    return host.strip("[]"), int(port) if port.isdigit() else 0
+
+
+def join_address(host: str, port: int) -> str:
+    """``host:port``, an IPv6 host in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether *host*, an IP address, is this machine by its loopback interface."""
+    return host.startswith("127.") or host == "::1"

@@ -80,6 +80,9 @@ SYSTEM_PROPERTIES = frozenset(
     value for name, value in sorted(globals().items()) if name.startswith("PROPERTY_")
 ) - {PROPERTY_SEPARATOR}
 
+_DIGITS_MAX = 18
+_INT64_MAX = 2**63 - 1
+
 
 def encode_properties(properties: dict[str, str]) -> str:
     r"""The string that carries *properties*; ends with \x02 unless there are none.
@@ -111,3 +114,11 @@ def decode_properties(text: str | bytes) -> dict[str, str]:
         if name and value:
             properties[name] = value
     return properties
+
+
+def whole_number(text: str | None) -> int:
+    """The number that a property holds, 2**63 - 1 for more than 18 digits; −1 for none."""
+    if text is None or not (text.isascii() and text.isdigit()):
+        return -1
+    # Python refuses to read thousands of digits.
+    return int(text) if len(text) <= _DIGITS_MAX else _INT64_MAX

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from rockhopper.broker.access.peer import Principal
-from rockhopper.broker.settings.advertise import is_loopback
+from rockhopper.protocol.addresses import is_loopback
 
 
 class Action(Enum):

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from rockhopper.broker.assembly.persistence import Tables
 from rockhopper.broker.assembly.purging import Contents
 from rockhopper.broker.later.delayed import DelayedDelivery
+from rockhopper.broker.later.delays import by_delay
 from rockhopper.broker.later.timers.timers import Timers
 from rockhopper.broker.loop.clock import BrokerClock
 from rockhopper.broker.loop.part import Parts
@@ -23,7 +24,6 @@ from rockhopper.broker.pop.service import PopService
 from rockhopper.broker.pulling.long_polling import LongPolling
 from rockhopper.broker.pulling.puller import Puller
 from rockhopper.broker.remoting.limits import mapped_files_share
-from rockhopper.broker.sending.message_ids import UniqueIds
 from rockhopper.broker.sending.send_checks import SendChecks
 from rockhopper.broker.sending.sender import Sender, broker_properties
 from rockhopper.broker.settings.config import BrokerConfig
@@ -36,8 +36,8 @@ from rockhopper.broker.tables.static_topics import StaticTopicTable
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.tables.topic_ids import TopicIds
 from rockhopper.broker.tables.topics import TopicTable
-from rockhopper.broker.transactions.delays import by_delay
 from rockhopper.broker.transactions.transactions import Transactions
+from rockhopper.protocol.message_ids import UniqueIds
 
 
 class ServingParts:

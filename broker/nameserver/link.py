@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import cast
 
 from rockhopper.broker.remoting.server import socket_address
-from rockhopper.broker.settings.advertise import split_address
+from rockhopper.protocol.addresses import split_address
 from rockhopper.protocol.codes import FLAG_ONEWAY, ResponseCode
 from rockhopper.protocol.command import Command, decode_header, encode_command
 from rockhopper.protocol.errors import ProtocolError

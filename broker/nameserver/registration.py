@@ -13,11 +13,12 @@ import structlog
 
 from rockhopper.broker.nameserver.link import NameServiceLink, RefusedError
 from rockhopper.broker.nameserver.sharing import CREATES_FIELD, adopt, share_fields
-from rockhopper.broker.settings.advertise import Advertiser, join_address, split_address
+from rockhopper.broker.settings.advertise import Advertiser
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.tables.json_table import JsonObject
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.protocol import fastjson
+from rockhopper.protocol.addresses import join_address, split_address
 from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.errors import FieldError

@@ -10,7 +10,7 @@ import socket
 from collections.abc import Awaitable, Callable
 
 from rockhopper.broker.remoting.startup import port_error
-from rockhopper.broker.settings.advertise import join_address
+from rockhopper.protocol.addresses import join_address
 
 
 class Ports:

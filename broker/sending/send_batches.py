@@ -9,9 +9,8 @@ from rockhopper.broker.store.log.encoding import (
     without_own_properties,
 )
 from rockhopper.broker.tables.topics import TopicConfig
-from rockhopper.broker.transactions.half_messages import whole_number
 from rockhopper.protocol.errors import MalformedBatchError
-from rockhopper.protocol.properties import PROPERTY_INNER_NUM, decode_properties
+from rockhopper.protocol.properties import PROPERTY_INNER_NUM, decode_properties, whole_number
 from rockhopper.protocol.store.message_codec import (
     INNER_BATCH_COUNT_MAX,
     decode_batch,

@@ -14,7 +14,6 @@ from rockhopper.broker.access.errors import IllegalMessage, NoPermission, Refusa
 from rockhopper.broker.later.timers.timers import Timers
 from rockhopper.broker.later.timers.times import REQUEST_PROPERTIES as TIMER_PROPERTIES
 from rockhopper.broker.observing.stats import BrokerStats
-from rockhopper.broker.sending.message_ids import UniqueIds
 from rockhopper.broker.sending.message_priority import queue_of_priority
 from rockhopper.broker.sending.send_batches import batch_of, check_inner_count, inner_count
 from rockhopper.broker.sending.send_checks import SendChecks
@@ -27,7 +26,7 @@ from rockhopper.broker.store.log.fast_encoding import message_ids
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.broker.transactions.half_messages import HALF_QUEUE_ID, is_half, make_half
-from rockhopper.protocol.message_ids import offset_message_id
+from rockhopper.protocol.message_ids import UniqueIds, offset_message_id
 from rockhopper.protocol.names import DLQ_PREFIX, RETRY_PREFIX, TRANSACTION_HALF_TOPIC
 from rockhopper.protocol.properties import (
     PROPERTY_CLUSTER,

@@ -20,6 +20,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rockhopper.protocol.addresses import join_address, split_address
+
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _RULE_FORM = "rules network=host:port with , between are allowed"
@@ -53,24 +55,6 @@ def parse_rule(text: str) -> AdvertiseRule:
     if port is not None and not 0 < port < 65536:
         raise ValueError(f"{address!r} has no port from 1 to 65535: {_RULE_FORM}")
     return AdvertiseRule(network, address)
-
-
-def split_address(address: str) -> tuple[str, int | None]:
-    """Host and port of ``host:port``, ``[v6]:port`` or ``host``; port 0 when it is no number."""
-    host, separator, port = address.rpartition(":")
-    if not separator or (":" in host and not host.startswith("[")):
-        return address.strip("[]"), None
-    return host.strip("[]"), int(port) if port.isdigit() else 0
-
-
-def join_address(host: str, port: int) -> str:
-    """``host:port``, an IPv6 host in brackets."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def is_loopback(host: str) -> bool:
-    """Whether *host*, an IP address, is this machine by its loopback interface."""
-    return host.startswith("127.") or host == "::1"
 
 
 class Advertiser:

@@ -15,13 +15,14 @@ import re
 from dataclasses import dataclass, field
 from enum import Enum
 
-from rockhopper.broker.settings.advertise import AdvertiseRule, parse_rule, split_address
+from rockhopper.broker.settings.advertise import AdvertiseRule, parse_rule
 from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.settings.live_settings import LiveSettings
 from rockhopper.broker.settings.nameserver_config import NameServiceConfig as NameServiceConfig
 from rockhopper.broker.settings.settings import SettingError, check_fields, setting
 from rockhopper.broker.settings.store_config import FlushDiskType as FlushDiskType
 from rockhopper.broker.settings.store_config import StoreConfig as StoreConfig
+from rockhopper.protocol.addresses import split_address
 from rockhopper.protocol.names import TRACE_TOPIC
 from rockhopper.protocol.store.delay_levels import DEFAULT_DELAY_LEVELS
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from rockhopper.broker.settings.advertise import is_loopback
 from rockhopper.broker.settings.config import BrokerConfig, NameServiceConfig, StoreConfig
 from rockhopper.broker.settings.live_settings import LiveSettings, LiveStoreSettings
 from rockhopper.broker.settings.rocketmq_keys import REFUSED, WITHOUT_EFFECT
@@ -24,6 +23,7 @@ from rockhopper.broker.settings.settings import (
     settings_of,
 )
 from rockhopper.broker.settings.store_layout import StoreLayout
+from rockhopper.protocol.addresses import is_loopback
 from rockhopper.protocol.bodies.properties_text import decode_properties_text
 from rockhopper.protocol.errors import MalformedBodyError
 

@@ -10,13 +10,13 @@ from typing import NamedTuple
 import structlog
 
 from rockhopper.broker.access.errors import IllegalOperation, Refusal, TopicNotFound
+from rockhopper.broker.later.delays import Redirect
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.broker.transactions.check_counts import CheckCounts
-from rockhopper.broker.transactions.delays import Redirect
-from rockhopper.broker.transactions.half_messages import immunity_ms, is_copy, whole_number
+from rockhopper.broker.transactions.half_messages import immunity_ms, is_copy
 from rockhopper.broker.transactions.ledger import Copy, Ledger, Written
 from rockhopper.broker.transactions.open_halves import OpenHalf, OpenHalves
 from rockhopper.protocol.message import StoredMessage
@@ -32,6 +32,7 @@ from rockhopper.protocol.properties import (
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
     PROPERTY_TRANSACTION_CHECK_TIMES,
+    whole_number,
 )
 from rockhopper.protocol.requests import EndTransactionRequest
 from rockhopper.protocol.sys_flags import SYS_FLAG_TRANSACTION_COMMIT, SYS_FLAG_TRANSACTION_MASK

@@ -23,6 +23,7 @@ from rockhopper.protocol.properties import (
     PROPERTY_TRANSACTION_PREPARED,
     PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET,
     PROPERTY_UNIQUE_KEY,
+    whole_number,
 )
 from rockhopper.protocol.sys_flags import SYS_FLAG_TRANSACTION_MASK, SYS_FLAG_TRANSACTION_PREPARED
 
@@ -32,8 +33,6 @@ TAG_FINISHED = "d"
 PROPERTY_FINAL_OFFSET = "RH_FINAL"
 
 _IMMUNITY_S_MAX = 10**9
-_DIGITS_MAX = 18
-_INT64_MAX = 2**63 - 1
 
 
 def is_half(sys_flag: int, properties: Mapping[str, str], reconsume_times: int) -> bool:
@@ -72,14 +71,6 @@ def is_copy(properties: Mapping[str, str]) -> bool:
         PROPERTY_TRANSACTION_CHECK_TIMES in properties
         or PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET in properties
     )
-
-
-def whole_number(text: str | None) -> int:
-    """The number that a property holds, 2**63 - 1 for more than 18 digits; −1 for none."""
-    if text is None or not (text.isascii() and text.isdigit()):
-        return -1
-    # Python refuses to read thousands of digits.
-    return int(text) if len(text) <= _DIGITS_MAX else _INT64_MAX
 
 
 def op_body(offsets: tuple[int, ...]) -> bytes:

@@ -16,12 +16,12 @@ from typing import NamedTuple
 
 import structlog
 
+from rockhopper.broker.later.delays import WAITING_TOPICS
 from rockhopper.broker.settings.delay_levels import SYS_FLAG_HOSTS_V6
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.reading.get_result import GetStatus
 from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
-from rockhopper.broker.transactions.delays import WAITING_TOPICS
 from rockhopper.broker.transactions.half_messages import (
     HALF_QUEUE_ID,
     PROPERTY_FINAL_OFFSET,
@@ -31,7 +31,6 @@ from rockhopper.broker.transactions.half_messages import (
     is_copy,
     op_body,
     op_properties,
-    whole_number,
 )
 from rockhopper.broker.transactions.open_halves import OpenHalf
 from rockhopper.protocol.addresses import host_bytes
@@ -42,6 +41,7 @@ from rockhopper.protocol.properties import (
     PROPERTY_REAL_TOPIC,
     PROPERTY_TRANSACTION_CHECK_TIMES,
     PROPERTY_UNIQUE_KEY,
+    whole_number,
 )
 from rockhopper.protocol.store.message_codec import decode_message, decode_messages
 from rockhopper.protocol.sys_flags import SYS_FLAG_TRANSACTION_COMMIT, SYS_FLAG_TRANSACTION_MASK

@@ -15,6 +15,7 @@ import asyncio
 import structlog
 
 from rockhopper.broker.access.errors import Refusal
+from rockhopper.broker.later.delays import Redirect
 from rockhopper.broker.later.last_flush import last_flush
 from rockhopper.broker.loop.clock import BrokerClock
 from rockhopper.broker.loop.part import Part
@@ -27,7 +28,6 @@ from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.transactions.check_back import CheckBack
 from rockhopper.broker.transactions.check_counts import CheckCounts
-from rockhopper.broker.transactions.delays import Redirect
 from rockhopper.broker.transactions.ends import Ends
 from rockhopper.broker.transactions.half_messages import HALF_QUEUE_ID, immunity_ms
 from rockhopper.broker.transactions.ledger import Copy, Ledger

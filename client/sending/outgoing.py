@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from rockhopper.client.errors import MessageRejectedError
-from rockhopper.client.sending.unique_id import UniqueIds
 from rockhopper.protocol.compression import compress_zlib
 from rockhopper.protocol.frame import FRAME_SIZE_BYTES_MAX
 from rockhopper.protocol.message import Message
+from rockhopper.protocol.message_ids import UniqueIds
 from rockhopper.protocol.names import NOT_SENDABLE_TOPICS, is_retry_topic, topic_error
 from rockhopper.protocol.properties import PROPERTIES_SIZE_BYTES_MAX, encode_properties
 from rockhopper.protocol.store.message_codec import encode_batch

@@ -17,7 +17,7 @@ from rockhopper.client.network.routing import TopicRoute
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.sending.outgoing import OutgoingMessage
 from rockhopper.client.sending.queue_choice import queue_for_key
-from rockhopper.client.sending.unique_id import UniqueIds
+from rockhopper.client.sending.unique_id import unique_ids
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.remote import connect, result
 from rockhopper.pipeline.sink.encoding import Messages, encode_messages, pieces
@@ -53,7 +53,7 @@ class Sender:
         self._rules = rules
         self._remote = connect(rules.nameserver, timeout_s=rules.timeout_s)
         self._delivery = self._remote.delivery(rules.group)
-        self._ids = UniqueIds()
+        self._ids = unique_ids()
         self._routes: dict[str, TopicRoute] = {}
         self._turn = 0
 

@@ -17,7 +17,6 @@ import pytest
 from structlog.testing import capture_logs
 
 from rockhopper.broker.observing.stats import BrokerStats
-from rockhopper.broker.sending.message_ids import UniqueIds
 from rockhopper.broker.settings.config import BrokerConfig, FlushDiskType
 from rockhopper.broker.sinks import SinkHomes, SinkOwners, SinkPublisher
 from rockhopper.broker.sinks.appender import BatchAppender
@@ -31,6 +30,7 @@ from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.protocol.bodies.sinks import SinkMessage, SinkPart, encode_sink_body
+from rockhopper.protocol.message_ids import UniqueIds
 from tests.support.killed_store import copy_killed
 from tests.support.open_stores import STORE_HOST, bodies, open_store, put
 from tests.support.peers import Clock

@@ -66,7 +66,7 @@ class HotBroker:
         )
         self.peer = HotPeer()
         # Keys that the broker makes for messages without one.
-        served.sender._unique_ids._salt = 0
+        served.sender._unique_ids.salt = 0
 
     def close(self) -> None:
         """Let go of the store."""

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker.pop.reviving import _properties_of_copy
-from rockhopper.broker.sending.message_ids import UniqueIds
 from rockhopper.broker.sinks.appender import BatchAppender
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command, encode_command
 from rockhopper.protocol.frame import Frame, FrameDecoder
 from rockhopper.protocol.message import StoredMessage
+from rockhopper.protocol.message_ids import UniqueIds
 from rockhopper.protocol.properties import decode_properties
 from rockhopper.protocol.store.message_codec import (
     decode_batch,

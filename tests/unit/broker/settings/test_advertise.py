@@ -5,12 +5,10 @@ import pytest
 from rockhopper.broker.settings.advertise import (
     Advertiser,
     fixed_host,
-    is_loopback,
-    join_address,
     parse_route_table,
     parse_rule,
-    split_address,
 )
+from rockhopper.protocol.addresses import is_loopback, join_address, split_address
 
 # /proc/net/route of a container in 172.18.0.0/16 whose host is 172.18.0.1.
 CONTAINER = """\

@@ -7,18 +7,19 @@ import pytest
 
 from rockhopper.client.errors import MessageRejectedError
 from rockhopper.client.sending.outgoing import BODY_SIZE_BYTES_MAX, OutgoingPolicy
-from rockhopper.client.sending.unique_id import UniqueIds
 from rockhopper.protocol.command import Command, encode_command
 from rockhopper.protocol.message import Message
+from rockhopper.protocol.message_ids import UniqueIds
 from rockhopper.protocol.properties import decode_properties
 from rockhopper.protocol.store.message_codec import decode_batch
 
 NOW_MS = 1_700_000_000_000
+IDS = UniqueIds(b"\x0a\0\0\x07", lambda: NOW_MS)
 
 
 @pytest.fixture
 def policy() -> OutgoingPolicy:
-    return OutgoingPolicy(UniqueIds(lambda: NOW_MS), now_ms=lambda: NOW_MS)
+    return OutgoingPolicy(IDS, now_ms=lambda: NOW_MS)
 
 
 def test_a_small_body_goes_as_it_is(policy: OutgoingPolicy) -> None:
@@ -56,7 +57,7 @@ def test_tags_keys_and_properties_travel_by_their_wire_names(policy: OutgoingPol
 
 
 def test_a_body_over_the_limit_is_rejected_with_both_sizes() -> None:
-    policy = OutgoingPolicy(UniqueIds(), message_size_bytes_max=1000)
+    policy = OutgoingPolicy(IDS, message_size_bytes_max=1000)
     with pytest.raises(
         MessageRejectedError, match=r"1,001 bytes; 1,000 are allowed.*maxMessageSize"
     ):
@@ -70,7 +71,7 @@ def test_names_that_cannot_be_topics_are_rejected(policy: OutgoingPolicy, topic:
 
 
 def test_what_no_frame_has_room_for_is_rejected_though_the_limit_is_higher() -> None:
-    policy = OutgoingPolicy(UniqueIds(), message_size_bytes_max=1 << 25, compress_above_bytes=None)
+    policy = OutgoingPolicy(IDS, message_size_bytes_max=1 << 25, compress_above_bytes=None)
     with pytest.raises(MessageRejectedError, match=r"16,777,216 bytes.*16,576,514.*several"):
         policy.prepare(Message("orders", bytes(1 << 24)))
     half = Message("orders", bytes(1 << 23))
@@ -79,7 +80,7 @@ def test_what_no_frame_has_room_for_is_rejected_though_the_limit_is_higher() -> 
 
 
 def test_the_largest_body_fits_a_frame_with_the_largest_properties() -> None:
-    policy = OutgoingPolicy(UniqueIds(), message_size_bytes_max=1 << 25, compress_above_bytes=None)
+    policy = OutgoingPolicy(IDS, message_size_bytes_max=1 << 25, compress_above_bytes=None)
     escaped = {f"{n:04}": '"' for n in range(4600)}
     body = bytes(BODY_SIZE_BYTES_MAX)
     outgoing = policy.prepare(Message("orders" * 20, body, properties=escaped))
@@ -88,7 +89,7 @@ def test_the_largest_body_fits_a_frame_with_the_largest_properties() -> None:
 
 
 def test_a_large_body_that_becomes_small_is_sent() -> None:
-    policy = OutgoingPolicy(UniqueIds(), message_size_bytes_max=1 << 25)
+    policy = OutgoingPolicy(IDS, message_size_bytes_max=1 << 25)
     assert len(policy.prepare(Message("orders", bytes(1 << 24))).body) < 1 << 20
 
 
@@ -147,6 +148,6 @@ def test_messages_that_cannot_share_a_batch_are_rejected(
 
 
 def test_a_batch_over_the_limit_is_rejected() -> None:
-    policy = OutgoingPolicy(UniqueIds(), message_size_bytes_max=1000)
+    policy = OutgoingPolicy(IDS, message_size_bytes_max=1000)
     with pytest.raises(MessageRejectedError, match="the batch for 'orders' has"):
         policy.prepare_batch([Message("orders", bytes(400)) for _ in range(3)])
