@@ -175,7 +175,7 @@ def resync(buffer: Buffer, start: int, end: int, base_offset: int) -> int:
     """
     size_bytes = len(buffer)
     data = bytes(buffer) if isinstance(buffer, memoryview) else buffer
-    behind = min(end + 7, size_bytes)
+    behind = min(end + MAGIC_AT + len(MAGIC_START) - 1, size_bytes)
     at = data.find(MAGIC_START, start + MAGIC_AT, behind)
     while at >= 0:
         if is_record(buffer, at - MAGIC_AT, base_offset):
