@@ -1,0 +1,74 @@
+"""Selection: which topics a run archives, and from where it has to begin."""
+
+import pytest
+
+from rockhopper.pipeline.jobs.archiving.selection import ALL, Selection, archived_up_to
+from rockhopper.pipeline.jobs.results import UsageProblem
+
+EVERY, SOME, LIKE = Selection(), Selection(("orders", "%RETRY%g")), Selection(pattern="or.*")
+
+
+@pytest.mark.parametrize(
+    ("selection", "chosen"),
+    [
+        (EVERY, {"orders", "bills"}),
+        (SOME, {"orders", "%RETRY%g"}),
+        (LIKE, {"orders"}),
+        (Selection(pattern="order"), set()),
+    ],
+)
+def test_what_is_chosen(selection: Selection, chosen: set[str]) -> None:
+    topics = ["orders", "bills", "%RETRY%g", "%DLQ%g", "SCHEDULE_TOPIC_XXXX", "rmq_sys_x"]
+    assert {topic for topic in topics if selection.chooses(topic)} == chosen
+
+
+def test_only_everything_is_everything() -> None:
+    assert [each.is_all for each in (EVERY, SOME, LIKE)] == [True, False, False]
+    assert [each.keys for each in (EVERY, SOME, LIKE)] == [(ALL,), SOME.topics, ("~or.*",)]
+
+
+@pytest.mark.parametrize(
+    ("topics", "pattern", "said"),
+    [
+        (("a",), "b", "exclude each other"),
+        (("a/b",), "", "there can be no topic 'a/b'"),
+        ((), "(", "is no regular expression"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(topics: tuple[str, ...], pattern: str, said: str) -> None:
+    with pytest.raises(UsageProblem, match=said):
+        Selection(topics, pattern)
+
+
+@pytest.mark.parametrize(
+    ("selection", "archived", "start"),
+    [
+        (EVERY, {}, 0),
+        (EVERY, {"orders": 900}, 0),
+        (EVERY, {ALL: 500, "orders": 900}, 500),
+        (LIKE, {ALL: 500, "~or.*": 700}, 700),
+        (LIKE, {ALL: 500, "~or.*": 300}, 500),
+        (Selection(("orders",)), {ALL: 500}, 500),
+        (Selection(("orders", "bills")), {ALL: 500, "orders": 900}, 500),
+        (Selection(("orders", "bills")), {"orders": 900, "~b.*": 700}, 700),
+        (Selection(("%RETRY%g",)), {ALL: 500}, 0),
+    ],
+)
+def test_a_run_begins_where_what_it_chooses_needs_it_to(
+    selection: Selection, archived: dict[str, int], start: int
+) -> None:
+    assert selection.start(archived) == start
+
+
+def test_a_position_that_a_wider_one_covers_is_forgotten() -> None:
+    archived = {"orders": 400, "~b.*": 900, "%RETRY%g": 300, ALL: 100}
+    assert EVERY.advanced(archived, 600) == {ALL: 600, "~b.*": 900, "%RETRY%g": 300}
+    assert SOME.advanced({ALL: 100}, 600) == {ALL: 100, "orders": 600, "%RETRY%g": 600}
+
+
+def test_a_topic_is_archived_up_to_the_furthest_that_covers_it() -> None:
+    archived = {ALL: 100, "~or.*": 300, "orders": 200, "%DLQ%g": 50}
+    assert archived_up_to(archived, "orders") == 300
+    assert archived_up_to(archived, "bills") == 100
+    assert archived_up_to(archived, "%DLQ%g") == 50
+    assert archived_up_to({}, "bills") == 0
