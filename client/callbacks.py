@@ -5,7 +5,7 @@ import inspect
 
 def check_coroutine_function(kind: str, function: object) -> None:
     """Raise TypeError unless `function` is written with `async def`; `kind` names it."""
-    call = getattr(function, "__call__", None)  # noqa: B004  an object may be one too
+    call = type(function).__call__  # an object may be one too; its class is none
     if not (inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)):
         raise TypeError(
             f"the {kind} {function!r} is not a coroutine function: write it with `async def`, and "
