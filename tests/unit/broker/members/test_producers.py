@@ -1,0 +1,102 @@
+"""ProducerTable: who is in a group, who has a client id, and when somebody is gone."""
+
+import pytest
+
+from rockhopper.broker.members.consumer_groups import HEARTBEAT_TIMEOUT_MS, Client
+from rockhopper.broker.members.producers import ProducerTable
+from tests.support.peers import Clock, Peer
+
+
+class Producers:
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.table = ProducerTable(now_ms=self.clock)
+        self.joined: list[str] = []
+        self.table.on_joined = self.joined.append
+
+    def beat(self, group: str, client_id: str, peer: Peer) -> None:
+        self.table.register(group, Client(peer.connection, client_id, 0, 479))
+
+    def ids(self, group: str) -> list[str]:
+        return [client.client_id for client in self.table.clients(group)]
+
+
+@pytest.fixture
+def producers() -> Producers:
+    return Producers()
+
+
+def test_a_heartbeat_joins_a_group_and_is_told_once(producers: Producers) -> None:
+    peer, other = Peer(), Peer(port=2)
+    for _ in range(2):
+        producers.beat("g", "a", peer)
+    producers.beat("h", "a", peer)
+    producers.beat("g", "b", other)
+    assert producers.ids("g") == ["a", "b"]
+    assert {group: len(each) for group, each in producers.table.groups().items()} == {
+        "g": 2,
+        "h": 1,
+    }
+    assert producers.joined == ["g", "h", "g"]
+    assert producers.ids("nobody") == []
+
+
+def test_of_two_connections_with_one_id_the_newest_is_found(producers: Producers) -> None:
+    old, new = Peer(port=1), Peer(port=2)
+    producers.beat("g", "a", old)
+    producers.beat("g", "a", new)
+    assert (found := producers.table.find("a")) is not None
+    assert found.connection is new.connection
+    producers.beat("g", "a", old)
+    assert (found := producers.table.find("a")) is not None
+    assert found.connection is old.connection
+    old.hang_up()
+    assert (found := producers.table.find("a")) is not None
+    assert found.connection is new.connection
+    assert producers.table.find("b") is None
+
+
+def test_an_id_is_known_while_it_is_in_any_group(producers: Producers) -> None:
+    peer = Peer()
+    producers.beat("g", "a", peer)
+    producers.beat("h", "a", peer)
+    producers.table.unregister("g", peer.connection)
+    assert producers.table.find("a") is not None
+    assert producers.ids("g") == []
+    producers.table.unregister("h", peer.connection)
+    assert producers.table.find("a") is None
+    assert producers.table.groups() == {}
+    producers.table.unregister("h", peer.connection)
+
+
+def test_a_connection_that_changes_its_id_has_only_the_new_one(producers: Producers) -> None:
+    peer = Peer()
+    producers.beat("g", "a", peer)
+    producers.beat("g", "b", peer)
+    assert producers.ids("g") == ["b"]
+    assert producers.table.find("a") is None
+    assert producers.table.find("b") is not None
+
+
+def test_a_closed_connection_leaves_all_its_groups(producers: Producers) -> None:
+    peer = Peer()
+    for group in ("g", "h"):
+        producers.beat(group, "a", peer)
+    peer.hang_up()
+    assert producers.table.groups() == {}
+    assert producers.table.find("a") is None
+    producers.beat("g", "a", peer)
+    assert producers.table.groups() == {}
+
+
+def test_who_is_silent_for_too_long_is_taken_out(producers: Producers) -> None:
+    silent, alive = Peer(port=1), Peer(port=2)
+    producers.beat("g", "a", silent)
+    producers.beat("g", "b", alive)
+    producers.clock.advance(HEARTBEAT_TIMEOUT_MS)
+    producers.table.expire()
+    assert producers.ids("g") == ["a", "b"]
+    producers.beat("g", "b", alive)
+    producers.clock.advance(1)
+    producers.table.expire()
+    assert producers.ids("g") == ["b"]

@@ -1,0 +1,88 @@
+"""Ports: bound before anything else, listening only when somebody takes them, and let go."""
+
+import errno
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from rockhopper.broker.remoting.ports import Ports
+from rockhopper.broker.remoting.startup import StartError
+
+
+@pytest.fixture
+def ports() -> Iterator[Ports]:
+    made = Ports("127.0.0.1")
+    yield made
+    made.close()
+
+
+def connects(number: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", number)) == 0
+
+
+async def test_a_bound_port_refuses_until_somebody_listens(ports: Ports) -> None:
+    ports.bind("listenPort", 0)
+    number = ports.number("listenPort")
+    assert number > 0
+    assert not connects(number)
+
+    async def start(bound: socket.socket) -> None:
+        bound.listen()
+
+    await ports.listen("listenPort", start)
+    assert connects(number)
+    ports.close()
+    assert not connects(number)
+
+
+async def test_a_port_that_is_not_wanted_is_none(ports: Ports) -> None:
+    ports.bind("healthPort", -1)
+    assert (ports.number("healthPort"), ports.address("healthPort")) == (0, "")
+
+    async def start(bound: socket.socket) -> None:
+        raise AssertionError
+
+    await ports.listen("healthPort", start)
+
+
+def test_a_port_is_bound_once(ports: Ports) -> None:
+    ports.bind("listenPort", 0)
+    number = ports.number("listenPort")
+    ports.bind("listenPort", 0)
+    assert ports.number("listenPort") == number
+    assert ports.address("listenPort") == f"127.0.0.1:{number}"
+
+
+def test_all_addresses_are_reached_by_the_loopback() -> None:
+    ports = Ports("0.0.0.0")
+    ports.bind("listenPort", 0)
+    assert ports.address("listenPort") == f"127.0.0.1:{ports.number('listenPort')}"
+    ports.close()
+
+
+def test_a_port_in_use_says_so(ports: Ports) -> None:
+    ports.bind("listenPort", 0)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        with pytest.raises(StartError, match="in use"):
+            ports.bind("namesrvPort", other.getsockname()[1])
+    assert ports.number("namesrvPort") == 0
+
+
+@pytest.mark.parametrize("host", ["203.0.113.1", "no.such.host.invalid"])
+def test_a_host_that_is_not_here_says_so(host: str) -> None:
+    with pytest.raises(StartError, match=f"{host} is no address of this machine"):
+        Ports(host).bind("listenPort", 0)
+
+
+async def test_who_listened_first_is_named(ports: Ports) -> None:
+    ports.bind("listenPort", 0)
+
+    async def start(bound: socket.socket) -> None:
+        raise OSError(errno.EADDRINUSE, "x")
+
+    with pytest.raises(StartError, match="in use"):
+        await ports.listen("listenPort", start)
