@@ -1,0 +1,44 @@
+"""Topics as applications give them: one, several, or with filters; anything else is named."""
+
+import re
+from typing import Any
+
+import pytest
+
+from rockhopper.client.consuming.subscriptions import subscriptions_of
+from rockhopper.client.filters import Sql
+
+
+@pytest.mark.parametrize(
+    ("topics", "expected"),
+    [
+        ("a", {"a": "*"}),
+        (["a", "b"], {"a": "*", "b": "*"}),
+        (("a", "a"), {"a": "*"}),
+        (iter(["a"]), {"a": "*"}),
+        ({"a": "x || y", "b": None, "c": Sql("p > 1")}, {"a": "x || y", "b": "*", "c": "p > 1"}),
+    ],
+)
+def test_what_is_wanted_of_each_topic(topics: Any, expected: dict[str, str]) -> None:
+    found = subscriptions_of(topics, 5)
+    assert {topic: each.expression for topic, each in found.items()} == expected
+    assert {each.topic for each in found.values()} == set(expected)
+    assert {each.version for each in found.values()} == {5}
+
+
+@pytest.mark.parametrize(
+    ("topics", "kind", "says"),
+    [
+        ([], ValueError, "at least one topic"),
+        ({}, ValueError, "at least one topic"),
+        (7, TypeError, "topics are texts"),
+        ([b"a"], TypeError, "topics are texts"),
+        ("no topic!", ValueError, "no topic!"),
+        ("", ValueError, "topic"),
+        ({"a": 7}, TypeError, "the filter of topic 'a' is 7: use tags"),
+        ({"a": ["x"]}, TypeError, "Sql('price > 5')"),
+    ],
+)
+def test_a_mistake_is_named(topics: Any, kind: type[Exception], says: str) -> None:
+    with pytest.raises(kind, match=re.escape(says)):
+        subscriptions_of(topics, 0)
