@@ -3,6 +3,7 @@
 import os
 
 from rockhopper.broker.sending.message_ids import UniqueIds
+
 from tests.support.peers import Clock
 
 
