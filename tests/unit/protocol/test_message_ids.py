@@ -1,10 +1,12 @@
 """Message ids and hosts, by the reference's examples."""
 
+import os
 from datetime import datetime
 
 import pytest
 
 from rockhopper.protocol.errors import FieldError
+from rockhopper.protocol.message_ids import UniqueIds
 from rockhopper.protocol.store.message_codec import (
     decode_offset_message_id,
     host_bytes,
@@ -81,3 +83,15 @@ def test_time_in_a_unique_id_starts_again_with_each_month() -> None:
 
 def test_unique_id_of_an_ipv6_host_is_longer() -> None:
     assert len(make_unique_id(bytes(16), 1, 2, 1_700_000_000_000, 3)) == 56
+
+
+def test_no_two_ids_are_alike_and_the_counter_turns_over_without_a_longer_one() -> None:
+    now_ms = 1_700_000_000_000
+    one, other = (UniqueIds(b"\x0a\0\0\1", lambda: now_ms) for _ in range(2))
+    ids = [one.next() for _ in range(0x10000)]
+    assert len({*ids, other.next()}) == 0x10001
+    assert {len(each) for each in ids} == {32}
+    assert ids[0].startswith(f"0A000001{os.getpid() & 0xFFFF:04X}{one.salt:08X}")
+    assert one.next() == ids[0]
+    now_ms += 1
+    assert one.next() not in ids

@@ -1,7 +1,8 @@
 """What a pop answers: its records, and the texts that say where they come from."""
 
 from rockhopper.broker.pop.reading import PopAnswer, split_records
-from rockhopper.protocol.store.message_codec import decode_messages, encode_message
+from rockhopper.protocol.store.message_codec import decode_messages
+from tests.support.records import encode_message
 
 
 def record(queue_offset: int, topic: str = "%RETRY%g_orders") -> bytes:
