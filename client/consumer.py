@@ -67,16 +67,16 @@ class Consumer:
         handler: Handler | None = None,
         concurrency: int = 16,
         batch_size: int = 32,
-        poll: float = 15.0,
+        poll_s: float = 15.0,
         queue_count_max: int = 1000,
         queue_bytes_max: int = 16 << 20,
         consumer_count_max: int = 10_000,
         consumer_bytes_max: int = 128 << 20,
-        commit_interval: float = 1.0,
-        suspend: float = 1.0,
-        request_timeout: float = 3.0,
-        close_timeout: float = 30.0,
-        hand_over: float = 0.5,
+        commit_interval_s: float = 1.0,
+        suspend_s: float = 1.0,
+        request_timeout_s: float = 3.0,
+        close_timeout_s: float = 30.0,
+        hand_over_s: float = 0.5,
         offsets_directory: Path | str | None = None,
         trace: bool | str = False,
     ) -> None:
@@ -88,15 +88,15 @@ class Consumer:
 
         `broadcast` gives every member every message and keeps offsets in a file here
         (`offsets_directory`, else ~/.rocketmq_offsets). `orderly` hands out each queue's messages
-        one after the other; one that fails is tried again, first of its queue, `suspend` seconds
+        one after the other; one that fails is tried again, first of its queue, `suspend_s`
         later. `allocation` is the group's rule, the same for all members: "average", "by-circle",
         "consistent-hash" or an object. After `max_reconsume_times` a message goes to the dead
         letters (the group's own setting where it is None; in order None is never).
 
         With `handler` the messages go to it from the start, `concurrency` at once, as with `run`.
-        `poll` is how long a broker may hold a request when there is nothing new; the four maxima
-        bound what is fetched ahead. `close_timeout` is how long closing waits for handlers. A
-        member that takes over a queue leaves it to the one before for `hand_over` seconds: what
+        `poll_s` is how long a broker may hold a request when there is nothing new; the four maxima
+        bound what is fetched ahead. `close_timeout_s` is how long closing waits for handlers. A
+        member that takes over a queue leaves it to the one before for `hand_over_s` seconds: what
         that one has not finished after 60 % of them comes twice. `trace` records every delivery in
         the brokers' trace topic, or in the topic that it names.
         Raises ValueError, TypeError, protocol.errors.SubscriptionError.
@@ -112,17 +112,17 @@ class Consumer:
                 allocation=allocation_of(allocation),
                 max_reconsume_times=max_reconsume_times,
                 batch_size=batch_size,
-                poll_s=poll,
+                poll_s=poll_s,
                 queue_count_max=queue_count_max,
                 queue_bytes_max=queue_bytes_max,
                 consumer_count_max=consumer_count_max,
                 consumer_bytes_max=consumer_bytes_max,
-                commit_interval_s=commit_interval,
-                suspend_s=suspend,
-                close_timeout_s=close_timeout,
-                hand_over_s=hand_over,
+                commit_interval_s=commit_interval_s,
+                suspend_s=suspend_s,
+                close_timeout_s=close_timeout_s,
+                hand_over_s=hand_over_s,
                 offsets_directory=Path(offsets_directory) if offsets_directory else None,
-                request_timeout_s=request_timeout,
+                request_timeout_s=request_timeout_s,
             ),
         )
         """What consumes: the assignment of queues, and all that goes on for them."""
@@ -172,8 +172,8 @@ class Consumer:
     async def close(self) -> None:
         """Leave the group, with everything committed that is finished.
 
-        The last message of a loop counts as finished; handlers get `close_timeout` to end. A second
-        call does nothing.
+        The last message of a loop counts as finished; handlers get `close_timeout_s` to end. A
+        second call does nothing.
         """
         if self._is_closed:
             return

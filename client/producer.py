@@ -42,7 +42,7 @@ class Producer:
         nameserver: str | None = None,
         *,
         group: str = DEFAULT_GROUP,
-        timeout: float = 3.0,
+        timeout_s: float = 3.0,
         retries: int = 2,
         compress_above_bytes: int | None = 4096,
         message_size_bytes_max: int = 4 * 1024 * 1024,
@@ -50,7 +50,7 @@ class Producer:
     ) -> None:
         """`nameserver` is "host:port;host:port"; without it NAMESRV_ADDR, else 127.0.0.1:9876.
 
-        `timeout` is in seconds, for a whole send with its retries. `compress_above_bytes=None`
+        `timeout_s` is in seconds, for a whole send with its retries. `compress_above_bytes=None`
         turns compression off. `message_size_bytes_max` should be the brokers' maxMessageSize.
         `trace` records every send in the brokers' trace topic, or in the topic that it names.
         Raises ValueError.
@@ -59,18 +59,18 @@ class Producer:
         if reason is not None:
             raise ValueError(reason)
         self._group = group
-        self._timeout_s = timeout
+        self._timeout_s = timeout_s
         self._policy = OutgoingPolicy(
             unique_ids(),
             compress_above_bytes=compress_above_bytes,
             message_size_bytes_max=message_size_bytes_max,
         )
         self.session = Session(
-            nameserver, request_timeout_s=timeout, handle_request=self._take_request
+            nameserver, request_timeout_s=timeout_s, handle_request=self._take_request
         )
         """Its connections, and the routes that it knows."""
         self.session.producer_groups.add(group)
-        self.delivery = Delivery(self.session, group, timeout_s=timeout, retries=retries)
+        self.delivery = Delivery(self.session, group, timeout_s=timeout_s, retries=retries)
         self.requests = PendingRequests(self.session)
         self.trace: MessageTrace | None = None
         if trace:
@@ -114,7 +114,7 @@ class Producer:
         keys: str | Iterable[str] = (),
         properties: Mapping[str, str] | None = None,
         queue: MessageQueue | int | None = None,
-        timeout: float | None = None,
+        timeout_s: float | None = None,
     ) -> SendReceipt:
         """Send one message, given whole or as a topic and its parts, and return where it is stored.
 
@@ -124,14 +124,14 @@ class Producer:
         BrokerUnreachableError, RequestTimeoutError.
         """
         prepared = self._policy.prepare(_as_message(message, body, tags, keys, properties))
-        return (await self.delivery.send(prepared, [prepared], queue, timeout))[0]
+        return (await self.delivery.send(prepared, [prepared], queue, timeout_s))[0]
 
     async def send_batch(
         self,
         messages: Iterable[Message],
         *,
         queue: MessageQueue | int | None = None,
-        timeout: float | None = None,
+        timeout_s: float | None = None,
     ) -> list[SendReceipt]:
         """Send several messages of one topic in one request to one queue; all are stored or none.
 
@@ -145,7 +145,7 @@ class Producer:
         if not batch:
             return []
         whole, parts = self._policy.prepare_batch(batch)
-        return await self.delivery.send(whole, parts, queue, timeout)
+        return await self.delivery.send(whole, parts, queue, timeout_s)
 
     async def send_oneway(
         self,
@@ -199,7 +199,7 @@ class Producer:
         tags: str | None = None,
         keys: str | Iterable[str] = (),
         properties: Mapping[str, str] | None = None,
-        timeout: float | None = None,
+        timeout_s: float | None = None,
     ) -> None:
         """Reply to a request message that was consumed.
 
@@ -215,7 +215,7 @@ class Producer:
             RequestCode.SEND_REPLY_MESSAGE_V2,
             send_fields(self._group, prepared, queue),
             prepared.body,
-            timeout_s=self._timeout_s if timeout is None else timeout,
+            timeout_s=self._timeout_s if timeout_s is None else timeout_s,
             accept=SENT_CODES,
         )
 

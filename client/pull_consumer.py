@@ -49,7 +49,7 @@ class PullConsumer:
         start_from: Position = "earliest",
         batch_size: int = 32,
         poll_s: float = 15.0,
-        request_timeout: float = 3.0,
+        request_timeout_s: float = 3.0,
     ) -> None:
         """`tags` is an expression such as "new || paid", `filter` one over properties instead.
 
@@ -66,7 +66,7 @@ class PullConsumer:
         self._start_from = start_from
         self._batch_size = batch_size
         self._poll_s = poll_s
-        self.session = Session(nameserver, request_timeout_s=request_timeout)
+        self.session = Session(nameserver, request_timeout_s=request_timeout_s)
         """Its connections, and the routes that it knows."""
         self.session.routes.on_change.append(self._route_changed)
         self._offsets = QueueOffsets(self.session)
@@ -150,15 +150,15 @@ class PullConsumer:
         return await self._offsets.max_offset(queue)
 
     async def pull(
-        self, max_count: int = 32, *, timeout: float | None = None
+        self, max_count: int = 32, *, timeout_s: float | None = None
     ) -> list[ReceivedMessage]:
         """Return up to `max_count` messages as soon as there is one.
 
-        After `timeout` seconds without one the list is empty; None waits for ever. Messages of one
+        After `timeout_s` without one the list is empty; None waits for ever. Messages of one
         queue come in order. Cancelling loses none. Raises what made a queue unreadable.
         """
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(timeout_s):
                 first = await self._next()
         except TimeoutError:
             return []
@@ -168,13 +168,13 @@ class PullConsumer:
         return messages
 
     async def pull_from(
-        self, queue: MessageQueue, offset: int, max_count: int = 32, *, wait: float = 0.0
+        self, queue: MessageQueue, offset: int, max_count: int = 32, *, wait_s: float = 0.0
     ) -> PullResult:
         """Read from a queue at an offset with a single request, beside what is assigned.
 
-        With `wait` the broker waits up to that many seconds for a first message.
+        With `wait_s` the broker waits up to so long for a first message.
         """
-        return await self._puller.pull(queue, offset, max_count, wait)
+        return await self._puller.pull(queue, offset, max_count, wait_s)
 
     async def __aiter__(self) -> AsyncGenerator[ReceivedMessage]:
         """Hand out one message after the other, for ever."""

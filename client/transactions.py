@@ -134,7 +134,7 @@ class TransactionProducer(Producer):
         *,
         check: Check,
         nameserver: str | None = None,
-        timeout: float = 3.0,
+        timeout_s: float = 3.0,
         retries: int = 2,
         compress_above_bytes: int | None = 4096,
         message_size_bytes_max: int = 4 * 1024 * 1024,
@@ -148,7 +148,7 @@ class TransactionProducer(Producer):
         super().__init__(
             nameserver,
             group=group,
-            timeout=timeout,
+            timeout_s=timeout_s,
             retries=retries,
             compress_above_bytes=compress_above_bytes,
             message_size_bytes_max=message_size_bytes_max,
@@ -185,7 +185,7 @@ class TransactionProducer(Producer):
 
     @asynccontextmanager
     async def transaction(
-        self, message: Message, *, timeout: float | None = None
+        self, message: Message, *, timeout_s: float | None = None
     ) -> AsyncGenerator[Transaction]:
         """Store a half message, run the block, then commit, or roll back if the block raised.
 
@@ -193,7 +193,7 @@ class TransactionProducer(Producer):
         does not run. That a broker could not be told the outcome is logged and does not raise: it
         will ask `check`.
         """
-        transaction = await self._prepare(message, timeout)
+        transaction = await self._prepare(message, timeout_s)
         half = self._half_message(transaction)
         self._running.add(half.message_id)
         try:
@@ -214,7 +214,7 @@ class TransactionProducer(Producer):
         message: Message,
         local: Callable[[Transaction], Awaitable[TransactionState | str]],
         *,
-        timeout: float | None = None,
+        timeout_s: float | None = None,
     ) -> Transaction:
         """Store a half message, run `local`, and do with the message what `local` returns.
 
@@ -226,7 +226,7 @@ class TransactionProducer(Producer):
                 f"the local transaction {local!r} cannot be called: hand over the coroutine "
                 "function without calling it; it gets the Transaction"
             )
-        async with self.transaction(message, timeout=timeout) as transaction:
+        async with self.transaction(message, timeout_s=timeout_s) as transaction:
             outcome = local(transaction)
             if not inspect.isawaitable(outcome):
                 raise TypeError(
@@ -236,7 +236,7 @@ class TransactionProducer(Producer):
             transaction.state = _state(await outcome, "the local transaction")
         return transaction
 
-    async def _prepare(self, message: Message, timeout: float | None) -> Transaction:
+    async def _prepare(self, message: Message, timeout_s: float | None) -> Transaction:
         if message.is_delayed:
             raise MessageRejectedError("a message in a transaction cannot be delayed as well")
         prepared = self._policy.prepare(
@@ -247,7 +247,7 @@ class TransactionProducer(Producer):
             },
             sys_flag=SYS_FLAG_TRANSACTION_PREPARED,
         )
-        (receipt,) = await self.delivery.send(prepared, [prepared], None, timeout)
+        (receipt,) = await self.delivery.send(prepared, [prepared], None, timeout_s)
         transaction = Transaction(message, receipt)
         if receipt.status is not SendStatus.OK:
             transaction.state = TransactionState.ROLLBACK

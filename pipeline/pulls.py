@@ -93,7 +93,7 @@ class OrdinaryPulls:
             RequestCode.PULL_MESSAGE,
             encode_fields(fields),
             accept=PULL_ANSWERS,
-            timeout=timeout_s,
+            timeout_s=timeout_s,
         )
         return read_answer(answer)
 

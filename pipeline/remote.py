@@ -55,7 +55,7 @@ class Remote:
         self.admin = self.run(self._start())
 
     async def _start(self) -> Admin:
-        return await Admin(self.nameserver, request_timeout=self._timeout_s).__aenter__()
+        return await Admin(self.nameserver, request_timeout_s=self._timeout_s).__aenter__()
 
     def run(self, coroutine: Coroutine[Any, Any, _Value]) -> _Value:
         """Wait for a coroutine of the client's. Raises PipelineError."""
@@ -312,7 +312,7 @@ class Remote:
                 RequestCode.BULK_PULL,
                 encode_fields(fields),
                 accept=PULL_ANSWERS | {_NOT_SUPPORTED},
-                timeout=self._timeout_s,
+                timeout_s=self._timeout_s,
             )
             if answer.code != _NOT_SUPPORTED:
                 return read_answer(answer)
@@ -346,7 +346,7 @@ class Remote:
             self._masters[broker_name] = address
         try:
             return await self.admin.request(
-                address, code, ext, body, timeout=timeout_s or self._timeout_s
+                address, code, ext, body, timeout_s=timeout_s or self._timeout_s
             )
         except RequestRefusedError:
             raise

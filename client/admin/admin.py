@@ -63,9 +63,9 @@ class Admin:
     Use it with `async with`. Every call is one or a few requests; none is repeated when it fails.
     """
 
-    def __init__(self, nameserver: str | None = None, *, request_timeout: float = 5.0) -> None:
+    def __init__(self, nameserver: str | None = None, *, request_timeout_s: float = 5.0) -> None:
         self.session = Session(
-            nameserver, request_timeout_s=request_timeout, upkeep_log_level=logging.DEBUG
+            nameserver, request_timeout_s=request_timeout_s, upkeep_log_level=logging.DEBUG
         )
         """Its connections, and the routes that it knows."""
         self.offsets = QueueOffsets(self.session)
@@ -286,14 +286,14 @@ class Admin:
         body: bytes = b"",
         *,
         accept: frozenset[int] = frozenset({0}),
-        timeout: float | None = None,
+        timeout_s: float | None = None,
     ) -> Command:
         """Send any request to a broker and return its answer.
 
         Raises RequestRefusedError for an answer whose code is not in `accept`.
         """
         return await self.session.request(
-            address, code, dict(ext or {}), body, timeout_s=timeout, accept=accept
+            address, code, dict(ext or {}), body, timeout_s=timeout_s, accept=accept
         )
 
     async def _ask(self, code: RequestCode) -> Command:

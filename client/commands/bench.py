@@ -110,7 +110,7 @@ async def _bench(job: _Job, nameserver: str | None, *, is_temporary: bool) -> No
 async def _measure_all(job: _Job, nameserver: str | None, admin: "Admin") -> None:
     from rockhopper.client.producer import Producer
 
-    async with Producer(nameserver, timeout=30.0) as producer:
+    async with Producer(nameserver, timeout_s=30.0) as producer:
         starts = {each.queue: each.max_offset for each in await admin.ranges(job.topic)}
         results = [await _single_sends(job, producer), await _batches(job, producer)]
     results.append(await _pulls(job, nameserver, admin, starts))

@@ -144,7 +144,7 @@ async def _send(job: _Job, nameserver: str | None) -> None:
     started = time.monotonic()
     total = job.count if job.body is not None else None
     is_chatty = total == 1 or (job.body is None and sys.stdin.isatty())
-    async with Producer(nameserver, timeout=job.timeout_s) as producer:
+    async with Producer(nameserver, timeout_s=job.timeout_s) as producer:
         queue = await _queue(producer, job)
         with ProgressBar(f"sending to {job.topic}", total, is_wanted=not job.as_json) as progress:
 

@@ -51,11 +51,11 @@ class ConsumerSettings:
         for name in ("batch_size", "queue_count_max", "queue_bytes_max", "consumer_count_max"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}: it must be at least 1")
-        for name in ("commit_interval", "request_timeout"):
-            if (seconds := getattr(self, f"{name}_s")) <= 0:
+        for name in ("commit_interval_s", "request_timeout_s"):
+            if (seconds := getattr(self, name)) <= 0:
                 raise ValueError(f"{name} is {seconds} s: it must be above 0")
-        for name in ("poll", "suspend", "close_timeout", "hand_over"):
-            if (seconds := getattr(self, f"{name}_s")) < 0:
+        for name in ("poll_s", "suspend_s", "close_timeout_s", "hand_over_s"):
+            if (seconds := getattr(self, name)) < 0:
                 raise ValueError(f"{name} is {seconds} s: it must be 0 or above")
 
     @property

@@ -64,9 +64,9 @@ class Load:
 
     async def __aenter__(self) -> Self:
         nameserver = self._nameserver
-        self._producer = Producer(nameserver, retries=0, timeout=TIMEOUT_S)
+        self._producer = Producer(nameserver, retries=0, timeout_s=TIMEOUT_S)
         self._payer = TransactionProducer(
-            topics.PAYERS, check=self._check, nameserver=nameserver, retries=0, timeout=TIMEOUT_S
+            topics.PAYERS, check=self._check, nameserver=nameserver, retries=0, timeout_s=TIMEOUT_S
         )
         self._reader = PullConsumer(nameserver=nameserver, group=topics.READERS)
         self._answerer = Consumer(
@@ -74,7 +74,7 @@ class Load:
             topics.QUESTIONS,
             nameserver=nameserver,
             handler=self._answer,
-            close_timeout=0.1,
+            close_timeout_s=0.1,
         )
         self._stack = AsyncExitStack()
         await self._stack.enter_async_context(self._producer)
@@ -206,7 +206,7 @@ class Load:
         await self._reader.assign([])
         await self._reader.assign(queues)
         while True:
-            for message in await self._reader.pull(32, timeout=1):
+            for message in await self._reader.pull(32, timeout_s=1):
                 self._see(message)
             positions = {queue: self._reader.position(queue) for queue in queues}
             now_s = self._ledger.now_s()

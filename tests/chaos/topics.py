@@ -63,6 +63,6 @@ def sink_message(body: bytes, queue_id: int) -> SinkMessage:
 
 async def create_topics(nameserver: str) -> None:
     """Make the topics, with few queues, so that every queue gets files and use."""
-    async with Admin(nameserver, request_timeout=60) as admin:
+    async with Admin(nameserver, request_timeout_s=60) as admin:
         for topic in TOPICS:
             await admin.create_topic(topic, queues=queue_count(topic))

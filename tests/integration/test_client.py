@@ -29,7 +29,7 @@ async def read(broker: Broker, topic: str, count: int, **options: object) -> lis
     messages: list[ReceivedMessage] = []
     async with PullConsumer(topic, nameserver=broker.nameserver, **options) as consumer:  # type: ignore[arg-type]
         while len(messages) < count:
-            messages += await consumer.pull(count - len(messages), timeout=HANG_S)
+            messages += await consumer.pull(count - len(messages), timeout_s=HANG_S)
     return messages
 
 
@@ -54,7 +54,7 @@ async def test_a_thousand_sends_under_way_at_once_are_all_stored_once(
     broker: Broker, producer: Producer
 ) -> None:
     receipts = await asyncio.gather(
-        *(producer.send("orders", b"%d" % n, timeout=HANG_S) for n in range(1000))
+        *(producer.send("orders", b"%d" % n, timeout_s=HANG_S) for n in range(1000))
     )
     assert len({(receipt.queue, receipt.queue_offset) for receipt in receipts}) == 1000
     found = await read(broker, "orders", 1000)
@@ -130,7 +130,7 @@ async def test_a_send_that_finds_no_time_left_names_the_time_it_was_given(
 ) -> None:
     await producer.send("orders", b"x")
     with pytest.raises(RequestTimeoutError, match=r"did not answer SEND_MESSAGE_V2 within 0 s"):
-        await producer.send("orders", b"x", timeout=0)
+        await producer.send("orders", b"x", timeout_s=0)
 
 
 async def test_what_is_no_message_is_refused_with_the_call_that_takes_it(
@@ -265,7 +265,7 @@ async def test_a_stopped_broker_is_named_and_a_new_one_is_found_again() -> None:
         await producer.send("orders", b"x")
         address = broker.address
     with pytest.raises(BrokerUnreachableError, match="refused the connection") as caught:
-        await producer.send("orders", b"x", timeout=1)
+        await producer.send("orders", b"x", timeout_s=1)
     assert caught.value.address == address
     async with Broker.temporary({"listenPort": port, "namesrvPort": nameserver_port}):
         assert (await producer.send("orders", b"y")).queue_offset == 0

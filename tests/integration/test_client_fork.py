@@ -65,7 +65,7 @@ async def test_every_call_of_an_inherited_client_says_so_and_a_new_client_works(
     ):
         receipt = await producer.send("orders", b"before")
         async with PullConsumer("orders", nameserver=broker.nameserver, group="g") as consumer:
-            (message,) = await consumer.pull(1, timeout=HANG_S)
+            (message,) = await consumer.pull(1, timeout_s=HANG_S)
             queue = message.queue
             handle = ("orders", "djEgb3JkZXJzIGEgOTkgSUQ=")
 
@@ -87,7 +87,7 @@ async def test_every_call_of_an_inherited_client_says_so_and_a_new_client_works(
                 lambda: producer.queues("orders"),
                 transaction,
                 lambda: transactions.send_in_transaction(Message("orders"), local),
-                lambda: consumer.pull(timeout=1),
+                lambda: consumer.pull(timeout_s=1),
                 lambda: consumer.pull_from(queue, 0),
                 lambda: consumer.end_offset(queue),
                 lambda: consumer.commit(message),
@@ -107,6 +107,6 @@ async def test_every_call_of_an_inherited_client_says_so_and_a_new_client_works(
             in_a_child(child)
             # The parent's sockets and what travels on them are as they were.
             assert (await producer.send("orders", b"after")).queue.topic == "orders"
-            assert [each.body for each in await consumer.pull(1, timeout=HANG_S)] == [b"after"]
+            assert [each.body for each in await consumer.pull(1, timeout_s=HANG_S)] == [b"after"]
             assert "orders" in await admin.topics()
         assert receipt.queue_offset == 0

@@ -61,7 +61,7 @@ def test_every_call_in_another_loop_says_so_and_the_client_stays_usable_in_its_o
             lambda: producer.queues("orders"),
             transaction,
             lambda: admin.topics(),
-            lambda: pulling.pull(timeout=1),
+            lambda: pulling.pull(timeout_s=1),
             lambda: pulling.queues("orders"),
             first,
             lambda: consumer.commit(),

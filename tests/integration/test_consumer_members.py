@@ -27,7 +27,7 @@ async def broker() -> AsyncIterator[Broker]:
 
 @pytest.fixture
 async def producer(broker: Broker) -> AsyncIterator[Producer]:
-    async with Producer(broker.nameserver, timeout=HANG_S) as producer:
+    async with Producer(broker.nameserver, timeout_s=HANG_S) as producer:
         yield producer
 
 
@@ -143,7 +143,7 @@ async def finish_slowly(
     def member() -> Consumer:
         nameserver = broker.nameserver
         return Consumer(
-            "billing", topic, nameserver=nameserver, handler=handle, hand_over=hand_over_s
+            "billing", topic, nameserver=nameserver, handler=handle, hand_over_s=hand_over_s
         )
 
     loop = asyncio.get_running_loop()
@@ -166,7 +166,7 @@ async def join_and_leave(
     broker: Broker, producer: Producer, topic: str, hand_over_s: float
 ) -> Counter[object]:
     """Let members come and go while messages do."""
-    group = Group(broker, topic, concurrency=4, hand_over=hand_over_s)
+    group = Group(broker, topic, concurrency=4, hand_over_s=hand_over_s)
     members = [await group.join()]
     sent = 0
     for joins in (True, True, False, True, False):
@@ -263,7 +263,7 @@ async def test_a_restart_of_the_broker_moves_no_queue_and_repeats_nothing(
         return Broker(build_config(settings))
 
     async def send(nameserver: str, numbers: range) -> None:
-        async with Producer(nameserver, timeout=HANG_S) as producer:
+        async with Producer(nameserver, timeout_s=HANG_S) as producer:
             await asyncio.gather(*(producer.send("orders", b"%d" % n) for n in numbers))
 
     async with broker_on({}) as broker:
@@ -307,7 +307,7 @@ async def test_a_broker_that_leaves_the_route_and_comes_back_is_read_where_it_wa
             group = Group(first, "orders")
             members = [await group.join(), await group.join()]
             await until(lambda: shares(members) == [2, 2])
-            async with Producer(first.nameserver, timeout=HANG_S) as producer:
+            async with Producer(first.nameserver, timeout_s=HANG_S) as producer:
                 queues = await producer.queues("orders")
                 for number in range(40):
                     await producer.send("orders", b"%d" % number, queue=queues[number % 4])
@@ -319,7 +319,7 @@ async def test_a_broker_that_leaves_the_route_and_comes_back_is_read_where_it_wa
         async with again:
             back_at = asyncio.get_running_loop().time()
             await again.announce()
-            async with Producer(first.nameserver, timeout=HANG_S) as producer:
+            async with Producer(first.nameserver, timeout_s=HANG_S) as producer:
                 for number in range(40, 80):
                     await producer.send("orders", b"%d" % number, queue=queues[number % 4])
             await group.wait_for(80)

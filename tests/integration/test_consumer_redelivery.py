@@ -99,7 +99,7 @@ async def test_in_order_a_queue_rests_for_the_seconds_asked_for(
 ) -> None:
     await send(producer, 2)
     seen: list[tuple[bytes, float]] = []
-    consumer = billing(broker, orderly=True, suspend=60)
+    consumer = billing(broker, orderly=True, suspend_s=60)
 
     async def handle(message: ReceivedMessage) -> None:
         seen.append((message.body, asyncio.get_running_loop().time()))
@@ -125,7 +125,7 @@ async def test_in_order_a_failed_message_is_tried_again_first(
         if message.body == b"2" and seen.count(b"2") < 3:
             raise RuntimeError("not yet")
 
-    async with billing(broker, orderly=True, handler=handle, concurrency=4, suspend=0.01):
+    async with billing(broker, orderly=True, handler=handle, concurrency=4, suspend_s=0.01):
         await until(lambda: b"4" in seen)
     assert seen == [b"0", b"1", b"2", b"2", b"2", b"3", b"4"]
     assert committed(broker) == 5
@@ -143,7 +143,7 @@ async def test_in_order_a_message_goes_to_the_dead_letters_after_the_maximum(
         if message.body == b"0":
             raise RuntimeError("never")
 
-    options = {"suspend": 0.01, "max_reconsume_times": 2}
+    options = {"suspend_s": 0.01, "max_reconsume_times": 2}
     async with billing(broker, orderly=True, handler=handle, **options):
         await until(lambda: (b"1", 0) in seen)
     assert seen == [(b"0", 0), (b"0", 1), (b"0", 2), (b"1", 0)]

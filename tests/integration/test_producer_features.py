@@ -35,7 +35,7 @@ async def read(broker: Broker, topic: str, count: int) -> list[ReceivedMessage]:
     messages: list[ReceivedMessage] = []
     async with PullConsumer(topic, nameserver=broker.nameserver) as consumer:
         while len(messages) < count:
-            found = await consumer.pull(count - len(messages), timeout=HANG_S)
+            found = await consumer.pull(count - len(messages), timeout_s=HANG_S)
             assert found, f"{len(messages)} of {count} messages came"
             messages += found
     return messages

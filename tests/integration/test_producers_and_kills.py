@@ -64,7 +64,7 @@ async def read_all(nameserver: str, topic: str) -> list[ReceivedMessage]:
     """Read until nothing comes for a while."""
     messages: list[ReceivedMessage] = []
     async with PullConsumer(topic, nameserver=nameserver) as consumer:
-        while found := await consumer.pull(1000, timeout=0.7):
+        while found := await consumer.pull(1000, timeout_s=0.7):
             messages += found
     return messages
 
@@ -94,7 +94,7 @@ async def test_keys_keep_their_order_while_the_broker_is_killed(daemon: Restarte
             if stored >= 300:
                 enough.set()
 
-    async with Producer(daemon.nameserver, timeout=HANG_S) as producer:
+    async with Producer(daemon.nameserver, timeout_s=HANG_S) as producer:
         sends = [asyncio.create_task(send(producer, key)) for key in range(5)]
         await enough.wait()
         await daemon.restart()
@@ -141,7 +141,7 @@ async def test_transactions_end_as_decided_while_the_broker_is_killed_twice(
             await pay(producer, number)
 
     async with TransactionProducer(
-        "payers", check=check, nameserver=daemon.nameserver, timeout=5
+        "payers", check=check, nameserver=daemon.nameserver, timeout_s=5
     ) as producer:
         work = [asyncio.create_task(pay_all(producer, first)) for first in range(10)]
         for goal in (60, 150):
@@ -156,7 +156,7 @@ async def test_transactions_end_as_decided_while_the_broker_is_killed_twice(
             PullConsumer("payments", nameserver=daemon.nameserver) as consumer,
         ):
             while len(found) < len(expected):
-                found += [each.body.decode() for each in await consumer.pull(timeout=1)]
-            found += [each.body.decode() for each in await consumer.pull(timeout=1)]
+                found += [each.body.decode() for each in await consumer.pull(timeout_s=1)]
+            found += [each.body.decode() for each in await consumer.pull(timeout_s=1)]
     assert sorted(found) == expected
     assert len(expected) > 150

@@ -233,7 +233,7 @@ async def test_what_the_broker_refuses_reaches_the_application(broker: Broker) -
     wanted = Sql("price > 4")
     async with PullConsumer(TOPIC, nameserver=broker.nameserver, filter=wanted) as consumer:
         with pytest.raises(RequestRefusedError, match="enablePropertyFilter is false"):
-            await consumer.pull(timeout=HANG_S)
+            await consumer.pull(timeout_s=HANG_S)
 
 
 def test_our_client_refuses_what_does_not_compile_or_would_be_ignored() -> None:

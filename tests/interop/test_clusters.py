@@ -33,7 +33,7 @@ async def _exchange(java: JavaClient, nameserver: str, brokers: set[str]) -> Non
     async with PullConsumer(TOPIC, nameserver=nameserver) as consumer:
         pulled: list[ReceivedMessage] = []
         while len(pulled) < 80:
-            messages = await consumer.pull(timeout=60)
+            messages = await consumer.pull(timeout_s=60)
             assert messages, f"nothing came after {len(pulled)} of 80 messages"
             pulled += messages
 

@@ -119,7 +119,7 @@ def test_apache_s_tools_read_our_traces(java: JavaClient, broker: Server) -> Non
             trace = producer.trace
             assert isinstance(trace, MessageTrace)
             async with PullConsumer("Traced", nameserver=broker.nameserver) as consumer:
-                (message, *_) = await consumer.pull(1, timeout=60)
+                (message, *_) = await consumer.pull(1, timeout_s=60)
             trace.consuming("py-consumer", [message]).done()
             assert message.queue == MessageQueue("Traced", message.broker_name, 0)
             return receipt.message_id, transaction.message_id

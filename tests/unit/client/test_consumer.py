@@ -8,12 +8,12 @@ from rockhopper.client import Consumer
 @pytest.mark.parametrize(
     ("option", "value", "bound"),
     [
-        ("commit_interval", 0, "above 0"),
-        ("commit_interval", -1.0, "above 0"),
-        ("suspend", -1.0, "0 or above"),
-        ("poll", -1.0, "0 or above"),
-        ("close_timeout", -1.0, "0 or above"),
-        ("request_timeout", 0, "above 0"),
+        ("commit_interval_s", 0, "above 0"),
+        ("commit_interval_s", -1.0, "above 0"),
+        ("suspend_s", -1.0, "0 or above"),
+        ("poll_s", -1.0, "0 or above"),
+        ("close_timeout_s", -1.0, "0 or above"),
+        ("request_timeout_s", 0, "above 0"),
     ],
 )
 def test_a_time_that_makes_no_sense_is_refused(option: str, value: float, bound: str) -> None:

@@ -194,7 +194,7 @@ async def test_a_broker_that_hangs_leaves_time_for_another(
     clock = HeldClock(monkeypatch)
     first.on(310, lambda request: clock.advance(1.5))
     # One for each queue: the first of them is taken by chance.
-    receipts = [await producer.send("orders", b"x", timeout=2) for _ in range(8)]
+    receipts = [await producer.send("orders", b"x", timeout_s=2) for _ in range(8)]
     assert first.requests_of(310)
     assert {receipt.queue.broker_name for receipt in receipts} == {"b"}
 
@@ -217,7 +217,7 @@ async def test_a_send_to_a_chosen_queue_is_not_sent_elsewhere(
     clock = HeldClock(monkeypatch)
     first.on(310, lambda request: clock.advance(2))
     with pytest.raises(RequestTimeoutError):
-        await producer.send("orders", b"x", queue=MessageQueue("orders", "a", 0), timeout=2)
+        await producer.send("orders", b"x", queue=MessageQueue("orders", "a", 0), timeout_s=2)
     assert second.requests_of(310) == []
     assert len(first.requests_of(310)) == 1
 

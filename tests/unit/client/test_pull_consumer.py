@@ -82,7 +82,7 @@ async def test_a_message_that_arrives_while_the_broker_holds_the_request_is_read
 
 async def test_a_pull_that_finds_nothing_in_time_is_empty(broker: FakeBroker) -> None:
     async with consumer(broker) as reader:
-        assert await reader.pull(timeout=0.01) == []
+        assert await reader.pull(timeout_s=0.01) == []
 
 
 async def test_a_cancelled_pull_loses_nothing(broker: FakeBroker) -> None:
@@ -163,7 +163,7 @@ async def test_without_a_group_there_is_nothing_to_commit_to(broker: FakeBroker)
         assert await reader.committed(QUEUE_0) is None
         with pytest.raises(ClientStateError, match="group"):
             await reader.commit()
-        await reader.pull(timeout=0.01)
+        await reader.pull(timeout_s=0.01)
     assert {(request.ext or {})["consumerGroup"] for request in broker.requests_of(11)} == {
         "TOOLS_CONSUMER"
     }

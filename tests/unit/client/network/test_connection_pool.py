@@ -78,7 +78,7 @@ async def handling_consumer(address: str) -> Consumer:
         is_handling.set()
         await asyncio.Event().wait()
 
-    settings: dict[str, Any] = {"nameserver": address, "close_timeout": 0.0}
+    settings: dict[str, Any] = {"nameserver": address, "close_timeout_s": 0.0}
     opened = await Consumer("billing", "orders", handler=handle, **settings).start()
     await is_handling.wait()
     return opened

@@ -111,8 +111,8 @@ async def test_waiting_for_earlier_messages_counts_as_sending(
 ) -> None:
     clock = HeldClock(monkeypatch)
     server.on(310, lambda request: None)
-    first = asyncio.create_task(producer.send(numbered(0), timeout=2))
-    second = asyncio.create_task(producer.send(numbered(1), timeout=1))
+    first = asyncio.create_task(producer.send(numbered(0), timeout_s=2))
+    second = asyncio.create_task(producer.send(numbered(1), timeout_s=1))
     await server.wait_for(310)
     clock.advance(1)
     with pytest.raises(EarlierSendFailedError, match="time of this one was up"):
@@ -130,7 +130,7 @@ async def test_a_broker_that_is_away_is_waited_for_until_the_time_is_up(
     server.stop_listening()
     server.drop_connections()
     clock = HeldClock(monkeypatch)
-    sending = asyncio.create_task(producer.send(numbered(0), timeout=1))
+    sending = asyncio.create_task(producer.send(numbered(0), timeout_s=1))
     while not sending.done():
         clock.advance(0.01)
         await asyncio.sleep(0)
