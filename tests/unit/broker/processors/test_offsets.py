@@ -1,4 +1,4 @@
-"""Codes 14, 15, 29 to 32, 43 and 222: offsets found, not found, and never created by asking."""
+"""Codes 14, 15, 29 to 32 and 43: offsets found, not found, and never created by asking."""
 
 import pytest
 
@@ -287,73 +287,3 @@ async def test_offset_table_has_bare_queue_ids(broker: ServedBroker) -> None:
     answer = await broker.ask(Code.GET_ALL_CONSUMER_OFFSET)
     assert b'"offsetTable":{"orders@billing":{0:5}}' in answer.body
     assert fastjson.loads(answer.body)["offsetTable"] == {"orders@billing": {"0": 5}}
-
-
-def reset(**changes: str) -> dict[str, str]:
-    return {"topic": "orders", "group": "billing", "timestamp": "0", "isForce": "true"} | changes
-
-
-async def test_reset_to_a_time_moves_every_queue_and_is_handed_out_by_the_next_pull(
-    broker: ServedBroker, clock: Clock
-) -> None:
-    broker.put("orders")
-    clock.advance(1000)
-    broker.put("orders")
-    await commit(broker, 2)
-    answer = await broker.ask(
-        Code.INVOKE_BROKER_TO_RESET_OFFSET, reset(timestamp=str(clock.now_ms))
-    )
-    queue = '{"brokerName":"broker-a","queueId":%d,"topic":"orders"}'
-    assert answer.body.decode() == (
-        f'{{"offsetTable":{{{queue % 0}:1,{queue % 1}:0,{queue % 2}:0,{queue % 3}:0}}}}'
-    )
-    assert broker.offsets.take_reset("orders", "billing", 0) == 1
-
-
-@pytest.mark.parametrize(
-    ("changes", "offset"),
-    [
-        ({"queueId": "0", "offset": "2"}, 2),
-        ({"queueId": "0", "offset": "3"}, 3),
-        ({"queueId": "0", "offset": "-1"}, 0),
-        ({"queueId": "0", "timestamp": "-1"}, 3),
-        ({"timestamp": "-1"}, 3),
-    ],
-)
-async def test_reset_to_a_number_or_to_the_end(
-    broker: ServedBroker, changes: dict[str, str], offset: int
-) -> None:
-    for _ in range(3):
-        broker.put("orders")
-    answer = await broker.ask(Code.INVOKE_BROKER_TO_RESET_OFFSET, reset(**changes))
-    assert answer.code == ResponseCode.SUCCESS
-    assert broker.offsets.pending_reset("orders", "billing", 0) == offset
-
-
-@pytest.mark.parametrize(
-    ("changes", "code"),
-    [
-        ({"topic": "nothing"}, ResponseCode.TOPIC_NOT_EXIST),
-        ({"group": "nobody"}, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
-        ({"queueId": "9"}, ResponseCode.INVALID_PARAMETER),
-        ({"queueId": "0", "offset": "4"}, ResponseCode.SYSTEM_ERROR),
-        ({"timestamp": "now"}, ResponseCode.INVALID_PARAMETER),
-    ],
-)
-async def test_reset_to_what_does_not_exist_changes_nothing(
-    broker: ServedBroker, changes: dict[str, str], code: ResponseCode
-) -> None:
-    broker.put("orders")
-    answer = await broker.ask(Code.INVOKE_BROKER_TO_RESET_OFFSET, reset(**changes))
-    assert answer.code == code
-    assert broker.offsets.pending_reset("orders", "billing", 0) is None
-
-
-@pytest.mark.parametrize("offset", ["-2", "-3", "1"])
-async def test_reset_to_a_number_that_is_not_in_the_queue_is_refused(
-    broker: ServedBroker, offset: str
-) -> None:
-    ext = reset(queueId="0", offset=offset)
-    answer = await broker.ask(Code.INVOKE_BROKER_TO_RESET_OFFSET, ext)
-    assert answer.code == ResponseCode.SYSTEM_ERROR
-    assert broker.offsets.pending_reset("orders", "billing", 0) is None

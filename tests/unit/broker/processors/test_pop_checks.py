@@ -1,0 +1,63 @@
+"""What the pop family checks before it does anything, with RocketMQ's codes."""
+
+import pytest
+
+from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.command import Command
+from tests.support.popping import pop_fields
+from tests.support.served_broker import ServedBroker
+
+
+async def pop(broker: ServedBroker, **changes: str) -> Command:
+    fields = pop_fields(topic="orders", consumerGroup="billing", pollTime=0) | changes
+    return await broker.ask(RequestCode.POP_MESSAGE, fields)
+
+
+@pytest.fixture(autouse=True)
+def orders(broker: ServedBroker) -> None:
+    broker.create_topic("orders")
+    broker.groups.find_or_create("billing")
+    broker.put("orders")
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "says"),
+    [
+        ({"topic": "gone"}, ResponseCode.TOPIC_NOT_EXIST, "topic[gone] not exist"),
+        ({"queueId": "4"}, ResponseCode.INVALID_PARAMETER, "queueId[4] is illegal"),
+        (
+            {"consumerGroup": "no group!"},
+            ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+            "subscription group [no group!] does not exist",
+        ),
+    ],
+)
+async def test_what_is_not_there_is_named(
+    broker: ServedBroker, changes: dict[str, str], code: int, says: str
+) -> None:
+    answer = await pop(broker, **changes)
+    assert answer.code == code
+    assert says in str(answer.remark)
+
+
+async def test_a_broker_a_topic_and_a_group_may_be_closed(broker: ServedBroker) -> None:
+    group = broker.groups.get("billing")
+    assert group is not None
+    group.consume_enable = False
+    answer = await pop(broker)
+    assert answer.code == ResponseCode.NO_PERMISSION
+    assert "subscription group no permission, billing" in str(answer.remark)
+    broker.create_topic("orders", perm=2)
+    answer = await pop(broker)
+    assert (answer.code, "peeking" in str(answer.remark)) == (ResponseCode.NO_PERMISSION, True)
+    broker.config.live.broker_permission = 2
+    answer = await pop(broker)
+    assert (answer.code, "the broker[" in str(answer.remark)) == (ResponseCode.NO_PERMISSION, True)
+
+
+async def test_a_group_is_made_on_first_use_unless_that_is_off(broker: ServedBroker) -> None:
+    assert (await pop(broker, consumerGroup="new")).code == ResponseCode.SUCCESS
+    broker.config.live.auto_create_subscription_group = False
+    answer = await pop(broker, consumerGroup="newer")
+    assert answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+    assert "not created on first use" in str(answer.remark)

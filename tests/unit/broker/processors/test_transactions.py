@@ -1,0 +1,47 @@
+"""END_TRANSACTION and RESUME_CHECK_HALF_MESSAGE by request: what is answered, and what is not."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rockhopper.protocol.codes import RequestCode, ResponseCode
+from tests.support.transaction_rig import TransactionRig
+from tests.support.transactions import COMMIT, ROLLBACK, end_fields
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[TransactionRig]:
+    made = TransactionRig(tmp_path / "store")
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(("how", "delivered"), [(COMMIT, 1), (ROLLBACK, 0)])
+def test_a_transaction_ends_as_its_producer_says(
+    rig: TransactionRig, how: int, delivered: int
+) -> None:
+    half = rig.send()
+    assert rig.end(half, how) == ResponseCode.SUCCESS
+    assert len(rig.bodies()) == delivered
+    assert rig.open_count == 0
+
+
+@pytest.mark.parametrize("how", [4, 1, -8])
+def test_an_end_that_is_none_is_refused(rig: TransactionRig, how: int) -> None:
+    half = rig.send()
+    answer = rig.ask(RequestCode.END_TRANSACTION, end_fields(half, how))
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert f"it is {how}, not 8 (commit), 12 (roll back)" in str(answer.remark)
+    assert rig.open_count == 1
+
+
+@pytest.mark.parametrize("id_", ["7F00000100002A9F00000000000FFFFF", "nonsense", ""])
+def test_only_what_is_held_is_asked_about_again(rig: TransactionRig, id_: str) -> None:
+    answer = rig.ask(RequestCode.RESUME_CHECK_HALF_MESSAGE, {"msgId": id_})
+    assert answer.code != ResponseCode.SUCCESS
+    rig.send()
+    waiting = rig.messages("RMQ_SYS_TRANS_HALF_TOPIC")[0].offset_message_id
+    answer = rig.ask(RequestCode.RESUME_CHECK_HALF_MESSAGE, {"msgId": waiting})
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert "is no message of TRANS_CHECK_MAX_TIME_TOPIC" in str(answer.remark)

@@ -1,0 +1,29 @@
+"""RocketMQ's keys without effect: none of them means something here, and no promise is dropped."""
+
+from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.settings.live_settings import LiveSettings
+from rockhopper.broker.settings.nameserver_config import NameServiceConfig
+from rockhopper.broker.settings.rocketmq_keys import REFUSED, WITHOUT_EFFECT
+from rockhopper.broker.settings.settings import settings_of
+from rockhopper.broker.settings.store_config import StoreConfig
+
+
+def test_no_setting_of_ours_is_among_them() -> None:
+    ours = {
+        known.key
+        for config in (BrokerConfig, LiveSettings, NameServiceConfig, StoreConfig)
+        for _, known in settings_of(config)
+    }
+    assert ours & WITHOUT_EFFECT == set()
+    assert ours & REFUSED.keys() == set()
+
+
+def test_what_promises_safety_is_refused_and_not_passed_over() -> None:
+    assert {"aclEnable", "authenticationEnabled", "authorizationEnabled"} <= REFUSED.keys()
+    assert REFUSED.keys() & WITHOUT_EFFECT == set()
+    assert all(len(advice) > 20 for advice in REFUSED.values())
+
+
+def test_keys_are_words() -> None:
+    assert all(key.isidentifier() for key in WITHOUT_EFFECT)
+    assert len(WITHOUT_EFFECT) > 200

@@ -1,0 +1,110 @@
+"""Sound records: each field that a unit vouches for is held against the record."""
+
+import struct
+
+import pytest
+
+from rockhopper.broker.store.log.checking import (
+    ANY_MESSAGE,
+    count_sound,
+    side_by_side,
+    topic_field,
+)
+from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
+from tests.support.records import encode_message
+
+FIELD = topic_field("orders")
+AT = {"size": 0, "magic": 4, "crc": 8, "queue_id": 12, "queue_offset": 20, "log_offset": 28}
+
+
+def records(count: int, body: bytes = b"hello", topic: str = "orders") -> list[bytes]:
+    made: list[bytes] = []
+    position = 1000
+    for number in range(count):
+        made.append(
+            encode_message(
+                topic=topic,
+                body=body,
+                properties="TAGS\x01a\x02",
+                queue_id=3,
+                queue_offset=40 + number,
+                commit_log_offset=position,
+                store_host=bytes(8),
+            )
+        )
+        position += len(made[-1])
+    return made
+
+
+def units(given: list[bytes]) -> bytes:
+    position, made = 1000, b""
+    for record in given:
+        made += CONSUME_QUEUE_UNIT.pack(position, len(record), 0)
+        position += len(record)
+    return made
+
+
+def sound(given: list[bytes], data: bytes | None = None, unchecked_from: int = 1 << 40) -> int:
+    data = b"".join(given) if data is None else data
+    return count_sound(FIELD, 3, 40, units(given), len(given), data, unchecked_from)
+
+
+@pytest.mark.parametrize("count", [0, 1, 5])
+def test_records_that_are_what_their_units_say_are_sound(count: int) -> None:
+    assert sound(records(count)) == count
+
+
+@pytest.mark.parametrize("name", AT)
+def test_a_field_that_is_another_ends_the_count(name: str) -> None:
+    given = records(3)
+    damaged = bytearray(b"".join(given))
+    at = len(given[0]) + AT[name] + 3
+    damaged[at] ^= 1
+    assert sound(given, bytes(damaged)) == 1
+
+
+def test_a_body_is_compared_unless_it_is_new() -> None:
+    given = records(2)
+    damaged = bytearray(b"".join(given))
+    damaged[damaged.rindex(b"hello")] ^= 1
+    assert sound(given, bytes(damaged)) == 1
+    assert sound(given, bytes(damaged), unchecked_from=1000) == 2
+    assert sound(given, bytes(damaged), unchecked_from=1000 + len(given[0])) == 2
+    assert sound(given, bytes(damaged), unchecked_from=1001 + len(given[0])) == 1
+
+
+@pytest.mark.parametrize(("size_at", "size"), [("body", 1 << 20), ("body", -1), ("body", 4)])
+def test_sizes_that_do_not_add_up_are_noticed(size_at: str, size: int) -> None:
+    given = records(1)
+    damaged = bytearray(given[0])
+    struct.pack_into(">i", damaged, given[0].index(b"hello") - 4, size)
+    assert sound(given, bytes(damaged)) == 0
+
+
+def test_another_topics_record_is_not_ours() -> None:
+    given = records(2, topic="orderz")
+    assert sound(given) == 0
+    assert count_sound(FIELD, 3, ANY_MESSAGE, units(given), 2, b"".join(given), 1 << 40) == 2
+
+
+def test_bytes_that_are_missing_end_the_count() -> None:
+    given = records(3)
+    assert sound(given, b"".join(given)[:-1]) == 2
+    assert sound(given, b"") == 0
+
+
+def test_units_side_by_side_have_one_size() -> None:
+    given = records(3)
+    together = units(given)
+    assert side_by_side(together) == sum(map(len, given))
+    assert side_by_side(b"") == 0
+    assert side_by_side(together[:20] + together[40:]) == -1
+    assert side_by_side(CONSUME_QUEUE_UNIT.pack(1000, 5, 0)) == -1
+    assert side_by_side(CONSUME_QUEUE_UNIT.pack((1 << 63) - 1, 100, 0)) == -1
+
+
+@pytest.mark.parametrize(("size", "width"), [(1, 1), (127, 1), (128, 2), (300, 2)])
+def test_a_topics_name_has_its_size_in_front(size: int, width: int) -> None:
+    field = topic_field("t" * size)
+    assert len(field) == width + size
+    assert int.from_bytes(field[:width], "big") == size
