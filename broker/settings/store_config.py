@@ -8,6 +8,11 @@ from pathlib import Path
 
 from rockhopper.broker.settings.live_settings import LiveStoreSettings, check_hours
 from rockhopper.broker.settings.settings import SettingError, check_fields, setting
+from rockhopper.protocol.store.queue_layout import (
+    INDEX_ENTRY_COUNT_MAX,
+    INDEX_SLOT_COUNT,
+    QUEUE_FILE_ENTRY_COUNT,
+)
 
 ROCKETMQ_QUEUE_UNIT_BYTES = 20
 ROCKETMQ_BATCH_QUEUE_UNIT_BYTES = 46
@@ -40,7 +45,7 @@ class StoreConfig:
 
     consume_queue_file_size_bytes: int = setting(
         "mappedFileSizeConsumeQueue",
-        300_000 * ROCKETMQ_QUEUE_UNIT_BYTES,
+        QUEUE_FILE_ENTRY_COUNT * ROCKETMQ_QUEUE_UNIT_BYTES,
         least=20,
         most=(1 << 31) - 20,
     )
@@ -49,17 +54,19 @@ class StoreConfig:
 
     batch_consume_queue_file_size_bytes: int = setting(
         "mapperFileSizeBatchConsumeQueue",
-        300_000 * ROCKETMQ_BATCH_QUEUE_UNIT_BYTES,
+        QUEUE_FILE_ENTRY_COUNT * ROCKETMQ_BATCH_QUEUE_UNIT_BYTES,
         least=46,
         most=(1 << 31) - 46,
     )
     """The same for topics of type BatchCQ, 46 bytes a batch. The key is RocketMQ's spelling."""
 
-    index_slot_count: int = setting("maxHashSlotNum", 5_000_000, least=1, most=1 << 28)
+    index_slot_count: int = setting("maxHashSlotNum", INDEX_SLOT_COUNT, least=1, most=1 << 28)
     """Hash slots of an index file, 4 bytes each. A store keeps the geometry it was made with:
     another value is refused."""
 
-    index_entry_count_max: int = setting("maxIndexNum", 20_000_000, least=2, most=1 << 26)
+    index_entry_count_max: int = setting(
+        "maxIndexNum", INDEX_ENTRY_COUNT_MAX, least=2, most=1 << 26
+    )
     """Keys in one index file, 20 bytes each; the store's geometry, as above."""
 
     index_enabled: bool = setting("messageIndexEnable", True)

@@ -28,7 +28,6 @@ from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.files.mappings import MAPPED_FILES_MAX, Mappings
 from rockhopper.broker.store.index import geometry, index_rebuilding
-from rockhopper.broker.store.index.geometry import Geometry
 from rockhopper.broker.store.index.index import MessageIndex
 from rockhopper.broker.store.log.commit_log import CommitLog
 from rockhopper.broker.store.log.tags_codes import TagsCodes
@@ -47,6 +46,7 @@ from rockhopper.broker.store.recovering.recovery import LoadedStore, recover
 from rockhopper.broker.store.recovering.recovery_report import RecoveryReport
 from rockhopper.broker.store.retention import RetentionService, RetentionSettings
 from rockhopper.broker.store.watch import StoreWatch
+from rockhopper.protocol.store.geometry_note import IndexGeometry
 from rockhopper.protocol.store.store_paths import DELETED_TOPICS_FILE, PURGED_TOPICS_FILE
 
 log = structlog.get_logger("broker.store")
@@ -132,7 +132,7 @@ class OpenedStore:
         log_presence.note_place(layout)
         self.index: MessageIndex | None = None
         if config.index_enabled:
-            shape = Geometry(config.index_slot_count, config.index_entry_count_max)
+            shape = IndexGeometry(config.index_slot_count, config.index_entry_count_max)
             geometry.check(layout, shape)
             index_rebuilding.move_aside(layout)
             self.index = MessageIndex(layout.index, *shape, now_ms=self._now_ms)

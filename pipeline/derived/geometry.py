@@ -1,6 +1,5 @@
 """The sizes of a store's derived files: of what is there, as long as nobody says else."""
 
-import json
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -9,7 +8,6 @@ from pathlib import Path
 from rockhopper.pipeline.derived.entries import QueueKey
 from rockhopper.pipeline.derived.index_files import index_paths
 from rockhopper.pipeline.derived.index_geometry import (
-    IndexGeometry,
     completed,
     search_geometry,
     usual_size,
@@ -21,14 +19,17 @@ from rockhopper.pipeline.derived.queue_files import (
     unit_layout,
 )
 from rockhopper.pipeline.errors import PipelineError
+from rockhopper.protocol.store.geometry_note import FILE_NAME, IndexGeometry, decode_geometry
+from rockhopper.protocol.store.queue_layout import (
+    INDEX_ENTRY_COUNT_MAX,
+    INDEX_SLOT_COUNT,
+    QUEUE_FILE_ENTRY_COUNT,
+)
 from rockhopper.protocol.store.store_paths import INDEX_DIRECTORY, OWN_DIRECTORY
 
-QUEUE_FILE_SIZE_BYTES = 300_000 * 20
-BATCH_QUEUE_FILE_SIZE_BYTES = 300_000 * 46
-INDEX_SLOT_COUNT = 5_000_000
-INDEX_ENTRY_COUNT_MAX = 20_000_000
+QUEUE_FILE_SIZE_BYTES = QUEUE_FILE_ENTRY_COUNT * 20
+BATCH_QUEUE_FILE_SIZE_BYTES = QUEUE_FILE_ENTRY_COUNT * 46
 
-_GEOMETRY_FILE = "geometry.json"
 _REMEDY = (
     "set --index-slots and --index-entries (index_slots and index_entries) to what maxHashSlotNum "
     "and maxIndexNum are in broker.conf"
@@ -160,7 +161,6 @@ def _noted(root: Path | None) -> IndexGeometry | None:
     if root is None:
         return None
     try:
-        document = json.loads((root / OWN_DIRECTORY / _GEOMETRY_FILE).read_bytes())
-        return IndexGeometry(int(document["indexSlotCount"]), int(document["indexEntryCountMax"]))
-    except (OSError, ValueError, KeyError, TypeError):
+        return decode_geometry((root / OWN_DIRECTORY / FILE_NAME).read_bytes())
+    except (OSError, ValueError):
         return None

@@ -19,6 +19,7 @@ from rockhopper.protocol.store.queue_layout import (
     INDEX_HEADER,
     INDEX_HEADER_SIZE_BYTES,
     INDEX_SLOT_SIZE_BYTES,
+    index_file_size_bytes,
 )
 
 ENTRY = np.dtype([("hash", ">i4"), ("position", ">i8"), ("seconds", ">i4"), ("previous", ">i4")])
@@ -55,15 +56,6 @@ class IndexFileInfo:
         return self.next_number >= self.entry_count_max
 
 
-def index_file_size(slot_count: int, entry_count_max: int) -> int:
-    """The length of a file of this geometry."""
-    return (
-        INDEX_HEADER_SIZE_BYTES
-        + slot_count * INDEX_SLOT_SIZE_BYTES
-        + entry_count_max * INDEX_ENTRY_SIZE_BYTES
-    )
-
-
 def index_paths(directory: Path) -> list[Path]:
     """The index files in *directory*, oldest first; brokers skip other names too."""
     try:
@@ -88,10 +80,10 @@ def read_index_info(
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         head = file.read(INDEX_HEADER_SIZE_BYTES)
-        if size != index_file_size(slot_count, entry_count_max):
+        if size != index_file_size_bytes(slot_count, entry_count_max):
             raise ValueError(
                 f"it has {size} bytes, and {slot_count} slots with {entry_count_max} entries make "
-                f"{index_file_size(slot_count, entry_count_max)}"
+                f"{index_file_size_bytes(slot_count, entry_count_max)}"
             )
         header = INDEX_HEADER.unpack(head)
         if not 0 <= header[5] <= entry_count_max:
@@ -286,7 +278,7 @@ def write_index_file(
     )
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     with open(descriptor, "r+b") as file:
-        file.truncate(index_file_size(slot_count, entry_count_max))
+        file.truncate(index_file_size_bytes(slot_count, entry_count_max))
         file.write(header)
         file.write(newest.astype(">i4").tobytes())
         file.seek(INDEX_ENTRY_SIZE_BYTES, os.SEEK_CUR)

@@ -16,8 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rockhopper.pipeline.derived.index_files import ENTRY, index_file_size
+from rockhopper.pipeline.derived.index_files import ENTRY
 from rockhopper.pipeline.store_source.pieces import data_ranges
+from rockhopper.protocol.store.geometry_note import IndexGeometry
 from rockhopper.protocol.store.queue_layout import (
     INDEX_ENTRY_SIZE_BYTES,
     INDEX_HEADER,
@@ -38,18 +39,6 @@ _LEAST_AGREEMENT = 0.75
 
 _POSITION_AT = 4
 """In an entry, behind its hash."""
-
-
-class IndexGeometry(NamedTuple):
-    """Slots and entries of an index file; entry 0 counts although it is never used."""
-
-    slot_count: int
-    entry_count_max: int
-
-    @property
-    def file_size_bytes(self) -> int:
-        """The length of its files."""
-        return index_file_size(self.slot_count, self.entry_count_max)
 
 
 class _Ends(NamedTuple):

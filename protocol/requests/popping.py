@@ -22,18 +22,6 @@ class PopMessageRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, g
     attempt_id: str | None = None
 
 
-class PopMessageResponse(msgspec.Struct, rename="camel", frozen=True, kw_only=True, gc=False):
-    """The answer to 200050 and 200052."""
-
-    pop_time: Int64
-    invisible_time: Int64
-    revive_qid: Int32
-    rest_num: Int64
-    start_offset_info: str | None = None
-    msg_offset_info: str | None = None
-    order_count_info: str | None = None
-
-
 class AckMessageRequest(RpcRequest, rename="camel", frozen=True, kw_only=True, gc=False):
     """ACK_MESSAGE (200051)."""
 

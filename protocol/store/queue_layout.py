@@ -65,11 +65,21 @@ INDEX_SLOT = struct.Struct(">i")
 INDEX_SLOT_SIZE_BYTES = 4
 INDEX_ENTRY = struct.Struct(">iqii")
 INDEX_ENTRY_SIZE_BYTES = 20
+# RocketMQ's defaults: maxHashSlotNum, maxIndexNum, and entries of a queue file of both kinds.
+INDEX_SLOT_COUNT = 5_000_000
+INDEX_ENTRY_COUNT_MAX = 20_000_000
+QUEUE_FILE_ENTRY_COUNT = 300_000
 
 CHECKPOINT = struct.Struct(">qqqqq")
 CHECKPOINT_SIZE_BYTES = 4096
 _OWN_CHECKPOINT = struct.Struct(">qqqqqq")
 _CHECKPOINT_CRC = struct.Struct(">I")
+
+
+def index_file_size_bytes(slot_count: int, entry_count_max: int) -> int:
+    """The length of an index file."""
+    slots_bytes = slot_count * INDEX_SLOT_SIZE_BYTES
+    return INDEX_HEADER_SIZE_BYTES + slots_bytes + entry_count_max * INDEX_ENTRY_SIZE_BYTES
 
 
 def encode_own_checkpoint(*fields: int) -> bytes:

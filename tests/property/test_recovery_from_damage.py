@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rockhopper.broker.store.index.geometry import FILE_NAME as GEOMETRY_FILE
 from rockhopper.broker.store.recovering.inventory import FILE_NAME as INVENTORY_FILE
+from rockhopper.protocol.store.geometry_note import FILE_NAME as GEOMETRY_FILE
 from tests.support.store_directories import LogWriter, Recovered, Written, recover
 
 MESSAGE_COUNT = 60

@@ -74,23 +74,6 @@ def backup_path(path: Path) -> Path:
     return path.with_name(path.name + ".bak")
 
 
-def read_with_backup(path: Path) -> bytes | None:
-    """Read *path*, or its backup when it is missing or empty; None when there is neither.
-
-    RocketMQ renames the file to ``.bak`` before it writes the new one, so a crash of it can leave
-    the backup alone. Content that does not parse is for the caller to notice, who then reads
-    ``backup_path(path)`` itself.
-    """
-    data = _read_if_present(path)
-    if data:
-        return data
-    backup = _read_if_present(backup_path(path))
-    if backup:
-        log.warning("a file is missing or empty and its backup is used", path=str(path))
-        return backup
-    return None
-
-
 def _read_if_present(path: Path) -> bytes | None:
     try:
         return path.read_bytes()

@@ -19,6 +19,7 @@ from rockhopper.broker.store.files.errors import CorruptFileError
 from rockhopper.broker.store.index.index_file import IndexFile
 from rockhopper.broker.store.index.index_repair import repair
 from rockhopper.protocol.java_hash import index_key_hash
+from rockhopper.protocol.store.queue_layout import INDEX_ENTRY_COUNT_MAX, INDEX_SLOT_COUNT
 
 log = structlog.get_logger("broker.store")
 
@@ -52,8 +53,8 @@ class MessageIndex:
     def __init__(
         self,
         directory: Path,
-        slot_count: int = 5_000_000,
-        entry_count_max: int = 20_000_000,
+        slot_count: int = INDEX_SLOT_COUNT,
+        entry_count_max: int = INDEX_ENTRY_COUNT_MAX,
         *,
         now_ms: Callable[[], int],
     ) -> None:

@@ -26,7 +26,12 @@ from rockhopper.broker.store.files.descriptors import descriptor_needed
 from rockhopper.broker.store.files.errors import CorruptFileError
 from rockhopper.broker.store.log.encoding import INDEX_KEY
 from rockhopper.broker.store.log.fast_encoding import put_entries
-from rockhopper.protocol.store.queue_layout import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
+from rockhopper.protocol.store.queue_layout import (
+    INDEX_ENTRY,
+    INDEX_HEADER,
+    INDEX_SLOT,
+    index_file_size_bytes,
+)
 
 HEADER_SIZE_BYTES = INDEX_HEADER.size
 SLOT_SIZE_BYTES = INDEX_SLOT.size
@@ -39,11 +44,6 @@ _read_slot = INDEX_SLOT.unpack_from
 _write_slot = INDEX_SLOT.pack_into
 _read_entry = INDEX_ENTRY.unpack_from
 _write_entry = INDEX_ENTRY.pack_into
-
-
-def file_size_bytes(slot_count: int, entry_count_max: int) -> int:
-    """The length of an index file of this geometry."""
-    return HEADER_SIZE_BYTES + SLOT_SIZE_BYTES * slot_count + ENTRY_SIZE_BYTES * entry_count_max
 
 
 class IndexFile:
@@ -91,7 +91,7 @@ class IndexFile:
         self.descriptor = descriptor
         self._lock = threading.Lock()
         self.entries_at = HEADER_SIZE_BYTES + SLOT_SIZE_BYTES * slot_count
-        self.mapping = mmap.mmap(descriptor, file_size_bytes(slot_count, entry_count_max))
+        self.mapping = mmap.mmap(descriptor, index_file_size_bytes(slot_count, entry_count_max))
         header: tuple[int, ...] = INDEX_HEADER.unpack_from(self.mapping)
         self.begin_ms, self.end_ms, self.begin_offset, self.end_offset = header[:4]
         self.used_slot_count = header[4]
@@ -121,7 +121,7 @@ class IndexFile:
         with descriptor_needed():
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         try:
-            os.ftruncate(descriptor, file_size_bytes(slot_count, entry_count_max))
+            os.ftruncate(descriptor, index_file_size_bytes(slot_count, entry_count_max))
             disk.preallocate(descriptor, HEADER_SIZE_BYTES + SLOT_SIZE_BYTES * slot_count)
             file = cls(path, descriptor, slot_count, entry_count_max, full)
         except BaseException:
@@ -151,7 +151,7 @@ class IndexFile:
         with descriptor_needed():
             descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
-            expected_bytes = file_size_bytes(slot_count, entry_count_max)
+            expected_bytes = index_file_size_bytes(slot_count, entry_count_max)
             actual_bytes = os.fstat(descriptor).st_size
             if actual_bytes != expected_bytes:
                 raise CorruptFileError(path, f"{actual_bytes} bytes long, not {expected_bytes}")

@@ -59,26 +59,6 @@ def test_file_and_backup_are_replaced_together(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["f", "f.bak"]
 
 
-@pytest.mark.parametrize("main", [None, b""])
-def test_backup_is_read_when_the_file_is_missing_or_empty(
-    main: bytes | None, tmp_path: Path
-) -> None:
-    if main is not None:
-        (tmp_path / "f").write_bytes(main)
-    (tmp_path / "f.bak").write_bytes(b"old")
-    assert disk.read_with_backup(tmp_path / "f") == b"old"
-
-
-def test_the_file_itself_comes_before_its_backup(tmp_path: Path) -> None:
-    (tmp_path / "f").write_bytes(b"new")
-    (tmp_path / "f.bak").write_bytes(b"old")
-    assert disk.read_with_backup(tmp_path / "f") == b"new"
-
-
-def test_neither_file_nor_backup_reads_as_none(tmp_path: Path) -> None:
-    assert disk.read_with_backup(tmp_path / "f") is None
-
-
 def test_new_directories_are_reported_with_the_ones_that_name_them(tmp_path: Path) -> None:
     assert disk.make_directories(tmp_path / "a" / "b") == [tmp_path, tmp_path / "a"]
     assert (tmp_path / "a" / "b").is_dir()

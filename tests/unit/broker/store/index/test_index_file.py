@@ -9,8 +9,9 @@ import pytest
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import CorruptFileError
 from rockhopper.broker.store.index import index_file
-from rockhopper.broker.store.index.index_file import IndexFile, file_size_bytes
+from rockhopper.broker.store.index.index_file import IndexFile
 from rockhopper.broker.store.log.encoding import INDEX_KEY
+from rockhopper.protocol.store.queue_layout import index_file_size_bytes
 from tests.support.rot import overwrite
 
 SLOTS = 16
@@ -45,7 +46,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_the_length_is_that_of_rocketmqs_default_geometry() -> None:
-    assert file_size_bytes(5_000_000, 20_000_000) == 420_000_040
+    assert index_file_size_bytes(5_000_000, 20_000_000) == 420_000_040
 
 
 def test_entries_are_chained_in_their_slots_as_rocketmq_does(path: Path) -> None:

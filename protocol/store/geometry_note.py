@@ -1,0 +1,52 @@
+"""The note of the sizes with which the index files of a store are made.
+
+``<root>/rockhopper/geometry.json``: one JSON object with ``indexSlotCount`` and
+``indexEntryCountMax``, and ``crc32`` of the two as the settings spell them (0.1.0 wrote none). An
+index file's length fits many pairs, and read with the wrong one it silently finds nothing.
+"""
+
+import json
+import zlib
+from typing import NamedTuple
+
+from rockhopper.protocol.store.queue_layout import index_file_size_bytes
+
+FILE_NAME = "geometry.json"
+_KEYS = ("indexSlotCount", "indexEntryCountMax")
+
+
+class IndexGeometry(NamedTuple):
+    """Slots and entries of an index file; entry 0 counts although it is never used."""
+
+    slot_count: int
+    entry_count_max: int
+
+    @property
+    def file_size_bytes(self) -> int:
+        """The length of an index file."""
+        return index_file_size_bytes(*self)
+
+    def __str__(self) -> str:
+        return f"maxHashSlotNum={self.slot_count} and maxIndexNum={self.entry_count_max}"
+
+
+def encode_geometry(geometry: IndexGeometry) -> bytes:
+    """The note of *geometry*."""
+    fields = dict(zip(_KEYS, geometry, strict=True)) | {"crc32": _checksum(geometry)}
+    return json.dumps(fields).encode()
+
+
+def decode_geometry(data: bytes) -> IndexGeometry:
+    """What a note says. Raises ValueError for one that is damaged."""
+    try:
+        fields = json.loads(data)
+        geometry = IndexGeometry(*(int(fields[key]) for key in _KEYS))
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from None
+    if fields.keys() != set(_KEYS) and fields.get("crc32") != _checksum(geometry):
+        raise ValueError("its checksum is wrong")
+    return geometry
+
+
+def _checksum(geometry: IndexGeometry) -> int:
+    return zlib.crc32(str(geometry).encode())
