@@ -52,7 +52,6 @@ from rockhopper.protocol.sys_flags import (
 
 # Which records hold a batch is for the broker to say.
 INNER_BATCH_FLAGS = SYS_FLAG_INNER_BATCH | SYS_FLAG_NEED_UNWRAP
-_NOT_THE_CLIENTS = (*BROKER_PROPERTIES, "TIMER_ORIGIN")
 HAS_TIMER = frozenset(TIMER_PROPERTIES)
 
 
@@ -214,7 +213,7 @@ class Sender:
         properties = decode_properties(send.properties)
         if len(send.properties) > 2 * 32_767:
             raise RecordTooLargeError(f"The properties have {len(send.properties)} characters.")
-        for name in _NOT_THE_CLIENTS:
+        for name in BROKER_PROPERTIES:
             properties.pop(name, None)
         if properties.get(PROPERTY_WAIT) == "true":
             del properties[PROPERTY_WAIT]

@@ -345,7 +345,7 @@ static const char *const special_names[] = {
     "INNER_MULTI_QUEUE_OFFSET", "INNER_NUM", "MSG_REGION", "POP_CK", "REAL_QID", "REAL_TOPIC",
     "RH_FINAL", "RH_SINK",
     "TIMER_DELAY_MS", "TIMER_DELAY_SEC", "TIMER_DELIVER_MS", "TIMER_DEQUEUE_MS",
-    "TIMER_ENQUEUE_MS", "TIMER_OUT_MS", "TIMER_ROLL_TIMES", "TRACE_ON", "TRAN_MSG",
+    "TIMER_ENQUEUE_MS", "TIMER_ORIGIN", "TIMER_OUT_MS", "TIMER_ROLL_TIMES", "TRACE_ON", "TRAN_MSG",
     "_SYS_MSG_PRIORITY_", "__CRC32#", "__LITE_TOPIC", "__STARTDELIVERTIME", NULL};
 
 static int is_special(Span item)
@@ -367,7 +367,9 @@ static int is_delaying(Span name)
 
 static int is_own(Span name)
 {
-    return is_text(name, "INNER_MULTI_QUEUE_OFFSET") || is_text(name, "RH_FINAL") || is_text(name, "RH_SINK") || is_text(name, "__CRC32#");
+    return is_text(name, "INNER_MULTI_QUEUE_OFFSET") || is_text(name, "RH_FINAL")
+           || is_text(name, "RH_SINK") || is_text(name, "TIMER_ORIGIN")
+           || is_text(name, "__CRC32#");
 }
 
 /* What a properties string says to the broker; of two with one name the last one counts, and a pair

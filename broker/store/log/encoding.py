@@ -83,7 +83,7 @@ DELAYING_PROPERTIES = frozenset(
 )
 # What the broker, or its recovery, believes because it wrote it itself: taken from no client.
 OWN_PROPERTIES = frozenset(
-    {PROPERTY_INNER_MULTI_QUEUE_OFFSET, "RH_FINAL", "RH_SINK", PROPERTY_CRC32}
+    {PROPERTY_INNER_MULTI_QUEUE_OFFSET, "RH_FINAL", "RH_SINK", "TIMER_ORIGIN", PROPERTY_CRC32}
 )
 # Set by the broker, whatever a client claims.
 BROKER_PROPERTIES = OWN_PROPERTIES | {

@@ -23,7 +23,7 @@ from rockhopper.protocol.store.message_codec import (
 from tests.support.hot_broker import HotBroker
 from tests.support.served_broker import STORE_HOST
 
-FORGED = {"RH_SINK": "ab12:7:3", "RH_FINAL": "0", "__CRC32#": "1234567890"}
+FORGED = {"RH_SINK": "ab12:7:3", "RH_FINAL": "0", "__CRC32#": "1234567890", "TIMER_ORIGIN": "0:0"}
 TEXT = "UNIQ_KEY\x01AB\x02" + "".join(f"{name}\x01{text}\x02" for name, text in FORGED.items())
 SEND = {"a": "g", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1", "h": "0"}
 BATCH = encode_batch([(0, b"one", TEXT.encode()), (0, b"two", b"mine\x01kept\x02")])
@@ -54,6 +54,15 @@ def assert_clean(properties: dict[str, str]) -> None:
 @pytest.mark.parametrize("more", ["", "DELAY\x010\x02", "DUP_INFO\x013\x02"])
 def test_not_with_a_message(broker: HotBroker, kind: int, more: str) -> None:
     broker.serve([frame(310, SEND | {"b": "orders", "i": TEXT + more}, b"one", kind)])
+    (message,) = stored(broker)
+    assert_clean(message.properties)
+
+
+@pytest.mark.parametrize("kind", [0, 1, 2])
+@pytest.mark.parametrize("name", FORGED)
+def test_not_one_of_them_alone(broker: HotBroker, kind: int, name: str) -> None:
+    text = f"UNIQ_KEY\x01AB\x02{name}\x01{FORGED[name]}\x02"
+    broker.serve([frame(310, SEND | {"b": "orders", "i": text}, b"one", kind)])
     (message,) = stored(broker)
     assert_clean(message.properties)
 
