@@ -1,0 +1,180 @@
+"""Fetching: it fills a queue while there is room, and no error ends it."""
+
+import asyncio
+import logging
+
+import pytest
+
+from rockhopper.client.consuming.fetching import Fetcher
+from rockhopper.client.consuming.process_queue import ProcessQueue, Room
+from rockhopper.client.consuming.pulling import PullResult
+from rockhopper.client.consuming.settings import ConsumerSettings
+from rockhopper.client.errors import BrokerUnreachableError, ClientError, RequestRefusedError
+from rockhopper.client.queues import MessageQueue
+from rockhopper.client.received import ReceivedMessage
+from rockhopper.protocol.message import StoredMessage
+
+QUEUE = MessageQueue("orders", "a", 0)
+RETRY = MessageQueue("%RETRY%g", "a", 0)
+
+
+def result(
+    *offsets: int, next_offset: int = 0, moved: bool = False, **properties: str
+) -> PullResult:
+    messages = [
+        ReceivedMessage(
+            QUEUE, StoredMessage("%RETRY%g", 0, offset, 0, b"x", properties=dict(properties))
+        )
+        for offset in offsets
+    ]
+    return PullResult(messages, offsets[-1] + 1 if offsets else next_offset, 0, 100, moved)
+
+
+def refused(code: int) -> RequestRefusedError:
+    return RequestRefusedError(11, code, "no", "a:1")
+
+
+class Fetched:
+    """A fetcher whose source answers in the order given, then never again."""
+
+    def __init__(self, *answers: PullResult | ClientError, queue: MessageQueue = QUEUE) -> None:
+        self.answers = list(answers)
+        self.asked: list[tuple[int, float]] = []
+        self.pauses: list[float] = []
+        self.told: list[str] = []
+        self.done = asyncio.Event()
+        self.shared = Room(1000, 1 << 20)
+        self.held = ProcessQueue(queue, 0, room=Room(3, 1 << 20), shared_room=self.shared)
+        settings = ConsumerSettings("g", {}, poll_s=15.0)
+        self.fetcher = Fetcher(self, settings, self.shared, self, self._pause)
+
+    async def pull(
+        self, queue: MessageQueue, offset: int, max_count: int, wait_s: float
+    ) -> PullResult:
+        self.asked.append((offset, wait_s))
+        if not self.answers:
+            self.done.set()
+            await asyncio.Event().wait()
+        answer = self.answers.pop(0)
+        if isinstance(answer, ClientError):
+            raise answer
+        return answer
+
+    async def _pause(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+
+    def fetched(self, held: ProcessQueue) -> None:
+        self.told.append("fetched")
+
+    def moved(self, held: ProcessQueue) -> None:
+        self.told.append("moved")
+
+    def refused(self, held: ProcessQueue, error: RequestRefusedError) -> None:
+        self.told.append(f"refused {error.code}")
+
+    def unknown(self, held: ProcessQueue) -> None:
+        self.told.append("unknown")
+
+    async def run(self) -> None:
+        """Until every answer was taken."""
+        task = asyncio.ensure_future(self.fetcher.run(self.held))
+        await self.done.wait()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_it_reads_on_behind_what_came() -> None:
+    fetched = Fetched(result(0), result(1))
+    await fetched.run()
+    assert fetched.asked == [(0, 15.0), (1, 15.0), (2, 15.0)]
+    assert fetched.told == ["fetched", "fetched"]
+    assert fetched.held.fetch_offset == 2
+
+
+async def test_without_room_nothing_is_asked() -> None:
+    fetched = Fetched(result(0, 1, 2), result(3))
+    task = asyncio.ensure_future(fetched.fetcher.run(fetched.held))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert fetched.asked == [(0, 15.0)]
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_an_answer_that_brings_nothing_at_once_is_followed_by_a_pause() -> None:
+    fetched = Fetched(result(), result())
+    await fetched.run()
+    assert fetched.pauses == [0.1, 0.1]
+
+
+async def test_what_is_filtered_out_is_stepped_over_without_a_pause() -> None:
+    fetched = Fetched(result(next_offset=7))
+    await fetched.run()
+    assert fetched.asked[-1] == (7, 15.0)
+    assert (fetched.pauses, fetched.told) == ([], [])
+
+
+async def test_a_broker_sends_it_elsewhere() -> None:
+    fetched = Fetched(result(next_offset=50, moved=True))
+    await fetched.run()
+    assert fetched.told == ["moved"]
+    assert fetched.asked == [(0, 15.0), (50, 15.0)]
+
+
+async def test_after_an_outage_it_asks_without_being_held_and_says_so_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING)
+    gone = BrokerUnreachableError("gone")
+    fetched = Fetched(gone, gone, result(0))
+    await fetched.run()
+    assert [wait_s for _, wait_s in fetched.asked] == [15.0, 0.0, 0.0, 15.0]
+    assert fetched.pauses == [0.05, 0.1]
+    said = [record.getMessage() for record in caplog.records]
+    assert said == ["reading from a is interrupted: gone", "reading from a goes on"]
+
+
+async def test_pauses_grow_up_to_half_a_second() -> None:
+    fetched = Fetched(*[BrokerUnreachableError("gone")] * 9)
+    await fetched.run()
+    assert fetched.pauses[:4] == [0.05, 0.1, 0.2, 0.4]
+    assert set(fetched.pauses[4:]) == {0.5}
+
+
+@pytest.mark.parametrize("code", [16, 26, 23])
+async def test_what_does_not_pass_is_told_while_nothing_ever_came(code: int) -> None:
+    fetched = Fetched(refused(code))
+    await fetched.run()
+    assert (fetched.told, fetched.pauses) == ([f"refused {code}"], [1.0])
+    later = Fetched(result(0), refused(code))
+    await later.run()
+    assert later.told == ["fetched"]
+
+
+@pytest.mark.parametrize("code", [24, 25, 17])
+async def test_a_broker_that_does_not_know_it_is_told_apart(code: int) -> None:
+    fetched = Fetched(refused(code))
+    await fetched.run()
+    assert fetched.told == ["unknown"]
+
+
+async def test_messages_that_come_again_have_the_topic_they_were_sent_to() -> None:
+    fetched = Fetched(result(0, RETRY_TOPIC="orders"), result(1), queue=RETRY)
+    await fetched.run()
+    first, second = (fetched.held.take() for _ in range(2))
+    assert [message.topic for message in (first, second)] == ["orders", "%RETRY%g"]
+
+
+async def test_an_answer_to_an_old_offset_is_dropped() -> None:
+    fetched = Fetched(result(0))
+    pull = fetched.pull
+
+    async def reset_meanwhile(*given: object) -> PullResult:
+        answer = await pull(*given)  # type: ignore[arg-type]
+        fetched.held.reset(40)
+        return answer
+
+    fetched.pull = reset_meanwhile  # type: ignore[method-assign, assignment]
+    await fetched.run()
+    assert fetched.told == []
+    assert fetched.asked[1] == (40, 15.0)

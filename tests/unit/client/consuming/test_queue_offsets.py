@@ -1,0 +1,87 @@
+"""Questions about single queues: asked of the queue's broker, in RocketMQ's words."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from rockhopper.client.consuming.queue_offsets import QueueOffsets
+from rockhopper.client.errors import (
+    BrokerUnreachableError,
+    MalformedAnswerError,
+    RequestRefusedError,
+)
+from rockhopper.client.network.session import Session
+from rockhopper.client.queues import MessageQueue
+from rockhopper.protocol.command import Command
+from tests.support.fake_broker import FakeBroker
+
+QUEUE = MessageQueue("orders", "a", 1)
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[FakeBroker]:
+    async with FakeBroker() as server:
+        yield server
+
+
+@pytest.fixture
+async def offsets(broker: FakeBroker) -> AsyncIterator[QueueOffsets]:
+    session = Session(broker.address)
+    await session.start()
+    yield QueueOffsets(session)
+    await session.close()
+
+
+async def test_where_a_queue_begins_and_ends(broker: FakeBroker, offsets: QueueOffsets) -> None:
+    await broker.append(1, b"a", b"b", b"c")
+    broker.min_offsets[1] = 2
+    assert (await offsets.min_offset(QUEUE), await offsets.max_offset(QUEUE)) == (2, 3)
+
+
+@pytest.mark.parametrize(("upper", "boundary"), [(False, "LOWER"), (True, "UPPER")])
+async def test_an_offset_at_a_time_has_a_side(
+    broker: FakeBroker, offsets: QueueOffsets, upper: bool, boundary: str
+) -> None:
+    assert await offsets.offset_at(QUEUE, 77, upper=upper) == 77
+    (asked,) = broker.requests_of(29)
+    assert (asked.ext or {})["boundaryType"] == boundary
+
+
+@pytest.mark.parametrize(("told", "time_ms"), [("5", 5), ("0", None), ("-1", None)])
+async def test_an_empty_queue_has_no_oldest_message(
+    broker: FakeBroker, offsets: QueueOffsets, told: str, time_ms: int | None
+) -> None:
+    broker.on(32, lambda request: Command(0, ext={"timestamp": told}))
+    assert await offsets.earliest_store_time_ms(QUEUE) == time_ms
+
+
+async def test_a_group_that_never_committed_has_no_offset(
+    broker: FakeBroker, offsets: QueueOffsets
+) -> None:
+    assert await offsets.committed("g", QUEUE) is None
+    await offsets.commit("g", QUEUE, 7)
+    assert await offsets.committed("g", QUEUE) == 7
+    broker.committed["g", 1] = -1
+    assert await offsets.committed("g", QUEUE) is None
+
+
+async def test_a_broker_that_is_not_in_the_route_is_named_with_those_that_are(
+    offsets: QueueOffsets,
+) -> None:
+    with pytest.raises(BrokerUnreachableError, match=r"no broker 'z' serves .*; those that do: a"):
+        await offsets.min_offset(MessageQueue("orders", "z", 0))
+
+
+@pytest.mark.parametrize("ext", [{}, {"offset": "x"}, None])
+async def test_an_answer_that_cannot_be_read_is_named(
+    broker: FakeBroker, offsets: QueueOffsets, ext: dict[str, str] | None
+) -> None:
+    broker.on(31, lambda request: Command(0, ext=ext))
+    with pytest.raises(MalformedAnswerError, match="answered GET_MIN_OFFSET with a header"):
+        await offsets.min_offset(QUEUE)
+
+
+async def test_a_refusal_is_one(broker: FakeBroker, offsets: QueueOffsets) -> None:
+    broker.on(15, lambda request: Command(1, remark="no"))
+    with pytest.raises(RequestRefusedError, match="no"):
+        await offsets.commit("g", QUEUE, 7)
