@@ -16,7 +16,7 @@ A field has a name and a default for who calls the job as a function, and, made 
     demo("out", stream_s=3.0)
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -35,6 +35,8 @@ Asked = TypeVar("Asked")
 Result = TypeVar("Result")
 Fields = ParamSpec("Fields")
 Parse = Callable[[str, Any], Any]
+RunTasks = Callable[[Sequence[Any], Callable[[Any], Any], str], list[Any]]
+"""Calls a function with each task, and returns the results in that order; has a label too."""
 
 
 def argument(metavar: str | None = None, **click: Any) -> Any:
@@ -105,6 +107,14 @@ class JobOptions:
 class StoreOptions(JobOptions):
     """What jobs are asked for that compare or make index files and queues of a store."""
 
+    split_size: int | None = option(
+        "--split-size",
+        parse=size,
+        metavar="SIZE",
+        help="How much of the log a task reads, such as 256m.",
+    )
+    run: RunTasks | None = None
+    """Does the tasks otherwise than on Spark."""
     index_slots: int | None = option(
         "--index-slots",
         least=1,

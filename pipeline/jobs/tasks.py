@@ -8,31 +8,21 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rockhopper.pipeline.jobs.progress import Progress
+from rockhopper.pipeline.jobs.options import JobOptions, RunTasks
 from rockhopper.pipeline.store_source.pieces import Piece
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-RunTasks = Callable[[Sequence[Any], Callable[[Any], Any], str], list[Any]]
-"""Calls a function with each task, and returns the results in that order; has a label too."""
-
 SMALL_BYTES = 128 << 20
 
 
-def runner(
-    job: str,
-    spark: "SparkSession | None",
-    master: str | None,
-    progress: Progress,
-    *,
-    size_bytes: int,
-) -> RunTasks:
-    """Tasks are done by the workers of *spark*, of a session made for them, or in this process.
+def runner(job: str, asked: JobOptions, *, size_bytes: int) -> RunTasks:
+    """Tasks are done by the workers of Spark, in a session made for them, or in this process.
 
     *size_bytes* is how much they read in all.
     """
-    if is_small(spark, master, size_bytes):
+    if is_small(asked, size_bytes):
         return in_this_process
     sessions: list[SparkSession] = []
 
@@ -42,18 +32,19 @@ def runner(
         if not tasks:
             return []
         if not sessions:
-            if spark is None:
-                progress.step("starting Spark")
-            sessions.append(job_session(job, spark, master))
-        return run_tasks(sessions[0], tasks, work, label=label, progress=progress)
+            if asked.spark is None:
+                asked.progress.step("starting Spark")
+            sessions.append(job_session(job, asked.spark, asked.master))
+        return run_tasks(sessions[0], tasks, work, label=label, progress=asked.progress)
 
     return run
 
 
-def is_small(spark: "SparkSession | None", master: str | None, size_bytes: int) -> bool:
+def is_small(asked: JobOptions, size_bytes: int) -> bool:
     """Whether work is done right here, since nobody asks for Spark and it would take longer."""
     is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    return spark is None and master is None and not is_submitted and size_bytes <= SMALL_BYTES
+    is_free = asked.spark is None and asked.master is None and not is_submitted
+    return is_free and size_bytes <= SMALL_BYTES
 
 
 def in_this_process(tasks: Sequence[Any], work: Callable[[Any], Any], label: str = "") -> list[Any]:

@@ -29,9 +29,9 @@ from rockhopper.pipeline.jobs.auditing.queues import (
 )
 from rockhopper.pipeline.jobs.auditing.result import AuditResult
 from rockhopper.pipeline.jobs.auditing.work import AuditPart, AuditTask, audit_pieces
-from rockhopper.pipeline.jobs.options import job
+from rockhopper.pipeline.jobs.options import RunTasks, job
 from rockhopper.pipeline.jobs.results import UsageProblem, count_text
-from rockhopper.pipeline.jobs.tasks import RunTasks, runner, size_of
+from rockhopper.pipeline.jobs.tasks import runner, size_of
 from rockhopper.pipeline.options import nearest
 from rockhopper.pipeline.store_source.directory import StoreDirectory, find_commit_log, open_store
 from rockhopper.pipeline.store_source.rules import Rules
@@ -126,13 +126,7 @@ def audit(asked: AuditOptions) -> AuditResult:
         for number, pieces in enumerate(groups)
     ]
     archive_bytes = sum(file.bytes for file in files or ())
-    run = asked.run or runner(
-        "audit",
-        asked.spark,
-        asked.master,
-        asked.progress,
-        size_bytes=size_of(groups) + archive_bytes,
-    )
+    run = asked.run or runner("audit", asked, size_bytes=size_of(groups) + archive_bytes)
     parts: list[AuditPart] = run(tasks, audit_pieces, "reading the commit log")
     for part in parts:
         findings.extend(part.findings)

@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
 
-from rockhopper.pipeline.jobs.options import StoreOptions, argument, option, size
-from rockhopper.pipeline.jobs.tasks import RunTasks
+from rockhopper.pipeline.jobs.options import StoreOptions, argument, option
 
 
 @dataclass(frozen=True)
@@ -25,11 +24,3 @@ class AuditOptions(StoreOptions):
         metavar="CHECK",
         help="Only this: crc, queues, index or archive; repeatable.",
     )
-    split_size: int | None = option(
-        "--split-size",
-        parse=size,
-        metavar="SIZE",
-        help="How much of the log a task reads, such as 256m.",
-    )
-    run: RunTasks | None = None
-    """Does the tasks otherwise than on Spark."""

@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rockhopper.pipeline.derived.dispatch_rules import read_dispatch_rules
 from rockhopper.pipeline.derived.geometry import Geometry, find_geometry
@@ -38,9 +37,6 @@ from rockhopper.protocol.store.store_paths import (
     INDEX_DIRECTORY,
     OWN_DIRECTORY,
 )
-
-if TYPE_CHECKING:
-    pass
 
 _NEW = (CONSUME_QUEUE_DIRECTORY, BATCH_CONSUME_QUEUE_DIRECTORY, INDEX_DIRECTORY)
 _OLD = (*_NEW, CONSUME_QUEUE_EXT_DIRECTORY)
@@ -200,9 +196,7 @@ def rebuild(asked: RebuildOptions) -> RebuildResult:
     if asked.dry_run:
         check_writable(target)
         return result
-    run = asked.run or runner(
-        "rebuild", asked.spark, asked.master, asked.progress, size_bytes=size_of(groups)
-    )
+    run = asked.run or runner("rebuild", asked, size_bytes=size_of(groups))
     with ExitStack() as stack:
         if asked.in_place:
             stack.enter_context(locked_store(target))

@@ -3,7 +3,6 @@
 from dataclasses import KW_ONLY, dataclass
 
 from rockhopper.pipeline.jobs.options import StoreOptions, argument, option, size
-from rockhopper.pipeline.jobs.tasks import RunTasks
 
 
 @dataclass(frozen=True)
@@ -30,11 +29,3 @@ class RebuildOptions(StoreOptions):
         metavar="SIZE",
         help="mapperFileSizeBatchConsumeQueue.",
     )
-    split_size: int | None = option(
-        "--split-size",
-        parse=size,
-        metavar="SIZE",
-        help="How much of the log a task reads, such as 256m.",
-    )
-    run: RunTasks | None = None
-    """Does the tasks otherwise than on Spark."""

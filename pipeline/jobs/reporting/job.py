@@ -2,16 +2,13 @@
 
 import os
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from rockhopper.pipeline.jobs.disk import check_writable
 from rockhopper.pipeline.jobs.options import job
-from rockhopper.pipeline.jobs.progress import Progress
 from rockhopper.pipeline.jobs.reporting.inputs import (
     Chosen,
     Work,
@@ -24,9 +21,6 @@ from rockhopper.pipeline.jobs.reporting.tables import CSV, PARQUET, for_files, r
 from rockhopper.pipeline.jobs.reporting.tallies import Tables, tally, together
 from rockhopper.pipeline.jobs.results import JobResult, UsageProblem, count_text, size_text
 from rockhopper.pipeline.jobs.tasks import runner
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 PAGE_FILE = "report.html"
 LAG_TABLE = "lag"
@@ -96,34 +90,18 @@ def report(asked: ReportOptions) -> ReportResult:
     """
     started = time.monotonic()
     chosen = Chosen(tuple(dict.fromkeys(asked.topics)), asked.start_ms, asked.end_ms)
-    _check(
-        asked.path,
-        asked.archive,
-        asked.nameserver,
-        asked.watch_s,
-        asked.watch_count,
-        chosen,
-        asked.formats,
-    )
-    directory = Path(asked.output)
-    page_file = directory / PAGE_FILE
-    if asked.path is not None:
-        source, work = str(asked.path), store_work(str(asked.path), chosen)
-    elif asked.archive is not None:
-        source, work = (
-            str(asked.archive),
-            archive_work(str(asked.archive), chosen, os.cpu_count() or 1),
-        )
-    else:
-        source = str(asked.nameserver)
-        work = network_work(source, chosen, os.cpu_count() or 1)
+    _check(asked)
+    page_file = Path(asked.output) / PAGE_FILE
+    work = _work(asked, chosen)
     if asked.dry_run:
-        check_writable(directory)
+        check_writable(page_file.parent)
         return ReportResult(str(page_file), dry_run=True, tasks=len(work.tasks))
-    counted = _counted(work, asked.spark, asked.master, asked.progress)
-    lag = _lag(directory, asked.nameserver, chosen, asked.now_ms())
-    _write(directory, source, counted, lag, asked.formats, asked.now_ms())
-    result = _result(page_file, counted, lag, len(work.tasks), asked.nameserver, asked.formats)
+    run = runner("report", asked, size_bytes=work.size_bytes)
+    counted = together(run(work.tasks, tally, "counting messages"))
+    lag = _lag(asked, chosen)
+    _write(asked, counted, lag)
+    result = _result(asked, counted, lag)
+    result.tasks = len(work.tasks)
     if asked.nameserver is not None:
         from rockhopper.pipeline.jobs.reporting.lag import away
 
@@ -138,8 +116,8 @@ def report(asked: ReportOptions) -> ReportResult:
             while asked.watch_count is None or taken < asked.watch_count:
                 asked.wait(asked.watch_s)
                 taken += 1
-                lag = _lag(directory, asked.nameserver, chosen, asked.now_ms())
-                _write(directory, source, counted, lag, asked.formats, asked.now_ms())
+                lag = _lag(asked, chosen)
+                _write(asked, counted, lag)
                 _tell_lag(result, lag)
                 asked.progress.advance()
         except KeyboardInterrupt:
@@ -147,91 +125,72 @@ def report(asked: ReportOptions) -> ReportResult:
     return result
 
 
-def _check(
-    path: object,
-    archive: object,
-    nameserver: str | None,
-    watch_s: float | None,
-    watch_count: int | None,
-    chosen: Chosen,
-    formats: Sequence[str],
-) -> None:
-    if path is not None and archive is not None:
+def _check(asked: ReportOptions) -> None:
+    if asked.path is not None and asked.archive is not None:
         raise UsageProblem("a report is of a store (--path) or of an archive (--archive): give one")
-    if path is None and archive is None and nameserver is None:
+    if asked.path is None and asked.archive is None and asked.nameserver is None:
         raise UsageProblem(
             "a report needs messages: give a store (--path), an archive (--archive) or a name "
             "service (--nameserver)"
         )
-    if watch_s is not None and nameserver is None:
+    if asked.watch_s is not None and asked.nameserver is None:
         raise UsageProblem("only brokers can tell of lag: add --nameserver to --watch")
-    if watch_s is not None and watch_s <= 0:
-        raise UsageProblem(f"--watch is {watch_s:g}: give seconds, such as 60")
-    if watch_count is not None and watch_s is None:
+    if asked.watch_s is not None and asked.watch_s <= 0:
+        raise UsageProblem(f"--watch is {asked.watch_s:g}: give seconds, such as 60")
+    if asked.watch_count is not None and asked.watch_s is None:
         raise UsageProblem("--samples says how many to take with --watch: add that as well")
-    if unknown := set(formats) - {PARQUET, CSV}:
+    if unknown := set(asked.formats) - {PARQUET, CSV}:
         raise UsageProblem(f"tables are written as parquet and csv, not as {', '.join(unknown)}")
-    start, end = chosen.start_ms, chosen.end_ms
+    start, end = asked.start_ms, asked.end_ms
     if start is not None and end is not None and start >= end:
         raise UsageProblem("--from is not before --until, so there is nothing in between")
 
 
-def _counted(
-    work: Work, spark: "SparkSession | None", master: str | None, progress: Progress
-) -> Tables:
-    run = runner("report", spark, master, progress, size_bytes=work.size_bytes)
-    return together(run(work.tasks, tally, "counting messages"))
+def _work(asked: ReportOptions, chosen: Chosen) -> Work:
+    if asked.path is not None:
+        return store_work(str(asked.path), chosen)
+    if asked.archive is not None:
+        return archive_work(str(asked.archive), chosen, os.cpu_count() or 1)
+    return network_work(str(asked.nameserver), chosen, os.cpu_count() or 1)
 
 
-def _lag(directory: Path, nameserver: str | None, chosen: Chosen, now_ms: int) -> pa.Table:
+def _lag(asked: ReportOptions, chosen: Chosen) -> pa.Table:
     """The samples so far, with one more if there are brokers to ask."""
     from rockhopper.pipeline.jobs.reporting.lag import earlier_samples, sample
 
-    samples = earlier_samples(directory / f"{LAG_TABLE}.{PARQUET}")
-    if nameserver is None:
+    samples = earlier_samples(Path(asked.output) / f"{LAG_TABLE}.{PARQUET}")
+    if asked.nameserver is None:
         return samples
-    return pa.concat_tables([samples, sample(nameserver, now_ms, chosen.topics)])
+    return pa.concat_tables([samples, sample(asked.nameserver, asked.now_ms(), chosen.topics)])
 
 
-def _write(
-    directory: Path,
-    source: str,
-    counted: Tables,
-    lag: pa.Table,
-    formats: Sequence[str],
-    now_ms: int,
-) -> None:
+def _write(asked: ReportOptions, counted: Tables, lag: pa.Table) -> None:
     from rockhopper.pipeline.jobs.reporting.page import Facts, page
 
-    write_tables(directory, for_files(counted), formats)
+    directory = Path(asked.output)
+    write_tables(directory, for_files(counted), asked.formats)
     # The samples are kept as Parquet in any case: the next run adds to them.
-    write_tables(directory, {LAG_TABLE: lag}, tuple({PARQUET, *formats}))
-    text = page(Facts(source, now_ms, counted, lag))
+    write_tables(directory, {LAG_TABLE: lag}, tuple({PARQUET, *asked.formats}))
+    source = str(asked.path or asked.archive or asked.nameserver)
+    text = page(Facts(source, asked.now_ms(), counted, lag))
     replace(directory / PAGE_FILE, lambda file: file.write(text.encode()))
 
 
-def _result(
-    page_file: Path,
-    counted: Tables,
-    lag: pa.Table,
-    tasks: int,
-    nameserver: str | None,
-    formats: Sequence[str],
-) -> ReportResult:
+def _result(asked: ReportOptions, counted: Tables, lag: pa.Table) -> ReportResult:
+    page_file = Path(asked.output) / PAGE_FILE
     topics = for_files(counted)["topics"].to_pylist()
     result = ReportResult(
         page=str(page_file),
-        tasks=tasks,
         messages=sum(each["messages"] for each in topics),
         bytes=sum(each["bytes"] for each in topics),
         topics=[TopicTraffic(each["topic"], each["messages"], each["bytes"]) for each in topics],
         tables=sorted(
             str(page_file.with_name(f"{name}.{kind}"))
             for name in (*for_files(counted), LAG_TABLE)
-            for kind in formats
+            for kind in asked.formats
         ),
     )
-    if nameserver is not None:
+    if asked.nameserver is not None:
         _tell_lag(result, lag)
     return result
 

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC
 from typing import TYPE_CHECKING, Any
@@ -69,16 +69,14 @@ def search(asked: SearchOptions) -> SearchResult:
         asked.start_ms,
         asked.end_ms,
     )
-    _check(condition, asked.path, asked.nameserver, asked.archive, asked.where, asked.limit)
-    search_ = _Search(
-        condition, asked.path, asked.nameserver, asked.archive, asked.broker_name, asked.limit
-    )
+    _check(asked, condition)
+    search_ = _Search(asked, condition)
     search_.find_topics()
     result = SearchResult(search_.names, asked.dry_run, _as_json_lines=asked.as_json_lines)
     is_for_all = asked.where is None or understood(asked.where) is not None
-    tasks = list(search_.tasks(asked.where)) if is_for_all else []
+    tasks = list(search_.tasks()) if is_for_all else []
     size = search_.size_bytes(tasks)
-    is_here = is_for_all and (asked.run is not None or is_small(asked.spark, asked.master, size))
+    is_here = is_for_all and (asked.run is not None or is_small(asked, size))
     if asked.where is not None and not is_here:
         if asked.dry_run:
             return result
@@ -87,9 +85,7 @@ def search(asked: SearchOptions) -> SearchResult:
         rows = search_.by_spark(job_session("search", asked.spark, asked.master), asked.where)
         found = [Found(rows, len(rows))]
     else:
-        run = asked.run or runner(
-            "search", asked.spark, asked.master, asked.progress, size_bytes=size
-        )
+        run = asked.run or runner("search", asked, size_bytes=size)
         result.task_count = len(tasks)
         if asked.dry_run:
             return result
@@ -101,7 +97,7 @@ def search(asked: SearchOptions) -> SearchResult:
         result.skipped += part.skipped
         for row in part.rows:
             seen.setdefault(_identity(row), row)
-    result.away = search_.away(asked.without)
+    result.away = search_.away()
     rows = sorted(seen.values(), key=order)[: asked.limit]
     result.messages = [document(row) for row in rows]
     result.seconds = time.monotonic() - started
@@ -114,63 +110,47 @@ def _search_one(task: Any) -> Found:
     return search_archive(task) if isinstance(task, ArchiveTask) else search_network(task)
 
 
-def _check(
-    condition: Condition,
-    path: str | None,
-    nameserver: str | None,
-    archive: str | None,
-    where: str | None,
-    limit: int,
-) -> None:
-    if path is None and nameserver is None and archive is None:
+def _check(asked: SearchOptions, condition: Condition) -> None:
+    if asked.path is None and asked.nameserver is None and asked.archive is None:
         raise UsageProblem(
             "there is nothing to search: give a store's path, a nameserver, an archive, or two"
         )
-    if path is not None and nameserver is not None:
+    if asked.path is not None and asked.nameserver is not None:
         raise UsageProblem(
             "path and nameserver exclude each other: the store's files or its broker, choose one"
         )
-    if condition == Condition() and where is None:
+    if condition == Condition() and asked.where is None:
         raise UsageProblem(
             "there is nothing to look for: give a key, a tag, a piece of the body, a condition, "
             "times or a topic"
         )
-    if where is not None and condition.sql92 is not None:
+    if asked.where is not None and asked.sql92 is not None:
         raise UsageProblem("where and sql92 exclude each other: leave one out")
-    if limit < 1:
-        raise UsageProblem(f"the limit is {limit}: set it to at least 1")
+    if asked.limit < 1:
+        raise UsageProblem(f"the limit is {asked.limit}: set it to at least 1")
     if condition.contains == b"" or condition.key == "" or condition.tag == "":
         raise UsageProblem("a key, tag or piece of the body is empty: leave it out")
-    start_ms, end_ms = condition.start_ms, condition.end_ms
+    start_ms, end_ms = asked.start_ms, asked.end_ms
     if start_ms is not None and end_ms is not None and start_ms >= end_ms:
         raise UsageProblem("nothing is between the two times: swap them or leave one out")
     condition.check()
 
 
 class _Search:
-    def __init__(
-        self,
-        condition: Condition,
-        path: str | None,
-        nameserver: str | None,
-        archive: str | None,
-        broker_name: str | None,
-        limit: int,
-    ) -> None:
+    def __init__(self, asked: SearchOptions, condition: Condition) -> None:
+        self._asked = asked
         self._condition = condition
-        self._path = path
-        self._nameserver = nameserver
-        self._archive = archive
-        self._limit = limit
         self._live_topics: tuple[str, ...] | None = condition.topics or None
         """Those to look for in the store or at the brokers; None for all."""
-        self._catalog = None if archive is None else Catalog(files_at(archive))
+        self._catalog = None if asked.archive is None else Catalog(files_at(asked.archive))
         self._files = [] if self._catalog is None else _archived_files(self._catalog)
         brokers = {queue.broker for file in self._files for queue in file.queues}
+        broker_name = asked.broker_name
         if broker_name is None and len(brokers) == 1:
             broker_name = next(iter(brokers))
         self._broker_name = broker_name or ""
-        self.names = [name for name in (path, nameserver, archive) if name is not None]
+        sources = (asked.path, asked.nameserver, asked.archive)
+        self.names = [name for name in sources if name is not None]
 
     def find_topics(self) -> None:
         """See which topics are in the archive alone, and that each is somewhere.
@@ -182,20 +162,20 @@ class _Search:
         archived = set() if self._catalog is None else self._catalog.topics()
         elsewhere = [topic for topic in topics if topic not in archived]
         known = None
-        if self._path is not None:
-            root, _ = find_commit_log(self._path)
+        if self._asked.path is not None:
+            root, _ = find_commit_log(self._asked.path)
             check_topics(root, elsewhere)
             known = known_topics(root)
-        elif self._nameserver is not None and len(elsewhere) < len(topics):
+        elif self._asked.nameserver is not None and len(elsewhere) < len(topics):
             from rockhopper.pipeline.remote import connect
 
             # What is in neither the source refuses itself.
-            known = frozenset(connect(self._nameserver).topics())
-        elif self._nameserver is None and elsewhere:
+            known = frozenset(connect(self._asked.nameserver).topics())
+        elif self._asked.nameserver is None and elsewhere:
             near = near_or_some(elsewhere[0], sorted(archived))
             raise PipelineError(
-                f"the archive {self._archive} has no topic {elsewhere[0]!r}{near}: correct the "
-                "name, or search the store or the brokers as well"
+                f"the archive {self._asked.archive} has no topic {elsewhere[0]!r}{near}: "
+                "correct the name, or search the store or the brokers as well"
             )
         if topics and known is not None:
             self._live_topics = tuple(t for t in topics if t in known or t in elsewhere)
@@ -203,48 +183,48 @@ class _Search:
     @property
     def _is_live(self) -> bool:
         """Whether there is something to look for outside of the archive."""
-        return self._live_topics != () and (self._path or self._nameserver) is not None
+        return self._live_topics != () and (self._asked.path or self._asked.nameserver) is not None
 
-    def away(self, without: Iterable[str]) -> list[str]:
+    def away(self) -> list[str]:
         """Brokers that are not there to be searched."""
-        if self._nameserver is None:
+        if self._asked.nameserver is None:
             return []
         from rockhopper.pipeline.remote import connect
 
-        return sorted(set(connect(self._nameserver).away()) - set(without))
+        return sorted(set(connect(self._asked.nameserver).away()) - set(self._asked.without))
 
-    def tasks(self, where: str | None) -> Iterator[Any]:
+    def tasks(self) -> Iterator[Any]:
         """One for each part of each source; what is live first, so that it counts of two."""
-        condition = replace(self._condition, where=where)
-        if self._is_live and self._path is not None:
+        condition = replace(self._condition, where=self._asked.where)
+        if self._is_live and self._asked.path is not None:
             rules = self._store_rules()
-            store = open_store(self._path)
+            store = open_store(self._asked.path)
             for pieces in plan(store, rules, os.cpu_count() or 1):
-                yield StoreTask(pieces, rules, store.gone, condition, self._limit)
-        if self._is_live and self._nameserver is not None:
+                yield StoreTask(pieces, rules, store.gone, condition, self._asked.limit)
+        if self._is_live and self._asked.nameserver is not None:
             from rockhopper.pipeline.network.source import NetworkReader
 
             reader = NetworkReader(self._network_rules())
             for partition in reader.partitions():
-                yield NetworkTask(reader, partition, condition, self._limit)
+                yield NetworkTask(reader, partition, condition, self._asked.limit)
         for file in self._files:
             if self._may_hold(file):
-                assert self._archive is not None
-                yield ArchiveTask(self._archive, file, condition, self._limit)
+                assert self._asked.archive is not None
+                yield ArchiveTask(self._asked.archive, file, condition, self._asked.limit)
 
     def size_bytes(self, tasks: list[Any]) -> int:
         """How much the tasks read, as far as that can be told beforehand."""
         total = size_of(task.pieces for task in tasks if isinstance(task, StoreTask))
         total += sum(task.file.bytes for task in tasks if isinstance(task, ArchiveTask))
         partitions = [task.partition for task in tasks if isinstance(task, NetworkTask)]
-        if partitions and self._nameserver is not None:
+        if partitions and self._asked.nameserver is not None:
             total += network_bytes(self._network_rules(), partitions)
         return total
 
     def _store_rules(self) -> Rules:
-        assert self._path is not None
+        assert self._asked.path is not None
         return Rules(
-            self._path,
+            self._asked.path,
             COLUMNS,
             topics=frozenset(self._live_topics or ()) or None,
             start_ms=self._condition.start_ms,
@@ -260,9 +240,9 @@ class _Search:
         return read_rules(self._network_options(), streaming=False)
 
     def _network_options(self) -> dict[str, str]:
-        assert self._nameserver is not None
+        assert self._asked.nameserver is not None
         condition = self._condition
-        options = {"nameServer": self._nameserver, "failOnDataLoss": "false"}
+        options = {"nameServer": self._asked.nameserver, "failOnDataLoss": "false"}
         if self._live_topics:
             options["subscribe"] = ",".join(self._live_topics)
         else:
@@ -299,7 +279,7 @@ class _Search:
         try:
             for frame, place in self._frames(spark):
                 narrowed = self._narrowed(frame).where(where)
-                for found in narrowed.orderBy("storeTimestamp").limit(self._limit).collect():
+                for found in narrowed.orderBy("storeTimestamp").limit(self._asked.limit).collect():
                     row = found.asDict()
                     row["body"] = bytes(row["body"] or b"")
                     row["storeTimestamp"] = row["storeTimestamp"].astimezone(UTC)
@@ -310,7 +290,7 @@ class _Search:
         return rows
 
     def _frames(self, spark: "SparkSession") -> "Iterator[tuple[DataFrame, str]]":
-        if self._is_live and self._path is not None:
+        if self._is_live and self._asked.path is not None:
             rules = self._store_rules()
             options = {
                 "path": rules.path,
@@ -326,17 +306,17 @@ class _Search:
             ):
                 if ms is not None:
                     options[name] = str(ms)
-            yield spark.read.format("rocketmq-store").options(**options).load(), self._path
-        if self._is_live and self._nameserver is not None:
+            yield spark.read.format("rocketmq-store").options(**options).load(), self._asked.path
+        if self._is_live and self._asked.nameserver is not None:
             options = self._network_options()
-            yield spark.read.format("rocketmq").options(**options).load(), self._nameserver
+            yield spark.read.format("rocketmq").options(**options).load(), self._asked.nameserver
         files = [file for file in self._files if self._may_hold(file)]
         if files:
             from rockhopper.pipeline.jobs.archiving.reading import read_archive
 
-            assert self._archive is not None
-            frame = read_archive(spark, self._archive, files).select(*COLUMNS)
-            yield frame, self._archive
+            assert self._asked.archive is not None
+            frame = read_archive(spark, self._asked.archive, files).select(*COLUMNS)
+            yield frame, self._asked.archive
 
     def _narrowed(self, frame: "DataFrame") -> "DataFrame":
         from pyspark.sql import functions as f

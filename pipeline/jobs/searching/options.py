@@ -5,12 +5,12 @@ from dataclasses import KW_ONLY, dataclass
 
 from rockhopper.pipeline.jobs.options import (
     JobOptions,
+    RunTasks,
     option,
     time_ms,
     topics_option,
     without_option,
 )
-from rockhopper.pipeline.jobs.tasks import RunTasks
 
 
 @dataclass(frozen=True)

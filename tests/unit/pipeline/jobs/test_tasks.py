@@ -5,7 +5,7 @@ from unittest import mock
 
 import pytest
 
-from rockhopper.pipeline.jobs.progress import Progress
+from rockhopper.pipeline.jobs.options import JobOptions
 from rockhopper.pipeline.jobs.tasks import (
     SMALL_BYTES,
     in_this_process,
@@ -22,28 +22,28 @@ def not_submitted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_little_is_done_right_here() -> None:
-    assert is_small(None, None, SMALL_BYTES)
-    assert not is_small(None, None, SMALL_BYTES + 1)
+    assert is_small(JobOptions(), SMALL_BYTES)
+    assert not is_small(JobOptions(), SMALL_BYTES + 1)
 
 
 @pytest.mark.parametrize(("spark", "master"), [("a session", None), (None, "local[1]")])
 def test_who_names_spark_gets_it(spark: Any, master: str | None) -> None:
-    assert not is_small(spark, master, 1)
+    assert not is_small(JobOptions(spark=spark, master=master), 1)
 
 
 def test_a_submitted_job_is_done_on_its_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
-    assert not is_small(None, None, 1)
+    assert not is_small(JobOptions(), 1)
 
 
 def test_tasks_are_done_one_after_the_other_and_results_keep_their_order() -> None:
-    run = runner("search", None, None, Progress(), size_bytes=1)
+    run = runner("search", JobOptions(), size_bytes=1)
     assert run is in_this_process
     assert run([3, 1, 2], str, "writing numbers") == ["3", "1", "2"]
 
 
 def test_no_tasks_start_no_spark() -> None:
-    run = runner("search", None, "local[1]", Progress(), size_bytes=1)
+    run = runner("search", JobOptions(master="local[1]"), size_bytes=1)
     assert run([], str, "") == []
 
 
