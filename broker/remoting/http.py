@@ -40,7 +40,8 @@ class HttpServer:
     """A listening port that serves a few pages."""
 
     def __init__(self, pages: Mapping[str, PageMaker]) -> None:
-        self._pages = pages
+        self.pages = pages
+        """By path."""
         self._listener: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -70,13 +71,13 @@ class HttpServer:
         connection.finish(page, with_body=method != "HEAD")
 
     async def _make_page(self, method: str, path: str) -> Page:
-        maker = self._pages.get(path)
+        maker = self.pages.get(path)
         if not method:
             return Page(b"this is no HTTP request\n", 400)
         if method not in ("GET", "HEAD"):
             return Page(b"only GET and HEAD are served\n", 405)
         if maker is None:
-            return Page(f"served are {', '.join(sorted(self._pages))}\n".encode(), 404)
+            return Page(f"served are {', '.join(sorted(self.pages))}\n".encode(), 404)
         try:
             return await maker()
         except Exception as error:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tomllib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -224,6 +224,15 @@ def untested(tree: Tree) -> Iterator[str]:
         mirrored = Path("tests/unit") / module.path.parent / f"test_{module.path.name}"
         if not module.is_face and mirrored not in tests:
             yield str(module.path)
+
+
+def off_the_list(found: Sequence[str], listed: Mapping[str, str]) -> list[str]:
+    """What is wrong with the *listed* modules without a test of their own, as *found* has them."""
+    return [f"{path} has no test at its mirrored path" for path in found if path not in listed] + [
+        f"{path} has a test, or is gone: take it out of untested.toml"
+        for path in listed
+        if path not in found
+    ]
 
 
 def wire_names(tree: Tree) -> Iterator[str]:

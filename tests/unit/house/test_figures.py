@@ -42,6 +42,24 @@ def test_arrows_are_between_rooms_and_count_what_is_for_types_only(tmp_path: Pat
     }
 
 
+def test_a_module_is_tested_at_its_mirrored_path_or_stands_in_the_list(tmp_path: Path) -> None:
+    tree = house(
+        tmp_path,
+        broker__a="",
+        broker__b__c="",
+        broker__b__d="",
+        tests__unit__broker__test_a="",
+        tests__unit__broker__test_c="",
+    )
+    found = list(figures.untested(tree))
+    assert sorted(found) == ["broker/b/c.py", "broker/b/d.py"]
+    assert figures.off_the_list(found, dict.fromkeys(found, "why")) == []
+    assert sorted(figures.off_the_list(found, {"broker/b/c.py": "why", "broker/a.py": "why"})) == [
+        "broker/a.py has a test, or is gone: take it out of untested.toml",
+        "broker/b/d.py has no test at its mirrored path",
+    ]
+
+
 def test_an_arrow_up_leads_to_the_same_floor_or_a_higher_one(tmp_path: Path) -> None:
     tree = house(
         tmp_path,

@@ -8,7 +8,6 @@ import pytest
 from structlog.testing import capture_logs
 
 from rockhopper.broker.remoting import http
-from rockhopper.broker.remoting.health import HealthServer, state_page
 from rockhopper.broker.remoting.http import HttpServer, Page
 
 Ask = Callable[[bytes], Awaitable[bytes]]
@@ -89,21 +88,3 @@ async def test_who_never_asks_is_cut_off(ask: Ask, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(http, "REQUEST_TIMEOUT_S", 0.0)
     outcome = (await asyncio.gather(ask(b"GET /fine"), return_exceptions=True))[0]
     assert outcome == b"" or isinstance(outcome, ConnectionError)
-
-
-@pytest.mark.parametrize(("problem", "status"), [(None, 200), ("the disk is full", 503)])
-def test_a_state_is_ok_or_the_problem(problem: str | None, status: int) -> None:
-    page = state_page(problem)
-    assert page.status == status
-    assert page.body == b"%s\n" % (problem or "ok").encode()
-
-
-async def test_health_and_readiness_are_two_questions() -> None:
-    async def metrics() -> Page:
-        return Page(b"m 1\n")
-
-    server = HealthServer(lambda: None, lambda: "starting", metrics)
-    async for ask in serve(server):
-        assert (await ask(b"GET /healthz HTTP/1.1\r\n\r\n")).endswith(b"ok\n")
-        assert b" 503 " in await ask(b"GET /readyz HTTP/1.1\r\n\r\n")
-        assert (await ask(b"GET /metrics HTTP/1.1\r\n\r\n")).endswith(b"m 1\n")
