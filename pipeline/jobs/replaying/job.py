@@ -3,7 +3,7 @@
 import json
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +15,6 @@ from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.archiving.catalog import OWN_DIRECTORY
 from rockhopper.pipeline.jobs.archiving.files import LocalFiles
 from rockhopper.pipeline.jobs.options import job
-from rockhopper.pipeline.jobs.progress import Progress
 from rockhopper.pipeline.jobs.replaying.options import ReplayOptions
 from rockhopper.pipeline.jobs.replaying.parquet_files import (
     Source,
@@ -51,7 +50,7 @@ from rockhopper.pipeline.options import nearest
 from rockhopper.pipeline.sink.staging import publish
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 DELIVERIES = ("auto", "exactly-once", "at-least-once")
 _SMALL_MESSAGES = 20_000
@@ -61,16 +60,21 @@ _ID = re.compile(r"[\w.-]{1,120}")
 
 @dataclass(frozen=True)
 class _Way:
-    """How to get a replay done."""
+    """How to get a replay done: as *asked*, with its name, its files and where its state is."""
 
-    nameserver: str
+    asked: ReplayOptions
+    request: Request
+    name: str
+    source: Source
     state: LocalFiles
-    rate: float | None
-    spark: "SparkSession | None"
-    master: str | None
-    progress: Progress
-    now: Callable[[], float]
-    sleep: Callable[[float], None]
+
+    def session(self) -> "SparkSession":
+        """Spark's, if that is needed."""
+        return job_session("replay", self.asked.spark, self.asked.master)
+
+    def chosen(self, files: Sequence[SourceFile]) -> "DataFrame":
+        """The rows that pass of files that go in part."""
+        return chosen_rows(self.session(), self.source, files, self.request)
 
 
 @job(ReplayOptions)
@@ -87,15 +91,7 @@ def replay(asked: ReplayOptions) -> ReplayResult:
         PipelineError: says what is wrong and what to do.
     """
     started = time.monotonic()
-    request = _request(
-        str(asked.source),
-        asked.to,
-        asked.topics,
-        asked.start_ms,
-        asked.end_ms,
-        asked.key,
-        asked.where,
-    )
+    request = _request(asked)
     if asked.delivery not in DELIVERIES:
         raise UsageProblem(f"delivery is {asked.delivery!r}: choose one of {', '.join(DELIVERIES)}")
     if asked.rate is not None and asked.rate <= 0:
@@ -109,40 +105,24 @@ def replay(asked: ReplayOptions) -> ReplayResult:
     _check_topics(found, request)
     name = asked.job_id or request.job_id
     directory = LocalFiles(Path(asked.state or found.root / OWN_DIRECTORY / "replays") / name)
-    way = _Way(
-        asked.nameserver,
-        directory,
-        asked.rate,
-        asked.spark,
-        asked.master,
-        asked.progress,
-        asked.now,
-        asked.sleep,
-    )
+    way = _Way(asked, request, name, found, directory)
     if asked.dry_run:
         directory.check_writable("")
-        result = _foretell(found, request, name, asked.delivery, asked.broker, way)
+        result = _foretell(way)
     else:
         with directory.lock(LOCK_FILE):
-            result = _run(found, request, name, asked.delivery, asked.broker, way)
+            result = _run(way)
     result.away = list(found.away)
     result.seconds = round(time.monotonic() - started, 3)
     return result
 
 
-def _request(
-    source: str,
-    to: str | Mapping[str, str] | None,
-    topics: Sequence[str],
-    start_ms: int | None,
-    end_ms: int | None,
-    key: str | None,
-    where: str | None,
-) -> Request:
+def _request(asked: ReplayOptions) -> Request:
+    source, start_ms, end_ms = str(asked.source), asked.start_ms, asked.end_ms
     if start_ms is not None and end_ms is not None and start_ms >= end_ms:
         raise UsageProblem("the replay ends before it starts: swap the times or leave one out")
-    names = {"*": to} if isinstance(to, str) else dict(to or {})
-    chosen = tuple(dict.fromkeys(topics))
+    names = {"*": asked.to} if isinstance(asked.to, str) else dict(asked.to or {})
+    chosen = tuple(dict.fromkeys(asked.topics))
     if not chosen and "*" not in names:
         chosen = tuple(names)
     unused = [old for old in names if old != "*" and chosen and old not in chosen]
@@ -156,8 +136,8 @@ def _request(
         topics=chosen,
         start_ms=start_ms,
         end_ms=end_ms,
-        key=key or "",
-        where=where or "",
+        key=asked.key or "",
+        where=asked.where or "",
         to=names,
     )
 
@@ -182,90 +162,60 @@ def _check_topics(source: Source, request: Request) -> None:
         raise UsageProblem("the files do not say topics: leave --topic out")
 
 
-def _foretell(
-    source: Source, request: Request, name: str, delivery: str, broker: str, way: _Way
-) -> ReplayResult:
-    data = way.state.read(PLAN_FILE)
-    if data is not None:
-        plan = _resumable(data, request, name, way)
-        check_targets(way.nameserver, plan)
+def _foretell(way: _Way) -> ReplayResult:
+    plan = _resumable(way)
+    if plan is None:
+        plan, done = _new_plan(way, _count), 0
     else:
-        chosen = choose_target(way.nameserver, name, delivery, broker)
-        whole, partly = prune(source, request)
-        counts: dict[str, int] = {}
-        if partly:
-            session = job_session("replay", way.spark, way.master)
-            rows = chosen_rows(session, source, partly, request).groupBy("path").count().collect()
-            counts = dict(rows)
-        plan = _new_plan(
-            source, request, name, planned(source, whole, counts), bool(chosen), broker, way
-        )
-    done = _done(plan, way) if data is not None else 0
-    result = _result(plan, way)
+        check_targets(way.asked.nameserver, plan)
+        done = _done(plan, way)
+    result = _result(plan)
     result.dry_run = True
     result.resumed_at_batch = done if done < plan.batch_count else 0
     result.sent = max(plan.rows - done * plan.batch_rows, 0)
     return result
 
 
-def _plan(
-    source: Source, request: Request, name: str, delivery: str, broker: str, way: _Way
-) -> Plan:
-    """The plan as it was written down, or a new one, which is written down."""
+def _new_plan(way: _Way, count: Callable[[_Way, Sequence[SourceFile]], dict[str, int]]) -> Plan:
+    """A plan, for which *count* counts the rows of files that go in part."""
+    nameserver, broker = way.asked.nameserver, way.asked.broker
+    chosen = choose_target(nameserver, way.name, way.asked.delivery, broker)
+    whole, partly = prune(way.source, way.request)
+    files = planned(way.source, whole, count(way, partly) if partly else {})
+    topics = _targets(files, way.request)
+    counts = queue_counts(nameserver, topics, broker)
+    if chosen:
+        chosen = choose_target(nameserver, way.name, "exactly-once", broker, topics)
+        counts = queue_counts(nameserver, topics, chosen)
+    batch_rows = batch_rows_for(mean_row_bytes(way.source.files), way.asked.rate)
+    ids = target_ids(nameserver, topics, chosen)
+    return Plan(way.name, way.request, files, batch_rows, chosen, counts, ids)
+
+
+def _resumable(way: _Way) -> Plan | None:
+    """The plan as it was written down."""
     data = way.state.read(PLAN_FILE)
-    if data is not None:
-        return _resumable(data, request, name, way)
-    chosen = choose_target(way.nameserver, name, delivery, broker)
-    whole, partly = prune(source, request)
-    counts: dict[str, int] = {}
-    if partly:
-        way.progress.step("choosing messages")
-        counts = _select(source, request, partly, way)
-    plan = _new_plan(
-        source, request, name, planned(source, whole, counts), bool(chosen), broker, way
-    )
-    way.state.write(PLAN_FILE, plan.to_json())
-    return plan
-
-
-def _new_plan(
-    source: Source,
-    request: Request,
-    name: str,
-    files: tuple[PlannedFile, ...],
-    is_exact: bool,
-    broker: str,
-    way: _Way,
-) -> Plan:
-    topics = _targets(files, request)
-    counts = queue_counts(way.nameserver, topics, broker)
-    chosen = ""
-    if is_exact:
-        chosen = choose_target(way.nameserver, name, "exactly-once", broker, topics)
-        counts = queue_counts(way.nameserver, topics, chosen)
-    rows = batch_rows_for(mean_row_bytes(source.files), way.rate)
-    ids = target_ids(way.nameserver, topics, chosen)
-    return Plan(name, request, files, rows, chosen, counts, ids)
-
-
-def _resumable(data: bytes, request: Request, name: str, way: _Way) -> Plan:
+    if data is None:
+        return None
     plan = Plan.from_json(data, f"{way.state.location}/{PLAN_FILE}")
-    if plan.request != request:
+    if plan.request != way.request:
         raise UsageProblem(
-            f"the replay {name!r} was begun with other files, filters or topics: give those again, "
-            "or another --id"
+            f"the replay {way.name!r} was begun with other files, filters or topics: give those "
+            "again, or another --id"
         )
     return plan
 
 
-def _select(
-    source: Source, request: Request, partly: Sequence[SourceFile], way: _Way
-) -> dict[str, int]:
+def _count(way: _Way, partly: Sequence[SourceFile]) -> dict[str, int]:
+    return dict(way.chosen(partly).groupBy("path").count().collect())
+
+
+def _select(way: _Way, partly: Sequence[SourceFile]) -> dict[str, int]:
     """Write down which rows pass, and count them by file."""
-    session = job_session("replay", way.spark, way.master)
+    way.asked.progress.step("choosing messages")
     way.state.remove_tree(SELECTION_DIRECTORY)
     place = str(way.state.path(SELECTION_DIRECTORY))
-    rows = chosen_rows(session, source, partly, request)
+    rows = way.chosen(partly)
     try:
         rows.write.parquet(place)
     except Exception as error:
@@ -290,26 +240,28 @@ def _targets(files: Sequence[PlannedFile], request: Request) -> list[str]:
     return sorted(found)
 
 
-def _run(
-    source: Source, request: Request, name: str, delivery: str, broker: str, way: _Way
-) -> ReplayResult:
-    plan = _plan(source, request, name, delivery, broker, way)
-    check_targets(way.nameserver, plan)
-    result = _result(plan, way)
+def _run(way: _Way) -> ReplayResult:
+    asked = way.asked
+    plan = _resumable(way)
+    if plan is None:
+        plan = _new_plan(way, _select)
+        way.state.write(PLAN_FILE, plan.to_json())
+    check_targets(asked.nameserver, plan)
+    result = _result(plan)
     done = _done(plan, way)
     if done >= plan.batch_count:
         return result
-    rules = sink_rules(way.nameserver, plan)
+    rules = sink_rules(asked.nameserver, plan)
     # A few messages are sent before Spark would have started.
-    is_small = plan.rows <= _SMALL_MESSAGES and way.spark is None and way.master is None
-    session = None if is_small else job_session("replay", way.spark, way.master)
+    is_small = plan.rows <= _SMALL_MESSAGES and asked.spark is None and asked.master is None
+    session = None if is_small else way.session()
     result.resumed_at_batch = done
-    way.progress.step(f"replaying into {', '.join(result.topics)}", plan.rows)
-    way.progress.reach(done * plan.batch_rows)
-    began = way.now()
+    asked.progress.step(f"replaying into {', '.join(result.topics)}", plan.rows)
+    asked.progress.reach(done * plan.batch_rows)
+    began = asked.now()
     for number in range(done, plan.batch_count):
         if not plan.broker:
-            check_targets(way.nameserver, plan)
+            check_targets(asked.nameserver, plan)
         slices = plan.batch(number)
         rows = sum(each.end - each.first for each in slices)
         tasks = [
@@ -332,20 +284,20 @@ def _run(
         )
         if plan.broker:
             # What is staged goes with its topic: that one is there now means that it was then.
-            check_targets(way.nameserver, plan)
+            check_targets(asked.nameserver, plan)
             publish(rules, [part for part in written if not isinstance(part, int)])
         else:
             way.state.write(PROGRESS_FILE, json.dumps({"batches": number + 1}).encode())
         result.sent += rows
-        way.progress.advance(rows)
-        _keep_to_rate(way, began, result.sent)
+        asked.progress.advance(rows)
+        _keep_to_rate(asked, began, result.sent)
     return result
 
 
 def _done(plan: Plan, way: _Way) -> int:
     """How many batches are sent."""
     if plan.broker:
-        return last_batch(way.nameserver, plan) + 1
+        return last_batch(way.asked.nameserver, plan) + 1
     data = way.state.read(PROGRESS_FILE)
     if data is None:
         return 0
@@ -363,14 +315,14 @@ def _task_count(session: "SparkSession | None", rows: int) -> int:
     return max(1, min(cores, rows // _ROWS_WORTH_A_TASK))
 
 
-def _keep_to_rate(way: _Way, began: float, sent: int) -> None:
-    if way.rate is not None:
-        left = began + sent / way.rate - way.now()
+def _keep_to_rate(asked: ReplayOptions, began: float, sent: int) -> None:
+    if asked.rate is not None:
+        left = began + sent / asked.rate - asked.now()
         if left > 0:
-            way.sleep(left)
+            asked.sleep(left)
 
 
-def _result(plan: Plan, way: _Way) -> ReplayResult:
+def _result(plan: Plan) -> ReplayResult:
     return ReplayResult(
         id=plan.job_id,
         source=plan.request.source,
