@@ -5,7 +5,7 @@ Records are sorted by topic before they are decoded, which is cheap: then no row
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -191,24 +191,3 @@ def check_same_log(store: StoreDirectory, position: LogPosition, broker: str) ->
 def deletable(store: StoreDirectory, end: int) -> list[str]:
     """The files of the log that are archived whole; the newest is never among them."""
     return [each.path for each in store.segments[:-1] if each.end_offset <= end]
-
-
-def rules_for(
-    path: str,
-    columns: tuple[str, ...],
-    *,
-    start: int,
-    broker: str,
-    corrupt: str,
-    split_size: int | None,
-    allow_gaps: bool,
-) -> Rules:
-    """The rules to read a store by."""
-    rules = Rules(path=path, columns=columns, split_size_bytes=split_size)
-    return replace(
-        rules,
-        start_offset=start or None,
-        broker_name=broker,
-        corrupt_records="skip" if corrupt == "skip" else "fail",
-        fail_on_data_loss=not allow_gaps,
-    )

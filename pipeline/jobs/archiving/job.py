@@ -3,7 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.archiving import from_files, from_network
@@ -11,21 +11,16 @@ from rockhopper.pipeline.jobs.archiving.catalog import Catalog
 from rockhopper.pipeline.jobs.archiving.files import files_at
 from rockhopper.pipeline.jobs.archiving.manifest import LogPosition, Manifest, merged
 from rockhopper.pipeline.jobs.archiving.options import ArchiveOptions
-from rockhopper.pipeline.jobs.archiving.planning import Plan, Request, plan_run, spelled
+from rockhopper.pipeline.jobs.archiving.planning import Plan, plan_run, spelled
 from rockhopper.pipeline.jobs.archiving.result import ArchiveResult, TopicCount
-from rockhopper.pipeline.jobs.archiving.selection import Selection
-from rockhopper.pipeline.jobs.archiving.values import ValueFormat, value_format
+from rockhopper.pipeline.jobs.archiving.values import ValueFormat
 from rockhopper.pipeline.jobs.archiving.writing import FILE_COLUMNS, WriteTarget, WrittenSplit
 from rockhopper.pipeline.jobs.options import job
-from rockhopper.pipeline.jobs.progress import Progress
 from rockhopper.pipeline.jobs.results import UsageProblem, count_text
 from rockhopper.pipeline.jobs.spark import job_session, run_tasks
 from rockhopper.pipeline.store_source.directory import open_store
 from rockhopper.pipeline.store_source.pieces import Piece
 from rockhopper.pipeline.store_source.splits import data_bytes
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @job(ArchiveOptions)
@@ -41,6 +36,20 @@ def archive(asked: ArchiveOptions) -> ArchiveResult:
         PipelineError: says what is wrong and what to do; nothing of this run is archived then.
     """
     started = time.monotonic()
+    _check(asked)
+    catalog = Catalog(files_at(str(asked.directory)))
+    if asked.dry_run:
+        result = _foretell(catalog, asked)
+    else:
+        if asked.path is not None:
+            open_store(str(asked.path))  # a mistyped path is not to leave a directory behind
+        with catalog.lock():
+            result = _run(catalog, asked)
+    result.seconds = round(time.monotonic() - started, 3)
+    return result
+
+
+def _check(asked: ArchiveOptions) -> None:
     if (asked.path is None) == (asked.nameserver is None):
         raise UsageProblem(
             "archive reads either the files of a store (--path) or brokers (--nameserver): give one"
@@ -59,34 +68,13 @@ def archive(asked: ArchiveOptions) -> ArchiveResult:
         raise UsageProblem(
             f"--{option} ({unused[0]}) is for reading a store's files: add --path, or leave it out"
         )
-    request = Request(
-        path="" if asked.path is None else str(asked.path),
-        nameserver=asked.nameserver or "",
-        selection=Selection(tuple(dict.fromkeys(asked.topics)), asked.pattern or ""),
-        broker=asked.broker_name,
-        corrupt=asked.corrupt,
-        split_size=asked.split_size_bytes,
-        allow_gaps=asked.allow_gaps,
-        without=frozenset(asked.without),
-        value=None
-        if asked.decode is None or asked.schema is None
-        else value_format(asked.decode, asked.schema),
-    )
-    catalog = Catalog(files_at(str(asked.directory)))
-    if asked.dry_run:
-        result = _foretell(catalog, request, asked.progress)
-    else:
-        if request.path:
-            open_store(request.path)  # a mistyped path is not to leave a directory behind
-        with catalog.lock():
-            result = _run(catalog, request, asked.spark, asked.master, asked.progress)
-    result.seconds = round(time.monotonic() - started, 3)
-    return result
+    # They refuse what makes no sense.
+    _ = asked.selection, asked.value
 
 
-def _foretell(catalog: Catalog, asked: Request, progress: Progress) -> ArchiveResult:
+def _foretell(catalog: Catalog, asked: ArchiveOptions) -> ArchiveResult:
     current = catalog.current()
-    plan = plan_run(asked, current, progress)
+    plan = plan_run(asked, current)
     _value(asked, current)
     catalog.check_writable()
     return ArchiveResult(
@@ -104,26 +92,20 @@ def _foretell(catalog: Catalog, asked: Request, progress: Progress) -> ArchiveRe
     )
 
 
-def _run(
-    catalog: Catalog,
-    asked: Request,
-    spark: "SparkSession | None",
-    master: str | None,
-    progress: Progress,
-) -> ArchiveResult:
+def _run(catalog: Catalog, asked: ArchiveOptions) -> ArchiveResult:
     finished = catalog.recover()
     if finished is not None:
-        progress.say(f"finished run {finished.run}, which had been killed")
+        asked.progress.say(f"finished run {finished.run}, which had been killed")
     current = catalog.current()
     value = _value(asked, current)
-    plan = plan_run(asked, current, progress)
+    plan = plan_run(asked, current)
     run = (current.run if current else 0) + 1
     target = WriteTarget(catalog.files.location, catalog.begin(run), run, value)
-    written = _work(plan, asked, target, spark, master, progress)
+    written = _work(plan, asked, target)
     manifest = _manifest(plan, asked, current, target, written)
     staged = [name for each in written for name in each.staged]
     if manifest.files or _has_moved(manifest, current):
-        progress.step(f"committing {count_text(len(staged), 'file')}")
+        asked.progress.step(f"committing {count_text(len(staged), 'file')}")
         catalog.commit(manifest, staged)
     else:
         catalog.recover()
@@ -133,12 +115,12 @@ def _run(
     result.away = list(plan.away)
     result.from_files = plan.store is not None
     if plan.store is not None and asked.selection.is_all:
-        end = manifest.log_positions[asked.broker].offsets.get("*", 0)
+        end = manifest.log_positions[asked.broker_name].offsets.get("*", 0)
         result.deletable_segments = from_files.deletable(plan.store, end)
     return result
 
 
-def _value(asked: Request, current: Manifest | None) -> ValueFormat | None:
+def _value(asked: ArchiveOptions, current: Manifest | None) -> ValueFormat | None:
     """How bodies are decoded: as they always were in this archive. Raises PipelineError."""
     if current is None:
         return asked.value
@@ -154,14 +136,7 @@ def _value(asked: Request, current: Manifest | None) -> ValueFormat | None:
     return asked.value
 
 
-def _work(
-    plan: Plan,
-    asked: Request,
-    target: WriteTarget,
-    spark: "SparkSession | None",
-    master: str | None,
-    progress: Progress,
-) -> list[WrittenSplit]:
+def _work(plan: Plan, asked: ArchiveOptions, target: WriteTarget) -> list[WrittenSplit]:
     tasks: list[Any]
     if plan.store is not None:
         tasks = [
@@ -187,13 +162,15 @@ def _work(
         label = f"archiving {count_text(len(plan.waiting), 'topic')} of {asked.source}"
     if not tasks:
         return []
-    if spark is None and master is None and plan.is_small:
-        progress.step(label, len(tasks))
+    if asked.spark is None and asked.master is None and plan.is_small:
+        asked.progress.step(label, len(tasks))
         written: list[WrittenSplit] = spelled(lambda: [work(task) for task in tasks])
     else:
-        progress.step("starting Spark")
-        session = job_session("archive", spark, master)
-        written = spelled(lambda: run_tasks(session, tasks, work, label=label, progress=progress))
+        asked.progress.step("starting Spark")
+        session = job_session("archive", asked.spark, asked.master)
+        written = spelled(
+            lambda: run_tasks(session, tasks, work, label=label, progress=asked.progress)
+        )
     return written if plan.store is None else _without_holes(plan.pieces, written)
 
 
@@ -213,7 +190,7 @@ def _without_holes(
 
 def _manifest(
     plan: Plan,
-    asked: Request,
+    asked: ArchiveOptions,
     current: Manifest | None,
     target: WriteTarget,
     written: list[WrittenSplit],
@@ -222,7 +199,8 @@ def _manifest(
     reached = from_network.Reached.of(current)
     source = dict(plan.source)
     if plan.store is not None:
-        logs[asked.broker] = _log_position(plan, asked, logs.get(asked.broker), written)
+        name = asked.broker_name
+        logs[name] = _log_position(plan, asked, logs.get(name), written)
         source["end"] = max([plan.start, *(each.log_end for each in written)])
     else:
         reached = plan.reached
@@ -244,7 +222,7 @@ def _manifest(
 
 
 def _log_position(
-    plan: Plan, asked: Request, before: LogPosition | None, written: list[WrittenSplit]
+    plan: Plan, asked: ArchiveOptions, before: LogPosition | None, written: list[WrittenSplit]
 ) -> LogPosition:
     before = before or LogPosition({})
     end = max([plan.start, *(each.log_end for each in written)])
@@ -266,7 +244,7 @@ def _has_moved(manifest: Manifest, current: Manifest | None) -> bool:
 
 
 def _result(
-    catalog: Catalog, asked: Request, manifest: Manifest, written: list[WrittenSplit]
+    catalog: Catalog, asked: ArchiveOptions, manifest: Manifest, written: list[WrittenSplit]
 ) -> ArchiveResult:
     rows: Counter[str] = Counter()
     left_out: Counter[str] = Counter()

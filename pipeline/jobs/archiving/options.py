@@ -5,8 +5,10 @@
 import os
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
+from rockhopper.pipeline.jobs.archiving.selection import Selection
 from rockhopper.pipeline.jobs.options import (
     JobOptions,
     argument,
@@ -15,6 +17,9 @@ from rockhopper.pipeline.jobs.options import (
     topics_option,
     without_option,
 )
+
+if TYPE_CHECKING:
+    from rockhopper.pipeline.jobs.archiving.values import ValueFormat
 
 
 @dataclass(frozen=True)
@@ -64,3 +69,22 @@ class ArchiveOptions(JobOptions):
         help="Go on where messages have expired meanwhile.",
     )
     without: Sequence[str] = without_option()
+
+    @cached_property
+    def selection(self) -> Selection:
+        """Which topics. Raises UsageProblem."""
+        return Selection(tuple(dict.fromkeys(self.topics)), self.pattern or "")
+
+    @cached_property
+    def value(self) -> "ValueFormat | None":
+        """How bodies are decoded. Raises PipelineError."""
+        from rockhopper.pipeline.jobs.archiving.values import value_format
+
+        if self.decode is None or self.schema is None:
+            return None
+        return value_format(self.decode, self.schema)
+
+    @property
+    def source(self) -> str:
+        """What is read, in words."""
+        return f"the brokers behind {self.nameserver}" if self.path is None else str(self.path)

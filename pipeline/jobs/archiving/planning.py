@@ -10,15 +10,14 @@ from typing import Any
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.archiving import from_files, from_network
 from rockhopper.pipeline.jobs.archiving.manifest import LogPosition, Manifest
-from rockhopper.pipeline.jobs.archiving.selection import Selection
-from rockhopper.pipeline.jobs.archiving.values import ValueFormat
+from rockhopper.pipeline.jobs.archiving.options import ArchiveOptions
 from rockhopper.pipeline.jobs.archiving.writing import FILE_COLUMNS
-from rockhopper.pipeline.jobs.progress import Progress
 from rockhopper.pipeline.network.planning import Range
 from rockhopper.pipeline.network.planning import plan as plan_ranges
 from rockhopper.pipeline.remote import connect
 from rockhopper.pipeline.store_source.directory import StoreDirectory, find_commit_log, open_store
 from rockhopper.pipeline.store_source.pieces import Piece
+from rockhopper.pipeline.store_source.rules import Rules
 from rockhopper.pipeline.store_source.splits import data_bytes
 from rockhopper.pipeline.store_source.splits import plan as plan_pieces
 from rockhopper.pipeline.store_source.topics import check_topics
@@ -66,39 +65,18 @@ class Plan:
         )
 
 
-@dataclass(frozen=True)
-class Request:
-    """What was asked for."""
-
-    path: str
-    nameserver: str
-    selection: Selection
-    broker: str
-    corrupt: str
-    split_size: int | None
-    allow_gaps: bool
-    without: frozenset[str]
-    """Brokers that are gone for good."""
-    value: ValueFormat | None
-
-    @property
-    def source(self) -> str:
-        """What is read, in words."""
-        return self.path or f"the brokers behind {self.nameserver}"
-
-
-def plan_run(asked: Request, current: Manifest | None, progress: Progress) -> Plan:
+def plan_run(asked: ArchiveOptions, current: Manifest | None) -> Plan:
     """Look at what there is, and at what is archived. Raises PipelineError."""
     logs = {} if current is None else current.log_positions
     queues = {} if current is None else current.queue_positions
     over_network = {broker for brokers in queues.values() for broker in brokers}
-    if asked.path:
-        progress.step(f"looking at {asked.path}")
-        if over_network & {asked.broker} or (over_network and not asked.broker):
-            raise PipelineError(_mixed(asked.broker or min(over_network), "over the network"))
-        return _plan_files(asked, logs)
-    progress.step(f"asking {asked.source}")
-    plan = _plan_network(asked, from_network.Reached.of(current), progress)
+    if asked.path is not None:
+        asked.progress.step(f"looking at {asked.path}")
+        if over_network & {asked.broker_name} or (over_network and not asked.broker_name):
+            raise PipelineError(_mixed(asked.broker_name or min(over_network), "over the network"))
+        return _plan_files(asked, str(asked.path), logs)
+    asked.progress.step(f"asking {asked.source}")
+    plan = _plan_network(asked, from_network.Reached.of(current))
     both = {each.queue.broker_name for each in plan.ranges} & set(logs)
     if both or "" in logs:
         raise PipelineError(_mixed(min(both, default="a store without a name"), "from files"))
@@ -113,15 +91,15 @@ def _mixed(broker: str, how: str) -> str:
     )
 
 
-def _plan_files(asked: Request, positions: Mapping[str, LogPosition]) -> Plan:
-    store = open_store(asked.path)
-    position = positions.get(asked.broker)
+def _plan_files(asked: ArchiveOptions, path: str, positions: Mapping[str, LogPosition]) -> Plan:
+    store = open_store(path)
+    position = positions.get(asked.broker_name)
     archived: Mapping[str, int] = {}
     if position is not None:
-        from_files.check_same_log(store, position, asked.broker)
+        from_files.check_same_log(store, position, asked.broker_name)
         archived = position.offsets
     # One that is archived may have been deleted since.
-    check_topics(find_commit_log(asked.path)[0], set(asked.selection.topics) - archived.keys())
+    check_topics(find_commit_log(path)[0], set(asked.selection.topics) - archived.keys())
     start = asked.selection.start(archived)
     if start and start < store.start_offset and store.segments and not asked.allow_gaps:
         raise PipelineError(
@@ -129,27 +107,28 @@ def _plan_files(asked: Request, positions: Mapping[str, LogPosition]) -> Plan:
             "messages in between have expired; add --allow-gaps to go on without them"
         )
     start = max(start, store.start_offset)
-    rules = from_files.rules_for(
-        asked.path,
+    rules = Rules(
+        path,
         FILE_COLUMNS,
-        start=min(start, store.end_offset),
-        broker=asked.broker,
-        corrupt=asked.corrupt,
-        split_size=asked.split_size,
-        allow_gaps=asked.allow_gaps,
+        split_size_bytes=asked.split_size_bytes,
+        start_offset=min(start, store.end_offset) or None,
+        broker_name=asked.broker_name,
+        corrupt_records="skip" if asked.corrupt == "skip" else "fail",
+        fail_on_data_loss=not asked.allow_gaps,
     )
     pieces = spelled(lambda: plan_pieces(store, rules, os.cpu_count() or 1))
     source = {
         "kind": "store",
-        "path": str(Path(asked.path).absolute()),
-        "broker": asked.broker,
+        "path": str(Path(path).absolute()),
+        "broker": asked.broker_name,
         "keys": list(asked.selection.keys),
         "start": start,
     }
     return Plan(source, store, pieces, archived, start, rules=rules)
 
 
-def _plan_network(asked: Request, archived: from_network.Reached, progress: Progress) -> Plan:
+def _plan_network(asked: ArchiveOptions, archived: from_network.Reached) -> Plan:
+    assert asked.nameserver is not None
     rules = from_network.rules_for(asked.nameserver, asked.selection, allow_gaps=asked.allow_gaps)
     known = {
         broker
@@ -159,9 +138,9 @@ def _plan_network(asked: Request, archived: from_network.Reached, progress: Prog
     }
     remote = connect(asked.nameserver)
     away = remote.away(known)
-    ranges, reached = from_network.new_ranges(rules, archived, progress.say)
+    ranges, reached = from_network.new_ranges(rules, archived, asked.progress.say)
     # One may have gone before its queues were asked for, and one may be back.
-    away = sorted({*away, *remote.away(known)} - asked.without)
+    away = sorted({*away, *remote.away(known)} - set(asked.without))
     keys = list(asked.selection.keys)
     source = {"kind": "network", "nameserver": asked.nameserver, "keys": keys, "away": away}
     return Plan(source, ranges=ranges, reached=reached, rules=rules, away=away)
