@@ -53,7 +53,8 @@ def option(
     """A field with flags; *click* are those arguments of click.option that say more.
 
     *parse* gets the flag and what was typed, or the default (``typed_default``, if that is
-    another). Raises UsageProblem.
+    another). Raises UsageProblem. A command that makes the value by itself gets what was typed by
+    ``typed_name``.
     """
     metadata = {"flags": flags, "parse": parse, "click": click}
     return field(default=default, metadata=metadata)

@@ -72,7 +72,8 @@ _AGREED = click.option(
 def _click_option(each: "Field[Any]") -> Any:
     given = _click(each)
     default = given.pop("typed_default", None if "multiple" in given else each.default)
-    return click.option(*each.metadata["flags"], each.name, default=default, **given)
+    name = given.pop("typed_name", each.name)
+    return click.option(*each.metadata["flags"], name, default=default, **given)
 
 
 def _click(each: "Field[Any]") -> dict[str, Any]:

@@ -29,7 +29,7 @@ def archive(directory: str, path: str | None, is_agreed: bool, **asked: Any) -> 
 
     asked |= {"directory": directory, "path": path, "nameserver": nameserver_text()}
     if asked["schema"] is not None:
-        asked["schema"] = _read(asked["schema"])
+        asked["schema"] = _read(Path(asked["schema"]))
     if path is None:
         topics, pattern = asked["topics"], asked["pattern"]
         what = " and ".join(topics) or (f"topics like {pattern}" if pattern else "every topic")

@@ -12,7 +12,7 @@ from rockhopper.pipeline.jobs.searching.options import SearchOptions
 @click.command()
 @options_of(SearchOptions)
 @nameserver_option
-def search(**asked: Any) -> None:
+def search(is_live: bool, **asked: Any) -> None:
     """Find messages in a store or a cluster and in an archive, each once, the oldest first.
 
     \b
@@ -23,5 +23,5 @@ def search(**asked: Any) -> None:
     """  # noqa: D301  click's mark for a paragraph that stays as it is
     from rockhopper.pipeline.jobs.searching.job import search as run_search
 
-    asked["nameserver"] = nameserver_text(or_default=True) if asked["nameserver"] else None
+    asked["nameserver"] = nameserver_text(or_default=True) if is_live else None
     run_asked(run_search, SearchOptions, asked)

@@ -20,7 +20,7 @@ class SearchOptions(JobOptions):
     path: str | None = option("--path", metavar="STORE", help="Search the files of this store.")
     _: KW_ONLY
     nameserver: str | None = option(
-        "--live", is_flag=True, help="Search over the network (--nameserver)."
+        "--live", typed_name="is_live", is_flag=True, help="Search over the network (--nameserver)."
     )
     archive: str | None = option("--archive", metavar="DIRECTORY", help="Search this archive, too.")
     key: str | None = option(
