@@ -17,7 +17,7 @@ A field has a name and a default for who calls the job as a function, and, made 
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -104,10 +104,12 @@ class JobOptions:
     progress: Progress = field(default_factory=Progress)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class StoreOptions(JobOptions):
-    """What jobs are asked for that compare or make index files and queues of a store."""
+    """What jobs are asked for that compare or make index and queues of the store at *path*."""
 
+    path: str = argument("STORE")
+    _: KW_ONLY
     split_size: int | None = option(
         "--split-size",
         parse=size,

@@ -91,6 +91,12 @@ class StoreDirectory:
         """The end of the newest file; the log ends somewhere in front of it."""
         return self.segments[-1].end_offset if self.segments else 0
 
+    @property
+    def readable_end(self) -> int:
+        """The same, no further than a running broker has flushed."""
+        flushed = self.flushed.offset
+        return self.end_offset if flushed is None else min(self.end_offset, flushed)
+
 
 def open_store(path_option: str, commit_log_option: str | None = None) -> StoreDirectory:
     """Look at the store at *path_option*, its root or the directory of its commit log.

@@ -3,17 +3,14 @@
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rockhopper.pipeline.derived.dispatch_rules import read_dispatch_rules
 from rockhopper.pipeline.derived.entries import QueueKey
 from rockhopper.pipeline.derived.geometry import Geometry, find_geometry
 from rockhopper.pipeline.derived.index_files import IndexFileInfo, index_paths, read_index_info
 from rockhopper.pipeline.derived.queue_files import find_queues
-from rockhopper.pipeline.derived.tag_keys import has_tag_keys
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.auditing.findings import KEPT_MAX, Finding, Findings, Kind
 from rockhopper.pipeline.jobs.auditing.index import IndexFileTask, check_index_file, no_index
@@ -29,13 +26,12 @@ from rockhopper.pipeline.jobs.auditing.queues import (
 )
 from rockhopper.pipeline.jobs.auditing.result import AuditResult
 from rockhopper.pipeline.jobs.auditing.work import AuditPart, AuditTask, audit_pieces
+from rockhopper.pipeline.jobs.dispatching import plan_dispatch
 from rockhopper.pipeline.jobs.options import RunTasks, job
 from rockhopper.pipeline.jobs.results import UsageProblem, count_text
 from rockhopper.pipeline.jobs.tasks import runner, size_of
 from rockhopper.pipeline.options import nearest
 from rockhopper.pipeline.store_source.directory import StoreDirectory, find_commit_log, open_store
-from rockhopper.pipeline.store_source.rules import Rules
-from rockhopper.pipeline.store_source.splits import plan
 from rockhopper.pipeline.store_source.topics import may_have_multi_tags
 from rockhopper.protocol.store.store_paths import INDEX_DIRECTORY
 
@@ -62,52 +58,36 @@ def audit(asked: AuditOptions) -> AuditResult:
     """
     started = time.monotonic()
     root, _ = find_commit_log(asked.path)
-    chosen = _chosen_checks(asked.checks or None, root, asked.archive)
-    files = archived = None
-    if asked.archive is not None and "archive" in chosen:
-        files, archived = _archived(asked.archive, asked.broker_name)
-    store = open_store(asked.path)
-    if asked.archive is not None and files is not None and not asked.dry_run:
-        from rockhopper.pipeline.jobs.auditing.flushed import open_with_archived
-
-        store = open_with_archived(asked.path, asked.archive, files, asked.broker_name)
-    geometry = _geometry(root, asked.index_slots, asked.index_entries, chosen)
+    chosen = _chosen_checks(asked, root)
+    archive = _archive(asked) if "archive" in chosen else None
+    store = _store(asked, archive)
+    geometry = find_geometry(
+        root if "index" in chosen else None,
+        index_slot_count=asked.index_slots,
+        index_entry_count_max=asked.index_entries,
+    )
     unchecked = {}
     if geometry.index_problem:
         unchecked = {"index": geometry.index_problem}
         chosen = _without_index(chosen, geometry.index_problem)
-    rules = read_dispatch_rules(
-        root,
-        store,
-        delay_levels=asked.delay_levels,
-        batch_topics=frozenset(asked.batch_topics),
-        has_tag_keys=has_tag_keys(root, store, geometry)
-        if asked.index_tags is None
-        else asked.index_tags,
-    )
-    scan_rules = Rules(asked.path, (), split_size_bytes=asked.split_size, corrupt_records="skip")
-    groups = plan(store, scan_rules, os.cpu_count() or 1)
-    bounds_end = store.end_offset
-    if store.flushed.offset is not None:
-        bounds_end = min(bounds_end, store.flushed.offset)
+    rules, groups = plan_dispatch(asked, root, store, geometry)
     result = AuditResult(
         str(store.commit_log),
         asked.dry_run,
         chosen,
         store.start_offset,
-        bounds_end,
+        store.readable_end,
         store.is_live,
         len(groups),
         unchecked=unchecked,
     )
-    findings = Findings()
     if asked.dry_run:
         return result
-    _check_directory(store, findings)
-    index_files = None
-    if "index" in chosen:
-        assert root is not None
-        index_files = _index_files(root, geometry, findings, result)
+    archive_bytes = 0 if archive is None else sum(file.bytes for file in archive.files)
+    run = asked.run or runner("audit", asked, size_bytes=size_of(groups) + archive_bytes)
+    under_way = _Audit(root, store, run, result)
+    under_way.check_directory()
+    index_files = under_way.index_files(geometry) if "index" in chosen else None
     tasks = [
         AuditTask(
             number,
@@ -117,46 +97,23 @@ def audit(asked: AuditOptions) -> AuditResult:
             index_files,
             "crc" in chosen,
             "queues" in chosen,
-            archived,
-            bounds_end,
+            None if archive is None else archive.ranges,
+            store.readable_end,
             may_have_multi_tags(root),
             dict(store.purged_topics),
             store.gone,
         )
         for number, pieces in enumerate(groups)
     ]
-    archive_bytes = sum(file.bytes for file in files or ())
-    run = asked.run or runner("audit", asked, size_bytes=size_of(groups) + archive_bytes)
-    parts: list[AuditPart] = run(tasks, audit_pieces, "reading the commit log")
-    for part in parts:
-        findings.extend(part.findings)
-        result.record_count += part.record_count
-        result.size_bytes += part.size_bytes
-        result.index_entry_count += part.index_entry_count
-    unindexed = sum(part.unindexed_key_count for part in parts)
-    if unindexed:
-        assert root is not None
-        findings.add(no_index(root / INDEX_DIRECTORY, unindexed))
-    if root is not None and "queues" in chosen:
-        _check_rests(root, store, bounds_end, parts, run, findings, result)
-    if index_files:
-        file_tasks = [IndexFileTask(file, bounds_end, store.is_live) for file in index_files]
-        for found in run(file_tasks, check_index_file, "checking index files"):
-            findings.extend(found)
-    if archived is not None and files is not None and asked.archive is not None:
-        _check_archive(asked.archive, files, archived, parts, run, findings, result)
-    _finish(result, store, asked.path, parts, findings)
+    under_way.read_log(tasks)
+    if "queues" in chosen:
+        under_way.check_rests()
+    under_way.check_index_files(index_files or ())
+    if archive is not None:
+        under_way.check_archive(archive)
+    under_way.finish(asked.path)
     result.seconds = time.monotonic() - started
     return result
-
-
-def _geometry(
-    root: Path | None, slots: int | None, entries: int | None, chosen: Sequence[str]
-) -> Geometry:
-    """The geometry of a store, of which only that of the index has to be right."""
-    if "index" not in chosen:
-        root = None
-    return find_geometry(root, index_slot_count=slots, index_entry_count_max=entries)
 
 
 def _without_index(chosen: tuple[str, ...], problem: str) -> tuple[str, ...]:
@@ -166,10 +123,9 @@ def _without_index(chosen: tuple[str, ...], problem: str) -> tuple[str, ...]:
     return tuple(check for check in chosen if check != "index")
 
 
-def _chosen_checks(
-    checks: Iterable[str] | None, root: Path | None, archive: str | None
-) -> tuple[str, ...]:
-    named = None if checks is None else [check.strip().lower() for check in checks]
+def _chosen_checks(asked: AuditOptions, root: Path | None) -> tuple[str, ...]:
+    archive = asked.archive
+    named = [check.strip().lower() for check in asked.checks] if asked.checks else None
     for check in named or ():
         if check not in CHECKS:
             raise UsageProblem(
@@ -192,11 +148,20 @@ def _chosen_checks(
     return tuple(check for check in CHECKS if check in named)
 
 
-def _archived(
-    location: str, broker_name: str | None
-) -> "tuple[list[ArchivedFile], ArchivedRanges]":
+@dataclass(frozen=True)
+class _Archive:
+    """What an archive has of the store."""
+
+    location: str
+    files: "list[ArchivedFile]"
+    ranges: "ArchivedRanges"
+
+
+def _archive(asked: AuditOptions) -> _Archive:
     from rockhopper.pipeline.jobs.auditing.archive import archived_ranges, read_archive
 
+    location, broker_name = asked.archive, asked.broker_name
+    assert location is not None
     files = read_archive(location)
     if files is None:
         raise PipelineError(
@@ -213,71 +178,166 @@ def _archived(
             f"the archive has no messages of the broker {broker_name!r}"
             f"{nearest(broker_name, brokers)}, only of {', '.join(map(repr, brokers))}"
         )
-    return files, archived_ranges(files, broker_name)
+    return _Archive(location, files, archived_ranges(files, broker_name))
 
 
-def _check_directory(store: StoreDirectory, findings: Findings) -> None:
-    for name in store.foreign_files:
-        reason = "it is no file of a commit log"
-        findings.add(Finding(Kind.FOREIGN_FILE, reason, str(store.commit_log / name)))
+def _store(asked: AuditOptions, archive: _Archive | None) -> StoreDirectory:
+    if archive is None or asked.dry_run:
+        return open_store(asked.path)
+    from rockhopper.pipeline.jobs.auditing.flushed import open_with_archived
+
+    return open_with_archived(asked.path, archive.location, archive.files, asked.broker_name)
 
 
-def _index_files(
-    root: Path, geometry: Geometry, findings: Findings, result: AuditResult
-) -> tuple[IndexFileInfo, ...]:
-    found = []
-    paths = index_paths(root / INDEX_DIRECTORY)
-    for path in paths:
-        try:
-            info = read_index_info(
-                path, geometry.index_slot_count, geometry.index_entry_count_max, look_behind=True
+@dataclass
+class _Audit:
+    """An audit under way, step by step."""
+
+    root: Path | None
+    store: StoreDirectory
+    run: RunTasks
+    result: AuditResult
+    findings: Findings = field(default_factory=Findings)
+    parts: list[AuditPart] = field(default_factory=list)
+
+    def check_directory(self) -> None:
+        """What else is among the files of the log."""
+        for name in self.store.foreign_files:
+            reason = "it is no file of a commit log"
+            path = str(self.store.commit_log / name)
+            self.findings.add(Finding(Kind.FOREIGN_FILE, reason, path))
+
+    def index_files(self, geometry: Geometry) -> tuple[IndexFileInfo, ...]:
+        """Those that have entries."""
+        assert self.root is not None
+        found = []
+        paths = index_paths(self.root / INDEX_DIRECTORY)
+        slots, entries = geometry.index_slot_count, geometry.index_entry_count_max
+        for path in paths:
+            try:
+                info = read_index_info(path, slots, entries, look_behind=True)
+            except FileNotFoundError:
+                continue
+            except (OSError, ValueError) as error:
+                reason = f"it is no index file: {error}"
+                self.findings.add(Finding(Kind.INDEX_FILE, reason, str(path)))
+                continue
+            if info.next_number > 1:
+                found.append(info)
+        self.result.index_file_count = len(paths)
+        return tuple(found)
+
+    def read_log(self, tasks: list[AuditTask]) -> None:
+        """Compare what records say with what is there of them."""
+        self.parts = self.run(tasks, audit_pieces, "reading the commit log")
+        for part in self.parts:
+            self.findings.extend(part.findings)
+            self.result.record_count += part.record_count
+            self.result.size_bytes += part.size_bytes
+            self.result.index_entry_count += part.index_entry_count
+        unindexed = sum(part.unindexed_key_count for part in self.parts)
+        if unindexed:
+            assert self.root is not None
+            self.findings.add(no_index(self.root / INDEX_DIRECTORY, unindexed))
+
+    def check_rests(self) -> None:
+        """Look at units that no record is for."""
+        assert self.root is not None
+        spans: dict[QueueKey, list[Span]] = {}
+        batch_units: Counter[QueueKey] = Counter()
+        for part in self.parts:
+            batch_units += part.batch_units
+            for key, found in part.spans.items():
+                spans.setdefault(key, []).extend(found)
+        on_disk = set(find_queues(self.root))
+        queues = sorted(on_disk | set(spans))
+        for key, found in spans.items():
+            _check_claims(key, found, self.findings)
+        damages = tuple(damage for part in self.parts for damage in part.damages)
+        store, end = self.store, self.result.commit_log_end
+        bounds = LogBounds(store.start_offset, end, store.is_live, damages)
+        chunks = [queues[at :: min(len(queues), 64)] for at in range(min(len(queues), 64))]
+        tasks = [
+            RestTask(
+                self.root,
+                tuple((key, tuple(spans.get(key, ())), batch_units[key]) for key in chunk),
+                bounds,
             )
-        except FileNotFoundError:
-            continue
-        except (OSError, ValueError) as error:
-            findings.add(Finding(Kind.INDEX_FILE, f"it is no index file: {error}", str(path)))
-            continue
-        if info.next_number > 1:
-            found.append(info)
-    result.index_file_count = len(paths)
-    return tuple(found)
+            for chunk in _few(chunks, os.cpu_count() or 1)
+        ]
+        for rest in self.run(tasks, check_rest, "looking for units without messages"):
+            self.findings.extend(rest.findings)
+            self.result.unit_count += rest.unit_count
+            self.result.expired_unit_count += rest.expired_count
+        self.result.queue_count = len(on_disk)
 
+    def check_index_files(self, files: tuple[IndexFileInfo, ...]) -> None:
+        """See that each is sound in itself."""
+        end, is_live = self.result.commit_log_end, self.store.is_live
+        tasks = [IndexFileTask(file, end, is_live) for file in files]
+        for found in self.run(tasks, check_index_file, "checking index files"):
+            self.findings.extend(found)
 
-def _check_rests(
-    root: Path,
-    store: StoreDirectory,
-    end: int,
-    parts: list[AuditPart],
-    run: RunTasks,
-    findings: Findings,
-    result: AuditResult,
-) -> None:
-    spans: dict[QueueKey, list[Span]] = {}
-    batch_units: Counter[QueueKey] = Counter()
-    for part in parts:
-        batch_units += part.batch_units
-        for key, found in part.spans.items():
-            spans.setdefault(key, []).extend(found)
-    on_disk = set(find_queues(root))
-    queues = sorted(on_disk | set(spans))
-    for key, found in spans.items():
-        _check_claims(key, found, findings)
-    damages = tuple(damage for part in parts for damage in part.damages)
-    bounds = LogBounds(store.start_offset, end, store.is_live, damages)
-    chunks = [queues[at :: min(len(queues), 64)] for at in range(min(len(queues), 64))]
-    tasks = [
-        RestTask(
-            root,
-            tuple((key, tuple(spans.get(key, ())), batch_units[key]) for key in chunk),
-            bounds,
+    def check_archive(self, archive: _Archive) -> None:
+        """Compare it with the log, and with its own manifests."""
+        from rockhopper.pipeline.jobs.auditing.archive import (
+            ArchiveFileTask,
+            FileColumns,
+            LogSums,
+            check_archived_file,
+            check_foreign_files,
+            compare_sums,
+            unknown_columns,
         )
-        for chunk in _few(chunks, os.cpu_count() or 1)
-    ]
-    for rest in run(tasks, check_rest, "looking for units without messages"):
-        findings.extend(rest.findings)
-        result.unit_count += rest.unit_count
-        result.expired_unit_count += rest.expired_count
-    result.queue_count = len(on_disk)
+
+        result = self.result
+        sums = LogSums()
+        for part in self.parts:
+            sums.extend(part.archive_sums)
+        columns: FileColumns = {}
+        tasks = [ArchiveFileTask(archive.location, file) for file in archive.files]
+        for checked in self.run(tasks, check_archived_file, "reading the archive"):
+            self.findings.extend(checked.findings)
+            columns |= checked.columns
+        both, only_archived, waiting = compare_sums(archive.ranges, sums, columns, self.findings)
+        result.archived_file_count = len(archive.files)
+        result.archived_and_in_log_count = both
+        result.only_archived_count, result.not_archived_count = only_archived, waiting
+        self.findings.extend(check_foreign_files(archive.location, archive.files))
+        if unknown := unknown_columns(archive.files, columns):
+            result.unchecked["columns"] = unknown
+
+    def finish(self, path: str) -> None:
+        """Put what was found into the result; *path* is where the store was."""
+        result, findings = self.result, self.findings
+        orphans: Counter[str] = Counter()
+        for part in self.parts:
+            orphans += part.orphans
+        for topic, count in sorted(orphans.items()):
+            result.notes.append(
+                f"the topic {topic} has {count_text(count, 'record')} in the log, and neither "
+                "queues nor a configuration: taken for deleted"
+            )
+        expired = [name for part in self.parts for name in part.expired]
+        kept = findings.kept
+        if expired:
+            start = open_store(path).start_offset
+            kept = [one for one in kept if _counts_from(one, start)]
+            for one in set(findings.kept) - set(kept):
+                findings.counts[one.kind] -= 1
+            files = count_text(len(expired), "file")
+            result.notes.append(f"{files} expired while the log was read")
+        kept = _joined(kept, findings)
+        kept.sort(key=lambda one: (list(Kind).index(one.kind), one.commit_log_offset or 0))
+        result._findings = kept
+        result.findings = [one.document() for one in kept]
+        result.counts = {str(kind): count for kind, count in findings.counts.items() if count > 0}
+        if self.store.is_live:
+            result.notes.append(
+                "a broker runs on the store: it was looked at up to what is on disk"
+            )
+        if any(count > KEPT_MAX for count in findings.counts.values()):
+            result.notes.append(f"at most {KEPT_MAX} findings of a kind are kept from each task")
 
 
 def _check_claims(key: QueueKey, spans: list[Span], findings: Findings) -> None:
@@ -314,76 +374,6 @@ def _few(chunks: list[list[QueueKey]], cores: int) -> list[list[QueueKey]]:
     """As many lists as are worth a task each."""
     count = min(len(chunks), 2 * cores)
     return [[key for chunk in chunks[at::count] for key in chunk] for at in range(count)]
-
-
-def _check_archive(
-    location: str,
-    files: "list[ArchivedFile]",
-    archived: "ArchivedRanges",
-    parts: list[AuditPart],
-    run: RunTasks,
-    findings: Findings,
-    result: AuditResult,
-) -> None:
-    from rockhopper.pipeline.jobs.auditing.archive import (
-        ArchiveFileTask,
-        FileColumns,
-        LogSums,
-        check_archived_file,
-        check_foreign_files,
-        compare_sums,
-        unknown_columns,
-    )
-
-    sums = LogSums()
-    for part in parts:
-        sums.extend(part.archive_sums)
-    columns: FileColumns = {}
-    tasks = [ArchiveFileTask(location, file) for file in files]
-    for checked in run(tasks, check_archived_file, "reading the archive"):
-        findings.extend(checked.findings)
-        columns |= checked.columns
-    both, only_archived, waiting = compare_sums(archived, sums, columns, findings)
-    result.archived_file_count = len(files)
-    result.archived_and_in_log_count = both
-    result.only_archived_count, result.not_archived_count = only_archived, waiting
-    findings.extend(check_foreign_files(location, files))
-    if unknown := unknown_columns(files, columns):
-        result.unchecked["columns"] = unknown
-
-
-def _finish(
-    result: AuditResult,
-    store: StoreDirectory,
-    path: str,
-    parts: list[AuditPart],
-    findings: Findings,
-) -> None:
-    orphans: Counter[str] = Counter()
-    for part in parts:
-        orphans += part.orphans
-    for topic, count in sorted(orphans.items()):
-        result.notes.append(
-            f"the topic {topic} has {count_text(count, 'record')} in the log, and neither queues "
-            "nor a configuration: taken for deleted"
-        )
-    expired = [name for part in parts for name in part.expired]
-    kept = findings.kept
-    if expired:
-        start = open_store(path).start_offset
-        kept = [one for one in kept if _counts_from(one, start)]
-        for one in set(findings.kept) - set(kept):
-            findings.counts[one.kind] -= 1
-        result.notes.append(f"{count_text(len(expired), 'file')} expired while the log was read")
-    kept = _joined(kept, findings)
-    kept.sort(key=lambda one: (list(Kind).index(one.kind), one.commit_log_offset or 0))
-    result._findings = kept
-    result.findings = [one.document() for one in kept]
-    result.counts = {str(kind): count for kind, count in findings.counts.items() if count > 0}
-    if store.is_live:
-        result.notes.append("a broker runs on the store: it was looked at up to what is on disk")
-    if any(count > KEPT_MAX for count in findings.counts.values()):
-        result.notes.append(f"at most {KEPT_MAX} findings of a kind are kept from each task")
 
 
 def _joined(kept: list[Finding], findings: Findings) -> list[Finding]:

@@ -3,14 +3,13 @@
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
 
-from rockhopper.pipeline.jobs.options import StoreOptions, argument, option
+from rockhopper.pipeline.jobs.options import StoreOptions, option
 
 
 @dataclass(frozen=True)
 class AuditOptions(StoreOptions):
     """Of the store at *path*."""
 
-    path: str = argument("STORE")
     _: KW_ONLY
     archive: str | None = option(
         "--archive", metavar="DIRECTORY", help="Compare this archive with the log as well."

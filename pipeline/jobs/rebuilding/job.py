@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from rockhopper.pipeline.derived.dispatch_rules import read_dispatch_rules
 from rockhopper.pipeline.derived.geometry import Geometry, find_geometry
-from rockhopper.pipeline.derived.tag_keys import has_tag_keys
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.disk import check_writable
+from rockhopper.pipeline.jobs.dispatching import plan_dispatch
 from rockhopper.pipeline.jobs.options import job
 from rockhopper.pipeline.jobs.rebuilding.assembly import Assembly, QueueNote
 from rockhopper.pipeline.jobs.rebuilding.kept_queues import keep_expired_queues
@@ -26,10 +25,8 @@ from rockhopper.pipeline.jobs.rebuilding.work import (
 )
 from rockhopper.pipeline.jobs.results import JobResult, UsageProblem, count_text, size_text
 from rockhopper.pipeline.jobs.tasks import runner, size_of
-from rockhopper.pipeline.store_source.directory import StoreDirectory, find_commit_log, open_store
-from rockhopper.pipeline.store_source.rules import Rules
+from rockhopper.pipeline.store_source.directory import find_commit_log, open_store
 from rockhopper.pipeline.store_source.scan import Damage
-from rockhopper.pipeline.store_source.splits import plan
 from rockhopper.protocol.store.store_paths import (
     BATCH_CONSUME_QUEUE_DIRECTORY,
     CONSUME_QUEUE_DIRECTORY,
@@ -158,7 +155,7 @@ def rebuild(asked: RebuildOptions) -> RebuildResult:
     """
     started = datetime.now()
     root, _ = find_commit_log(asked.path)
-    target = _target(asked.path, root, asked.output, in_place=asked.in_place)
+    target = _target(asked, root)
     store = open_store(asked.path)
     if asked.in_place and store.is_live:
         assert root is not None
@@ -172,23 +169,13 @@ def rebuild(asked: RebuildOptions) -> RebuildResult:
     )
     if geometry.index_problem and asked.index_tags is not None:
         raise PipelineError(geometry.index_problem)
-    rules = read_dispatch_rules(
-        root,
-        store,
-        delay_levels=asked.delay_levels,
-        batch_topics=frozenset(asked.batch_topics),
-        has_tag_keys=has_tag_keys(root, store, geometry)
-        if asked.index_tags is None
-        else asked.index_tags,
-    )
-    scan_rules = Rules(asked.path, (), split_size_bytes=asked.split_size, corrupt_records="skip")
-    groups = plan(store, scan_rules, os.cpu_count() or 1)
+    rules, groups = plan_dispatch(asked, root, store, geometry)
     result = RebuildResult(
         str(store.commit_log),
         str(target),
         asked.dry_run,
         store.start_offset,
-        _end(store),
+        store.readable_end,
         len(groups),
         geometry,
         rules.has_tag_keys,
@@ -233,20 +220,20 @@ def rebuild(asked: RebuildOptions) -> RebuildResult:
     return result
 
 
-def _target(path: str, root: Path | None, output: str | None, *, in_place: bool) -> Path:
-    if in_place == (output is not None):
+def _target(asked: RebuildOptions, root: Path | None) -> Path:
+    if asked.in_place == (asked.output is not None):
         raise UsageProblem(
             "rebuild needs either --output (output) or --in-place (in_place): give one of the two"
         )
-    if in_place:
+    if asked.in_place:
         if root is None:
             raise UsageProblem(
-                f"{path} is a commit log without its store, so nothing can be rebuilt in place: "
-                "give the store's root, or an output directory"
+                f"{asked.path} is a commit log without its store, so nothing can be rebuilt in "
+                "place: give the store's root, or an output directory"
             )
         return root
-    assert output is not None
-    target = Path(output).expanduser().absolute()
+    assert asked.output is not None
+    target = Path(asked.output).expanduser().absolute()
     for name in _OLD:
         if (target / name).exists():
             raise PipelineError(
@@ -291,8 +278,3 @@ def _sync_one(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _end(store: StoreDirectory) -> int:
-    flushed = store.flushed.offset
-    return store.end_offset if flushed is None else min(store.end_offset, flushed)

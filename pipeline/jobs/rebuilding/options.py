@@ -2,14 +2,13 @@
 
 from dataclasses import KW_ONLY, dataclass
 
-from rockhopper.pipeline.jobs.options import StoreOptions, argument, option, size
+from rockhopper.pipeline.jobs.options import StoreOptions, option, size
 
 
 @dataclass(frozen=True)
 class RebuildOptions(StoreOptions):
     """Of the store at *path*, into *output* or in place."""
 
-    path: str = argument("STORE")
     output: str | None = option(
         "--output", metavar="DIRECTORY", help="Write queues and index here."
     )
