@@ -41,6 +41,15 @@ def check_writable(directory: Path) -> None:
         raise _refusal(errno.EACCES, directory)
 
 
+def sync(path: Path) -> None:
+    """See that a file, or what a directory lists, is on disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _refusal(number: int, path: Path) -> OSError:
     return OSError(number, os.strerror(number), str(path))
 

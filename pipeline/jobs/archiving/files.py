@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from urllib.parse import unquote, urlsplit
 
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.pipeline.jobs.disk import check_writable
+from rockhopper.pipeline.jobs.disk import check_writable, sync
 
 
 class Files(Protocol):
@@ -55,6 +55,9 @@ class Files(Protocol):
 
     def remove_tree(self, name: str) -> None:
         """Delete a directory with all that is in it; it may be gone already."""
+
+    def open_input(self, name: str) -> Any:
+        """A file to read from. Raises OSError."""
 
     def open_output(self, name: str) -> Any:
         """A file to write a Parquet file into."""
@@ -96,7 +99,7 @@ class LocalFiles:
             file.flush()
             os.fsync(file.fileno())
         os.replace(scratch, path)
-        _sync_directory(path.parent)
+        sync(path.parent)
 
     def names(self, directory: str) -> list[str]:
         """See Files."""
@@ -121,7 +124,7 @@ class LocalFiles:
         made = [parent for parent in (path, *path.parents) if not parent.exists()]
         path.mkdir(parents=True, exist_ok=True)
         for directory in made:
-            _sync_directory(directory.parent)
+            sync(directory.parent)
 
     def create_leaf(self, name: str) -> None:
         """See Files."""
@@ -134,7 +137,7 @@ class LocalFiles:
             os.replace(self.path(source), self.path(target))
             directories.add(self.path(target).parent)
         for directory in sorted(directories):
-            _sync_directory(directory)
+            sync(directory)
 
     def remove(self, name: str) -> None:
         """See Files."""
@@ -143,6 +146,10 @@ class LocalFiles:
     def remove_tree(self, name: str) -> None:
         """See Files."""
         shutil.rmtree(self.path(name), ignore_errors=True)
+
+    def open_input(self, name: str) -> Any:
+        """See Files."""
+        return open(self.path(name), "rb")
 
     def open_output(self, name: str) -> Any:
         """See Files."""
@@ -257,6 +264,10 @@ class RemoteFiles:
         if self.exists(name):
             self._files.delete_dir(self.path(name))
 
+    def open_input(self, name: str) -> Any:
+        """See Files."""
+        return self._files.open_input_file(self.path(name))
+
     def open_output(self, name: str) -> Any:
         """See Files."""
         return self._files.open_output_stream(self.path(name))
@@ -279,11 +290,3 @@ def files_at(location: str) -> Files:
     if "://" in location:
         return RemoteFiles(location)
     return LocalFiles(location)
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -11,7 +11,6 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -293,17 +292,24 @@ def check_archived_file(task: ArchiveFileTask) -> CheckedFile:
     checked = CheckedFile()
     findings = checked.findings
     file = task.file
+
+    def add(reason: str, queue: tuple[str, str, int] | None = None) -> None:
+        if queue is None:
+            about = Finding(Kind.ARCHIVE_FILE, reason, where, topic=file.topic, count=file.rows)
+        else:
+            topic, _, queue_id = queue
+            about = Finding(Kind.ARCHIVE_FILE, reason, where, topic=topic, queue_id=queue_id)
+        findings.add(about)
+
     location = task.location.rstrip("/")
     where = f"{location}/{file.path}"
     try:
         found, sha256 = _read(task)
     except FileNotFoundError:
-        reason = "the file is in a manifest, and not there"
-        findings.add(Finding(Kind.ARCHIVE_FILE, reason, where, topic=file.topic, count=file.rows))
+        add("the file is in a manifest, and not there")
         return checked
     except (OSError, pa.ArrowException, KeyError) as error:
-        reason = f"the file cannot be read ({str(error).splitlines()[0]})"
-        findings.add(Finding(Kind.ARCHIVE_FILE, reason, where, topic=file.topic, count=file.rows))
+        add(f"the file cannot be read ({str(error).splitlines()[0]})")
         return checked
     checked.columns = {(file.path, queue): each.columns for queue, each in found.items()}
     noted = {
@@ -313,9 +319,7 @@ def check_archived_file(task: ArchiveFileTask) -> CheckedFile:
         sums = found.get(each.queue)
         if sums is None or each.columns_hash in (None, total_of(sums.columns)):
             continue
-        reason = "the columns besides the bodies are not those that were archived"
-        queue = each.queue
-        findings.add(Finding(Kind.ARCHIVE_FILE, reason, where, topic=queue[0], queue_id=queue[2]))
+        add("the columns besides the bodies are not those that were archived", each.queue)
     for queue in sorted({*noted, *found}):
         if noted.get(queue) != found.get(queue):
             has, was = found.get(queue, Sums()), noted.get(queue, Sums())
@@ -325,15 +329,12 @@ def check_archived_file(task: ArchiveFileTask) -> CheckedFile:
                 if (has.rows, has.body_bytes) != (was.rows, was.body_bytes)
                 else "the bodies in the file do not have the CRCs that were stored with them"
             )
-            findings.add(
-                Finding(Kind.ARCHIVE_FILE, reason, where, topic=queue[0], queue_id=queue[2])
-            )
+            add(reason, queue)
     if file.sha256 not in (None, sha256) and not findings.counts:
-        reason = (
-            f"the file is not the one that was archived, and what was altered is no body: its "
+        add(
+            "the file is not the one that was archived, and what was altered is no body: its "
             f"SHA-256 is {sha256}, that in the manifest {file.sha256}"
         )
-        findings.add(Finding(Kind.ARCHIVE_FILE, reason, where, topic=file.topic, count=file.rows))
     return checked
 
 
@@ -343,7 +344,7 @@ def _read(task: ArchiveFileTask) -> tuple[dict[tuple[str, str, int], Sums], str]
 
     from rockhopper.pipeline.jobs.archiving.writing import summaries_of
 
-    with open_archived(task.location, task.file.path) as source:
+    with files_at(task.location).open_input(task.file.path) as source:
         sha256 = hashlib.file_digest(source, "sha256").hexdigest()
         source.seek(0)
         parquet = pq.ParquetFile(source)
@@ -358,16 +359,6 @@ def _read(task: ArchiveFileTask) -> tuple[dict[tuple[str, str, int], Sums], str]
                     sums = Sums(each.rows, each.body_bytes, each.body_hash, sums_of(columns, rows))
                     found[each.queue] = found.get(each.queue, Sums()) + sums
     return found, sha256
-
-
-def open_archived(location: str, path: str) -> Any:
-    """A file of the archive, to read from. Raises OSError."""
-    if "://" in location:
-        from pyarrow import fs
-
-        files, root = fs.FileSystem.from_uri(location)
-        return files.open_input_file(f"{root}/{path}")
-    return open(Path(location.removeprefix("file:")).expanduser() / path, "rb")
 
 
 def _by_broker(batch: Any) -> list[Any]:

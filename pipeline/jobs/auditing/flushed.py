@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 
 import pyarrow.parquet as pq
 
+from rockhopper.pipeline.jobs.archiving.files import files_at
 from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile
-from rockhopper.pipeline.jobs.auditing.archive import open_archived
 from rockhopper.pipeline.store_source.directory import Flushed, StoreDirectory, open_store
 
 WAIT_S = 10.0
@@ -67,7 +67,7 @@ class _Newest:
 def _last_offset(location: str, path: str) -> int:
     """The largest ``physOffset`` in a file, −1 where it does not say."""
     try:
-        with open_archived(location, path) as source:
+        with files_at(location).open_input(path) as source:
             metadata = pq.ParquetFile(source).metadata
     except (OSError, ValueError):
         return -1  # The audit reports it.

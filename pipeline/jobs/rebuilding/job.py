@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rockhopper.pipeline.derived.geometry import Geometry, find_geometry
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.pipeline.jobs.disk import check_writable
+from rockhopper.pipeline.jobs.disk import check_writable, sync
 from rockhopper.pipeline.jobs.dispatching import plan_dispatch
 from rockhopper.pipeline.jobs.options import job
 from rockhopper.pipeline.jobs.rebuilding.assembly import Assembly, QueueNote
@@ -206,7 +206,7 @@ def rebuild(asked: RebuildOptions) -> RebuildResult:
             result.kept_queue_count = keep_expired_queues(target, made, store)
         shutil.rmtree(scratch, ignore_errors=True)
         asked.progress.step("waiting for the disk")
-        _sync(made)
+        _sync_all(made)
         if asked.in_place:
             result.old_files = str(_put_in_place(target, made, stamp, geometry))
     result.record_count = sum(part.record_count for part in results)
@@ -260,21 +260,13 @@ def _put_in_place(root: Path, made: Path, stamp: str, geometry: Geometry) -> Pat
         if (made / name).exists():
             os.rename(made / name, root / name)
     for directory in (aside, root):
-        _sync_one(directory)
+        sync(directory)
     return aside
 
 
-def _sync(directory: Path) -> None:
+def _sync_all(directory: Path) -> None:
     """See that all files below *directory* are on disk, and their names."""
     for parent, _, names in os.walk(directory):
         for name in names:
-            _sync_one(Path(parent) / name)
-        _sync_one(Path(parent))
-
-
-def _sync_one(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+            sync(Path(parent) / name)
+        sync(Path(parent))

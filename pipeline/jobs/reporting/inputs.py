@@ -60,13 +60,14 @@ class ArchiveTask:
         import pyarrow.compute as pc
         import pyarrow.parquet as pq
 
+        from rockhopper.pipeline.jobs.archiving.files import files_at
         from rockhopper.pipeline.schema import arrow_schema
 
-        filesystem, root = _file_system(self.location)
+        archive = files_at(self.location)
         low, high = (_timestamp(ms) for ms in (self.chosen.start_ms, self.chosen.end_ms))
         schema = arrow_schema(COLUMNS)
         for name, topic in self.files:
-            with filesystem.open_input_file(f"{root}/{name}") as file:
+            with archive.open_input(name) as file:
                 parquet = pq.ParquetFile(file)
                 there = set(parquet.schema_arrow.names)
                 wanted = [column for column in COLUMNS if column in there]
@@ -171,18 +172,6 @@ def _times(chosen: Chosen) -> dict[str, str]:
 
 def _given(options: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in options.items() if value}
-
-
-def _file_system(location: str) -> tuple[Any, str]:
-    from pyarrow import fs
-
-    from rockhopper.pipeline.jobs.archiving.files import LocalFiles, files_at
-
-    files = files_at(location)
-    if isinstance(files, LocalFiles):
-        return fs.LocalFileSystem(), files.location
-    filesystem, root = fs.FileSystem.from_uri(location)
-    return filesystem, root.rstrip("/")
 
 
 def _timestamp(ms: int | None) -> Any:

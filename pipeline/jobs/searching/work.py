@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from rockhopper.pipeline.jobs.archiving.files import files_at
 from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile
 from rockhopper.pipeline.jobs.searching.condition import Condition, candidates
 from rockhopper.pipeline.jobs.searching.where import understood
@@ -148,7 +148,8 @@ def search_archive(task: ArchiveTask) -> Found:
     found = Found()
     where = f"{task.location.rstrip('/')}/{task.file.path}"
     try:
-        with _opened(task.location, task.file.path) as source, pq.ParquetFile(source) as parquet:
+        opened = files_at(task.location).open_input(task.file.path)
+        with opened as source, pq.ParquetFile(source) as parquet:
             for group in range(parquet.num_row_groups):
                 _search_group(parquet, group, task, where, found)
     except (OSError, pa.ArrowException) as error:
@@ -194,12 +195,3 @@ def _needed(condition: Condition) -> list[str]:
 
 def _with_topic(table: Any, topic: str) -> Any:
     return table.append_column("topic", pa.repeat(pa.scalar(topic), table.num_rows))
-
-
-def _opened(location: str, path: str) -> Any:
-    if "://" in location:
-        from pyarrow import fs
-
-        files, root = fs.FileSystem.from_uri(location)
-        return files.open_input_file(f"{root}/{path}")
-    return open(Path(location.removeprefix("file:")).expanduser() / path, "rb")
