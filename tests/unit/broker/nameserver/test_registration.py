@@ -1,0 +1,139 @@
+"""Registering with name services: every topic at once, again when one changed, and goodbye."""
+
+import asyncio
+import zlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from rockhopper.broker.nameserver import registration as module
+from rockhopper.broker.nameserver.registration import Registration
+from rockhopper.broker.settings.advertise import Advertiser
+from rockhopper.broker.settings.config_file import build_config
+from rockhopper.broker.tables.topics import TopicConfig, TopicTable
+from rockhopper.protocol import fastjson
+from rockhopper.protocol.command import Command
+from tests.support.fake_server import FakeServer
+from tests.support.peers import Clock
+
+REGISTER, UNREGISTER, SHARE = 103, 104, 70010
+
+
+class Registered:
+    """A broker with the topic "orders" that registers with some name services."""
+
+    def __init__(self, root: Path, *addresses: str, **settings: str) -> None:
+        given = {"storePathRootDir": str(root), "brokerName": "me", "brokerClusterName": "C"}
+        given |= {"namesrvAddr": ";".join(addresses)} | settings
+        self.config = build_config(given)
+        self.topics = TopicTable(root / "topics.json", self.config, now_ms=Clock())
+        self.topics.put(TopicConfig("orders", perm=6))
+        advertiser = Advertiser([], broker_ip1="10.1.1.1", port=10_911, route_table="")
+        self.registration = Registration(
+            self.config, self.topics, advertiser, instance="i1", ha_port=10_912
+        )
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[FakeServer]:
+    async with FakeServer() as made:
+        made.on(REGISTER, lambda request: Command(0))
+        made.on(UNREGISTER, lambda request: Command(0))
+        yield made
+
+
+@pytest.fixture
+async def registered(tmp_path: Path, server: FakeServer) -> AsyncIterator[Registered]:
+    made = Registered(tmp_path, server.address)
+    made.registration.start()
+    await server.wait_for(REGISTER)
+    await made.registration.announced()
+    yield made
+    await made.registration.stop()
+
+
+def topics_of(request: Command) -> dict[str, dict[str, object]]:
+    wrapper = fastjson.loads(request.body)["topicConfigSerializeWrapper"]
+    table: dict[str, dict[str, object]] = wrapper["topicConfigTable"]
+    return table
+
+
+async def test_every_topic_is_registered_under_the_address(
+    server: FakeServer, registered: Registered
+) -> None:
+    (request,) = server.requests_of(REGISTER)
+    ext = request.ext or {}
+    assert (ext["brokerName"], ext["clusterName"], ext["brokerId"]) == ("me", "C", "0")
+    assert ext["brokerAddr"].endswith(":10911")
+    assert ext["haServerAddr"].endswith(":10912")
+    assert ext["bodyCrc32"] == str(zlib.crc32(request.body) & 0x7FFFFFFF)
+    assert topics_of(request)["orders"]["perm"] == 6
+
+
+async def test_a_change_is_registered_at_once(server: FakeServer, registered: Registered) -> None:
+    registered.topics.put(TopicConfig("new"))
+    await registered.registration.announced()
+    assert "new" in topics_of(server.requests_of(REGISTER)[-1])
+
+
+async def test_what_the_broker_forbids_is_taken_from_its_topics(
+    server: FakeServer, registered: Registered
+) -> None:
+    registered.config.live.broker_permission = 4
+    registered.registration.announce_soon()
+    await registered.registration.announced()
+    assert topics_of(server.requests_of(REGISTER)[-1])["orders"]["perm"] == 4
+
+
+async def test_a_name_service_that_lost_it_is_told_again(
+    server: FakeServer, registered: Registered
+) -> None:
+    server.drop_connections()
+    assert len(await server.wait_for(REGISTER, 2)) == 2
+
+
+async def test_a_name_service_that_is_away_is_tried_again_and_named_once(
+    tmp_path: Path, server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "RETRY_S", 0.0)
+    answers = [Command(1, remark="not yet"), Command(1, remark="not yet")]
+    server.on(REGISTER, lambda request: answers.pop() if answers else Command(0))
+    made = Registered(tmp_path, server.address)
+    with capture_logs() as logs:
+        made.registration.start()
+        await server.wait_for(REGISTER, 3)
+        made.registration.announce_soon()
+        await server.wait_for(REGISTER, 4)
+    assert [entry["event"] for entry in logs] == ["not registered, trying again", "registered"]
+    await made.registration.stop()
+
+
+async def test_it_says_goodbye_where_it_is_registered(
+    server: FakeServer, registered: Registered
+) -> None:
+    await registered.registration.stop()
+    (request,) = server.requests_of(UNREGISTER)
+    assert (request.ext or {})["brokerName"] == "me"
+    registered.registration.announce_soon()
+    await asyncio.sleep(0)
+    assert len(server.requests_of(REGISTER)) == 1
+
+
+async def test_a_topic_is_shared_where_it_is_registered(
+    server: FakeServer, registered: Registered
+) -> None:
+    registered.registration.share(TopicConfig("mine", write_queue_nums=3))
+    (request,) = await server.wait_for(SHARE)
+    assert (request.ext or {})["queueNums"] == "3"
+
+
+def test_what_a_name_service_passes_on_is_taken_or_named(tmp_path: Path) -> None:
+    made = Registered(tmp_path, "127.0.0.1:1")
+    made.registration.take(Command(SHARE, ext={"topic": "theirs", "queueNums": "2", "perm": "6"}))
+    assert made.topics.get("theirs") is not None
+    with capture_logs() as logs:
+        made.registration.take(Command(SHARE, ext={}))
+        made.registration.take(Command(99, ext={}))
+    assert len(logs) == 1
