@@ -4,12 +4,14 @@ Consumers get 32 messages at a time, so several pulls are under way at once.
 """
 
 import asyncio
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from rockhopper.client import Admin
 from rockhopper.client.queues import MessageQueue
 from rockhopper.protocol.codes import PULL_ANSWERS, RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
+from rockhopper.protocol.names import TOOLS_CONSUMER_GROUP
 from rockhopper.protocol.requests import (
     PullMessageRequest,
     PullMessageResponse,
@@ -33,35 +35,44 @@ class BulkRead(NamedTuple):
     """The offset asked for is not in the queue; ``next_offset`` is the nearest that is."""
 
 
+@dataclass(frozen=True, slots=True)
+class Pull:
+    """What is wanted of a queue: messages [offset, end), as many as fit into one answer.
+
+    At least one comes, if there is any. With *topic_id* the broker refuses to read another topic of
+    that name, if it can tell. With a filter the answer may hold messages from *end* on, and its
+    ``next_offset`` lie behind it.
+    """
+
+    queue: MessageQueue
+    offset: int
+    end: int
+    bytes_max: int = 4 << 20
+    group: str = TOOLS_CONSUMER_GROUP
+    expression: str = "*"
+    expression_type: str = "TAG"
+    topic_id: str = ""
+
+
 class OrdinaryPulls:
     """Reads a range with PULL_MESSAGE, a window of 32 messages for each request."""
 
-    def __init__(
-        self,
-        admin: Admin,
-        address: str,
-        queue: MessageQueue,
-        group: str,
-        expression: str,
-        expression_type: str,
-    ) -> None:
+    def __init__(self, admin: Admin, address: str, timeout_s: float) -> None:
         self._admin = admin
         self._address = address
-        self._queue = queue
-        self._group = group
-        self._expression = expression
-        self._expression_type = expression_type
+        self._timeout_s = timeout_s
 
-    async def read(self, offset: int, end: int, bytes_max: int, timeout_s: float) -> BulkRead:
-        """Read on until *bytes_max* are there, the range ends, or nothing more is to be had."""
+    async def read(self, wanted: Pull) -> BulkRead:
+        """Read on until ``bytes_max`` are there, the range ends, or nothing more is to be had."""
         parts: list[bytes] = []
         size_bytes = 0
+        offset, end = wanted.offset, wanted.end
         last = BulkRead(b"", offset, 0, 0, False)
-        while offset < end and size_bytes < bytes_max:
+        while offset < end and size_bytes < wanted.bytes_max:
             starts = range(offset, min(end, offset + PULL_COUNT * PULLS_AT_A_TIME), PULL_COUNT)
             windows = [(start, min(start + PULL_COUNT, end)) for start in starts]
             answers = await asyncio.gather(
-                *(self._pull(start, stop, timeout_s) for start, stop in windows)
+                *(self._pull(wanted, start, stop) for start, stop in windows)
             )
             for (start, stop), answer in zip(windows, answers, strict=True):
                 if start != offset:
@@ -76,24 +87,24 @@ class OrdinaryPulls:
                     break
         return BulkRead(b"".join(parts), offset, *last[2:])
 
-    async def _pull(self, offset: int, end: int, timeout_s: float) -> BulkRead:
+    async def _pull(self, wanted: Pull, offset: int, end: int) -> BulkRead:
         fields = PullMessageRequest(
-            consumer_group=self._group,
-            topic=self._queue.topic,
-            queue_id=self._queue.queue_id,
+            consumer_group=wanted.group,
+            topic=wanted.queue.topic,
+            queue_id=wanted.queue.queue_id,
             queue_offset=offset,
             max_msg_nums=end - offset,
             sys_flag=PULL_FLAG_SUBSCRIPTION,
-            subscription=self._expression,
-            expression_type=self._expression_type,
-            broker_name=self._queue.broker_name,
+            subscription=wanted.expression,
+            expression_type=wanted.expression_type,
+            broker_name=wanted.queue.broker_name,
         )
         answer = await self._admin.request(
             self._address,
             RequestCode.PULL_MESSAGE,
             encode_fields(fields),
             accept=PULL_ANSWERS,
-            timeout_s=timeout_s,
+            timeout_s=self._timeout_s,
         )
         return read_answer(answer)
 

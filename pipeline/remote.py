@@ -25,11 +25,10 @@ from rockhopper.client.network.session import Session
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.sending.delivery import Delivery
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.pipeline.pulls import BulkRead, OrdinaryPulls, read_answer
+from rockhopper.pipeline.pulls import BulkRead, OrdinaryPulls, Pull, read_answer
 from rockhopper.protocol.bodies.topic_ids import decode_topic_ids, encode_topic_ids
 from rockhopper.protocol.codes import PULL_ANSWERS, RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
-from rockhopper.protocol.names import TOOLS_CONSUMER_GROUP
 from rockhopper.protocol.requests import encode_fields
 from rockhopper.protocol.requests.extensions import BulkPullRequest
 from rockhopper.protocol.store.message_codec import decode_messages
@@ -171,8 +170,8 @@ class Remote:
 
         async def ask_one(queue: MessageQueue, at: int) -> tuple[MessageQueue, int] | None:
             address = await self.admin.offsets.address(queue)
-            pulls = OrdinaryPulls(self.admin, address, queue, TOOLS_CONSUMER_GROUP, "*", "TAG")
-            read = await pulls.read(at, at + 1, 1, self._timeout_s)
+            pulls = OrdinaryPulls(self.admin, address, self._timeout_s)
+            read = await pulls.read(Pull(queue, at, at + 1, bytes_max=1))
             if read.has_moved or not read.body:
                 return None
             return queue, decode_messages(read.body)[0].store_time_ms
@@ -204,8 +203,8 @@ class Remote:
             # Brokers take commits of groups that they know, and get to know a group by its pulls.
             queue, at = next(iter(offsets.items()))
             address = await self.admin.offsets.address(queue)
-            pulls = OrdinaryPulls(self.admin, address, queue, group, "*", "TAG")
-            await pulls.read(at, at + 1, 1, self._timeout_s)
+            pulls = OrdinaryPulls(self.admin, address, self._timeout_s)
+            await pulls.read(Pull(queue, at, at + 1, bytes_max=1, group=group))
 
         async def tell_or_introduce() -> None:
             try:
@@ -235,77 +234,28 @@ class Remote:
 
     # -- messages ------------------------------------------------------------------------------
 
-    def read(
-        self,
-        queue: MessageQueue,
-        offset: int,
-        end: int,
-        *,
-        bytes_max: int = 4 << 20,
-        group: str = TOOLS_CONSUMER_GROUP,
-        expression: str = "*",
-        expression_type: str = "TAG",
-        topic_id: str = "",
-    ) -> BulkRead:
-        """Read messages of [offset, end): as many as fit into one answer, at least one if any.
+    def read(self, wanted: Pull) -> BulkRead:
+        """Read messages."""
+        return result(self.begin_read(wanted))
 
-        With *topic_id* the broker refuses to read another topic of that name, if it can tell.
-        With a filter the answer may hold messages from *end* on, and ``next_offset`` lie behind it.
-        """
-        return result(
-            self.begin_read(
-                queue,
-                offset,
-                end,
-                bytes_max=bytes_max,
-                group=group,
-                expression=expression,
-                expression_type=expression_type,
-                topic_id=topic_id,
-            )
-        )
-
-    def begin_read(
-        self,
-        queue: MessageQueue,
-        offset: int,
-        end: int,
-        *,
-        bytes_max: int,
-        group: str,
-        expression: str,
-        expression_type: str,
-        topic_id: str = "",
-    ) -> Future[BulkRead]:
+    def begin_read(self, wanted: Pull) -> Future[BulkRead]:
         """The same without waiting; ``result`` has the answer."""
-        read = self._read(
-            queue, offset, end, bytes_max, group, expression, expression_type, topic_id
-        )
-        return self.begin(self._about([queue], read))
+        return self.begin(self._about([wanted.queue], self._read(wanted)))
 
-    async def _read(
-        self,
-        queue: MessageQueue,
-        offset: int,
-        end: int,
-        bytes_max: int,
-        group: str,
-        expression: str,
-        expression_type: str,
-        topic_id: str = "",
-    ) -> BulkRead:
+    async def _read(self, wanted: Pull) -> BulkRead:
+        queue = wanted.queue
         address = await self.admin.offsets.address(queue)
         if address not in self.without_bulk:
             fields = BulkPullRequest(
                 topic=queue.topic,
                 queue_id=queue.queue_id,
-                offset=offset,
-                end_offset=end,
-                max_bytes=bytes_max,
-                consumer_group=group,
-                expression=expression,
-                expression_type=expression_type,
-                topic_id=topic_id or None,
+                offset=wanted.offset,
+                end_offset=wanted.end,
+                max_bytes=wanted.bytes_max,
+                consumer_group=wanted.group,
+                expression=wanted.expression,
+                expression_type=wanted.expression_type,
+                topic_id=wanted.topic_id or None,
             )
             answer = await self.admin.request(
                 address,
@@ -317,8 +267,7 @@ class Remote:
             if answer.code != _NOT_SUPPORTED:
                 return read_answer(answer)
             self.without_bulk.add(address)
-        pulls = OrdinaryPulls(self.admin, address, queue, group, expression, expression_type)
-        return await pulls.read(offset, end, bytes_max, self._timeout_s)
+        return await OrdinaryPulls(self.admin, address, self._timeout_s).read(wanted)
 
     def request(
         self,

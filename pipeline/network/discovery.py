@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 
 from rockhopper.client.errors import RouteNotFoundError
 from rockhopper.client.queues import MessageQueue
@@ -17,6 +18,7 @@ from rockhopper.pipeline.network.positions import (
 from rockhopper.pipeline.network.rules import Position, Rules
 from rockhopper.pipeline.network.stream_offset import Place, place_of
 from rockhopper.pipeline.options import near_or_some
+from rockhopper.pipeline.pulls import Pull
 from rockhopper.pipeline.remote import Remote, connect
 from rockhopper.pipeline.retrying import is_unknown_topic
 from rockhopper.pipeline.store_source.topics import application_topics
@@ -290,11 +292,10 @@ class Discovery:
     def record_bytes(self, starts: Offsets) -> dict[MessageQueue, float]:
         """The mean size of a record of each queue, from a sample of what is to be read next."""
         for queue, offset in starts.items():
+            wanted = Pull(queue, offset, offset + SAMPLE_COUNT, bytes_max=SAMPLE_BYTES)
             sample = self._rules.patience(
                 f"{queue} could not be read from offset {offset} on",
-                lambda queue=queue, offset=offset: self.remote.read(  # type: ignore[misc]
-                    queue, offset, offset + SAMPLE_COUNT, bytes_max=SAMPLE_BYTES
-                ),
+                partial(self.remote.read, wanted),
             )
             count = sample.next_offset - offset
             if sample.body and count > 0:

@@ -12,7 +12,7 @@ from rockhopper.pipeline.decoder import decode, walk
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.network.planning import Range
 from rockhopper.pipeline.network.rules import Rules
-from rockhopper.pipeline.pulls import BulkRead
+from rockhopper.pipeline.pulls import BulkRead, Pull
 from rockhopper.pipeline.remote import connect, result
 from rockhopper.pipeline.retrying import is_unknown_topic
 from rockhopper.pipeline.schema import arrow_schema
@@ -72,16 +72,17 @@ class _Reading:
         end = wanted.end
         if rules.pull_count is not None:
             end = min(end, wanted.begin + rules.pull_count)
-        return self._remote.begin_read(
+        pull = Pull(
             wanted.queue,
             wanted.begin,
             end,
-            bytes_max=rules.pull_bytes,
-            group=rules.reading_group or TOOLS_CONSUMER_GROUP,
-            expression=rules.expression,
-            expression_type=rules.expression_type,
-            topic_id=wanted.topic_id,
+            rules.pull_bytes,
+            rules.reading_group or TOOLS_CONSUMER_GROUP,
+            rules.expression,
+            rules.expression_type,
+            wanted.topic_id,
         )
+        return self._remote.begin_read(pull)
 
     def _finish(self, wanted: Range, under_way: Future[BulkRead] | None) -> BulkRead:
         first = [under_way]

@@ -6,7 +6,7 @@ import pytest
 
 from rockhopper.client import Admin
 from rockhopper.client.queues import MessageQueue
-from rockhopper.pipeline.pulls import OrdinaryPulls, read_answer
+from rockhopper.pipeline.pulls import OrdinaryPulls, Pull, read_answer
 from rockhopper.protocol.command import Command
 
 QUEUE = MessageQueue("orders", "a", 3)
@@ -47,13 +47,17 @@ class Broker:
 
 
 def pulls(broker: Broker) -> OrdinaryPulls:
-    return OrdinaryPulls(cast(Admin, broker), "a:1", QUEUE, "g", "red", "TAG")
+    return OrdinaryPulls(cast(Admin, broker), "a:1", 3.0)
+
+
+def wanted(offset: int, end: int, bytes_max: int = 1 << 20) -> Pull:
+    return Pull(QUEUE, offset, end, bytes_max, "g", "red")
 
 
 @pytest.mark.parametrize("most", [32, 10, 1])
 async def test_a_range_comes_whole_and_in_order_however_short_answers_are(most: int) -> None:
     broker = Broker(200, most)
-    read = await pulls(broker).read(5, 150, 1 << 20, 3.0)
+    read = await pulls(broker).read(wanted(5, 150))
     assert read.body == bytes(range(5, 150))
     assert (read.next_offset, read.min_offset, read.max_offset) == (150, 0, 200)
     assert not read.has_moved
@@ -61,27 +65,27 @@ async def test_a_range_comes_whole_and_in_order_however_short_answers_are(most: 
 
 async def test_windows_are_asked_for_side_by_side_and_say_what_is_wanted() -> None:
     broker = Broker(200)
-    await pulls(broker).read(0, 70, 1 << 20, 3.0)
+    await pulls(broker).read(wanted(0, 70))
     assert broker.asked == [(0, 32), (32, 32), (64, 6)]
-    wanted = {"consumerGroup": "g", "topic": "orders", "queueId": "3", "subscription": "red"}
-    assert broker.fields.items() >= wanted.items()
+    fields = {"consumerGroup": "g", "topic": "orders", "queueId": "3", "subscription": "red"}
+    assert broker.fields.items() >= fields.items()
 
 
 async def test_it_stops_when_enough_bytes_are_there() -> None:
     broker = Broker(250)
-    read = await pulls(broker).read(0, 250, 1, 3.0)
+    read = await pulls(broker).read(wanted(0, 250, 1))
     assert 1 <= len(read.body) == read.next_offset
 
 
 async def test_the_end_of_the_queue_ends_it() -> None:
-    read = await pulls(Broker(40)).read(0, 200, 1 << 20, 3.0)
+    read = await pulls(Broker(40)).read(wanted(0, 200))
     assert (len(read.body), read.next_offset) == (40, 40)
 
 
 async def test_an_offset_that_has_expired_is_said() -> None:
     broker = Broker(100)
     broker.low = 50
-    read = await pulls(broker).read(0, 100, 1 << 20, 3.0)
+    read = await pulls(broker).read(wanted(0, 100))
     assert (read.body, read.next_offset, read.has_moved) == (b"", 50, True)
 
 
