@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 
 from rockhopper.pipeline.errors import PipelineError
 
+NOT_SERVED = ("accessKey", "secretKey", "securityToken", "useTLS")
+"""Options of other connectors that would need what the client does not have."""
 _NAMED_MAX = 3
 _TRUE = frozenset({"true", "1", "yes", "on"})
 _FALSE = frozenset({"false", "0", "no", "off"})
@@ -45,6 +47,16 @@ class Options:
 
     def __contains__(self, name: str) -> bool:
         return name.lower() in self._values
+
+    def refuse_not_served(self) -> None:
+        """See that none of NOT_SERVED is given, but to say no. Raises PipelineError."""
+        for name in NOT_SERVED:
+            if self.text(name).lower() not in ("", "false"):
+                raise PipelineError(
+                    f"{self.source} cannot use the option {name!r}: the client has no access keys "
+                    "and no TLS yet; leave it out, and protect the network between Spark and the "
+                    "brokers"
+                )
 
     def text(self, name: str, default: str = "") -> str:
         """The option as it was given, without blanks around it."""

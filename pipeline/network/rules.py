@@ -7,7 +7,7 @@ from typing import Any
 
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.network.positions import parse_json
-from rockhopper.pipeline.options import Options, nearest
+from rockhopper.pipeline.options import NOT_SERVED, Options, nearest
 from rockhopper.pipeline.retrying import Patience
 from rockhopper.pipeline.schema import COLUMN_OPTIONS, choose_columns
 from rockhopper.protocol.errors import ProtocolError
@@ -54,7 +54,6 @@ READ_OPTIONS = (
     "fetchOffset.retryIntervalMs",
     *COLUMN_OPTIONS,
 )
-_NOT_SERVED = ("accessKey", "secretKey", "securityToken", "useTLS")
 PULL_BYTES = 2 << 20
 
 
@@ -110,13 +109,8 @@ def read_rules(given: Mapping[str, str], *, streaming: bool) -> Rules:
     Raises:
         PipelineError: an option is unknown, wrong, missing, or contradicts another.
     """
-    options = Options(SOURCE, _without_aliases(given), (*READ_OPTIONS, *_NOT_SERVED))
-    for name in _NOT_SERVED:
-        if name in options and options.text(name).lower() not in ("", "false"):
-            raise PipelineError(
-                f"{SOURCE} cannot use the option {name!r}: the client has no access keys and no "
-                "TLS yet; leave it out, and protect the network between Spark and the brokers"
-            )
+    options = Options(SOURCE, _without_aliases(given), (*READ_OPTIONS, *NOT_SERVED))
+    options.refuse_not_served()
     topics, pattern, assign = _what_to_read(options)
     group = options.text("groupId")
     if group and (problem := group_error(group)) is not None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.pipeline.options import Options
+from rockhopper.pipeline.options import NOT_SERVED, Options
 from rockhopper.pipeline.retrying import Patience
 from rockhopper.protocol.names import NOT_SENDABLE_TOPICS, group_error, topic_error
 
@@ -26,7 +26,6 @@ WRITE_OPTIONS = (
 )
 # Spark hands these over as well.
 _OF_SPARK = ("checkpointLocation", "queryName", "path")
-_NOT_SERVED = ("accessKey", "secretKey", "securityToken", "useTLS")
 SINK_ID_LENGTH_MAX = 255
 BATCH_BYTES = 512 << 10
 BATCH_BYTES_MAX = 4 << 20
@@ -64,13 +63,8 @@ def read_rules(given: Mapping[str, str], *, streaming: bool) -> SinkRules:
         PipelineError: an option is unknown, wrong, missing, or contradicts another.
     """
     named = {_ALIASES.get(name.lower(), name): value for name, value in given.items()}
-    options = Options(SINK, named, (*WRITE_OPTIONS, *_OF_SPARK, *_NOT_SERVED))
-    for name in _NOT_SERVED:
-        if name in options and options.text(name).lower() not in ("", "false"):
-            raise PipelineError(
-                f"{SINK} cannot use the option {name!r}: the client has no access keys and no "
-                "TLS yet; leave it out, and protect the network between Spark and the brokers"
-            )
+    options = Options(SINK, named, (*WRITE_OPTIONS, *_OF_SPARK, *NOT_SERVED))
+    options.refuse_not_served()
     topic = options.text("topic")
     if topic:
         problem = topic_error(topic)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.pipeline.options import Options, near_or_some, nearest, read_boolean
+from rockhopper.pipeline.options import NOT_SERVED, Options, near_or_some, nearest, read_boolean
 
 KNOWN = ("nameServer", "path", "splitSize", "startingTime", "mode")
 
@@ -41,6 +41,13 @@ def test_an_unknown_option_is_named_with_what_is_near(name: str, says: str) -> N
 def test_what_must_be_there_says_what_to_set_it_to(given: dict[str, str]) -> None:
     with pytest.raises(PipelineError, match="needs the option 'path': the store"):
         options(**given).required("path", "the store")
+
+
+@pytest.mark.parametrize("name", NOT_SERVED)
+def test_what_the_client_cannot_do_is_refused_and_may_be_declined(name: str) -> None:
+    Options("rocketmq", {name: "false"}, NOT_SERVED).refuse_not_served()
+    with pytest.raises(PipelineError, match=f"rocketmq cannot use the option '{name}'"):
+        Options("rocketmq", {name: "x"}, NOT_SERVED).refuse_not_served()
 
 
 def test_a_list_is_split_at_commas() -> None:
