@@ -9,14 +9,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.pipeline.jobs.demonstrating.broker import throw_away_broker
+from rockhopper.pipeline.jobs.demonstrating.broker import RunningBroker, throw_away_broker
 from rockhopper.pipeline.jobs.demonstrating.options import DemoOptions
 from rockhopper.pipeline.jobs.demonstrating.text import passages, words
 from rockhopper.pipeline.jobs.options import job
-from rockhopper.pipeline.jobs.progress import Progress
 from rockhopper.pipeline.jobs.results import JobResult, UsageProblem, count_text
 
 if TYPE_CHECKING:
@@ -29,6 +28,9 @@ PAGE_FILE = "demo.html"
 QUEUES = 4
 SLICE_S = 0.1
 _BAR_WIDTH = 34
+
+_Lines: TypeAlias = Sequence[tuple[str, str]]
+"""Each with the name of the chapter it is from."""
 
 
 @dataclass
@@ -98,11 +100,9 @@ def demo(asked: DemoOptions) -> DemoResult:
     asked.progress.step("starting a broker and Spark")
     with throw_away_broker() as broker:
         session = job_session("demo", asked.spark, asked.master)
-        counts = _stream(
-            session, broker.nameserver, broker.store, lines, asked.stream_s, asked.progress
-        )
+        counts = _stream(asked, session, broker, lines)
         _check_counts(counts, lines, result)
-        _archive_and_replay(session, broker.nameserver, directory, result, asked.progress)
+        _archive_and_replay(asked, session, broker.nameserver, result)
         _check_copy(session, broker.nameserver, len(lines), result)
     result.seconds = round(time.monotonic() - started, 1)
     _show(counts, result)
@@ -110,23 +110,19 @@ def demo(asked: DemoOptions) -> DemoResult:
 
 
 def _stream(
-    spark: "SparkSession",
-    nameserver: str,
-    store: str,
-    lines: Sequence[tuple[str, str]],
-    stream_s: float,
-    progress: Progress,
+    asked: DemoOptions, spark: "SparkSession", broker: RunningBroker, lines: _Lines
 ) -> "WordCounts":
     from rockhopper.pipeline.jobs.demonstrating.words import WordCounts, start
 
+    nameserver, progress = broker.nameserver, asked.progress
     asyncio.run(_create_topics(nameserver))
     counts = WordCounts()
-    query = start(spark, nameserver, TOPIC, f"{store}-checkpoint", counts)
+    query = start(spark, nameserver, TOPIC, f"{broker.store}-checkpoint", counts)
     try:
         # The first micro-batch takes seconds, most of them for code to be loaded.
         query.processAllAvailable()
         progress.step("streaming text, counting words", len(lines))
-        with _sending(nameserver, lines, stream_s) as sending:
+        with _sending(nameserver, lines, asked.stream_s) as sending:
             while sending.is_alive():
                 sending.join(0.5)
                 progress.reach(sending.sent, _most_frequent(counts))
@@ -151,7 +147,7 @@ async def _create_topics(nameserver: str) -> None:
 class _Sending(threading.Thread):
     """Sends the text little by little, as people would write it."""
 
-    def __init__(self, nameserver: str, lines: Sequence[tuple[str, str]], seconds: float) -> None:
+    def __init__(self, nameserver: str, lines: _Lines, seconds: float) -> None:
         super().__init__(daemon=True, name="demo-producer")
         self._nameserver = nameserver
         self._lines = lines
@@ -185,9 +181,7 @@ class _Sending(threading.Thread):
 
 
 @contextmanager
-def _sending(
-    nameserver: str, lines: Sequence[tuple[str, str]], seconds: float
-) -> Iterator[_Sending]:
+def _sending(nameserver: str, lines: _Lines, seconds: float) -> Iterator[_Sending]:
     sending = _Sending(nameserver, lines, seconds)
     sending.start()
     try:
@@ -199,9 +193,7 @@ def _sending(
         raise PipelineError(f"the text could not be sent: {sending.error}") from sending.error
 
 
-def _check_counts(
-    counts: "WordCounts", lines: Sequence[tuple[str, str]], result: DemoResult
-) -> None:
+def _check_counts(counts: "WordCounts", lines: _Lines, result: DemoResult) -> None:
     expected = Counter(word for _, line in lines for word in words(line))
     found = counts.totals()
     if found != expected:
@@ -217,13 +209,14 @@ def _check_counts(
 
 
 def _archive_and_replay(
-    spark: "SparkSession", nameserver: str, directory: Path, result: DemoResult, progress: Progress
+    asked: DemoOptions, spark: "SparkSession", nameserver: str, result: DemoResult
 ) -> None:
     from rockhopper.pipeline.jobs.archiving.job import archive
     from rockhopper.pipeline.jobs.replaying.job import replay
 
+    progress = asked.progress
     shutil.rmtree(result.archive, ignore_errors=True)
-    directory.mkdir(parents=True, exist_ok=True)
+    Path(asked.output).mkdir(parents=True, exist_ok=True)
     progress.step("archiving")
     archived = archive(
         result.archive, nameserver=nameserver, topics=[TOPIC], spark=spark, progress=progress
