@@ -55,7 +55,7 @@ def test_only_a_cluster_asks_for_messages_again(
 )
 def test_a_number_below_its_least_is_refused_by_name(name: str, least: Any, below: Any) -> None:
     ConsumerSettings("g", {}, **{name: least})
-    with pytest.raises(ValueError, match=f"{name.removesuffix('_s')} is {below}"):
+    with pytest.raises(ValueError, match=f"{name} is {below}"):
         ConsumerSettings("g", {}, **{name: below})
 
 
