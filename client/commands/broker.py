@@ -7,15 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rockhopper.client.commands.output import (
-    print_table,
-    printable,
-    time_text,
-    write_json,
-    write_line,
-)
+from rockhopper.client.commands.output import print_table, time_text, write_json, write_line
 from rockhopper.client.commands.running import Failure, nameserver, nameserver_option, report, run
 from rockhopper.client.network.addresses import BrokerAddress
+from rockhopper.client.printable import printable
 
 if TYPE_CHECKING:
     from rockhopper.client.admin.admin import Admin

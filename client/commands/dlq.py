@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rockhopper.client.commands.output import (
-    body_preview,
     counted,
     flush,
     message_json,
     print_table,
-    printable,
     read_body,
     time_text,
     write_json,
@@ -27,6 +25,7 @@ from rockhopper.client.commands.running import (
     report,
     run,
 )
+from rockhopper.client.printable import body_preview, printable
 
 if TYPE_CHECKING:
     from rockhopper.client.admin.dead_letters import DeadLetter, Requeued

@@ -6,11 +6,8 @@ from typing import TYPE_CHECKING
 import click
 
 from rockhopper.client.commands.output import (
-    body_preview,
-    body_text,
     message_json,
     print_table,
-    printable,
     read_body,
     time_text,
     write_json,
@@ -18,6 +15,7 @@ from rockhopper.client.commands.output import (
 )
 from rockhopper.client.commands.parameters import TOPIC, PositionType
 from rockhopper.client.commands.running import nameserver, nameserver_option, run
+from rockhopper.client.printable import body_preview, body_text, printable
 
 if TYPE_CHECKING:
     from rockhopper.client.pull_consumer import Position

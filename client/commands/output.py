@@ -8,12 +8,11 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from rockhopper.client.printable import body_text, printable
+
 if TYPE_CHECKING:
     from rockhopper.client.received import ReceivedMessage
 
-_NOT_FOR_TERMINALS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
-_NOT_FOR_TERMINALS.update({ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t"})
-_BINARY_PREVIEW_BYTES = 24
 _WIDTH_MAX = 10_000
 _LAST_COLUMN_WIDTH_MIN = 20
 _NUMBER = re.compile(r"-|[\d.,]+")
@@ -38,29 +37,6 @@ def flush() -> None:
 def counted(count: int, noun: str) -> str:
     """Return "1 queue", or "2 queues"."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
-def printable(text: str) -> str:
-    """Return `text` with control characters escaped, so that it cannot command the terminal."""
-    return text.translate(_NOT_FOR_TERMINALS)
-
-
-def body_text(body: bytes) -> str | None:
-    """Return the body as text, None if it is not UTF-8."""
-    try:
-        return body.decode()
-    except UnicodeDecodeError:
-        return None
-
-
-def body_preview(body: bytes) -> str:
-    """Return a body on one line, safe for a terminal; bytes that are no text in hex."""
-    text = body_text(body)
-    if text is not None:
-        return printable(text)
-    start = body[:_BINARY_PREVIEW_BYTES].hex(" ")
-    more = " …" if len(body) > _BINARY_PREVIEW_BYTES else ""
-    return f"<{len(body):,} bytes: {start}{more}>"
 
 
 def read_body(message: "ReceivedMessage") -> tuple[bytes, str | None]:

@@ -5,17 +5,16 @@ import sys
 from typing import TYPE_CHECKING
 
 from rockhopper.client.commands.output import (
-    body_preview,
     cells,
     cut,
     message_json,
     pad,
-    printable,
     read_body,
     time_text,
     write_json,
     write_line,
 )
+from rockhopper.client.printable import body_preview, printable
 
 if TYPE_CHECKING:
     from rockhopper.client.received import ReceivedMessage

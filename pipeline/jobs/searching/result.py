@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from rockhopper.client.printable import body_preview, printable
 from rockhopper.pipeline.jobs.results import JobResult, count_text
 from rockhopper.pipeline.jobs.searching.work import Row
 
@@ -87,8 +88,6 @@ def document(row: Row) -> dict[str, Any]:
 
 
 def _table_lines(message: dict[str, Any]) -> Iterator[str]:
-    from rockhopper.client.commands.output import body_preview, printable
-
     body = message.get("body")
     shown = (
         body_preview(base64.b64decode(message["bodyBase64"])) if body is None else printable(body)

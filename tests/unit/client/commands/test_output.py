@@ -6,13 +6,11 @@ import json
 import pytest
 
 from rockhopper.client.commands.output import (
-    body_preview,
     counted,
     cut,
     message_json,
     pad,
     print_table,
-    printable,
     time_text,
 )
 from rockhopper.client.queues import MessageQueue
@@ -55,24 +53,6 @@ def test_a_body_that_cannot_be_decompressed_goes_as_it_is_stored_and_says_why() 
 def test_the_json_of_a_message_is_one_line_whatever_the_body_holds() -> None:
     line = json.dumps(message_json(received("a\nb\u2028c\x1b".encode())))
     assert "\n" not in line
-
-
-def test_control_characters_cannot_reach_a_terminal() -> None:
-    assert printable("\x1b[31m\x07\x9b\r\n\tä") == "\\x1b[31m\\x07\\x9b\\r\\n\\tä"
-
-
-@pytest.mark.parametrize(
-    ("body", "shown"),
-    [
-        (b"", ""),
-        ("grüße".encode(), "grüße"),
-        (b"two\nlines", "two\\nlines"),
-        (b"\xff\x00\x10", "<3 bytes: ff 00 10>"),
-        (bytes([255]) * 1000, "<1,000 bytes: " + " ".join(["ff"] * 24) + " …>"),
-    ],
-)
-def test_a_preview_is_one_line_and_safe(body: bytes, shown: str) -> None:
-    assert body_preview(body) == shown
 
 
 @pytest.mark.parametrize("time_ms", [None, 0, -1])

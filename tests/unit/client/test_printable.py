@@ -1,0 +1,23 @@
+"""What is shown on a terminal cannot command it."""
+
+import pytest
+
+from rockhopper.client.printable import body_preview, printable
+
+
+def test_control_characters_cannot_reach_a_terminal() -> None:
+    assert printable("\x1b[31m\x07\x9b\r\n\tä") == "\\x1b[31m\\x07\\x9b\\r\\n\\tä"
+
+
+@pytest.mark.parametrize(
+    ("body", "shown"),
+    [
+        (b"", ""),
+        ("grüße".encode(), "grüße"),
+        (b"two\nlines", "two\\nlines"),
+        (b"\xff\x00\x10", "<3 bytes: ff 00 10>"),
+        (bytes([255]) * 1000, "<1,000 bytes: " + " ".join(["ff"] * 24) + " …>"),
+    ],
+)
+def test_a_preview_is_one_line_and_safe(body: bytes, shown: str) -> None:
+    assert body_preview(body) == shown
