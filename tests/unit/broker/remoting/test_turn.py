@@ -1,0 +1,134 @@
+"""A turn: answers leave in one write, those to sends when their messages are as safe as asked."""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from rockhopper.broker.observing.stats import BrokerStats
+from rockhopper.broker.remoting.turn import Turn
+from rockhopper.broker.store.files.errors import DiskFullError, StoreBusyError, StoreError
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.command import Command, decode_header, encode_command
+from rockhopper.protocol.frame import FrameDecoder
+from tests.support.peers import Clock, Peer
+
+
+class Store:
+    """What a turn asks of a store; a pass ends at 1,000."""
+
+    def __init__(self, *, safe_offset: int = 1000) -> None:
+        self.is_writable = self.written_is_safe = True
+        self.safe_offset = safe_offset
+        self.max_commit_log_offset = 1000
+        self.begins = self.commits = 0
+        self.refusal: StoreError | None = None
+        self.failure: StoreError | None = None
+        self.releases: list[tuple[int, Callable[[StoreError | None], None]]] = []
+
+    def check_writable(self) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+
+    def begin(self) -> None:
+        self.begins += 1
+
+    def commit(self) -> int:
+        self.commits += 1
+        if self.failure is not None:
+            raise self.failure
+        return 1000
+
+    def when_safe(self, end: int, release: Callable[[StoreError | None], None]) -> None:
+        self.releases.append((end, release))
+
+
+class Pass:
+    def __init__(self, store: Store | None = None) -> None:
+        self.store = store or Store()
+        self.peer = Peer()
+        self.stats = BrokerStats(now_ms=Clock())
+        self.turn = Turn(cast(MessageStore, self.store), self.stats, self.peer.connection)
+
+    def sent(self, opaque: int, position: int = 0, *, waits: bool = True) -> None:
+        frame = encode_command(Command(0, opaque, 1, ext={"msgId": str(opaque)}))
+        self.turn.sent(frame, position, opaque, 0, waits=waits)
+
+    def answers(self) -> list[tuple[int, int]]:
+        """Opaque and code of everything written, write by write."""
+        return [
+            (command.opaque, command.code)
+            for each in FrameDecoder().feed(b"".join(self.peer.written))
+            for command in [decode_header(each[0], each[1], each[2])]
+        ]
+
+
+def test_everything_leaves_in_one_write_sends_in_their_order() -> None:
+    one = Pass()
+    one.turn.answer(encode_command(Command(0, 1, 1)))
+    one.sent(2)
+    one.sent(3)
+    one.turn.end()
+    assert one.answers() == [(1, 0), (2, 0), (3, 0)]
+    assert len(one.peer.written) == 1
+    assert (one.store.commits, one.turn.staged, one.turn.size_bytes) == (1, 0, 0)
+    one.turn.end()
+    assert (len(one.peer.written), one.store.commits) == (1, 1)
+
+
+def test_the_clock_is_read_once_a_pass() -> None:
+    one = Pass()
+    assert one.turn.can_stage()
+    assert one.turn.can_stage()
+    assert one.store.begins == 1
+    one.sent(1)
+    one.turn.settle()
+    assert one.turn.can_stage()
+    assert one.store.begins == 2
+
+
+@pytest.mark.parametrize(
+    "change", [{"is_writable": False}, {"refusal": StoreBusyError("too much waits")}]
+)
+def test_a_store_that_takes_nothing_stages_nothing(change: dict[str, Any]) -> None:
+    one = Pass()
+    for name, value in change.items():
+        setattr(one.store, name, value)
+    assert not one.turn.can_stage()
+    assert one.store.begins == 0
+
+
+def test_who_waits_for_the_disk_is_answered_when_it_has_it() -> None:
+    one = Pass(Store(safe_offset=500))
+    one.store.written_is_safe = False
+    one.sent(1)
+    one.sent(2, waits=False)
+    one.sent(3)
+    one.turn.end()
+    assert one.answers() == [(2, 0)]
+    ((end, release),) = one.store.releases
+    assert end == 1000
+    release(None)
+    assert one.answers() == [(2, 0), (1, 0), (3, 0)]
+
+
+def test_what_the_disk_did_not_confirm_is_said_to_be_stored_all_the_same() -> None:
+    one = Pass(Store(safe_offset=500))
+    one.store.written_is_safe = False
+    one.sent(1)
+    one.turn.end()
+    one.store.releases[0][1](StoreBusyError("the flush took too long"))
+    ((opaque, code),) = one.answers()
+    assert (opaque, code) == (1, ResponseCode.FLUSH_DISK_TIMEOUT)
+
+
+def test_a_pass_that_was_written_in_part_refuses_the_rest() -> None:
+    one = Pass()
+    one.store.failure = DiskFullError("no room")
+    one.sent(1, position=900)
+    one.sent(2, position=1000)
+    one.turn.end()
+    assert dict(one.answers())[1] == ResponseCode.SUCCESS
+    assert dict(one.answers())[2] != ResponseCode.SUCCESS
+    assert one.stats.put_failed == 1
