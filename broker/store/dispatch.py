@@ -13,10 +13,10 @@ from rockhopper.broker.store.index.index import MessageIndex
 from rockhopper.broker.store.log.commit_log import CommitLog
 from rockhopper.broker.store.log.encoding import INDEX_KEY, index_keys
 from rockhopper.broker.store.log.tags_codes import TagsCodes
-from rockhopper.broker.store.queues.batch_consume_queue import BatchConsumeQueue
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.queues.queue_tail import QueueTail, Run
+from rockhopper.broker.store.queues.unit_queue import UnitQueue
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.properties import PROPERTY_INNER_NUM, PROPERTY_KEYS, PROPERTY_UNIQUE_KEY
 from rockhopper.protocol.store.light_queues import LIGHT_QUEUE_ID, light_places
@@ -134,13 +134,8 @@ class Dispatch:
         if queue is None:
             queue = self._open_queue(tail)
         units = run.units[0] if len(run.units) == 1 else b"".join(run.units)
-        if not isinstance(queue, BatchConsumeQueue):
-            queue.append_many(run.first_offset, units, run.count, run.end)
-            return
-        offset, count = run.first_offset, run.batch_count or 1
-        for position, size, code in CONSUME_QUEUE_UNIT.iter_unpack(units):
-            queue.append_batch(offset, count, position, size, code, store_time_ms)
-            offset += count
+        per_unit = run.batch_count or 1
+        queue.append_many(run.first_offset, units, run.count, run.end, per_unit, store_time_ms)
 
     def _wake(self, run: Run) -> None:
         """Tell who waits of the messages and their tags: unless they are not in the queue yet."""
@@ -160,12 +155,8 @@ class Dispatch:
         if tail.topic in self._watched:
             self._on_watched(tail.topic, tail.queue_id)
 
-    def _open_queue(self, tail: QueueTail) -> ConsumeQueue | BatchConsumeQueue:
-        queue: ConsumeQueue | BatchConsumeQueue
-        if tail.is_batch:
-            queue = self._queues.get_or_create(tail.topic, tail.queue_id, True)
-        else:
-            queue = self._queues.get_or_create(tail.topic, tail.queue_id)
+    def _open_queue(self, tail: QueueTail) -> UnitQueue:
+        queue = self._queues.get_or_create(tail.topic, tail.queue_id, batch=tail.is_batch)
         tail.consume_queue = queue
         return queue
 

@@ -36,8 +36,8 @@ from rockhopper.broker.store.opening import OpenedStore
 from rockhopper.broker.store.put import MessageToStore, PutResult
 from rockhopper.broker.store.put_times import QUICK_S, PutTimes
 from rockhopper.broker.store.queues.light_queues import LightQueues
-from rockhopper.broker.store.queues.queue_table import Queue
 from rockhopper.broker.store.queues.queue_tail import QueueTail, Run
+from rockhopper.broker.store.queues.unit_queue import UnitQueue
 from rockhopper.broker.store.recovering.inventory import QueueKey
 from rockhopper.broker.store.reput import ReputService
 from rockhopper.broker.store.retention import RetentionService
@@ -422,7 +422,7 @@ class MessageStore(StoreReading):
             self._queues.release_idle()
             self.opened.mappings.forget_unmapped()
 
-    def _wake_readers(self, queue: Queue, tags_code: int) -> None:
+    def _wake_readers(self, queue: UnitQueue, tags_code: int) -> None:
         """Let those look again who wait for a message whose entry was wrong."""
         tail = self.tail(queue.topic, queue.queue_id)
         self._dispatch.tell(tail, queue.max_offset, {tags_code})

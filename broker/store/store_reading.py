@@ -66,9 +66,11 @@ class StoreReading:
     ) -> GetResult:
         """Read messages of a queue; *subscription* None lets everything through."""
         queue = self._queues.get(topic, queue_id)
+        if isinstance(queue, ConsumeQueue):
+            return self.reader.get(queue, offset, count_max, subscription)
         if isinstance(queue, BatchConsumeQueue):
             return self.reader.get_batch(queue, offset, count_max, subscription)
-        return self.reader.get(queue, offset, count_max, subscription)
+        return GetResult(GetStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
 
     def get_bulk(
         self, topic: str, queue_id: int, offset: int, count_max: int, size_max: int
@@ -78,9 +80,9 @@ class StoreReading:
         Queues of type BatchCQ answer under the limits of ordinary reads.
         """
         queue = self._queues.get(topic, queue_id)
-        if queue is None or isinstance(queue, BatchConsumeQueue):
-            return self.get_message(topic, queue_id, offset, count_max)
-        return self.reader.get_bulk(queue, offset, count_max, size_max)
+        if isinstance(queue, ConsumeQueue):
+            return self.reader.get_bulk(queue, offset, count_max, size_max)
+        return self.get_message(topic, queue_id, offset, count_max)
 
     @property
     def tested_count(self) -> int:
@@ -157,7 +159,7 @@ class StoreReading:
 
     def _is_visible(self, message: StoredMessage) -> bool:
         queue = self._queues.get(message.topic, message.queue_id)
-        return not (isinstance(queue, ConsumeQueue) and queue.hides(message.queue_offset))
+        return queue is None or not queue.hides(message.queue_offset)
 
     def _record_if_there(self, topic: str, position: int) -> bytes:
         return b"" if self.opened.is_gone(topic, position) else self.reader.record(position)

@@ -6,19 +6,17 @@ units.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
-from typing import Any
 
 from rockhopper.broker.store.files.errors import QueueConflictError, QueueGapError
-from rockhopper.broker.store.files.mappings import Mappings
 from rockhopper.broker.store.queues.unit_files import points_into_log
-from rockhopper.broker.store.queues.unit_queue import Noted, UnitQueue, ignore
+from rockhopper.broker.store.queues.unit_queue import Noted, UnitQueue
 from rockhopper.protocol.properties import PROPERTY_INNER_BASE, PROPERTY_INNER_NUM
 from rockhopper.protocol.store.message_codec import RecordCheck
 from rockhopper.protocol.store.queue_layout import (
     BATCH_CONSUME_QUEUE_UNIT,
     BATCH_CONSUME_QUEUE_UNIT_SIZE_BYTES,
     COMPACTED_OFFSET_NONE,
+    CONSUME_QUEUE_UNIT,
 )
 
 _UNIT_SIZE = BATCH_CONSUME_QUEUE_UNIT_SIZE_BYTES
@@ -39,56 +37,50 @@ class BatchConsumeQueue(UnitQueue):
     """One queue of a BatchCQ topic."""
 
     __slots__ = ("_end", "_start")
+    _end: int
+    _start: int
     UNIT = BATCH_CONSUME_QUEUE_UNIT
     UNIT_SIZE_BYTES = _UNIT_SIZE
+    IS_BATCH = True
+    MESSAGES_PER_UNIT_MAX = _COUNT_MAX
 
-    def __init__(
+    def append_many(
         self,
-        directory: Path,
-        topic: str,
-        queue_id: int,
-        file_size_bytes: int,
-        mark_dirty: Callable[[Any], None] = ignore,
-        mappings: Mappings | None = None,
-    ) -> None:
-        """As UnitQueue."""
-        self._start = self._end = 0
-        super().__init__(directory, topic, queue_id, file_size_bytes, mark_dirty, mappings)
-
-    def append_batch(
-        self,
-        base_offset: int,
+        first_queue_offset: int,
+        units: bytes,
         count: int,
+        commit_log_end: int,
+        count_per_unit: int = 1,
+        store_time_ms: int = 0,
+    ) -> None:
+        offset = first_queue_offset
+        for place, size_bytes, tags_code in CONSUME_QUEUE_UNIT.iter_unpack(units):
+            self.append(offset, place, size_bytes, tags_code, count_per_unit, store_time_ms)
+            offset += count_per_unit
+
+    def append(
+        self,
+        queue_offset: int,
         commit_log_offset: int,
         size_bytes: int,
         tags_code: int,
-        store_time_ms: int,
+        count: int = 1,
+        store_time_ms: int = 0,
     ) -> None:
-        """Note that the record at *commit_log_offset* holds *count* messages from *base_offset* on.
-
-        Noting it again changes nothing. The first record of an empty queue may have any offset.
-
-        Raises:
-            QueueGapError: messages in front of it were not noted.
-            QueueConflictError: another record has that offset.
-            DiskFullError, OSError: there is no room for a new file, or it cannot be made.
-
-        Whatever is raised, the queue is as it was.
-        """
         unit = self.UNIT.pack(
             commit_log_offset,
             size_bytes,
             tags_code,
             store_time_ms,
-            base_offset,
+            queue_offset,
             count,
             COMPACTED_OFFSET_NONE,
             0,
         )
-        if self.has_files and base_offset != self.max_offset:
-            if base_offset > self.max_offset:
-                raise QueueGapError(self.topic, self.queue_id, self.max_offset, base_offset)
-            self._check_noted(base_offset, commit_log_offset)
+        if self.has_files and queue_offset != self.max_offset:
+            if queue_offset > self.max_offset:
+                raise QueueGapError(self.topic, self.queue_id, self.max_offset, queue_offset)
+            self._check_noted(queue_offset, commit_log_offset)
             return
         is_empty = not self.has_files
         position = 0 if is_empty else self._end
@@ -97,9 +89,9 @@ class BatchConsumeQueue(UnitQueue):
         start = position - self._mapping_start
         self._mapping[start : start + _UNIT_SIZE] = unit
         if is_empty:
-            self.min_offset = base_offset
+            self.min_offset = queue_offset
         self._end = position + _UNIT_SIZE
-        self.max_offset = base_offset + count
+        self.max_offset = queue_offset + count
         self.commit_log_end = commit_log_offset + size_bytes
         self._note_change()
 
@@ -111,10 +103,6 @@ class BatchConsumeQueue(UnitQueue):
             )
 
     def read_units(self, queue_offset: int, count: int) -> bytes:
-        """The packed units of up to *count* records, from the one with message *queue_offset* on.
-
-        Empty when the message is not there.
-        """
         if not self.min_offset <= queue_offset < self.max_offset:
             return b""
         position = self._files.first(
@@ -123,7 +111,6 @@ class BatchConsumeQueue(UnitQueue):
         return self._files.read(position, min(self._end, position + count * _UNIT_SIZE))
 
     def entry(self, queue_offset: int) -> tuple[int, ...] | None:
-        """The fields of the unit of the record that holds message *queue_offset*, or None."""
         unit = self.read_units(queue_offset, 1)
         return self.UNIT.unpack(unit) if unit else None
 
@@ -206,10 +193,7 @@ class BatchConsumeQueue(UnitQueue):
     def offset_by_time(
         self, time_ms: int, upper: bool, store_time_of: Callable[[int, int], int] | None = None
     ) -> int:
-        """The first record's offset stored at *time_ms* or later; with *upper* the last until then.
-
-        The units hold the store times, so *store_time_of* is not needed.
-        """
+        """As UnitQueue says; the units hold the store times, so *store_time_of* is not needed."""
         if upper:
             behind = self._files.first(
                 self._start, self._end, lambda unit: unit[_STORE_TIME] > time_ms
@@ -222,7 +206,6 @@ class BatchConsumeQueue(UnitQueue):
         return self._files.unit_at(position)[_BASE] if position < self._end else self.max_offset
 
     def truncate_to(self, queue_offset: int) -> None:
-        """Drop the records with messages from *queue_offset* on; the log knows other ones there."""
         if queue_offset < self.max_offset and self.has_files:
             self._truncate_to_position(
                 self._files.first(

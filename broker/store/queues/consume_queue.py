@@ -10,14 +10,10 @@ after any mishap. Here a unit is only ever written where its offset says, and a 
 """
 
 from collections.abc import Callable, Iterable
-from pathlib import Path
-from typing import Any
 
 from rockhopper.broker.store.files.errors import QueueConflictError, QueueGapError
-from rockhopper.broker.store.files.mappings import Mappings
 from rockhopper.broker.store.queues.unit_files import points_into_log
-from rockhopper.broker.store.queues.unit_queue import Noted, UnitQueue, ignore
-from rockhopper.protocol.store.light_queues import is_light
+from rockhopper.broker.store.queues.unit_queue import Noted, UnitQueue
 from rockhopper.protocol.store.message_codec import RecordCheck
 from rockhopper.protocol.store.queue_layout import (
     BLANK_CONSUME_QUEUE_UNIT,
@@ -26,8 +22,6 @@ from rockhopper.protocol.store.queue_layout import (
     CONSUME_QUEUE_UNIT_SIZE_BYTES,
 )
 
-# A light queue's file has holes: there may be tens of thousands of them, with few messages each.
-LIGHT_STEP_BYTES = 16_384
 _UNIT_SIZE = CONSUME_QUEUE_UNIT_SIZE_BYTES
 _pack_into = CONSUME_QUEUE_UNIT.pack_into
 _unpack_from = CONSUME_QUEUE_UNIT.unpack_from
@@ -44,31 +38,12 @@ class ConsumeQueue(UnitQueue):
     ``next_offset`` is where the next unit goes: ``max_offset``, unless readers are held there.
     """
 
-    __slots__ = ("is_held", "next_offset")
+    __slots__ = ("next_offset",)
+    next_offset: int
     UNIT = CONSUME_QUEUE_UNIT
     UNIT_SIZE_BYTES = _UNIT_SIZE
-
-    def __init__(
-        self,
-        directory: Path,
-        topic: str,
-        queue_id: int,
-        file_size_bytes: int,
-        mark_dirty: Callable[[Any], None] = ignore,
-        mappings: Mappings | None = None,
-    ) -> None:
-        """As UnitQueue."""
-        super().__init__(
-            directory,
-            topic,
-            queue_id,
-            file_size_bytes,
-            mark_dirty,
-            mappings,
-            reserve_step_bytes=LIGHT_STEP_BYTES if is_light(topic) else None,
-        )
-        self.next_offset = 0
-        self.is_held = False
+    IS_BATCH = False
+    MESSAGES_PER_UNIT_MAX = 1
 
     def hold(self) -> None:
         """Leave ``max_offset`` where it is, whatever is appended, until ``release``."""
@@ -80,25 +55,20 @@ class ConsumeQueue(UnitQueue):
         self.max_offset = self.next_offset
 
     def hides(self, queue_offset: int) -> bool:
-        """Whether the message is there, but not to be seen yet."""
         return self.is_held and self.max_offset <= queue_offset < self.next_offset
 
     # The hot path: once per message sent.
 
     def append(
-        self, queue_offset: int, commit_log_offset: int, size_bytes: int, tags_code: int
+        self,
+        queue_offset: int,
+        commit_log_offset: int,
+        size_bytes: int,
+        tags_code: int,
+        count: int = 1,
+        store_time_ms: int = 0,
     ) -> None:
-        """Note that message *queue_offset* is the record of *size_bytes* at *commit_log_offset*.
-
-        Noting it again changes nothing. The first message of an empty queue may have any offset.
-
-        Raises:
-            QueueGapError: messages in front of it were not noted.
-            QueueConflictError: another message has that offset.
-            DiskFullError, OSError: there is no room for a new file, or it cannot be made.
-
-        Whatever is raised, the queue is as it was.
-        """
+        """As UnitQueue says; a unit of this kind stands for one message and has no time."""
         if queue_offset != self.next_offset or queue_offset >= self._append_limit:
             self._append_slowly(queue_offset, commit_log_offset, size_bytes, tags_code)
             return
@@ -119,12 +89,14 @@ class ConsumeQueue(UnitQueue):
             self._mark_dirty(self)
 
     def append_many(
-        self, first_queue_offset: int, units: bytes, count: int, commit_log_end: int
+        self,
+        first_queue_offset: int,
+        units: bytes,
+        count: int,
+        commit_log_end: int,
+        count_per_unit: int = 1,
+        store_time_ms: int = 0,
     ) -> None:
-        """Append *count* packed units; the last of their records ends at *commit_log_end*.
-
-        Raises as ``append``; the units in front of the one that failed are in the queue then.
-        """
         end = first_queue_offset + count
         if first_queue_offset != self.next_offset or end > self._append_limit:
             for number, unit in enumerate(_iter_unpack(units)):
@@ -183,7 +155,6 @@ class ConsumeQueue(UnitQueue):
     # Reading.
 
     def read_units(self, queue_offset: int, count: int) -> bytes:
-        """The packed units of up to *count* messages from *queue_offset* on; empty out of range."""
         end = self.max_offset
         if not self.min_offset <= queue_offset < end:
             return b""
@@ -246,11 +217,6 @@ class ConsumeQueue(UnitQueue):
     def offset_by_time(
         self, time_ms: int, upper: bool, store_time_of: Callable[[int, int], int]
     ) -> int:
-        """The first message stored at *time_ms* or later; with *upper* the last one until then.
-
-        *store_time_of* tells a record's store time by its commit log offset and size, −1 if it
-        cannot be read. Without such a message the answer is the nearest end of the queue.
-        """
         low, high = self.min_offset, self.max_offset
         while low < high:
             middle = (low + high) // 2
@@ -284,7 +250,6 @@ class ConsumeQueue(UnitQueue):
         return min(end, start + _UNREADABLE_MAX), -1
 
     def truncate_to(self, queue_offset: int) -> None:
-        """Drop the messages from *queue_offset* on; the log knows other ones there."""
         if queue_offset < self.max_offset and self.has_files:
             self._truncate_to_position(queue_offset * _UNIT_SIZE)
 

@@ -12,7 +12,6 @@ import os
 from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Literal, overload
 
 import structlog
 
@@ -26,9 +25,22 @@ from rockhopper.broker.store.queues.unit_queue import UnitQueue
 
 log = structlog.get_logger("broker.store")
 
-Queue = ConsumeQueue | BatchConsumeQueue
-
 LEAST_PAGES = 2
+
+
+class _Kind:
+    """Where the queues of one kind are, and the size of their files."""
+
+    def __init__(
+        self,
+        of: type[ConsumeQueue] | type[BatchConsumeQueue],
+        directory: Path,
+        file_size_bytes: int,
+    ) -> None:
+        self.of = of
+        self.directory = directory
+        unit_size = of.UNIT_SIZE_BYTES
+        self.file_size_bytes = max(-(-file_size_bytes // unit_size), 1) * unit_size
 
 
 class ConsumeQueueTable:
@@ -46,9 +58,11 @@ class ConsumeQueueTable:
         *mappings* are those that the queues share descriptors with.
         """
         self._layout = layout
-        self.file_size_bytes = _whole_units(file_size_bytes, ConsumeQueue)
-        self.batch_file_size_bytes = _whole_units(batch_file_size_bytes, BatchConsumeQueue)
-        self._topics: dict[str, dict[int, Queue]] = {}
+        self._kinds = (
+            _Kind(ConsumeQueue, layout.consume_queues, file_size_bytes),
+            _Kind(BatchConsumeQueue, layout.batch_consume_queues, batch_file_size_bytes),
+        )
+        self._topics: dict[str, dict[int, UnitQueue]] = {}
         self._dirty: deque[UnitQueue] = deque()
         self._mappings = mappings or Mappings()
 
@@ -58,36 +72,35 @@ class ConsumeQueueTable:
         Raises:
             CorruptFileError: files of different sizes, or a topic with queues of both kinds.
         """
-        layout = self._layout
-        for topic, queue_id in _directories(layout.consume_queues):
-            queue = self._new(topic, queue_id)
-            queue.load()
-            if not queue.has_files:
-                continue
-            self.file_size_bytes = self._common_size(queue, self.file_size_bytes)
-            self._topics.setdefault(topic, {})[queue_id] = queue
-        for topic, queue_id in _directories(layout.batch_consume_queues):
-            batch_queue = self._new_batch(topic, queue_id)
-            batch_queue.load()
-            if not batch_queue.has_files:
-                continue
-            self.batch_file_size_bytes = self._common_size(batch_queue, self.batch_file_size_bytes)
-            queues = self._topics.setdefault(topic, {})
-            if any(isinstance(other, ConsumeQueue) for other in queues.values()):
-                raise CorruptFileError(
-                    batch_queue.directory,
-                    f"topic {topic} has batch consume queues and plain ones under "
-                    f"{layout.consume_queues}: move the ones away that do not fit its type",
-                )
-            queues[queue_id] = batch_queue
+        for kind in self._kinds:
+            for topic, queue_id in _directories(kind.directory):
+                queue = self._new(kind, topic, queue_id)
+                queue.load()
+                if not queue.has_files:
+                    continue
+                kind.file_size_bytes = self._common_size(queue, kind.file_size_bytes)
+                queues = self._topics.setdefault(topic, {})
+                if any(type(other) is not kind.of for other in queues.values()):
+                    raise CorruptFileError(
+                        queue.directory,
+                        f"topic {topic} has batch consume queues and plain ones under "
+                        f"{self._layout.consume_queues}: move the ones away that do not fit its "
+                        "type",
+                    )
+                queues[queue_id] = queue
+
+    @property
+    def file_sizes_bytes(self) -> tuple[int, int]:
+        """The size of the files of plain queues, and of those of type BatchCQ."""
+        plain, batch = (kind.file_size_bytes for kind in self._kinds)
+        return plain, batch
 
     def _common_size(self, queue: UnitQueue, size_bytes: int) -> int:
         """The size of the files of *queue*, which the first queue that has any decides for all."""
         if queue.file_size_bytes == size_bytes:
             return size_bytes
-        kind = type(queue)
         for other in self:
-            if isinstance(other, kind):
+            if type(other) is type(queue):
                 raise CorruptFileError(
                     queue.directory,
                     f"its files have {queue.file_size_bytes} bytes, those in {other.directory} "
@@ -102,7 +115,7 @@ class ConsumeQueueTable:
         )
         return queue.file_size_bytes
 
-    def __iter__(self) -> Iterator[Queue]:
+    def __iter__(self) -> Iterator[UnitQueue]:
         """All queues; deleting topics meanwhile is fine."""
         for queues in tuple(self._topics.values()):
             yield from tuple(queues.values())
@@ -111,26 +124,16 @@ class ConsumeQueueTable:
         """The topics that have queues."""
         return list(self._topics)
 
-    def queues_of(self, topic: str) -> dict[int, Queue]:
+    def queues_of(self, topic: str) -> dict[int, UnitQueue]:
         """The queues of one topic by their ids, as they are now."""
         return dict(self._topics.get(topic, {}))
 
-    def get(self, topic: str, queue_id: int) -> Queue | None:
+    def get(self, topic: str, queue_id: int) -> UnitQueue | None:
         """The queue, or None; never makes one."""
         queues = self._topics.get(topic)
         return None if queues is None else queues.get(queue_id)
 
-    @overload
-    def get_or_create(
-        self, topic: str, queue_id: int, batch: Literal[False] = False
-    ) -> ConsumeQueue: ...
-
-    @overload
-    def get_or_create(
-        self, topic: str, queue_id: int, batch: Literal[True]
-    ) -> BatchConsumeQueue: ...
-
-    def get_or_create(self, topic: str, queue_id: int, batch: bool = False) -> Queue:
+    def get_or_create(self, topic: str, queue_id: int, *, batch: bool = False) -> UnitQueue:
         """The queue; a new one has no files before its first message.
 
         Raises:
@@ -138,26 +141,19 @@ class ConsumeQueueTable:
         """
         queue = self.get(topic, queue_id)
         if queue is None:
-            queue = self._new_batch(topic, queue_id) if batch else self._new(topic, queue_id)
+            queue = self._new(self._kinds[batch], topic, queue_id)
             self._topics.setdefault(topic, {})[queue_id] = queue
-        if isinstance(queue, BatchConsumeQueue) is not batch:
+        if queue.IS_BATCH is not batch:
             raise StoreError(
                 f"queue {queue_id} of topic {topic} is in {queue.directory}: the topic's type "
                 "(queue.type) cannot change while it has messages; delete the topic first"
             )
         return queue
 
-    def _new(self, topic: str, queue_id: int) -> ConsumeQueue:
-        directory = self._layout.consume_queue(topic, queue_id)
+    def _new(self, kind: "_Kind", topic: str, queue_id: int) -> UnitQueue:
+        directory = kind.directory / topic / str(queue_id)
         mark_dirty, mappings = self._dirty.append, self._mappings
-        return ConsumeQueue(directory, topic, queue_id, self.file_size_bytes, mark_dirty, mappings)
-
-    def _new_batch(self, topic: str, queue_id: int) -> BatchConsumeQueue:
-        directory = self._layout.batch_consume_queue(topic, queue_id)
-        mark_dirty, mappings = self._dirty.append, self._mappings
-        return BatchConsumeQueue(
-            directory, topic, queue_id, self.batch_file_size_bytes, mark_dirty, mappings
-        )
+        return kind.of(directory, topic, queue_id, kind.file_size_bytes, mark_dirty, mappings)
 
     def delete_topic(self, topic: str) -> DeletedQueues:
         """Forget the queues of a topic, and return their files; unknown topics are fine.
@@ -205,11 +201,6 @@ class ConsumeQueueTable:
         """Let go of all mappings. Flushes nothing."""
         for queue in self:
             queue.close()
-
-
-def _whole_units(size_bytes: int, kind: type[UnitQueue]) -> int:
-    unit_size = kind.UNIT_SIZE_BYTES
-    return max(-(-size_bytes // unit_size), 1) * unit_size
 
 
 def _directories(parent: Path) -> Iterable[tuple[str, int]]:

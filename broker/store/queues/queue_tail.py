@@ -1,12 +1,7 @@
 """QueueTail: where the next message of one queue goes, and what waits there for it."""
 
-from typing import TYPE_CHECKING
-
 from rockhopper.broker.store.log.encoding import QueueConstants, queue_constants
-
-if TYPE_CHECKING:
-    from rockhopper.broker.store.queues.batch_consume_queue import BatchConsumeQueue
-    from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
+from rockhopper.broker.store.queues.unit_queue import UnitQueue
 
 
 class QueueTail:
@@ -35,7 +30,7 @@ class QueueTail:
         self.is_batch = is_batch
         self.is_deleted = False
         self.constants: QueueConstants = queue_constants(topic, queue_id)
-        self.consume_queue: ConsumeQueue | BatchConsumeQueue | None = None
+        self.consume_queue: UnitQueue | None = None
         self.waiters: dict[object, None] | None = None
 
 

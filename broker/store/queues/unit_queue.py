@@ -36,7 +36,7 @@ from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.files.mappings import Mappings
 from rockhopper.broker.store.log.checking import topic_field
 from rockhopper.broker.store.queues.unit_files import UnitFiles, find_end
-from rockhopper.protocol.names import LMQ_PREFIX
+from rockhopper.protocol.store.light_queues import is_light
 from rockhopper.protocol.store.message_codec import RecordCheck
 from rockhopper.protocol.store.queue_layout import BLANK_UNIT_SIZE_FIELD
 
@@ -47,6 +47,8 @@ Noted = Iterable[tuple[int, tuple[int, ...]]]
 UNMAPPED = mmap.mmap(-1, 1)
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 _PAGE_BITS = 12
+# A light queue's file has holes: there may be tens of thousands of them, with few messages each.
+LIGHT_STEP_BYTES = 16_384
 
 
 def ignore(_: object) -> None:
@@ -71,6 +73,7 @@ class UnitQueue(ABC):
         "_mark_dirty",
         "_max_offset_when_checked",
         "commit_log_end",
+        "is_held",
         "is_light",
         "max_offset",
         "min_offset",
@@ -81,6 +84,10 @@ class UnitQueue(ABC):
     )
     UNIT: ClassVar[struct.Struct]
     UNIT_SIZE_BYTES: ClassVar[int]
+    IS_BATCH: ClassVar[bool]
+    """Whether one record may hold several messages."""
+    MESSAGES_PER_UNIT_MAX: ClassVar[int]
+    _flushed: int
 
     def __init__(
         self,
@@ -90,33 +97,29 @@ class UnitQueue(ABC):
         file_size_bytes: int,
         mark_dirty: Callable[[Any], None] = ignore,
         mappings: Mappings | None = None,
-        *,
-        reserve_step_bytes: int | None = None,
     ) -> None:
         """Stand for the queue in *directory*; ``load`` and ``recover`` look at what is there.
 
         *file_size_bytes* is for the first file of a new queue. *mark_dirty* is called with the
         queue when it has something to flush and had nothing before; *mappings* are those that it
-        shares descriptors with. *reserve_step_bytes* of a file get blocks at a time; None: all.
+        shares descriptors with.
         """
         self.topic = topic
         self.topic_field = topic_field(topic)
         # Its records are those of other queues, and name those.
-        self.is_light = topic.startswith(LMQ_PREFIX)
+        self.is_light = is_light(topic)
+        self.is_held = False
         self.queue_id = queue_id
-        self.min_offset = 0
-        self.max_offset = 0
-        self.commit_log_end = -1
         self._mappings = mappings or Mappings()
         self._files = UnitFiles(directory, file_size_bytes, self.UNIT, self._map)
-        self._files.reserve_step_bytes = reserve_step_bytes
+        self._files.reserve_step_bytes = LIGHT_STEP_BYTES if self.is_light else None
         self._mark_dirty = mark_dirty
         self._is_dirty = False
         # Whether units may be missing anywhere, because a file did not have its size.
         self.was_resized = False
-        self._flushed = 0
         self._max_offset_when_checked = 0
         self._forget_mapping()
+        self._set_empty(0)
 
     def __repr__(self) -> str:
         return (
@@ -174,6 +177,73 @@ class UnitQueue(ABC):
         return any(sum(unit) > commit_log_offset for unit in islice(self.newest_units(), 1))
 
     # What differs between the kinds of queue.
+
+    @abstractmethod
+    def append(
+        self,
+        queue_offset: int,
+        commit_log_offset: int,
+        size_bytes: int,
+        tags_code: int,
+        count: int = 1,
+        store_time_ms: int = 0,
+    ) -> None:
+        """Note that a record of *size_bytes* holds *count* messages from *queue_offset* on.
+
+        Noting it again changes nothing. The first message of an empty queue may have any offset.
+
+        Raises:
+            QueueGapError: messages in front of it were not noted.
+            QueueConflictError: another record has that offset.
+            DiskFullError, OSError: there is no room for a new file, or it cannot be made.
+
+        Whatever is raised, the queue is as it was.
+        """
+
+    @abstractmethod
+    def append_many(
+        self,
+        first_queue_offset: int,
+        units: bytes,
+        count: int,
+        commit_log_end: int,
+        count_per_unit: int = 1,
+        store_time_ms: int = 0,
+    ) -> None:
+        """Append *count* messages by packed CONSUME_QUEUE_UNITs, *count_per_unit* each.
+
+        The last of their records ends at *commit_log_end*. Raises as ``append``; the units in
+        front of the one that failed are in the queue then.
+        """
+
+    @abstractmethod
+    def read_units(self, queue_offset: int, count: int) -> bytes:
+        """The packed units of up to *count* records, from the one with message *queue_offset* on.
+
+        Empty when the message is not there.
+        """
+
+    @abstractmethod
+    def entry(self, queue_offset: int) -> tuple[int, ...] | None:
+        """The fields of the unit of the record that holds message *queue_offset*, or None."""
+
+    @abstractmethod
+    def offset_by_time(
+        self, time_ms: int, upper: bool, store_time_of: Callable[[int, int], int]
+    ) -> int:
+        """The first message stored at *time_ms* or later; with *upper* the last one until then.
+
+        *store_time_of* tells a record's store time by its commit log offset and size, −1 if it
+        cannot be read. Without such a message the answer is the nearest end of the queue.
+        """
+
+    @abstractmethod
+    def truncate_to(self, queue_offset: int) -> None:
+        """Drop the messages from *queue_offset* on; the log knows other ones there."""
+
+    def hides(self, queue_offset: int) -> bool:
+        """Whether the message is there, but not to be seen yet."""
+        return False
 
     @abstractmethod
     def _end_position(self) -> int:

@@ -24,7 +24,7 @@ from rockhopper.broker.store.log.fast_encoding import count_sound, side_by_side
 from rockhopper.broker.store.queues.batch_consume_queue import BatchConsumeQueue
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.broker.store.queues.consume_queue_ext import is_address
-from rockhopper.broker.store.queues.queue_table import Queue
+from rockhopper.broker.store.queues.unit_queue import UnitQueue
 from rockhopper.broker.store.reading.bulk_reading import read_bulk
 from rockhopper.broker.store.reading.get_result import GetResult, GetStatus
 from rockhopper.broker.store.reading.property_stage import MessageFilter, PropertyStage
@@ -91,14 +91,12 @@ class MessageReader:
 
     def get(
         self,
-        queue: ConsumeQueue | None,
+        queue: ConsumeQueue,
         offset: int,
         count_max: int,
         subscription: MessageFilter | None,
     ) -> GetResult:
         """Read up to *count_max* messages from *offset* on that *subscription* lets through."""
-        if queue is None:
-            return GetResult(GetStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
         low, high = queue.min_offset, queue.max_offset
         refused = _range_status(offset, low, high)
         if refused is not None:
@@ -208,7 +206,7 @@ class MessageReader:
         """Whether what stands at *position* has that size and says that it stands there."""
         return self._places.end_of(position) == position + size
 
-    def _record(self, queue: Queue, offset: int, position: int, size: int) -> bytes | None:
+    def _record(self, queue: UnitQueue, offset: int, position: int, size: int) -> bytes | None:
         """The record of message *offset*; empty when it is gone, or lost, which is reported.
 
         None while it is being looked for: its entry is wrong.
@@ -231,7 +229,7 @@ class MessageReader:
         reason = _what_is_wrong(record, check_body=position < self.tail_start)
         return record if reason is None else self._report(queue, offset, position, reason)
 
-    def _is_sound(self, queue: Queue, offset: int, position: int, record: bytes) -> bool:
+    def _is_sound(self, queue: UnitQueue, offset: int, position: int, record: bytes) -> bool:
         number = ANY_MESSAGE if queue.is_light else offset
         unit = _pack_unit(position, len(record), 0)
         field, queue_id = queue.topic_field, queue.queue_id
@@ -241,12 +239,12 @@ class MessageReader:
             check_record(record, 0, len(record), position, False), queue, offset
         )
 
-    def _is_out_of_line(self, queue: Queue, offset: int) -> bool:
+    def _is_out_of_line(self, queue: UnitQueue, offset: int) -> bool:
         """Whether an entry in front of the log stands behind one that is not."""
         before = queue.noted(offset - 1)
         return before is not None and before[0] >= self._log.min_offset
 
-    def _report(self, queue: Queue, offset: int, position: int, reason: str) -> bytes:
+    def _report(self, queue: UnitQueue, offset: int, position: int, reason: str) -> bytes:
         self.report(position, reason, topic=queue.topic, queue=queue.queue_id, offset=offset)
         return b""
 
@@ -271,7 +269,7 @@ class MessageReader:
 
     def get_batch(
         self,
-        queue: BatchConsumeQueue | None,
+        queue: BatchConsumeQueue,
         offset: int,
         count_max: int,
         subscription: MessageFilter | None = None,
@@ -280,8 +278,6 @@ class MessageReader:
 
         As in RocketMQ an expression over properties is asked about the record as a whole.
         """
-        if queue is None:
-            return GetResult(GetStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
         low, high = max(queue.min_offset, 0), queue.max_offset
         refused = _range_status(offset, low, high)
         if refused is not None:

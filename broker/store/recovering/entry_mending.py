@@ -18,7 +18,7 @@ import structlog
 
 from rockhopper.broker.store.log.commit_log import CommitLog
 from rockhopper.broker.store.queues.consume_queue_ext import is_address
-from rockhopper.broker.store.queues.queue_table import Queue
+from rockhopper.broker.store.queues.unit_queue import UnitQueue
 from rockhopper.broker.store.recovering.record_places import RecordPlaces
 from rockhopper.protocol.names import SCHEDULE_TOPIC
 from rockhopper.protocol.store.light_queues import light_places
@@ -44,7 +44,7 @@ class _Search:
 
     __slots__ = ("at", "offset", "queue", "stop")
 
-    def __init__(self, queue: Queue, offset: int, at: int, stop: int) -> None:
+    def __init__(self, queue: UnitQueue, offset: int, at: int, stop: int) -> None:
         self.queue = queue
         self.offset = offset
         self.at = at
@@ -70,11 +70,11 @@ class EntryMender:
         """Entries set right since the start."""
         self.on_search: Callable[[], None] = _do_nothing
         """Called when a search is longer than a slice."""
-        self.on_mended: Callable[[Queue, int], None] = _ignore_mended
+        self.on_mended: Callable[[UnitQueue, int], None] = _ignore_mended
         """Called with a queue and the tags code of the message whose search has ended."""
 
     def right_place(
-        self, queue: Queue, offset: int, position: int, size: int
+        self, queue: UnitQueue, offset: int, position: int, size: int
     ) -> Place | str | None:
         """Offset and size of the record of a message whose entry says *position* and *size*.
 
@@ -110,7 +110,7 @@ class EntryMender:
 
     # Searching.
 
-    def _search(self, queue: Queue, offset: int, position: int) -> Place | str | None:
+    def _search(self, queue: UnitQueue, offset: int, position: int) -> Place | str | None:
         key = (queue.topic, queue.queue_id, offset)
         if key in self._lost:
             return _LOST
@@ -145,7 +145,7 @@ class EntryMender:
         self._lost.add(key)
         return _LOST
 
-    def _bounds(self, queue: Queue, offset: int) -> tuple[int, int]:
+    def _bounds(self, queue: UnitQueue, offset: int) -> tuple[int, int]:
         """The range of the log that a message is in, by its neighbours with good entries."""
         low, high = self._log.min_offset, self._log.written_offset
         before, behind = queue.around(offset, NEIGHBOURS_MAX)
@@ -159,7 +159,7 @@ class EntryMender:
                 break
         return low, high
 
-    def _is_sound(self, queue: Queue, number: int, unit: tuple[int, ...]) -> bool:
+    def _is_sound(self, queue: UnitQueue, number: int, unit: tuple[int, ...]) -> bool:
         found = self._places.claimed(unit[0])
         return (
             found is not None and found[1].size_bytes == unit[1] and is_of(found[1], queue, number)
@@ -174,7 +174,7 @@ class EntryMender:
                 return found[1]
         return None
 
-    def _is_proven(self, check: RecordCheck, queue: Queue, offset: int) -> bool:
+    def _is_proven(self, check: RecordCheck, queue: UnitQueue, offset: int) -> bool:
         """Whether a record is the message that was looked for, and no image of it in a body."""
         return is_of(check, queue, offset) and self._places.is_reached(check.commit_log_offset)
 
@@ -210,7 +210,7 @@ class EntryMender:
         behind = None if self._is_file_end(at) else self._places.proven_behind(at)
         return self._log.next_file_offset(at) if behind is None else behind
 
-    def _mend(self, queue: Queue, offset: int, check: RecordCheck) -> Place:
+    def _mend(self, queue: UnitQueue, offset: int, check: RecordCheck) -> Place:
         was = queue.held(offset, check.commit_log_offset) or (0, 0, 0)
         code = was[2]
         if not is_address(code):
@@ -228,7 +228,7 @@ class EntryMender:
         )
         return check.commit_log_offset, check.size_bytes
 
-    def compare(self, queue: Queue, offset: int, check: RecordCheck) -> None:
+    def compare(self, queue: UnitQueue, offset: int, check: RecordCheck) -> None:
         """Mend the entry of a proven record, message *offset* of *queue*, if it is wrong."""
         unit = queue.held(offset, check.commit_log_offset)
         if unit is None or offset < queue.min_offset:
@@ -246,7 +246,7 @@ class EntryMender:
             return  # A leftover: the message with this offset is another one now.
         self._mend(queue, offset, check)
 
-    def compare_near(self, queue: Queue, offset: int) -> None:
+    def compare_near(self, queue: UnitQueue, offset: int) -> None:
         """The same of the entries at and next to message *offset*, which do not fit each other."""
         before, behind = queue.around(offset, ENTRIES_NEAR)
         units = [unit for entries in (before, behind) for _, unit in entries]
@@ -259,7 +259,7 @@ class EntryMender:
 _LOST = "its queue entry is damaged, and the log has no sound record of it"
 
 
-def is_of(check: RecordCheck, queue: Queue, offset: int) -> bool:
+def is_of(check: RecordCheck, queue: UnitQueue, offset: int) -> bool:
     """Whether a record is message *offset* of *queue*."""
     place = check.queue_offset, check.queue_id, check.topic
     if place == (offset, queue.queue_id, queue.topic):
@@ -271,5 +271,5 @@ def _do_nothing() -> None:
     """Nobody goes on with searches but who reads."""
 
 
-def _ignore_mended(queue: Queue, tags_code: int) -> None:
+def _ignore_mended(queue: UnitQueue, tags_code: int) -> None:
     """Nobody waits for the end of searches."""

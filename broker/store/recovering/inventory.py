@@ -27,7 +27,8 @@ from typing import Any, NamedTuple
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files import checked_line, disk
 from rockhopper.broker.store.index.index import MessageIndex
-from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable, Queue
+from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
+from rockhopper.broker.store.queues.unit_queue import UnitQueue
 
 FILE_NAME = "inventory.json"
 QueueKey = tuple[str, int]
@@ -60,7 +61,7 @@ class Inventory(NamedTuple):
 
 def take(
     log_end: int,
-    queues: Iterable[Queue],
+    queues: Iterable[UnitQueue],
     index: MessageIndex | None,
     holes: Iterable[tuple[int, int]] = (),
 ) -> Inventory:

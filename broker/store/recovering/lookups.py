@@ -2,7 +2,7 @@
 
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.log.log_scan import Record, read_record
-from rockhopper.broker.store.queues.queue_table import Queue
+from rockhopper.broker.store.queues.unit_queue import UnitQueue
 
 
 def record_at(log_files: MappedFileQueue, offset: int) -> Record | None:
@@ -21,12 +21,12 @@ def record_start(log_files: MappedFileQueue, offset: int) -> int:
     return log_files.min_offset if file is None else file.base_offset
 
 
-def queue_end(queue: Queue | None) -> int:
+def queue_end(queue: UnitQueue | None) -> int:
     """Where the record of the last message ends, −1 without one."""
     return -1 if queue is None else queue.commit_log_end
 
 
-def find_unit(queue: Queue, commit_log_offset: int) -> tuple[int, tuple[int, int]] | None:
+def find_unit(queue: UnitQueue, commit_log_offset: int) -> tuple[int, tuple[int, int]] | None:
     """Queue offset, and commit log offset and size, of the first unit not in front of an offset."""
     low, high = queue.min_offset, queue.max_offset
     found = None

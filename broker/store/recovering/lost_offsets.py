@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Set
 
 import structlog
 
-from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable, Queue
+from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
+from rockhopper.broker.store.queues.unit_queue import UnitQueue
 from rockhopper.broker.store.recovering.inventory import QueueKey
 from rockhopper.broker.store.recovering.log_walk import Hole
 from rockhopper.broker.store.recovering.lookups import find_unit
@@ -26,7 +27,7 @@ log = structlog.get_logger("broker.store")
 UNITS_MAX = 1_000_000
 
 
-def missing_bytes(tail: Hole, queues: Iterable[Queue], noted_end: int) -> int:
+def missing_bytes(tail: Hole, queues: Iterable[UnitQueue], noted_end: int) -> int:
     """How much of *tail* neither units nor the inventory account for, which knows up to an end."""
     hole = tail._replace(start=max(tail.start, noted_end))
     noted = 0

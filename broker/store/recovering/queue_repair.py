@@ -23,9 +23,9 @@ import structlog
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.log.log_scan import Record
 from rockhopper.broker.store.log.record_properties import KeysAndTagsReader
-from rockhopper.broker.store.queues.batch_consume_queue import BatchConsumeQueue, batch_range
-from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
-from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable, Queue
+from rockhopper.broker.store.queues.batch_consume_queue import batch_range
+from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
+from rockhopper.broker.store.queues.unit_queue import UnitQueue
 from rockhopper.broker.store.recovering.inventory import QueueKey
 from rockhopper.broker.store.recovering.log_walk import Hole
 from rockhopper.broker.store.recovering.lookups import find_unit, queue_end, record_at
@@ -45,7 +45,6 @@ from rockhopper.protocol.store.record_head import RECORD_SIZE_BYTES_MIN
 log = structlog.get_logger("broker.store")
 
 _UNITS_AT_ONCE = 512
-_BATCH_COUNT_MAX = 32_767
 _RECORD_SIZE_BYTES_MAX = 2**31 - 2
 # A queue in use holds a descriptor; there may be more queues than a process may have.
 _QUEUES_OPEN_MAX = 256
@@ -92,7 +91,7 @@ class _Progress:
         "units",
     )
 
-    def __init__(self, queue: Queue | None, *, is_batch: bool, may_be_deleted: bool) -> None:
+    def __init__(self, queue: UnitQueue | None, *, is_batch: bool, may_be_deleted: bool) -> None:
         self.queue = queue
         self.is_batch = is_batch
         self.is_skipped = False
@@ -139,7 +138,7 @@ class QueueRepair:
         self._units_end = max((queue.commit_log_end for queue in queues), default=-1)
         self._searches_left = 16 + _QUEUES_SEARCHED_MAX // (1 + len(list(queues)))
         self._round = 1
-        self._open_queues: list[Queue] = []
+        self._open_queues: list[UnitQueue] = []
         self.postponed: dict[QueueKey, int] = {}
         """Queues to walk again, and from which commit log offset on."""
         self.filled: dict[QueueKey, int] = {}
@@ -164,7 +163,7 @@ class QueueRepair:
                     return True
             queue = progress.queue
             if (
-                type(queue) is ConsumeQueue
+                queue is not None
                 and first_offset == queue.max_offset
                 and offset >= queue.commit_log_end >= 0
             ):
@@ -187,7 +186,7 @@ class QueueRepair:
             if progress.queue is not None and progress.changed_count
         }
 
-    def claimed_until(self, queue: Queue) -> int | None:
+    def claimed_until(self, queue: UnitQueue) -> int | None:
         """The queue offset up to which records asked for units; None if no record named *queue*."""
         progress = self._by_name.get((queue.topic.encode(), queue.queue_id))
         if progress is None:
@@ -202,7 +201,7 @@ class QueueRepair:
             topic = ""
         queue = self._queues.get(topic, record.queue_id)
         is_batch = (
-            isinstance(queue, BatchConsumeQueue)
+            queue.IS_BATCH
             if queue is not None
             else self._rules.is_batch_topic(topic) or bool(record.sys_flag & SYS_FLAG_INNER_BATCH)
         )
@@ -257,7 +256,7 @@ class QueueRepair:
     def _compare(
         self,
         progress: _Progress,
-        queue: Queue,
+        queue: UnitQueue,
         place: Place,
         record: Record,
         *,
@@ -297,17 +296,14 @@ class QueueRepair:
     def _append_at(self, progress: _Progress, place: Place, record: Record) -> bool:
         topic, queue_id, first_offset, message_count = place
         if progress.queue is None:
-            if progress.is_batch:
-                progress.queue = self._queues.get_or_create(topic, queue_id, batch=True)
-            else:
-                progress.queue = self._queues.get_or_create(topic, queue_id)
+            progress.queue = self._queues.get_or_create(topic, queue_id, batch=progress.is_batch)
         self._append(progress, progress.queue, record, first_offset, message_count)
         return True
 
     def _append(
         self,
         progress: _Progress,
-        queue: Queue,
+        queue: UnitQueue,
         record: Record,
         first_offset: int,
         message_count: int,
@@ -320,21 +316,12 @@ class QueueRepair:
         tags_code = self._rules.tags_code(queue.topic, properties, record.store_time_ms)
         if progress.opened_in != self._round:
             self._open(progress, queue)
-        if isinstance(queue, BatchConsumeQueue):
-            queue.append_batch(
-                first_offset,
-                message_count,
-                record.offset,
-                record.size_bytes,
-                tags_code,
-                record.store_time_ms,
-            )
-        else:
-            queue.append(first_offset, record.offset, record.size_bytes, tags_code)
+        offset, size_bytes, store_time_ms = record.offset, record.size_bytes, record.store_time_ms
+        queue.append(first_offset, offset, size_bytes, tags_code, message_count, store_time_ms)
         progress.changed_count += 1
         progress.next_offset = -1
 
-    def _open(self, progress: _Progress, queue: Queue) -> None:
+    def _open(self, progress: _Progress, queue: UnitQueue) -> None:
         """Count a queue that is about to hold a descriptor; close all when they are too many."""
         if len(self._open_queues) == _QUEUES_OPEN_MAX:
             for other in self._open_queues:
@@ -344,16 +331,16 @@ class QueueRepair:
         self._open_queues.append(queue)
         progress.opened_in = self._round
 
-    def _expect_after(self, progress: _Progress, queue: Queue, place: Place) -> None:
+    def _expect_after(self, progress: _Progress, queue: UnitQueue, place: Place) -> None:
         """Read on in the queue's units: the next record is likely to be the next unit's."""
         if progress.opened_in != self._round:
             self._open(progress, queue)
         progress.next_offset = place.first_offset + place.message_count
-        if not isinstance(queue, BatchConsumeQueue):
+        if not queue.IS_BATCH:
             units = queue.read_units(progress.next_offset, _UNITS_AT_ONCE)
             progress.units = queue.UNIT.iter_unpack(units)
 
-    def fill(self, queue: Queue, end: int, log_offset: int) -> bool:
+    def fill(self, queue: UnitQueue, end: int, log_offset: int) -> bool:
         """Put units for lost messages up to queue offset *end*, lost in front of *log_offset*.
 
         They point into the hole that swallowed the messages, one byte after the other, because
@@ -373,11 +360,8 @@ class QueueRepair:
             return False
         while queue.max_offset < end:
             size_bytes = max(min(stop - start, _RECORD_SIZE_BYTES_MAX), 1)
-            if isinstance(queue, BatchConsumeQueue):
-                count = min(end - queue.max_offset, _BATCH_COUNT_MAX)
-                queue.append_batch(queue.max_offset, count, start, size_bytes, 0, 0)
-            else:
-                queue.append(queue.max_offset, start, size_bytes, 0)
+            count = min(end - queue.max_offset, queue.MESSAGES_PER_UNIT_MAX)
+            queue.append(queue.max_offset, start, size_bytes, 0, count)
             start += 1
         key = (queue.topic, queue.queue_id)
         self.filled[key] = self.filled.get(key, 0) + missing_count

@@ -432,8 +432,7 @@ class _Recovery:
             is_sync=self.is_sync,
             file_sizes=(
                 self._log_files.file_size_bytes,
-                self._queues.file_size_bytes,
-                self._queues.batch_file_size_bytes,
+                *self._queues.file_sizes_bytes,
             ),
         )
         if present != self._noted:

@@ -17,8 +17,7 @@ from rockhopper.broker.store.files.checkpoint import StoreCheckpoint
 from rockhopper.broker.store.files.mapped_file import MappedFile
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.log.log_scan import Record, read_record
-from rockhopper.broker.store.queues.batch_consume_queue import BatchConsumeQueue
-from rockhopper.broker.store.queues.queue_table import Queue
+from rockhopper.broker.store.queues.unit_queue import UnitQueue
 from rockhopper.broker.store.recovering.inventory import Inventory
 from rockhopper.broker.store.recovering.lookups import find_unit, record_at
 from rockhopper.protocol.names import LMQ_PREFIX
@@ -46,7 +45,7 @@ class QueueState(NamedTuple):
 
 
 def look_at_queue(
-    queue: Queue, log_files: MappedFileQueue, inventory: Inventory | None
+    queue: UnitQueue, log_files: MappedFileQueue, inventory: Inventory | None
 ) -> QueueState:
     """Compare the last units of a queue with the records that they point to."""
     if not queue.has_files or queue.max_offset <= queue.min_offset:
@@ -72,7 +71,7 @@ def look_at_queue(
 
 
 def may_lack_first_files(
-    queue: Queue, log_min: int, noted: Inventory | None, has_gone: Callable[[str], bool]
+    queue: UnitQueue, log_min: int, noted: Inventory | None, has_gone: Callable[[str], bool]
 ) -> bool:
     """Whether the files that a queue begins with may be gone, and messages in the log with them.
 
@@ -88,16 +87,14 @@ def may_lack_first_files(
     return queue.begins_behind(log_min)
 
 
-def _fits(queue: Queue, unit: tuple[int, ...], number_from_end: int, record: Record) -> bool:
+def _fits(queue: UnitQueue, unit: tuple[int, ...], number_from_end: int, record: Record) -> bool:
     if record.size_bytes != unit[1]:
         return False
     if queue.topic.startswith(LMQ_PREFIX):
         return True  # The record belongs to another topic as well.
     if record.topic != queue.topic.encode() or record.queue_id != queue.queue_id:
         return False
-    if isinstance(queue, BatchConsumeQueue):
-        return True
-    return record.queue_offset == queue.max_offset - 1 - number_from_end
+    return queue.IS_BATCH or record.queue_offset == queue.max_offset - 1 - number_from_end
 
 
 def _looks_like_a_record(offset: int, size_bytes: int, log_files: MappedFileQueue) -> bool:
@@ -110,7 +107,7 @@ def _looks_like_a_record(offset: int, size_bytes: int, log_files: MappedFileQueu
     return size == size_bytes or magic in (MAGIC_V1, MAGIC_V2) or own_offset == offset
 
 
-def units_from(queue: Queue, commit_log_offset: int) -> Iterator[tuple[int, int]]:
+def units_from(queue: UnitQueue, commit_log_offset: int) -> Iterator[tuple[int, int]]:
     """Commit log offset and size of the units of a queue that are not in front of an offset."""
     found = find_unit(queue, commit_log_offset)
     if found is not None:
@@ -141,7 +138,7 @@ def end_by_units(units: Iterable[tuple[int, int]], start: int, log_files: Mapped
     return end
 
 
-def end_behind_files(queues: Iterable[Queue], log_files: MappedFileQueue) -> int:
+def end_behind_files(queues: Iterable[UnitQueue], log_files: MappedFileQueue) -> int:
     """Up to where units of queues, not recovered yet, say that the log went behind its files.
 
     0 where they say nothing of that.
@@ -169,7 +166,7 @@ def proven_file(log_files: MappedFileQueue, checkpoint: StoreCheckpoint) -> Mapp
 def proven_offset(
     file: MappedFile,
     log_files: MappedFileQueue,
-    queues: list[Queue],
+    queues: list[UnitQueue],
     checkpoint: StoreCheckpoint,
 ) -> int:
     """The start of a record of *file* in front of which the checkpoint proves everything."""
@@ -191,7 +188,7 @@ def proven_offset(
     return best
 
 
-def _record_of(queue: Queue, queue_offset: int, log_files: MappedFileQueue) -> Record | None:
+def _record_of(queue: UnitQueue, queue_offset: int, log_files: MappedFileQueue) -> Record | None:
     unit = queue.entry(queue_offset)
     record = record_at(log_files, unit[0]) if unit is not None else None
     if record is None or record.topic != queue.topic.encode():

@@ -9,8 +9,8 @@ import pytest
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files.errors import TooManyOpenFilesError
 from rockhopper.broker.store.files.mappings import Mappings
-from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
+from rockhopper.broker.store.queues.unit_queue import UnitQueue
 from tests.support.no_descriptor import no_descriptor_free
 from tests.support.open_files import open_files_in
 from tests.support.open_stores import FILE_SIZE_BYTES, Stores, bodies, flush, put
@@ -22,7 +22,7 @@ def new_table(root: Path, mapped_files_max: int) -> ConsumeQueueTable:
     return ConsumeQueueTable(StoreLayout(root), 100, 138, Mappings(mapped_files_max))
 
 
-def append(table: ConsumeQueueTable, queue_id: int, *offsets: int) -> ConsumeQueue:
+def append(table: ConsumeQueueTable, queue_id: int, *offsets: int) -> UnitQueue:
     queue = table.get_or_create("T", queue_id)
     for offset in offsets:
         queue.append(offset, offset * 100, 50, 0)
@@ -81,7 +81,7 @@ def test_reading_old_files_takes_no_more_descriptors_either(tmp_path: Path) -> N
     queue = append(table, 0, *range(32))
     batches = table.get_or_create("B", 0, batch=True)
     for number in range(9):
-        batches.append_batch(number, 1, 10_000 + number, 1, 0, 0)
+        batches.append(number, 10_000 + number, 1, 0, 1, 0)
     for offset in range(32):
         assert queue.entry(offset) == (offset * 100, 50, 0)
         assert batches.entry(offset % 9) is not None

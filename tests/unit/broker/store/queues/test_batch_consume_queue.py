@@ -29,7 +29,7 @@ def new_queue(directory: Path) -> BatchConsumeQueue:
 def append(queue: BatchConsumeQueue, *numbers: int, start: int = 0) -> None:
     """Append records of two messages: the n-th at n·100 of the log, stored at n·10 ms."""
     for number in numbers:
-        queue.append_batch(start + 2 * number, 2, number * 100, 50, -number, number * 10)
+        queue.append(start + 2 * number, number * 100, 50, -number, 2, number * 10)
 
 
 def recovered(queue: BatchConsumeQueue, commit_log_max: int = LOG_END) -> BatchConsumeQueue:
@@ -51,18 +51,18 @@ def queue(tmp_path: Path) -> BatchConsumeQueue:
 
 
 def test_units_are_written_as_rocketmq_writes_them(queue: BatchConsumeQueue) -> None:
-    queue.append_batch(0, 3, 0x568, 0x125, 0, 0x1A1F845EBAD)
-    queue.append_batch(3, 2, 0x68D, 0xF1, 0, 0x1A1F845EBB2)
-    queue.append_batch(5, 1, 0x77E, 0x81, 0, 0x1A1F845EBB3)
+    queue.append(0, 0x568, 0x125, 0, 3, 0x1A1F845EBAD)
+    queue.append(3, 0x68D, 0xF1, 0, 2, 0x1A1F845EBB2)
+    queue.append(5, 0x77E, 0x81, 0, 1, 0x1A1F845EBB3)
     assert (queue.directory / "00000000000000000000").read_bytes() == ROCKETMQ_UNITS
     assert state(queue) == (0, 6, 0x77E + 0x81)
 
 
 def test_message_is_found_by_any_offset_of_its_record(queue: BatchConsumeQueue) -> None:
-    queue.append_batch(0, 3, 0, 50, 0, 0)
-    queue.append_batch(3, 2, 100, 50, 0, 0)
-    queue.append_batch(5, 1, 200, 50, 0, 0)
-    queue.append_batch(6, 4, 300, 50, 0, 0)
+    queue.append(0, 0, 50, 0, 3, 0)
+    queue.append(3, 100, 50, 0, 2, 0)
+    queue.append(5, 200, 50, 0, 1, 0)
+    queue.append(6, 300, 50, 0, 4, 0)
     found = [(queue.entry(offset) or (-1,))[0] for offset in range(-1, 11)]
     assert found == [-1, 0, 0, 0, 100, 100, 200, 300, 300, 300, 300, -1]
 
@@ -94,7 +94,7 @@ def test_gap_and_conflict_are_refused(queue: BatchConsumeQueue) -> None:
     with pytest.raises(QueueGapError, match="ends at offset 6 and was given offset 8"):
         append(queue, 4)
     with pytest.raises(QueueConflictError, match="offset 2"):
-        queue.append_batch(2, 2, 777, 50, 0, 0)
+        queue.append(2, 777, 50, 0, 2, 0)
     assert state(queue) == (0, 6, 250)
 
 

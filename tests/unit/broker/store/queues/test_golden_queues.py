@@ -122,20 +122,17 @@ def test_noting_all_messages_again_changes_no_byte(root: Path) -> None:
 
 def test_queues_that_we_write_are_those_of_rocketmq(root: Path, tmp_path: Path) -> None:
     theirs = open_queues(root)
-    ours = ConsumeQueueTable(
-        StoreLayout(tmp_path / "ours"), theirs.file_size_bytes, theirs.batch_file_size_bytes
-    )
+    ours = ConsumeQueueTable(StoreLayout(tmp_path / "ours"), *theirs.file_sizes_bytes)
     for queue in theirs:
-        if isinstance(queue, BatchConsumeQueue):
-            copy = ours.get_or_create(queue.topic, queue.queue_id, batch=True)
+        copy = ours.get_or_create(queue.topic, queue.queue_id, batch=queue.IS_BATCH)
+        if queue.IS_BATCH:
             for position, size, tags_code, store_time_ms, base, count, _, _ in queue.last_units(99):
-                copy.append_batch(base, count, position, size, tags_code, store_time_ms)
+                copy.append(base, position, size, tags_code, count, store_time_ms)
         else:
-            plain = ours.get_or_create(queue.topic, queue.queue_id)
             for offset in range(queue.min_offset, queue.max_offset):
                 entry = queue.entry(offset)
                 assert entry is not None
-                plain.append(offset, *entry)
+                copy.append(offset, *entry)
     ours.close()
     theirs.close()
     assert file_bytes(tmp_path / "ours") == file_bytes(root)

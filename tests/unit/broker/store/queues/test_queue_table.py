@@ -10,8 +10,8 @@ from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import CorruptFileError, StoreError
 from rockhopper.broker.store.queues.batch_consume_queue import BatchConsumeQueue
-from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
+from rockhopper.broker.store.queues.unit_queue import UnitQueue
 from tests.support.open_files import open_files_in
 
 LOG_END = 1 << 20
@@ -29,7 +29,7 @@ def loaded(root: Path, size_bytes: int = 100) -> ConsumeQueueTable:
     return table
 
 
-def append(queue: ConsumeQueue, *offsets: int) -> None:
+def append(queue: UnitQueue, *offsets: int) -> None:
     for offset in offsets:
         queue.append(offset, offset * 100, 50, 0)
 
@@ -43,7 +43,7 @@ def test_queues_are_found_again_with_their_messages(tmp_path: Path) -> None:
     append(table.get_or_create("A", 0), 0, 1)
     append(table.get_or_create("A", 3), 0)
     append(table.get_or_create("%RETRY%g", 0), 7)
-    table.get_or_create("B", 0, batch=True).append_batch(0, 3, 500, 50, 0, 0)
+    table.get_or_create("B", 0, batch=True).append(0, 500, 50, 0, 3, 0)
     table.close()
     again = loaded(tmp_path)
     assert sorted(again.topics()) == ["%RETRY%g", "A", "B"]
@@ -83,7 +83,7 @@ def test_kind_of_a_queue_cannot_change(tmp_path: Path) -> None:
 
 def test_size_is_rounded_up_to_whole_units(tmp_path: Path) -> None:
     table = new_table(tmp_path, size_bytes=81, batch_size_bytes=1)
-    assert (table.file_size_bytes, table.batch_file_size_bytes) == (100, 46)
+    assert table.file_sizes_bytes == (100, 46)
 
 
 def test_size_of_the_files_that_are_there_counts_for_new_queues_too(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_queues_with_files_of_different_sizes_are_refused(tmp_path: Path) -> Non
 
 def test_topic_with_queues_of_both_kinds_is_refused(tmp_path: Path) -> None:
     append(new_table(tmp_path).get_or_create("A", 0), 0)
-    new_table(tmp_path).get_or_create("A", 1, batch=True).append_batch(0, 1, 0, 50, 0, 0)
+    new_table(tmp_path).get_or_create("A", 1, batch=True).append(0, 0, 50, 0, 1, 0)
     with pytest.raises(CorruptFileError, match="batch consume queues and plain ones"):
         loaded(tmp_path)
 
