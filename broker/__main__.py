@@ -23,7 +23,6 @@ from rockhopper.broker.remoting.startup import StartError
 from rockhopper.broker.settings.config import BrokerConfig, Role
 from rockhopper.broker.settings.config_file import LoadedConfig, load_config, properties_of
 from rockhopper.broker.settings.settings import SettingError
-from rockhopper.broker.store.log import fast_encoding
 
 log = structlog.get_logger("broker.main")
 
@@ -45,7 +44,7 @@ class Service(Protocol):
     async def stop(self) -> None:
         """Close everything. Raises OSError."""
 
-    def addresses(self) -> dict[str, str]:
+    def facts(self) -> dict[str, str]:
         """What the first log line names."""
 
 
@@ -162,14 +161,13 @@ async def serve(loaded: LoadedConfig) -> int:
     service = _make_service(loaded.config)
     try:
         service.prepare()
-        encoding = "compiled" if fast_encoding.is_compiled else "python"
-        log.info("starting", **service.addresses(), encoding=encoding)
+        log.info("starting", **service.facts())
         _tell_about_settings(loaded)
         await service.start()
     except StartError as error:
         click.echo(f"rockhopper-broker: {error}", err=True)
         return 1
-    log.info("serving", **service.addresses())
+    log.info("serving", **service.facts())
     # What is loaded now stays: a collection need not look at it again, and stop the loop for it.
     loop.call_later(FREEZE_AFTER_S, gc.freeze)
     await _first_of(stopping.wait, service.failed.wait)

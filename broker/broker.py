@@ -15,7 +15,7 @@ import dataclasses
 import shutil
 import tempfile
 import uuid
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -23,7 +23,7 @@ import structlog
 
 from rockhopper.broker.access.access import Access
 from rockhopper.broker.access.peer import Peer
-from rockhopper.broker.assembly.metrics import families, metrics_page
+from rockhopper.broker.assembly.metrics import families, rendered
 from rockhopper.broker.assembly.parts import ServingParts
 from rockhopper.broker.hot_pass import HotPass
 from rockhopper.broker.loop.clock import BrokerClock
@@ -37,10 +37,10 @@ from rockhopper.broker.processors.table import build_table
 from rockhopper.broker.remoting.dispatcher import Dispatcher
 from rockhopper.broker.remoting.health import HealthServer
 from rockhopper.broker.remoting.http import Page
-from rockhopper.broker.remoting.limits import connection_shares
+from rockhopper.broker.remoting.limits import connection_shares, mapped_files_share
 from rockhopper.broker.remoting.ports import Ports
 from rockhopper.broker.remoting.server import Server
-from rockhopper.broker.remoting.startup import StartError, store_directory_error
+from rockhopper.broker.remoting.startup import StartError, store_errors_explained
 from rockhopper.broker.settings.advertise import Advertiser, fixed_host
 from rockhopper.broker.settings.config import BrokerConfig, Role
 from rockhopper.broker.settings.config_file import apply_live, build_config, check_keys
@@ -50,7 +50,7 @@ from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files.disk import make_directories
 from rockhopper.broker.store.files.errors import StoreError, StoreFailedError
 from rockhopper.broker.store.files.lock_file import StoreLock
-from rockhopper.broker.tables.topics import TopicConfig
+from rockhopper.broker.store.log import fast_encoding
 from rockhopper.protocol.addresses import host_bytes
 
 log = structlog.get_logger("broker")
@@ -148,13 +148,14 @@ class Broker(ServingParts):
         """host:port of /healthz, /readyz and /metrics; blank when httpPort is -1."""
         return self._ports.address("httpPort")
 
-    def addresses(self) -> dict[str, str]:
-        """What the first log line names."""
+    def facts(self) -> dict[str, str]:
+        """What the first log lines name."""
         return {
             "broker": self.address,
             "nameserver": self.nameserver or "none",
             "http": self.http_address or "none",
             "store": str(self.config.store.root),
+            "encoding": "compiled" if fast_encoding.is_compiled else "python",
         }
 
     # -- start ---------------------------------------------------------------------------------
@@ -174,7 +175,7 @@ class Broker(ServingParts):
         self._ports.bind("listenPort", config.listen_port)
         if not self._is_temporary:
             layout = StoreLayout.of(config.store)
-            with _store_errors_explained(config.store.root):
+            with store_errors_explained(config.store.root):
                 make_directories(layout.root)
                 StoreLock(layout.root, layout.lock, layout.abort).release()
 
@@ -202,11 +203,11 @@ class Broker(ServingParts):
         broker_share, name_share = connection_shares(
             with_store=True, with_name_service=config.role is Role.ALL
         )
-        with _store_errors_explained(config.store.root):
+        with store_errors_explained(config.store.root):
             self.load_tables()
             if config.role is Role.ALL:
                 self.name_service = self._make_name_service(name_share)
-            self.open_store(store_host, levels)
+            self.open_store(store_host, levels, mapped_files_max=mapped_files_share())
         self.build(
             store_host,
             levels,
@@ -217,7 +218,7 @@ class Broker(ServingParts):
         await self.store.start()
         self._undo.push_async_callback(self.store.close)
         self._undo.push_async_callback(self.parts.close)
-        with _store_errors_explained(config.store.root):
+        with store_errors_explained(config.store.root):
             await self.parts.open()
         await self._open_ports()
         self._is_ready = True
@@ -291,7 +292,6 @@ class Broker(ServingParts):
         if config.vip_channel_enabled and config.listen_port > VIP_PORTS_BELOW:
             await self._listen_for_vips(config.listen_port - VIP_PORTS_BELOW)
         self._registration.start()
-        self.topics.on_created = self._share_topic
 
     async def _listen_for_vips(self, port: int) -> None:
         try:
@@ -355,13 +355,6 @@ class Broker(ServingParts):
     def _may_have_group(self, group: str) -> bool:
         return group in self.groups or self.config.live.auto_create_subscription_group
 
-    def _share_topic(self, topic: TopicConfig) -> None:
-        """Let the other masters of the cluster have a topic that was made for a client."""
-        if self.name_service is not None:
-            self.name_service.sharing.share_local(topic)
-        if self._registration is not None:
-            self._registration.share(topic)
-
     def _address_for(self, connection: Peer) -> str:
         return self._advertiser.address_for(connection.peer_host, connection.local_host)
 
@@ -417,11 +410,12 @@ class Broker(ServingParts):
             return str(error)
         return None
 
-    def metrics(self) -> Awaitable[Page]:
+    async def metrics(self) -> Page:
         """The page that Prometheus scrapes."""
         is_ready = self.why_not_ready() is None
         shown = families(self, self.stalls, self.connection_counts(), is_ready=is_ready)
-        return metrics_page(self.config, shown)
+        body, content_type = await rendered(self.config, shown)
+        return Page(body, content_type=content_type)
 
     def connection_counts(self) -> dict[str, int]:
         """Open connections by port."""
@@ -429,16 +423,6 @@ class Broker(ServingParts):
         if self.name_service is not None:
             counts["nameserver"] = len(self.name_service.server.connections)
         return counts
-
-
-@contextlib.contextmanager
-def _store_errors_explained(root: Path) -> Iterator[None]:
-    try:
-        yield
-    except StoreError as error:
-        raise StartError(str(error)) from error
-    except OSError as error:
-        raise store_directory_error(root, error) from error
 
 
 def _known_to_the_hot_path(config: BrokerConfig) -> tuple[int, int, int]:

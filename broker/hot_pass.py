@@ -122,7 +122,7 @@ class HotPass:
         return self._serve(connection, frames)
 
     def _serve(self, connection: Connection, frames: Sequence[Frame]) -> int:
-        turn = Turn(self._store, self._stats, connection)
+        turn = Turn(self._store, self._stats.puts_refused, connection)
         ends_at_s = self._clock() + PASS_S
         taken = 0
         for serialize_type, header, body in frames:

@@ -19,7 +19,6 @@ from rockhopper.broker.members.consumer_groups import BROADCASTING, ConsumerGrou
 from rockhopper.broker.members.producers import ProducerTable
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pop.service import PopService
-from rockhopper.broker.remoting.http import Page
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
@@ -46,8 +45,11 @@ class Family:
         return self
 
 
-async def metrics_page(config: BrokerConfig, families: Iterable[Family | None]) -> Page:
-    """The page that Prometheus scrapes; None where the event loop should get its turn."""
+async def rendered(config: BrokerConfig, families: Iterable[Family | None]) -> tuple[bytes, str]:
+    """The page that Prometheus scrapes, and its type.
+
+    None among *families* is where the event loop should get its turn.
+    """
     shown = []
     for family in families:
         if family is None:
@@ -59,8 +61,7 @@ async def metrics_page(config: BrokerConfig, families: Iterable[Family | None]) 
         "node_type": "broker",
         "node_id": config.broker_name,
     }
-    body, content_type = await asyncio.to_thread(_render, shown, common)
-    return Page(body, content_type=content_type)
+    return await asyncio.to_thread(_render, shown, common)
 
 
 def _render(families: Iterable[Family], common: dict[str, str]) -> tuple[bytes, str]:

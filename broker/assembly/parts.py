@@ -23,13 +23,13 @@ from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pop.service import PopService
 from rockhopper.broker.pulling.long_polling import LongPolling
 from rockhopper.broker.pulling.puller import Puller
-from rockhopper.broker.remoting.limits import mapped_files_share
 from rockhopper.broker.sending.send_checks import SendChecks
 from rockhopper.broker.sending.sender import Sender, broker_properties
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.sinks import SinkPublisher
 from rockhopper.broker.sinks.appender import BatchAppender
+from rockhopper.broker.store.files.mappings import MAPPED_FILES_MAX
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.tables.static_topics import StaticTopicTable
@@ -96,7 +96,9 @@ class ServingParts:
         self.topic_ids = self.tables.topic_ids
         self.tables.load()
 
-    def open_store(self, store_host: bytes, levels: DelayLevels) -> None:
+    def open_store(
+        self, store_host: bytes, levels: DelayLevels, mapped_files_max: int = MAPPED_FILES_MAX
+    ) -> None:
         """Lock and recover the store, and correct the tables by it. Raises StoreError, OSError."""
         self.store = MessageStore.open(
             self.config.store,
@@ -106,7 +108,7 @@ class ServingParts:
             known_offsets=self.tables.known_offsets,
             delay_ms=levels.delay_ms,
             store_host=store_host,
-            mapped_files_max=mapped_files_share(),
+            mapped_files_max=mapped_files_max,
         )
         self.clock.not_before(self.store.store_time_ms)
         self.tables.agree_with(self.store)

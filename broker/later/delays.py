@@ -4,11 +4,9 @@ from collections.abc import Callable
 
 from rockhopper.broker.later.timers.timers import Timers
 from rockhopper.broker.settings.delay_levels import DelayLevels
+from rockhopper.broker.store.put import Redirect
 from rockhopper.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from rockhopper.protocol.properties import PROPERTY_DELAY_LEVEL, whole_number
-
-# Topic and queue that the message is for, its properties (changed in place) -> where it waits.
-Redirect = Callable[[str, int, dict[str, str]], tuple[str, int]]
 
 # Where a final message may stand instead of in its own topic.
 WAITING_TOPICS = (SCHEDULE_TOPIC, TIMER_TOPIC)

@@ -10,9 +10,8 @@ from rockhopper.broker.remoting.health import state_page
 from rockhopper.broker.remoting.http import HttpServer, Page
 from rockhopper.broker.remoting.limits import connection_shares
 from rockhopper.broker.remoting.ports import Ports
-from rockhopper.broker.remoting.startup import StartError
+from rockhopper.broker.remoting.startup import StartError, store_errors_explained
 from rockhopper.broker.settings.config import BrokerConfig
-from rockhopper.broker.store.files.errors import StoreError
 
 
 class NameServer:
@@ -39,12 +38,10 @@ class NameServer:
         """Serve. Raises StartError; nothing is left open then."""
         try:
             self.prepare()
-            self._service.load()
+            with store_errors_explained(self.config.store.root):
+                self._service.load()
             await self._ports.listen("httpPort", self._http.start_on)
             await self._ports.listen("namesrvPort", self._service.start_on)
-        except (StoreError, OSError) as error:
-            await self.stop()
-            raise StartError(str(error)) from error
         except StartError:
             await self.stop()
             raise
@@ -67,8 +64,8 @@ class NameServer:
         """host:port of the name service."""
         return self._ports.address("namesrvPort")
 
-    def addresses(self) -> dict[str, str]:
-        """What the first log line names."""
+    def facts(self) -> dict[str, str]:
+        """What the first log lines name."""
         return {"nameserver": self.address, "http": self._ports.address("httpPort") or "none"}
 
     async def _page(self) -> Page:

@@ -54,6 +54,7 @@ class Registration:
 
     def start(self) -> None:
         """Begin to register; needs a running event loop."""
+        self._topics.on_created.append(self._share)
         for keeper in self._keepers:
             keeper.start()
 
@@ -62,7 +63,7 @@ class Registration:
         for keeper in self._keepers:
             keeper.wake()
 
-    def share(self, topic: TopicConfig) -> None:
+    def _share(self, topic: TopicConfig) -> None:
         """Tell the name services of a topic that was created for a client."""
         for keeper in self._keepers:
             keeper.share(topic)

@@ -44,7 +44,6 @@ class NameService:
         processors = NameServiceProcessors(
             config, self.routes, self.values, local=local, now_ms=now_ms
         )
-        self.sharing = processors.sharing
         self.dispatcher = Dispatcher(processors.table(), access)
         self.server = Server(
             "nameserver",

@@ -75,6 +75,8 @@ class TopicSharing:
         self._brokers: dict[Connection, tuple[str, str, str]] = {}
         self._registered = asyncio.Event()
         self._lookups = 0
+        if local is not None:
+            local.on_created.append(self._share_local)
 
     def registered(
         self, connection: "Connection", cluster: str, name: str, creates: str | None
@@ -103,7 +105,7 @@ class TopicSharing:
         self._send(self._others(cluster, request.connection), dict(request.ext))
         return Response()
 
-    def share_local(self, topic: TopicConfig) -> None:
+    def _share_local(self, topic: TopicConfig) -> None:
         """The broker in this process has created a topic."""
         self._send(self._others(self._local_cluster, None), share_fields(topic))
 

@@ -190,6 +190,10 @@ class BrokerStats:
         self.get_total_yesterday_morning = self.get_total_today_morning = 0
         self.sample()
 
+    def puts_refused(self, count: int) -> None:
+        """Note *count* messages that were not stored."""
+        self.put_failed += count
+
     def put(self, topic: str) -> Traffic:
         """The counters of what is sent to *topic*; the hot path keeps the object."""
         return self._traffic("put", topic)

@@ -1,10 +1,13 @@
 """What can stop a broker from starting, as the one line that its operator reads."""
 
+import contextlib
 import errno
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 from rockhopper.broker.store.files.descriptors import shortage_of
+from rockhopper.broker.store.files.errors import StoreError
 
 
 class StartError(Exception):
@@ -34,6 +37,17 @@ def port_error(key: str, host: str, port: int, error: OSError) -> StartError:
             "for all of them"
         )
     return StartError(f"port {where} cannot be opened ({error.strerror or error}): check {key}")
+
+
+@contextlib.contextmanager
+def store_errors_explained(root: Path) -> Iterator[None]:
+    """Raise StartError for what goes wrong with the store directory *root*."""
+    try:
+        yield
+    except StoreError as error:
+        raise StartError(str(error)) from error
+    except OSError as error:
+        raise store_directory_error(root, error) from error
 
 
 def store_directory_error(root: Path, error: OSError) -> StartError:

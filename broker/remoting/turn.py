@@ -6,7 +6,6 @@ other answers leave when the pass ends. Everything leaves in one write.
 
 from collections.abc import Callable
 
-from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.remoting.dispatcher import Response, store_error_response, unconfirmed_code
 from rockhopper.broker.remoting.server import Connection
 from rockhopper.broker.store.files.errors import StoreError
@@ -25,8 +24,8 @@ class Turn:
 
     __slots__ = (
         "_began",
+        "_on_refused",
         "_sends",
-        "_stats",
         "_store",
         "answers",
         "connection",
@@ -34,9 +33,12 @@ class Turn:
         "staged",
     )
 
-    def __init__(self, store: MessageStore, stats: BrokerStats, connection: Connection) -> None:
+    def __init__(
+        self, store: MessageStore, on_refused: Callable[[int], None], connection: Connection
+    ) -> None:
+        """*on_refused* is told how many staged sends could not be written."""
         self._store = store
-        self._stats = stats
+        self._on_refused = on_refused
         self._began = False
         # Answers to staged sends, in the order of the log.
         self._sends: list[_Send] = []
@@ -97,7 +99,7 @@ class Turn:
             store.when_safe(end, _release(self.connection, b"".join(waiting)))
 
     def _refuse(self, sends: list[_Send], error: StoreError) -> None:
-        self._stats.put_failed += len(sends)
+        self._on_refused(len(sends))
         response = store_error_response(error)
         for _, _, opaque, serialize_type, _ in sends:
             self.answer(_error_frame(response, opaque, serialize_type))

@@ -126,7 +126,7 @@ class Sender:
             placed = put(send, topic, queue_id)
             end = self._store.commit()
         except (Refusal, StoreError):
-            self._stats.put_failed += 1
+            self._stats.puts_refused(1)
             raise
         if placed.half is not None:
             self.on_half(*placed.half)

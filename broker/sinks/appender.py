@@ -13,12 +13,12 @@ from pathlib import Path
 
 import structlog
 
-from rockhopper.broker.later.delays import Redirect
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.sinks.staged_parts import messages
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.log.encoding import OWN_PROPERTIES
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.put import Redirect
 from rockhopper.broker.store.queues.queue_tail import QueueTail
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.protocol.bodies.sinks import SinkMessage

@@ -1,6 +1,10 @@
 """What ``MessageStore.put`` takes and returns."""
 
+from collections.abc import Callable
 from typing import NamedTuple
+
+# Topic and queue that a message is for, its properties (changed in place) -> where it is put.
+Redirect = Callable[[str, int, dict[str, str]], tuple[str, int]]
 
 
 class PutResult(NamedTuple):

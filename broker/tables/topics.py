@@ -188,7 +188,7 @@ class TopicTable(JsonTable):
         self.listeners: list[Listener] = []
         self.mappings: Mapping[str, StaticTopic] = {}
         """The static topics among them: theirs are logical queues."""
-        self.on_created: Callable[[TopicConfig], None] | None = None
+        self.on_created: list[Callable[[TopicConfig], None]] = []
         """Called with a topic that was made because a client sent to it or asked for its route."""
         self._created: set[str] = set()
         self._system_names = _system_names(config)
@@ -314,8 +314,8 @@ class TopicTable(JsonTable):
         if len(self._created) >= CREATED_REMEMBERED_MAX:
             self._created.clear()
         self._created.add(topic.name)
-        if self.on_created is not None:
-            self.on_created(topic)
+        for tell in self.on_created:
+            tell(topic)
         return topic
 
     def adopt(self, name: str, queue_count: int, perm: int) -> None:

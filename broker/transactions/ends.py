@@ -10,10 +10,10 @@ from typing import NamedTuple
 import structlog
 
 from rockhopper.broker.access.errors import IllegalOperation, Refusal, TopicNotFound
-from rockhopper.broker.later.delays import Redirect
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.put import Redirect
 from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.broker.transactions.check_counts import CheckCounts
 from rockhopper.broker.transactions.half_messages import immunity_ms, is_copy

@@ -15,7 +15,6 @@ import asyncio
 import structlog
 
 from rockhopper.broker.access.errors import Refusal
-from rockhopper.broker.later.delays import Redirect
 from rockhopper.broker.later.last_flush import last_flush
 from rockhopper.broker.loop.clock import BrokerClock
 from rockhopper.broker.loop.part import Part
@@ -24,6 +23,7 @@ from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.put import Redirect
 from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.transactions.check_back import CheckBack

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.later.delays import WAITING_TOPICS, Redirect, by_delay
+from rockhopper.broker.later.delays import WAITING_TOPICS, by_delay
 from rockhopper.broker.settings.delay_levels import DelayLevels
+from rockhopper.broker.store.put import Redirect
 from tests.support.timer_rig import START_MS, TimerRig
 
 

@@ -124,7 +124,8 @@ async def test_it_says_goodbye_where_it_is_registered(
 async def test_a_topic_is_shared_where_it_is_registered(
     server: FakeServer, registered: Registered
 ) -> None:
-    registered.registration.share(TopicConfig("mine", write_queue_nums=3))
+    (made_for_a_client,) = registered.topics.on_created
+    made_for_a_client(TopicConfig("mine", write_queue_nums=3))
     (request,) = await server.wait_for(SHARE)
     assert (request.ext or {})["queueNums"] == "3"
 

@@ -49,7 +49,9 @@ class Pass:
         self.store = store or Store()
         self.peer = Peer()
         self.stats = BrokerStats(now_ms=Clock())
-        self.turn = Turn(cast(MessageStore, self.store), self.stats, self.peer.connection)
+        self.turn = Turn(
+            cast(MessageStore, self.store), self.stats.puts_refused, self.peer.connection
+        )
 
     def sent(self, opaque: int, position: int = 0, *, waits: bool = True) -> None:
         frame = encode_command(Command(0, opaque, 1, ext={"msgId": str(opaque)}))
