@@ -124,7 +124,7 @@ class Plan:
             document["request"] = Request(**{**request, "topics": tuple(request["topics"])})
             document["files"] = tuple(PlannedFile(**each) for each in document["files"])
             return cls(**document)
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise PipelineError(
                 f"{name} cannot be used ({error}): restore it from a copy, or begin anew with "
                 "another --id, which replays every message once more"

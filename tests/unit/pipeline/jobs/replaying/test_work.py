@@ -4,13 +4,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rockhopper.pipeline.jobs.replaying.plan import (
-    Plan,
-    PlannedFile,
-    Request,
-    batch_rows_for,
-    shares,
-)
+from rockhopper.pipeline.jobs.replaying.plan import Request
 from rockhopper.pipeline.jobs.replaying.work import as_messages
 from rockhopper.pipeline.schema import arrow_schema
 from rockhopper.pipeline.sink.encoding import encode_messages
@@ -116,63 +110,3 @@ def test_frames_without_properties_bring_tags_and_keys() -> None:
 
 def test_births_are_left_to_properties_where_messages_go_in_batches() -> None:
     assert "bornTimestamp" not in messages([row(1)], keeps_birth=False).schema.names
-
-
-def plan(*rows: int, batch_rows: int = 10) -> Plan:
-    files = tuple(PlannedFile(f"f{number}", "t", count) for number, count in enumerate(rows))
-    return Plan("id", Request("archive"), files, batch_rows, "broker-a", {"t": 4})
-
-
-def cut(slices: list[Any]) -> list[tuple[str, int, int]]:
-    return [(each.file.path, each.first, each.end) for each in slices]
-
-
-def test_batches_are_runs_of_messages_over_files() -> None:
-    planned = plan(7, 25, 2)
-
-    assert [cut(planned.batch(number)) for number in range(planned.batch_count)] == [
-        [("f0", 0, 7), ("f1", 0, 3)],
-        [("f1", 3, 13)],
-        [("f1", 13, 23)],
-        [("f1", 23, 25), ("f2", 0, 2)],
-    ]
-    assert plan().batch_count == 0
-
-
-def test_tasks_share_a_batch_in_order() -> None:
-    slices = plan(7, 25, 2, batch_rows=34).batch(0)
-
-    assert [cut(share) for share in shares(slices, 3)] == [
-        [("f0", 0, 7), ("f1", 0, 5)],
-        [("f1", 5, 17)],
-        [("f1", 17, 25), ("f2", 0, 2)],
-    ]
-    assert len(shares(slices, 100)) == 34
-
-
-def test_plans_survive_being_written_down() -> None:
-    planned = Plan(
-        "id",
-        Request("archive", ("a",), 1, None, "k", "x > 1", {"a": "b"}),
-        (PlannedFile("f", None, 3, "file:/f"),),
-        10,
-        "broker-a",
-        {"b": 4},
-    )
-
-    assert Plan.from_json(planned.to_json(), "plan.json") == planned
-
-
-def test_the_same_request_has_the_same_id_and_others_have_others() -> None:
-    one = Request("archive", ("a",), key="k")
-
-    assert one.job_id == Request("archive", ("a",), key="k").job_id
-    assert one.job_id != Request("archive", ("a",), where="k").job_id
-
-
-def test_batches_have_a_size_and_last_no_longer_than_a_second() -> None:
-    assert batch_rows_for(400.0, None) == 50_000
-    assert batch_rows_for(1 << 20, None) == 100
-    assert batch_rows_for(4096.0, None) == 8192
-    assert batch_rows_for(400.0, 200.0) == 200
-    assert batch_rows_for(400.0, 0.1) == 1
