@@ -90,7 +90,7 @@ def encode_properties(properties: dict[str, str]) -> str:
     Raises:
         ValueError: a name or a value holds one of the separators.
     """
-    text = "".join([f"{name}\x01{value}\x02" for name, value in properties.items()])
+    text = join_properties(properties)
     if text.count("\x01") != len(properties) or text.count("\x02") != len(properties):
         for name, value in properties.items():
             for part in (name, value):
@@ -99,6 +99,14 @@ def encode_properties(properties: dict[str, str]) -> str:
                         f"property {name!r} holds the character 1 or 2, which separate properties"
                     )
     return text
+
+
+def join_properties(properties: dict[str, str]) -> str:
+    """The string that carries *properties* of a message that is stored already.
+
+    A value that a client let hold the character 1 goes on as it came, as in RocketMQ.
+    """
+    return "".join([f"{name}\x01{value}\x02" for name, value in properties.items()])
 
 
 def decode_properties(text: str | bytes) -> dict[str, str]:

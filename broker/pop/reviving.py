@@ -17,15 +17,14 @@ from rockhopper.broker.loop.wall_waits import WallTimer
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pop.extra_info import origin_topic, pop_retry_topic
 from rockhopper.broker.pop.lanes import Lane, Lanes
-from rockhopper.broker.settings.delay_levels import SYS_FLAG_HOSTS_V6
 from rockhopper.broker.store.files.errors import RecordTooLargeError, StoreError
 from rockhopper.broker.store.log.encoding import without_own_properties
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.put import Copy
 from rockhopper.broker.store.reading.get_result import GetStatus
 from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable
-from rockhopper.protocol.addresses import host_bytes
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.names import is_retry_topic
@@ -272,16 +271,8 @@ class Reviving:
 
     def _store_copy(self, topic: str, message: StoredMessage, properties: dict[str, str]) -> bool:
         try:
-            self._store.stage(
-                self._store.tail(topic, 0),
-                message.body,
-                properties,
-                message.flag,
-                message.sys_flag & ~SYS_FLAG_HOSTS_V6,
-                message.born_time_ms,
-                host_bytes(message.born_host, message.born_port),
-                message.reconsume_times + 1,
-            )
+            times = message.reconsume_times + 1
+            self._store.stage_again(Copy(topic, 0, message, properties, reconsume_times=times))
         except RecordTooLargeError as error:
             log.error("a popped message cannot be stored anew", topic=topic, reason=str(error))
             return False

@@ -28,7 +28,6 @@ from rockhopper.broker.remoting.server import connection_of
 from rockhopper.broker.sending.send_request import Send
 from rockhopper.broker.sending.sender import Sender
 from rockhopper.broker.settings.config import BrokerConfig
-from rockhopper.broker.settings.delay_levels import join_properties
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.log.encoding import without_own_properties
 from rockhopper.broker.store.message_store import MessageStore
@@ -37,6 +36,7 @@ from rockhopper.protocol.properties import (
     PROPERTY_PUSH_REPLY_TIME,
     PROPERTY_REPLY_TO_CLIENT,
     decode_properties,
+    join_properties,
 )
 from rockhopper.protocol.requests import ReplyMessageRequest, encode_fields
 

@@ -15,13 +15,11 @@ from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.remoting.safe_answers import answer_when_safe
 from rockhopper.broker.settings.config import BrokerConfig
-from rockhopper.broker.settings.delay_levels import SYS_FLAG_HOSTS_V6, join_properties
 from rockhopper.broker.store.log.encoding import without_own_properties
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.store.put import MessageToStore
+from rockhopper.broker.store.put import Copy
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable
-from rockhopper.protocol.addresses import host_bytes
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.properties import (
@@ -121,21 +119,13 @@ class SendBackProcessor:
         self, message: StoredMessage, topic: str, queue_id: int, properties: dict[str, str]
     ) -> int:
         """Where the copy ends in the log."""
-        stored = self._store.put(
-            MessageToStore(
-                topic=topic,
-                queue_id=queue_id,
-                body=message.body,
-                properties=join_properties(properties),
-                flag=message.flag,
-                sys_flag=message.sys_flag & ~SYS_FLAG_HOSTS_V6,
-                born_time_ms=message.born_time_ms,
-                born_host=host_bytes(message.born_host, message.born_port),
-                reconsume_times=message.reconsume_times + 1,
-            )
-        )
+        store, times = self._store, message.reconsume_times + 1
+        store.check_writable()
+        store.begin()
+        store.stage_again(Copy(topic, queue_id, message, properties, reconsume_times=times))
+        end = store.commit()
         self._stats.put(topic).add(1, message.size_bytes)
-        return stored.end_offset
+        return end
 
 
 def _properties_of_copy(message: StoredMessage) -> dict[str, str]:

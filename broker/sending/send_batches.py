@@ -2,7 +2,6 @@
 
 from rockhopper.broker.access.errors import IllegalMessage
 from rockhopper.broker.sending.send_request import Send
-from rockhopper.broker.settings.delay_levels import join_properties
 from rockhopper.broker.store.log.encoding import (
     DELAYING_PROPERTIES,
     OWN_PROPERTIES,
@@ -10,7 +9,12 @@ from rockhopper.broker.store.log.encoding import (
 )
 from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol.errors import MalformedBatchError
-from rockhopper.protocol.properties import PROPERTY_INNER_NUM, decode_properties, whole_number
+from rockhopper.protocol.properties import (
+    PROPERTY_INNER_NUM,
+    decode_properties,
+    join_properties,
+    whole_number,
+)
 from rockhopper.protocol.store.message_codec import (
     INNER_BATCH_COUNT_MAX,
     decode_batch,

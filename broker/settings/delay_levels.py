@@ -11,18 +11,6 @@ from rockhopper.protocol.properties import (
     PROPERTY_REAL_TOPIC,
 )
 from rockhopper.protocol.store.delay_levels import DEFAULT_DELAY_LEVELS, delays_ms
-from rockhopper.protocol.sys_flags import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
-
-# Which hosts of a record are IPv6: the store sets these bits anew for a copy.
-SYS_FLAG_HOSTS_V6 = SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6
-
-
-def join_properties(properties: dict[str, str]) -> str:
-    """The string that carries *properties* of a message that is stored already.
-
-    A value that a client let hold the character 1 goes on as it came, as in RocketMQ.
-    """
-    return "".join([f"{name}\x01{value}\x02" for name, value in properties.items()])
 
 
 class DelayLevels:

@@ -78,6 +78,7 @@ class MessageStore(StoreReading):
         self.tail = self.staging.tail
         self.begin = self.staging.begin
         self.stage = self.staging.stage
+        self.stage_again = self.staging.stage_again
         self.stage_plain = self.staging.stage_plain
         self.stage_batch = self.staging.stage_batch
         self.forget_unused = self.staging.forget_unused

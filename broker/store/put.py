@@ -1,7 +1,9 @@
-"""What ``MessageStore.put`` takes and returns."""
+"""What the store takes and returns where messages are put one by one."""
 
 from collections.abc import Callable
 from typing import NamedTuple
+
+from rockhopper.protocol.message import StoredMessage
 
 # Topic and queue that a message is for, its properties (changed in place) -> where it is put.
 Redirect = Callable[[str, int, dict[str, str]], tuple[str, int]]
@@ -14,6 +16,20 @@ class PutResult(NamedTuple):
     queue_offset: int
     end_offset: int
     store_time_ms: int
+
+
+class Copy(NamedTuple):
+    """A stored message that is to be stored once more, elsewhere, as born when and where it was."""
+
+    topic: str
+    queue_id: int
+    message: StoredMessage
+    properties: dict[str, str]
+    sys_flag: int | None = None
+    """None: the message's."""
+    reconsume_times: int | None = None
+    """None: the message's."""
+    prepared_offset: int = 0
 
 
 class MessageToStore(NamedTuple):

@@ -17,16 +17,20 @@ from rockhopper.broker.store.log.encoding import (
 )
 from rockhopper.broker.store.log.fast_encoding import encode_batch, encode_plain
 from rockhopper.broker.store.log.tags_codes import TagsCodes
+from rockhopper.broker.store.put import Copy
 from rockhopper.broker.store.queues.light_queues import LightQueues
 from rockhopper.broker.store.queues.queue_tail import QueueTail, Run
+from rockhopper.protocol.addresses import host_bytes
 from rockhopper.protocol.properties import (
     PROPERTY_INNER_MULTI_DISPATCH,
     PROPERTY_INNER_MULTI_QUEUE_OFFSET,
     PROPERTY_KEYS,
     PROPERTY_UNIQUE_KEY,
+    join_properties,
 )
 from rockhopper.protocol.store.light_queues import is_light
 from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT, CONSUME_QUEUE_UNIT_SIZE_BYTES
+from rockhopper.protocol.sys_flags import SYS_FLAG_HOSTS_V6
 
 _MULTI_DISPATCH = frozenset({PROPERTY_INNER_MULTI_DISPATCH, PROPERTY_INNER_MULTI_QUEUE_OFFSET})
 
@@ -239,6 +243,22 @@ class Staging:
             self._stage_light(light, self._group[-1].units[-1], position)
         return position
 
+    def stage_again(self, copy: Copy) -> int:
+        """Add a copy of a stored message to the pass; returns and raises as ``stage``."""
+        message = copy.message
+        sys_flag = message.sys_flag if copy.sys_flag is None else copy.sys_flag
+        return self.stage(
+            self.tail(copy.topic, copy.queue_id),
+            message.body,
+            copy.properties,
+            message.flag,
+            sys_flag & ~SYS_FLAG_HOSTS_V6,
+            message.born_time_ms,
+            host_bytes(message.born_host, message.born_port),
+            message.reconsume_times if copy.reconsume_times is None else copy.reconsume_times,
+            copy.prepared_offset,
+        )
+
     def _stage_own(
         self,
         tail: QueueTail,
@@ -333,8 +353,3 @@ class Staging:
         for run in reversed(group[len(self._group) :]):
             run.tail.next_offset = run.first_offset
             self.forget_unused(run.tail)
-
-
-def join_properties(properties: dict[str, str]) -> str:
-    """The string that carries properties; a value may hold the character 1, as it came."""
-    return "".join([f"{name}\x01{value}\x02" for name, value in properties.items()])

@@ -13,11 +13,11 @@ from rockhopper.broker.access.errors import IllegalOperation, Refusal, TopicNotF
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.store.put import Redirect
+from rockhopper.broker.store.put import Copy, Redirect
 from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.broker.transactions.check_counts import CheckCounts
 from rockhopper.broker.transactions.half_messages import immunity_ms, is_copy
-from rockhopper.broker.transactions.ledger import Copy, Ledger, Written
+from rockhopper.broker.transactions.ledger import Ledger, Written
 from rockhopper.broker.transactions.open_halves import OpenHalf, OpenHalves
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.names import (
@@ -207,7 +207,12 @@ class Ends:
     def _final(self, message: StoredMessage, place: Place) -> Copy:
         flags = message.sys_flag & ~SYS_FLAG_TRANSACTION_MASK | SYS_FLAG_TRANSACTION_COMMIT
         return Copy(
-            place.topic, place.queue_id, message, place.properties, flags, message.commit_log_offset
+            place.topic,
+            place.queue_id,
+            message,
+            place.properties,
+            flags,
+            prepared_offset=message.commit_log_offset,
         )
 
     def _place_of(self, message: StoredMessage) -> Place:

@@ -17,9 +17,9 @@ from typing import NamedTuple
 import structlog
 
 from rockhopper.broker.later.delays import WAITING_TOPICS
-from rockhopper.broker.settings.delay_levels import SYS_FLAG_HOSTS_V6
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.put import Copy
 from rockhopper.broker.store.reading.get_result import GetStatus
 from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.transactions.half_messages import (
@@ -33,7 +33,6 @@ from rockhopper.broker.transactions.half_messages import (
     op_properties,
 )
 from rockhopper.broker.transactions.open_halves import OpenHalf
-from rockhopper.protocol.addresses import host_bytes
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.names import TRANSACTION_HALF_TOPIC, TRANSACTION_OP_HALF_TOPIC
 from rockhopper.protocol.properties import (
@@ -51,17 +50,6 @@ log = structlog.get_logger("broker.transactions")
 READ_COUNT = 32
 COPIES_LOOKED_AT_MAX = 32
 END_OF_TIME_MS = 1 << 53
-
-
-class Copy(NamedTuple):
-    """A message to be stored again: the final message of a half one, or one that is given up."""
-
-    topic: str
-    queue_id: int
-    message: StoredMessage
-    properties: dict[str, str]
-    sys_flag: int
-    prepared_offset: int = 0
 
 
 class Written(NamedTuple):
@@ -115,7 +103,7 @@ class Ledger:
             store.check_writable()
             store.begin()
             if copy is not None:
-                position = self._stage(copy)
+                position = store.stage_again(copy)
             then(position)
         except StoreError as error:
             failure = error
@@ -128,20 +116,6 @@ class Ledger:
         if position is not None and position >= end:
             position = None
         return Written(position, end, failure)
-
-    def _stage(self, copy: Copy) -> int:
-        message = copy.message
-        return self._store.stage(
-            self._store.tail(copy.topic, copy.queue_id),
-            message.body,
-            copy.properties,
-            message.flag,
-            copy.sys_flag & ~SYS_FLAG_HOSTS_V6,
-            message.born_time_ms,
-            host_bytes(message.born_host, message.born_port),
-            message.reconsume_times,
-            copy.prepared_offset,
-        )
 
     def _stage_op(self, offsets: tuple[int, ...], final_position: int | None) -> None:
         store = self._store

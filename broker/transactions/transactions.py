@@ -23,14 +23,14 @@ from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.broker.store.put import Redirect
+from rockhopper.broker.store.put import Copy, Redirect
 from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.broker.transactions.check_back import CheckBack
 from rockhopper.broker.transactions.check_counts import CheckCounts
 from rockhopper.broker.transactions.ends import Ends
 from rockhopper.broker.transactions.half_messages import HALF_QUEUE_ID, immunity_ms
-from rockhopper.broker.transactions.ledger import Copy, Ledger
+from rockhopper.broker.transactions.ledger import Ledger
 from rockhopper.broker.transactions.open_halves import OpenHalf, OpenHalves
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.names import TRANSACTION_CHECK_MAX_TIME_TOPIC, TRANSACTION_HALF_TOPIC
@@ -161,7 +161,7 @@ class Transactions(Part):
             PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET: origin or str(half.offset),
         }
         offset, op_floor = self.ledger.half_end, self.ledger.op_end
-        copy = Copy(TRANSACTION_HALF_TOPIC, HALF_QUEUE_ID, message, properties, message.sys_flag)
+        copy = Copy(TRANSACTION_HALF_TOPIC, HALF_QUEUE_ID, message, properties)
         written = self.ledger.finish(half, copy)
         if written.position is None:
             return False
@@ -225,7 +225,6 @@ class Transactions(Part):
                 0,
                 message,
                 message.properties | {PROPERTY_TRANSACTION_CHECK_TIMES: str(half.check_times)},
-                message.sys_flag,
             ),
         )
         if written.failure is not None:
@@ -267,9 +266,7 @@ class Transactions(Part):
         offset = tail.next_offset
         properties = message.properties | {PROPERTY_TRANSACTION_CHECK_TIMES: "0"}
         properties.pop(PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET, None)
-        written = self.ledger.put(
-            Copy(TRANSACTION_HALF_TOPIC, HALF_QUEUE_ID, message, properties, message.sys_flag)
-        )
+        written = self.ledger.put(Copy(TRANSACTION_HALF_TOPIC, HALF_QUEUE_ID, message, properties))
         if written.failure is not None or written.position is None:
             raise written.failure or StoreError("the half message could not be put back")
         self.opened(offset, written.position, properties)

@@ -9,11 +9,10 @@ from collections.abc import Mapping, Sequence
 
 import structlog
 
-from rockhopper.broker.settings.delay_levels import SYS_FLAG_HOSTS_V6
 from rockhopper.broker.store.files.errors import RecordTooLargeError
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.put import Copy
 from rockhopper.broker.tables.topics import TopicTable
-from rockhopper.protocol.addresses import host_bytes
 from rockhopper.protocol.errors import ProtocolError
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.names import NOT_SENDABLE_TOPICS
@@ -53,17 +52,9 @@ def stage_copy(
     if reason is None:
         for copied in ({**properties, **more}, dict(properties)):
             try:
-                return store.stage(
-                    store.tail(topic, int(queue_text)),
-                    message.body,
-                    copied,
-                    message.flag,
-                    message.sys_flag & ~SYS_FLAG_HOSTS_V6,
-                    message.born_time_ms,
-                    host_bytes(message.born_host, message.born_port),
-                    message.reconsume_times,
-                    message.prepared_transaction_offset,
-                )
+                prepared = message.prepared_transaction_offset
+                copy = Copy(topic, int(queue_text), message, copied, prepared_offset=prepared)
+                return store.stage_again(copy)
             except RecordTooLargeError as error:
                 reason = str(error)
     log.error(

@@ -16,7 +16,7 @@ from rockhopper.broker.later.timers.entries import Entry
 from rockhopper.broker.later.timers.following import TIMER_QUEUE_ID, TimerQueue, origin_text
 from rockhopper.broker.later.timers.index import TimerIndex
 from rockhopper.broker.store.message_store import MessageStore
-from rockhopper.protocol.addresses import host_bytes
+from rockhopper.broker.store.put import Copy
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.names import TIMER_TOPIC
 from rockhopper.protocol.properties import PROPERTY_TIMER_ROLL_TIMES
@@ -105,15 +105,7 @@ class Rolling:
             PROPERTY_TIMER_ROLL_TIMES: str(int(times) + 1 if times.isdecimal() else 1),
             TIMER_ORIGIN: origin_text(entry.queue_offset, entry.due_ms),
         }
-        store = self._store
-        return store.stage(
-            store.tail(TIMER_TOPIC, TIMER_QUEUE_ID),
-            message.body,
-            properties,
-            message.flag,
-            message.sys_flag,
-            message.born_time_ms,
-            host_bytes(message.born_host, message.born_port),
-            message.reconsume_times,
-            message.prepared_transaction_offset,
+        prepared = message.prepared_transaction_offset
+        return self._store.stage_again(
+            Copy(TIMER_TOPIC, TIMER_QUEUE_ID, message, properties, prepared_offset=prepared)
         )

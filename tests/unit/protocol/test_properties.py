@@ -2,7 +2,12 @@ r"""The properties string: separators only, with or without the last one."""
 
 import pytest
 
-from rockhopper.protocol.properties import SYSTEM_PROPERTIES, decode_properties, encode_properties
+from rockhopper.protocol.properties import (
+    SYSTEM_PROPERTIES,
+    decode_properties,
+    encode_properties,
+    join_properties,
+)
 
 
 def test_writes_the_last_separator() -> None:
@@ -49,3 +54,8 @@ def test_separators_inside_are_refused(bad: dict[str, str]) -> None:
 def test_system_properties_are_those_of_rocketmq() -> None:
     assert {"KEYS", "TAGS", "UNIQ_KEY", "__SHARDINGKEY", "__CRC32#", "PGROUP"} <= SYSTEM_PROPERTIES
     assert all(len(name) > 1 for name in SYSTEM_PROPERTIES)
+
+
+def test_properties_are_joined_as_they_came() -> None:
+    assert join_properties({"a": "b\x01c", "d": "e"}) == "a\x01b\x01c\x02d\x01e\x02"
+    assert join_properties({}) == ""

@@ -115,7 +115,7 @@ def test_what_no_file_can_hold_is_tried_again_much_later(
         raise RecordTooLargeError("too large")
 
     with monkeypatch.context() as patch, capture_logs() as logs:
-        patch.setattr(world.store, "stage", too_large)
+        patch.setattr(world.store, "stage_again", too_large)
         assert world.pop_service.reviving.turn()
     assert any("stored anew" in entry["event"] for entry in logs)
     assert world.lanes_in_flight == 1

@@ -1,6 +1,6 @@
 """DelayLevels: how long a level is, and where a delayed message waits."""
 
-from rockhopper.broker.settings.delay_levels import DelayLevels, join_properties
+from rockhopper.broker.settings.delay_levels import DelayLevels
 
 
 def test_default_levels_are_rocketmqs() -> None:
@@ -28,8 +28,3 @@ def test_redirected_message_remembers_where_it_is_for() -> None:
     properties = {"REAL_TOPIC": "forged", "a": "b"}
     assert DelayLevels().redirect("orders", 3, properties, 99) == ("SCHEDULE_TOPIC_XXXX", 17)
     assert properties == {"REAL_TOPIC": "orders", "REAL_QID": "3", "DELAY": "18", "a": "b"}
-
-
-def test_properties_are_joined_as_they_came() -> None:
-    assert join_properties({"a": "b\x01c", "d": "e"}) == "a\x01b\x01c\x02d\x01e\x02"
-    assert join_properties({}) == ""

@@ -8,8 +8,10 @@ import pytest
 from rockhopper.broker.store.files.errors import RecordTooLargeError
 from rockhopper.broker.store.log import encoding
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.put import Copy
 from rockhopper.protocol.store.message_codec import decode_messages, encode_batch
 from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
+from rockhopper.protocol.sys_flags import SYS_FLAG_MULTI_TAGS, SYS_FLAG_TRANSACTION_COMMIT
 from tests.support.golden_stores import golden_directory
 from tests.support.open_stores import (
     BORN_HOST,
@@ -99,6 +101,28 @@ def test_the_widths_of_hosts_are_the_brokers_word(
     assert [message.sys_flag for message in found] == [flags | (claimed & 0x2)] * 3
     assert {message.born_port for message in found} == {5678}
     assert {message.store_port for message in found} == {10911}
+
+
+@pytest.mark.parametrize("born", [BORN_HOST, V6_BORN])
+def test_a_copy_is_born_when_and_where_its_message_was(stores: Stores, born: bytes) -> None:
+    store = stores.open(store_host=V6_STORE)
+    put(store, born_host=born, born_time_ms=77, flag=3, sys_flag=SYS_FLAG_MULTI_TAGS)
+    (message,) = messages(store)
+    store.begin()
+    place = store.stage_again(Copy("Again", 2, message, {"a": "b"}))
+    changed = Copy("Again", 2, message, {}, SYS_FLAG_TRANSACTION_COMMIT, 5, prepared_offset=9)
+    store.stage_again(changed)
+    store.commit()
+    first, second = decode_messages(store.get_message("Again", 2, 0, 32).body)
+    assert (first.commit_log_offset, first.queue_id, first.properties) == (place, 2, {"a": "b"})
+    for copy in (first, second):
+        assert (copy.body, copy.flag, copy.born_time_ms) == (message.body, 3, 77)
+        assert (copy.born_host, copy.born_port) == (message.born_host, message.born_port)
+    assert first.sys_flag == message.sys_flag
+    assert (first.reconsume_times, first.prepared_transaction_offset) == (0, 0)
+    hosts = message.sys_flag & (BORN_V6 | STORE_V6)
+    assert second.sys_flag == SYS_FLAG_TRANSACTION_COMMIT | hosts
+    assert (second.reconsume_times, second.prepared_transaction_offset) == (5, 9)
 
 
 def test_queue_offsets_count_by_topic_and_queue(store: MessageStore) -> None:
