@@ -22,6 +22,7 @@ A delivered message keeps DELAY, REAL_TOPIC and REAL_QID among its properties, a
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -33,7 +34,7 @@ from rockhopper.broker.later.note_sync import NoteSync
 from rockhopper.broker.later.timers.copies import stage_copy, written_copies
 from rockhopper.broker.loop.clock import wall_clock_ms
 from rockhopper.broker.loop.part import Part
-from rockhopper.broker.loop.wall_waits import WallWaits
+from rockhopper.broker.loop.wall_waits import WallTimer
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pulling.long_polling import LongPolling
 from rockhopper.broker.settings.delay_levels import DelayLevels
@@ -126,11 +127,13 @@ class DelayedDelivery(Part):
         self.table = table
         self._next: dict[int, int] = {}
         self._delivered: deque[tuple[int, int, int]] = deque()
-        self._timers: dict[int, asyncio.TimerHandle | asyncio.Handle] = {}
+        self._timers = {
+            level: WallTimer(now_ms, partial(self._run, level))
+            for level in range(1, levels.level_max + 1)
+        }
         self._save_timer: asyncio.TimerHandle | None = None
         self._failing = False
         self._is_running = False
-        self._waits = WallWaits(now_ms)
         # The next message of a level that waits: it need not be read each time it is looked at.
         self._heads: dict[int, StoredMessage] = {}
         self._journal = DelayJournal(store.layout.own / "delay", store.layout.quarantine)
@@ -161,7 +164,7 @@ class DelayedDelivery(Part):
                     disk.copy_aside(path, layout.quarantine / "config" / path.name)
             self.table.mark_changed()
         search = DelaySearch(self._store, self._topics, self.levels, self._now_ms)
-        for level in range(1, self.levels.level_max + 1):
+        for level in self._timers:
             if level not in self.table.offsets:
                 offset = search.next_offset(level)
                 if offset > 0:
@@ -182,7 +185,7 @@ class DelayedDelivery(Part):
     def start(self) -> None:
         """Begin where delayOffset.json says, as far as the queues still reach; needs a loop."""
         self._is_running = True
-        for level in range(1, self.levels.level_max + 1):
+        for level in self._timers:
             low, high = self._store.queue_range(SCHEDULE_TOPIC, level - 1)
             known = self.table.offsets.get(level, 0)
             self._next[level] = min(max(known, low), high)
@@ -194,7 +197,6 @@ class DelayedDelivery(Part):
         self._is_running = False
         for timer in self._timers.values():
             timer.cancel()
-        self._timers.clear()
         if self._save_timer is not None:
             self._save_timer.cancel()
             self._save_timer = None
@@ -205,7 +207,7 @@ class DelayedDelivery(Part):
         self._heads.clear()
         self._delivered.clear()
         self._next.clear()
-        for level in range(1, self.levels.level_max + 1):
+        for level in self._timers:
             self.table.put(level, self._store.queue_range(SCHEDULE_TOPIC, level - 1)[1])
         self.start()
 
@@ -260,13 +262,8 @@ class DelayedDelivery(Part):
 
     def _soon(self, level: int) -> None:
         """Look at *level* in the next turn of the loop: an arrival comes in the midst of one."""
-        if self._is_running and level not in self._timers:
-            loop = asyncio.get_running_loop()
-            self._timers[level] = loop.call_soon(self._run, level)
-
-    def _after(self, level: int, delay_s: float) -> None:
-        loop = asyncio.get_running_loop()
-        self._timers[level] = loop.call_later(delay_s, self._run, level)
+        if self._is_running:
+            self._timers[level].soon()
 
     def _await_arrival(self, level: int) -> None:
         tail = self._store.tail(SCHEDULE_TOPIC, level - 1)
@@ -274,9 +271,6 @@ class DelayedDelivery(Part):
 
     def _run(self, level: int) -> None:
         """Deliver what is due at *level*, then wait for what is not."""
-        self._timers.pop(level, None)
-        if not self._is_running:
-            return
         offset = self._next[level]
         head = self._heads.get(level)
         if head is not None and head.queue_offset == offset and self._wait_for(level, head):
@@ -322,7 +316,7 @@ class DelayedDelivery(Part):
             staged = [(message, position) for message, position in staged if position < end]
             next_offset = staged[-1][0].queue_offset + 1 if staged else self._next[level]
             self._note_failure(error)
-            self._after(level, RETRY_S)
+            self._timers[level].retry(RETRY_S)
         else:
             self._failing = False
             self._soon(level)
@@ -340,12 +334,8 @@ class DelayedDelivery(Part):
         if wait_ms <= 0:
             return False
         self._heads[level] = head
-        self._after(level, self._waits.seconds(now_ms + wait_ms, self._loop_s()))
+        self._timers[level].arm(now_ms + wait_ms)
         return True
-
-    @staticmethod
-    def _loop_s() -> float:
-        return asyncio.get_running_loop().time()
 
     def _note_failure(self, error: StoreError) -> None:
         if not self._failing:

@@ -46,25 +46,37 @@ class WallTimer:
     def __init__(self, now_ms: Callable[[], int], look: Callable[[], None]) -> None:
         self._waits = WallWaits(now_ms)
         self._look = look
-        self._handle: asyncio.TimerHandle | None = None
-        self._due_ms = 0
+        self._handle: asyncio.Handle | None = None
+        # None: not to be overtaken by any time.
+        self._due_ms: int | None = None
 
     def arm(self, due_ms: int) -> None:
         """See to it that *look* is called by *due_ms*, or before."""
         if self._handle is not None:
-            if self._due_ms <= due_ms:
+            if self._due_ms is None or self._due_ms <= due_ms:
                 return
             self._handle.cancel()
         self._due_ms = due_ms
         loop = asyncio.get_running_loop()
         self._handle = loop.call_later(self._waits.seconds(due_ms, loop.time()), self._run)
 
+    def soon(self) -> None:
+        """Call *look* in the next turn of the loop, whatever else was asked for."""
+        self.cancel()
+        self._handle = asyncio.get_running_loop().call_soon(self._run)
+
+    def retry(self, pause_s: float) -> None:
+        """Call *look* after *pause_s* of the loop's clock, and because of no time before."""
+        self.cancel()
+        self._handle = asyncio.get_running_loop().call_later(pause_s, self._run)
+
     def cancel(self) -> None:
         """Call nothing."""
+        self._due_ms = None
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
 
     def _run(self) -> None:
-        self._handle = None
+        self._handle = self._due_ms = None
         self._look()

@@ -8,7 +8,6 @@ One timer runs for the earliest visible time. A turn copies at most ``MESSAGES_P
 the store refuses, everything waits.
 """
 
-import asyncio
 from collections.abc import Callable
 
 import structlog
@@ -76,9 +75,7 @@ class Reviving:
         self.on_freed: Callable[[Lane], None] = _ignore
         """Called with a lane when its ordered batch no longer blocks."""
         self._timer = WallTimer(now_ms, self._run)
-        self._retry: asyncio.TimerHandle | None = None
         self._is_running = False
-        self._is_refused = False
         self.revived = 0
         self.buried = 0
         self.vanished = 0
@@ -92,27 +89,18 @@ class Reviving:
         """Copy nothing more."""
         self._is_running = False
         self._timer.cancel()
-        if self._retry is not None:
-            self._retry.cancel()
-            self._retry = None
 
     def reschedule(self) -> None:
         """See that the timer goes off in time for what is due next."""
         due_ms = self._lanes.next_due_ms
-        if due_ms is not None and self._is_running and not self._is_refused:
+        if due_ms is not None and self._is_running:
             self._timer.arm(due_ms)
 
     def _run(self) -> None:
-        self._retry = None
-        if not self._is_running:
-            return
         if self.turn():
-            self._is_refused = False
             self.reschedule()
         else:
-            self._is_refused = True
-            loop = asyncio.get_running_loop()
-            self._retry = loop.call_later(REFUSED_RETRY_S, self._run)
+            self._timer.retry(REFUSED_RETRY_S)
 
     # -- one turn ------------------------------------------------------------------------------
 

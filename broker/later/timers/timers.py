@@ -36,7 +36,7 @@ from rockhopper.broker.later.timers.recalling import recall
 from rockhopper.broker.later.timers.rolling import Rolling
 from rockhopper.broker.later.timers.times import asked_time_ms, out_ms
 from rockhopper.broker.loop.part import Part
-from rockhopper.broker.loop.wall_waits import WallWaits
+from rockhopper.broker.loop.wall_waits import WallTimer
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pulling.long_polling import LongPolling
 from rockhopper.broker.settings.config import BrokerConfig
@@ -90,11 +90,9 @@ class Timers(Part):
         self.delivery = Delivery(store, topics, stats, self.index, self.queue, now_ms=now_ms)
         reserved_ms = config.store.file_reserved_hours * 3_600_000
         self.rolling = Rolling(store, self.index, self.queue, reserved_ms, now_ms=steady_ms)
-        self._waits = WallWaits(now_ms)
+        self._timer = WallTimer(now_ms, self._run)
         self._saved: TimerCheckpoint | None = None
         self._timer_checks: tuple[int, ...] = ()
-        self._turn: asyncio.TimerHandle | asyncio.Handle | None = None
-        self._turn_is_soon = False
         self._save_timer: asyncio.TimerHandle | None = None
         self.saving: asyncio.Task[None] | None = None
         self._is_parked = False
@@ -251,10 +249,8 @@ class Timers(Part):
 
     def stop(self) -> None:
         """Deliver nothing more."""
-        self._is_running = self._turn_is_soon = False
-        if self._turn is not None:
-            self._turn.cancel()
-            self._turn = None
+        self._is_running = False
+        self._timer.cancel()
         if self._save_timer is not None:
             self._save_timer.cancel()
             self._save_timer = None
@@ -311,26 +307,17 @@ class Timers(Part):
     # -- turns ---------------------------------------------------------------------------------
 
     def _soon(self) -> None:
-        if not self._is_running or self._turn_is_soon:
-            return
-        if self._turn is not None:
-            self._turn.cancel()
-        self._turn_is_soon = True
-        self._turn = asyncio.get_running_loop().call_soon(self._run)
+        if self._is_running:
+            self._timer.soon()
 
     def _run(self) -> None:
-        self._turn = None
-        self._turn_is_soon = False
-        if not self._is_running:
-            return
-        loop = asyncio.get_running_loop()
         try:
             more = self._work()
         except (StoreError, OSError) as error:
             if not self._is_failing:
                 self._is_failing = True
                 log.error("timer messages wait, the store takes none", reason=str(error))
-            self._turn = loop.call_later(RETRY_S, self._run)
+            self._timer.retry(RETRY_S)
             return
         finally:
             if self.index.files.has_unsynced_notes:
@@ -346,7 +333,7 @@ class Timers(Part):
             next_ms = self._now_ms() + IDLE_MS
             if self._is_parked and not self.index.waiting and self._is_saved():
                 return
-        self._turn = loop.call_later(self._waits.seconds(next_ms, loop.time()), self._run)
+        self._timer.arm(next_ms)
 
     def _work(self) -> bool:
         """Do what there is to do, for as long as the turn lasts; return whether there is more."""

@@ -1,8 +1,10 @@
 """WallWaits: waits on one clock for times of another."""
 
+import asyncio
+
 import pytest
 
-from rockhopper.broker.loop.wall_waits import WAIT_S_MAX, WallWaits
+from rockhopper.broker.loop.wall_waits import WAIT_S_MAX, WallTimer, WallWaits
 from tests.support.peers import Clock
 
 
@@ -22,3 +24,58 @@ def test_a_wall_clock_that_runs_faster_shortens_waits() -> None:
     assert waits.seconds(clock.now_ms + 120, 10.1) == pytest.approx(0.002)
     clock.advance(100)
     assert waits.seconds(clock.now_ms + 120, 10.2) == pytest.approx(0.12)
+
+
+class Looks:
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.count = 0
+        self.looked = asyncio.Event()
+        self.timer = WallTimer(self.clock, self.look)
+
+    def look(self) -> None:
+        self.count += 1
+        self.looked.set()
+
+
+async def test_the_earliest_time_counts() -> None:
+    looks = Looks()
+    looks.timer.arm(looks.clock.now_ms + 3_600_000)
+    looks.timer.arm(looks.clock.now_ms)
+    looks.timer.arm(looks.clock.now_ms + 3_600_000)
+    await looks.looked.wait()
+    assert looks.count == 1
+
+
+async def test_soon_is_the_next_turn_and_once() -> None:
+    looks = Looks()
+    looks.timer.retry(3600)
+    looks.timer.soon()
+    looks.timer.soon()
+    looks.timer.arm(looks.clock.now_ms)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert looks.count == 1
+
+
+async def test_no_time_overtakes_a_retry() -> None:
+    looks = Looks()
+    looks.timer.arm(looks.clock.now_ms)
+    looks.timer.retry(3600)
+    looks.timer.arm(looks.clock.now_ms)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert looks.count == 0
+    looks.timer.cancel()
+    looks.timer.arm(looks.clock.now_ms)
+    await looks.looked.wait()
+    assert looks.count == 1
+
+
+async def test_what_was_cancelled_calls_nothing() -> None:
+    looks = Looks()
+    looks.timer.soon()
+    looks.timer.cancel()
+    looks.timer.cancel()
+    await asyncio.sleep(0)
+    assert looks.count == 0
