@@ -21,7 +21,6 @@ from rockhopper.pipeline.jobs.tasks import in_this_process
 from tests.support.daemon import Daemon
 from tests.support.derived_stores import queue_files, write_store
 from tests.support.pipeline_broker import PipelineBroker
-from tests.support.rot import overwrite
 
 
 @pytest.fixture(scope="module")
@@ -134,22 +133,6 @@ class TestCommands:
 
     def run(self, *arguments: str) -> Any:
         return CliRunner().invoke(main, [*arguments, "--quiet"])
-
-    def test_audit_says_what_is_wrong_and_exits_with_1(self, tmp_path: Path) -> None:
-        store = write_store(tmp_path / "store", 50)
-        options = ("--index-slots", "16", "--index-entries", "400")
-        sound = self.run("audit", str(store), *options)
-        overwrite(store / "consumequeue" / "Topic1" / "1" / f"{0:020d}", 0, bytes(20))
-        damaged = self.run("audit", str(store), *options, "--json")
-        dry = self.run("audit", str(store), *options, "--dry-run")
-
-        assert sound.exit_code == 0
-        assert "Nothing is wrong." in sound.output
-        assert damaged.exit_code == 1
-        assert json.loads(damaged.output)["findings"][0]["topic"] == "Topic1"
-        assert dry.output.startswith("Would audit")
-        assert self.run("audit", str(tmp_path / "nowhere")).exit_code == 1
-        assert self.run("audit", str(store), "--check", "everything").exit_code == 2
 
     def test_rebuild_mends_it(self, tmp_path: Path) -> None:
         store = write_store(tmp_path / "store", 50)

@@ -1,42 +1,31 @@
-"""The command ``audit``: all that it takes reaches the job."""
+"""The command ``audit``: what it prints, and how it ends."""
 
-import pytest
+import json
+from pathlib import Path
 
-from rockhopper.protocol.store.delay_levels import DEFAULT_DELAY_LEVELS
-from tests.support.called_jobs import call
+from click.testing import CliRunner, Result
 
-
-def test_everything_typed_reaches_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    flags = "--archive a --broker-name b --check crc --check index --split-size 1m --index-slots 16"
-    flags += " --index-entries 40 --no-index-tags --batch-topic T --delay-levels 1s --dry-run"
-    result, asked = call(monkeypatch, "audit", "store", *flags.split(), "--master", "local[1]")
-    assert result.exit_code == 0, result.output
-    del asked["progress"]
-    assert asked == {
-        "path": "store",
-        "archive": "a",
-        "broker_name": "b",
-        "checks": ("crc", "index"),
-        "split_size": 1 << 20,
-        "index_slots": 16,
-        "index_entries": 40,
-        "index_tags": False,
-        "batch_topics": ("T",),
-        "delay_levels": "1s",
-        "dry_run": True,
-        "master": "local[1]",
-    }
+from rockhopper.pipeline.jobs.command_line import main
+from tests.support.derived_stores import write_store
+from tests.support.rot import overwrite
 
 
-def test_what_is_not_typed_is_left_to_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    _, asked = call(monkeypatch, "audit", "store")
-    assert asked["delay_levels"] == DEFAULT_DELAY_LEVELS
-    assert not any(
-        asked[name] for name in ("archive", "checks", "index_slots", "index_tags", "batch_topics")
-    )
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["audit", *arguments, "--quiet"])
 
 
-def test_an_index_has_a_slot_at_least(monkeypatch: pytest.MonkeyPatch) -> None:
-    result, asked = call(monkeypatch, "audit", "store", "--index-slots", "0")
-    assert (result.exit_code, asked) == (2, {})
-    assert "0 is not in the range x>=1" in result.stderr
+def test_audit_says_what_is_wrong_and_exits_with_1(tmp_path: Path) -> None:
+    store = write_store(tmp_path / "store", 50)
+    options = ("--index-slots", "16", "--index-entries", "400")
+    sound = run(str(store), *options)
+    overwrite(store / "consumequeue" / "Topic1" / "1" / f"{0:020d}", 0, bytes(20))
+    damaged = run(str(store), *options, "--json")
+    dry = run(str(store), *options, "--dry-run")
+
+    assert sound.exit_code == 0
+    assert "Nothing is wrong." in sound.output
+    assert damaged.exit_code == 1
+    assert json.loads(damaged.output)["findings"][0]["topic"] == "Topic1"
+    assert dry.output.startswith("Would audit")
+    assert run(str(tmp_path / "nowhere")).exit_code == 1
+    assert run(str(store), "--check", "everything").exit_code == 2

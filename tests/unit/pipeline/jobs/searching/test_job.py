@@ -1,30 +1,20 @@
 """Messages are found by key, tag, body and condition, in stores and archives, each once."""
 
 import json
-import shutil
 import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import pytest
 
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.pipeline.jobs.archiving.writing import summaries_of
-from rockhopper.pipeline.jobs.auditing.result import AuditResult
-from rockhopper.pipeline.jobs.body_hash import body_crcs
-from rockhopper.pipeline.jobs.column_hash import column_hashes, sums_of, total_of
 from rockhopper.pipeline.jobs.results import UsageProblem
 from rockhopper.pipeline.jobs.searching.condition import _holding
 from rockhopper.pipeline.jobs.searching.job import search
 from rockhopper.pipeline.jobs.searching.result import SearchResult
 from rockhopper.pipeline.jobs.tasks import in_this_process
 from tests.support import apache_golden
-from tests.support.derived_stores import APACHE_GEOMETRY, audited
-from tests.support.rot import overwrite
 from tests.support.written_archives import archive_of
 from tests.support.written_logs import T0_MS, WrittenLog
 
@@ -35,64 +25,6 @@ def searched(path: Path | None, **options: Any) -> SearchResult:
 
 def places(result: SearchResult) -> list[int]:
     return [message["physOffset"] for message in result.messages]
-
-
-def rewrite_as_format_1(archive: Path) -> None:
-    """Let the manifest say what it said when hashes were those of CRCs with 32 bits."""
-    (path,) = archive.glob("_rockhopper/manifest-*.json")
-    document = json.loads(path.read_bytes())
-    document["format"] = 1
-    for file in document["files"]:
-        del file["sha256"]
-        (rows,) = pq.ParquetFile(archive / file["path"]).iter_batches()
-        crcs = body_crcs(rows.column("body"))
-        found = {each.queue_id: each for each in summaries_of("", rows, crcs, crc_bits=32)}
-        for queue in file["queues"]:
-            assert queue.pop("crcBits") == 31
-            was = queue["bodyHash"]
-            queue["bodyHash"] = f"{found[queue['queueId']].body_hash:016x}"
-            assert queue["bodyHash"] != was
-    path.write_text(json.dumps(document))
-
-
-def rewrite_as_format(number: int, archive: Path) -> None:
-    """Let the manifest say what it said before files had checksums; 3 had hashes of columns."""
-    (path,) = archive.glob("_rockhopper/manifest-*.json")
-    document = json.loads(path.read_bytes())
-    document["format"] = number
-    for file in document["files"]:
-        del file["sha256"]
-        (rows,) = pq.ParquetFile(archive / file["path"]).iter_batches()
-        for queue in file["queues"]:
-            del queue["columnsHash"]
-            if number == 3:
-                of_queue = rows.filter(pc.equal(rows.column("queueId"), queue["queueId"]))
-                queue["columnsHash"] = f"{total_of(sums_of(column_hashes(of_queue))):016x}"
-    path.write_text(json.dumps(document))
-
-
-CHANGES: dict[str, Any] = {
-    "tags": "blue",
-    "keys": None,
-    "sysFlag": 8,
-    "properties": [("KEYS", "k"), ("TAGS", "red")],
-    "msgId": "",
-    "bornTimestamp": 0,
-    "storeHost": "1.2.3.4:5",
-    "physOffset": 7,
-}
-
-
-def rewrite(archive: Path, name: str) -> Path:
-    """Change a column of one row in a file of topic-1."""
-    (path,) = archive.glob("topic=topic-1/*/*.parquet")
-    table = pq.ParquetFile(path).read()
-    at = table.schema.get_field_index(name)
-    field = table.schema.field(at)
-    values = table.column(at).to_pylist()
-    values[7] = CHANGES[name]
-    pq.write_table(table.set_column(at, field, pa.array(values, field.type)), path)
-    return path
 
 
 @pytest.fixture
@@ -270,149 +202,3 @@ def test_a_needle_over_the_edge_of_records_is_none() -> None:
 
     assert _holding(b"abneedleneed", starts, ends, b"need").tolist() == [False, False, True]
     assert _holding(b"needneedneed", starts, ends, b"need").tolist() == [True] * 3
-
-
-class TestAuditOfAnArchive:
-    """The archive against the log and its own manifests."""
-
-    @pytest.fixture
-    def archive(self, log: WrittenLog, tmp_path: Path) -> Path:
-        return archive_of(log, tmp_path / "archive", end=log.offsets[90])
-
-    def audited(self, log: WrittenLog, archive: Path) -> AuditResult:
-        return audited(log.root, archive=str(archive), checks=["crc", "archive"])
-
-    def test_nothing_is_wrong(self, log: WrittenLog, archive: Path) -> None:
-        result = self.audited(log, archive)
-
-        assert result.counts == {}
-        assert result.archived_and_in_log_count == 90
-        assert result.not_archived_count == 30
-        assert result.archived_file_count == 3
-
-    def test_what_expired_is_only_in_the_archive(self, log: WrittenLog, archive: Path) -> None:
-        log.file_of(0).unlink()
-
-        result = self.audited(log, archive)
-
-        assert result.counts == {}
-        assert result.only_archived_count + result.archived_and_in_log_count == 90
-        assert result.only_archived_count > 0
-
-    def test_a_body_that_differs(self, log: WrittenLog, archive: Path) -> None:
-        log.write(log.offsets[10] + 88, b"BODY")
-
-        result = self.audited(log, archive)
-
-        assert result.counts == {"body": 1, "archive differs": 1}
-        finding = result.findings[-1]
-        assert finding["topic"] == "topic-1"
-        assert "other bodies" in finding["reason"]
-
-    def test_a_body_that_was_damaged_before_it_was_archived(
-        self, log: WrittenLog, tmp_path: Path
-    ) -> None:
-        log.write(log.offsets[10] + 88, b"BODY")
-        archive = archive_of(log, tmp_path / "archive")
-        (bad,) = archive.glob("topic=topic-1/*/*.parquet")
-
-        result = self.audited(log, archive)
-
-        assert result.counts == {"body": 1, "archive differs": 1, "archive file": 1}
-        assert {Path(each["path"]).name for each in result.findings[1:]} == {bad.name}
-
-    @pytest.mark.parametrize("name", list(CHANGES))
-    def test_a_column_that_was_changed(self, name: str, log: WrittenLog, archive: Path) -> None:
-        changed = rewrite(archive, name)
-
-        result = self.audited(log, archive)
-        rewrite_as_format(2, archive)
-        compared = self.audited(log, archive)
-        for path in log.commit_log.iterdir():
-            path.write_bytes(b"")
-        alone = self.audited(log, archive)
-
-        assert result.counts == {"archive differs": 1, "archive file": 1}
-        found = {one["kind"]: one for one in result.findings}
-        assert found["archive file"]["path"] == str(changed)
-        assert found["archive differs"]["reason"].endswith(f"than the log in {name}")
-        assert found["archive differs"]["topic"] == "topic-1"
-        assert (compared.counts, compared.unchecked) == ({"archive differs": 1}, {})
-        assert alone.counts == {}
-        assert "90 archived messages" in alone.unchecked["columns"]
-        assert list(alone.lines())[-1] == "Nothing is wrong in what was checked."
-
-    @pytest.mark.parametrize("number", [3, 4])
-    def test_without_the_log_the_manifest_knows_the_columns(
-        self, number: int, log: WrittenLog, archive: Path
-    ) -> None:
-        if number == 3:
-            rewrite_as_format(3, archive)
-        for path in log.commit_log.iterdir():
-            path.write_bytes(b"")
-        assert self.audited(log, archive).counts == {}
-
-        changed = rewrite(archive, "tags")
-        result = self.audited(log, archive)
-
-        assert (result.counts, result.unchecked) == ({"archive file": 1}, {})
-        assert result.findings[0]["path"] == str(changed)
-        assert ("columns besides the bodies" in result.findings[0]["reason"]) == (number == 3)
-        assert ("SHA-256" in result.findings[0]["reason"]) == (number == 4)
-
-    def test_manifests_of_format_1_have_other_hashes(self, log: WrittenLog, archive: Path) -> None:
-        rewrite_as_format_1(archive)
-
-        assert self.audited(log, archive).counts == {}
-
-        log.write(log.offsets[10] + 88, b"BODY")
-        assert self.audited(log, archive).counts == {"body": 1, "archive differs": 1}
-
-    def test_a_file_that_is_damaged_or_gone(self, log: WrittenLog, archive: Path) -> None:
-        first, second, _ = sorted(archive.rglob("*.parquet"))
-        overwrite(first, 100, bytes(600))
-        second.unlink()
-
-        result = self.audited(log, archive)
-
-        assert result.counts == {"archive file": 2}
-        assert {one["path"] for one in result.findings} == {str(first), str(second)}
-
-    def test_files_that_no_manifest_lists(self, log: WrittenLog, archive: Path) -> None:
-        first = min(archive.rglob("*.parquet"))
-        copied = first.with_name("copied.parquet")
-        shutil.copy(first, copied)
-        notes = archive / "notes.txt"
-        notes.write_text("foreign")
-        (archive / "topic=file").write_text("no directory")
-        (archive / ".hidden").write_text("Spark does not read it")
-
-        result = self.audited(log, archive)
-
-        assert result.counts == {"archive foreign": 3}
-        found = {one["path"] for one in result.findings}
-        assert found == {str(copied), str(notes), str(archive / "topic=file")}
-
-    def test_files_of_a_run_that_was_killed_while_it_committed_are_not_foreign(
-        self, log: WrittenLog, archive: Path
-    ) -> None:
-        newest = max((archive / "_rockhopper").glob("manifest-*.json"))
-        intent = {"manifest": json.loads(newest.read_text()), "staged": []}
-        (archive / "_rockhopper" / "intent.json").write_text(json.dumps(intent))
-        (archive / "topic=topic-1" / "moved.parquet").write_text("its manifest comes")
-
-        assert self.audited(log, archive).counts == {}
-
-    def test_the_broker_has_to_be_named_among_several(self, log: WrittenLog, archive: Path) -> None:
-        with pytest.raises(PipelineError, match="did you mean 'broker-a'"):
-            audited(log.root, archive=str(archive), broker_name="broker-b")
-
-    def test_a_store_of_apache_and_its_archive(self, tmp_path: Path) -> None:
-        store = apache_golden.unpack("batch", tmp_path).path
-        log = WrittenLog(store)
-        archive = archive_of(log, tmp_path / "archive")
-
-        result = audited(store, archive=str(archive), **APACHE_GEOMETRY)
-
-        assert result.counts == {}
-        assert result.archived_and_in_log_count >= 75
