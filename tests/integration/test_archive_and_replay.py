@@ -20,7 +20,6 @@ from rockhopper.pipeline.sink import staging
 from rockhopper.protocol.codes import RequestCode
 from tests.support.pipeline_broker import PipelineBroker
 from tests.support.remade_topics import remake, without_ids
-from tests.support.written_logs import WrittenLog
 
 
 @pytest.fixture(scope="module")
@@ -60,23 +59,6 @@ def test_archiving_goes_on_where_it_ended(broker: PipelineBroker, tmp_path: Path
     assert [each.rows for each in (first, foretold, second, third)] == [3, 2, 2, 0]
     table = pq.read_table(sorted((tmp_path / "a").rglob("part*.parquet"))[0], partitioning=None)
     assert table["brokerName"].unique().to_pylist() == [broker.broker.config.broker_name]
-
-
-def test_one_broker_is_archived_in_one_way(broker: PipelineBroker, tmp_path: Path) -> None:
-    log = WrittenLog(tmp_path / "store").add(3)
-    name = broker.broker.config.broker_name
-    network: dict[str, Any] = {"nameserver": broker.nameserver, "topics": ["orders"]}
-    jobs.archive(tmp_path / "a", **network)
-    jobs.archive(tmp_path / "b", path=log.root)
-    jobs.archive(tmp_path / "c", path=log.root, broker_name="another")
-
-    for given in ("", name):
-        with pytest.raises(PipelineError, match=r"over the network, .* would be there twice"):
-            jobs.archive(tmp_path / "a", path=log.root, broker_name=given)
-    with pytest.raises(PipelineError, match=r"from files, .* would be there twice"):
-        jobs.archive(tmp_path / "b", **network)
-    assert jobs.archive(tmp_path / "a", path=log.root, broker_name="another").rows == 3
-    assert jobs.archive(tmp_path / "c", **network).rows == 120
 
 
 @pytest.mark.parametrize("has_ids", [True, False])

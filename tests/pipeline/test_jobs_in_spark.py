@@ -53,12 +53,6 @@ def test_a_tasks_sentence_reaches_the_caller(spark: "SparkSession", tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_no_archive_to_read(spark: "SparkSession", tmp_path: Path) -> None:
-    with pytest.raises(PipelineError, match="there is no archive in"):
-        read_archive(spark, tmp_path)
-
-
-@pytest.mark.slow
 def test_conditions_choose_what_is_replayed(spark: "SparkSession", tmp_path: Path) -> None:
     log = WrittenLog(tmp_path / "store").add(300)
     log.add(10, topic="%DLQ%group", properties={"KEYS": "a b"})

@@ -139,17 +139,6 @@ def test_two_runs_at_once_are_refused(log: WrittenLog, tmp_path: Path) -> None:
         job.archive(root, path=log.root)
 
 
-def test_a_dry_run_writes_nothing_and_waits_for_nobody(log: WrittenLog, tmp_path: Path) -> None:
-    root = tmp_path / "archive"
-
-    result = job.archive(root, path=log.root, dry_run=True)
-
-    assert not root.exists()
-    assert result.dry_run
-    assert result.log_bytes > 0
-    assert "run 1 would read" in "\n".join(result.lines())
-
-
 def test_damaged_files_of_the_archive_are_named(log: WrittenLog, tmp_path: Path) -> None:
     root = tmp_path / "archive"
     job.archive(root, path=log.root)

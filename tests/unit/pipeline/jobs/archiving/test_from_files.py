@@ -1,6 +1,5 @@
 """Archiving a store's files: what is in them comes once, wherever a run ends and begins."""
 
-import json
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,10 +12,8 @@ from rockhopper.pipeline import jobs
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.archiving.catalog import Catalog
 from rockhopper.pipeline.jobs.archiving.files import LocalFiles
-from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile, merged
-from rockhopper.pipeline.jobs.archiving.writing import FILE_COLUMNS, file_schema
-from rockhopper.pipeline.jobs.results import UsageProblem, as_document
-from rockhopper.protocol.store.store_paths import CONSUME_QUEUE_DIRECTORY
+from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile
+from rockhopper.pipeline.jobs.archiving.writing import file_schema
 from tests.support import apache_golden
 from tests.support.written_logs import T0_MS, WrittenLog, read_rows
 
@@ -100,24 +97,6 @@ def test_topics_that_are_chosen_later_come_from_the_beginning(tmp_path: Path) ->
     assert [row["physOffset"] for row in rows(root)] == log.offsets
 
 
-def test_a_topic_that_the_store_does_not_have_is_refused_unless_it_is_archived_already(
-    tmp_path: Path,
-) -> None:
-    log = WrittenLog(tmp_path / "store").add(30)
-    queues = log.root / CONSUME_QUEUE_DIRECTORY
-    for name in ("topic-0", "topic-1"):
-        (queues / name).mkdir(parents=True)
-    root = tmp_path / "archive"
-
-    with pytest.raises(PipelineError, match=r"has no topic 'topc-1' \(did you mean 'topic-1'"):
-        jobs.archive(root, path=log.root, topics=["topic-0", "topc-1"])
-    assert files(root) == []
-    assert jobs.archive(root, path=log.root, topics=["topic-0", "topic-1"]).rows == 20
-    (queues / "topic-1").rmdir()
-    log.add(30)
-    assert jobs.archive(root, path=log.root, topics=["topic-0", "topic-1"]).rows == 20
-
-
 def test_what_is_the_brokers_own_has_to_be_named(tmp_path: Path) -> None:
     log = WrittenLog(tmp_path / "store").add(3, topic="orders")
     log.add(2, topic="RMQ_SYS_TRANS_HALF_TOPIC").add(1, topic="%DLQ%g")
@@ -148,19 +127,6 @@ def test_whole_files_of_the_log_can_go_then(tmp_path: Path) -> None:
     assert (
         jobs.archive(tmp_path / "some", path=log.root, topics=["topic-1"]).deletable_segments == []
     )
-
-
-def test_messages_that_expired_before_they_were_archived_are_missed(tmp_path: Path) -> None:
-    log = WrittenLog(tmp_path / "store", file_size_bytes=4096).add(10)
-    root = tmp_path / "archive"
-    jobs.archive(root, path=log.root)
-    log.add(60)
-    for path in sorted(log.commit_log.iterdir())[:2]:
-        path.unlink()
-
-    with pytest.raises(PipelineError, match="messages in between have expired; add --allow-gaps"):
-        jobs.archive(root, path=log.root)
-    assert 0 < jobs.archive(root, path=log.root, allow_gaps=True).rows < 60
 
 
 def test_another_store_under_the_same_name_is_refused(tmp_path: Path) -> None:
@@ -214,80 +180,3 @@ def test_stores_of_apache(name: str, tmp_path: Path) -> None:
     found = rows(root)
     assert Counter(row["topic"] for row in found) == Counter(row["topic"] for row in own)
     assert [row["body"] for row in found] == [row["body"] for row in own]
-
-
-def test_the_manifest_adds_up(tmp_path: Path) -> None:
-    log = WrittenLog(tmp_path / "store").add(100)
-    jobs.archive(tmp_path / "archive", path=log.root)
-
-    (manifest,) = Catalog(LocalFiles(tmp_path / "archive")).manifests()
-
-    assert manifest.rows == 100 == sum(each.rows for each in manifest.queues)
-    assert manifest.queues == merged([queue for each in manifest.files for queue in each.queues])
-    assert sum(each.body_bytes for each in manifest.queues) == sum(
-        len(f"body {n}") for n in range(100)
-    )
-    assert {(each.topic, each.queue_id) for each in manifest.queues} == {
-        (f"topic-{n % 3}", n % 2) for n in range(100)
-    }
-    assert min(each.min_store_ms for each in manifest.files) == T0_MS
-    assert max(each.max_store_ms for each in manifest.files) == T0_MS + 99
-    for each in manifest.files:
-        assert each.bytes == (tmp_path / "archive" / each.path).stat().st_size
-    assert manifest.columns == FILE_COLUMNS
-    assert manifest.source["end"] == log.end
-
-
-def test_bodies_become_values_and_stay_bodies(tmp_path: Path) -> None:
-    log = WrittenLog(tmp_path / "store").add(2, topic="t", body=b'{"id": 7}')
-    log.add(1, topic="t", body=b"no JSON")
-    root = tmp_path / "archive"
-    schema = json.dumps({"type": "object", "properties": {"id": {"type": "integer"}}})
-
-    result = jobs.archive(root, path=log.root, decode="json", schema=schema)
-    log.add(1, topic="t", body=b'{"id": 8}')
-    again = jobs.archive(root, path=log.root)  # decodes as the archive always did
-
-    assert (result.undecoded, again.rows) == (1, 1)
-    assert [row["value"] for row in rows(root)] == [{"id": 7}, {"id": 7}, None, {"id": 8}]
-    assert [row["body"] for row in rows(root)][2] == b"no JSON"
-    other = schema.replace("integer", "string")
-    with pytest.raises(PipelineError, match="leave --decode out, or archive into another"):
-        jobs.archive(root, path=log.root, decode="json", schema=other)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        ({}, "give one"),
-        ({"path": "s", "nameserver": "n:1"}, "give one"),
-        ({"nameserver": "n:1", "broker_name": "a"}, r"--broker-name \(broker_name\) .*add --path"),
-        ({"nameserver": "n:1", "split_size_bytes": 9999}, "--split-size .*add --path"),
-        ({"nameserver": "n:1", "corrupt": "skip"}, "--corrupt .*add --path"),
-        ({"path": "s", "decode": "json"}, "give it with --schema FILE"),
-        ({"path": "s", "schema": "{}"}, "add --decode json"),
-        ({"path": "s", "topics": ["a"], "pattern": "b"}, "leave one out"),
-        ({"path": "s", "pattern": "("}, "is no regular expression"),
-        ({"path": "s", "topics": ["no such/name"]}, "there can be no topic"),
-    ],
-)
-def test_arguments_that_make_no_sense(arguments: dict[str, Any], says: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageProblem, match=says):
-        jobs.archive(tmp_path / "archive", **arguments)
-    assert not (tmp_path / "archive").exists()
-
-
-def test_a_path_without_a_store_leaves_nothing_behind(tmp_path: Path) -> None:
-    with pytest.raises(PipelineError, match="there is no directory"):
-        jobs.archive(tmp_path / "archive", path=tmp_path / "nothing")
-    assert not (tmp_path / "archive").exists()
-
-
-def test_the_result_as_json(tmp_path: Path) -> None:
-    log = WrittenLog(tmp_path / "store").add(3)
-    document = as_document(jobs.archive(tmp_path / "archive", path=log.root))
-
-    assert document["rows"] == 3
-    assert document["topics"][0] == {"topic": "topic-0", "messages": 1}
-    assert document["deletableSegments"] == []
-    json.dumps(document)

@@ -72,3 +72,21 @@ def test_a_topic_is_archived_up_to_the_furthest_that_covers_it() -> None:
     assert archived_up_to(archived, "bills") == 100
     assert archived_up_to(archived, "%DLQ%g") == 50
     assert archived_up_to({}, "bills") == 0
+
+
+def test_positions_say_up_to_where_each_topic_is_archived() -> None:
+    some = Selection(("a", "%DLQ%g"))
+    pattern = Selection(pattern="a.*")
+    all_topics = Selection()
+    positions = some.advanced({}, 100)
+
+    assert some.start(positions) == 100
+    assert all_topics.start(positions) == pattern.start(positions) == 0
+    assert archived_up_to(positions, "a") == 100
+    positions = pattern.advanced(positions, 150)
+    assert archived_up_to(positions, "ab") == 150
+    assert Selection(("ab", "b")).start(positions) == 0
+    positions = all_topics.advanced(positions, 200)
+    assert positions == {"%DLQ%g": 100, "*": 200}
+    assert Selection(("ab",)).start(positions) == pattern.start(positions) == 200
+    assert archived_up_to(positions, "%DLQ%other") == 0

@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 from rockhopper.pipeline.decoder import decode, walk
 from rockhopper.pipeline.jobs.archiving.files import LocalFiles
 from rockhopper.pipeline.jobs.archiving.manifest import merged
-from rockhopper.pipeline.jobs.archiving.selection import Selection, archived_up_to
 from rockhopper.pipeline.jobs.archiving.writing import SplitWriter, WriteTarget, summaries_of
 from rockhopper.pipeline.jobs.body_hash import body_crcs, body_edges, body_hashes, stored_crcs
 from rockhopper.protocol.compression import compress_zlib
@@ -160,21 +159,3 @@ def test_bodies_that_do_not_compress_are_written_as_they_are(tmp_path: Path) -> 
         "text": {"body": "ZSTD", "msgId": "ZSTD"},
         "random": {"body": "UNCOMPRESSED", "msgId": "ZSTD"},
     }
-
-
-def test_positions_say_up_to_where_each_topic_is_archived() -> None:
-    some = Selection(("a", "%DLQ%g"))
-    pattern = Selection(pattern="a.*")
-    all_topics = Selection()
-    positions = some.advanced({}, 100)
-
-    assert some.start(positions) == 100
-    assert all_topics.start(positions) == pattern.start(positions) == 0
-    assert archived_up_to(positions, "a") == 100
-    positions = pattern.advanced(positions, 150)
-    assert archived_up_to(positions, "ab") == 150
-    assert Selection(("ab", "b")).start(positions) == 0
-    positions = all_topics.advanced(positions, 200)
-    assert positions == {"%DLQ%g": 100, "*": 200}
-    assert Selection(("ab",)).start(positions) == pattern.start(positions) == 200
-    assert archived_up_to(positions, "%DLQ%other") == 0

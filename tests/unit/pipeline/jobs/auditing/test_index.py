@@ -201,6 +201,11 @@ def test_times_are_compared_but_the_first_of_a_file(tmp_path: Path) -> None:
 
     assert compared([info], wanted) == (4, [(Kind.INDEX_SURPLUS, 20, 3)])
     assert compared([info], wanted[2:], 30, 99) == (2, [(Kind.INDEX_SURPLUS, 30, 2)])
+    findings = Findings()
+    check_index_entries([info], wanted, 0, 99, findings, needs_tags=True)
+    (found,) = findings.kept
+    assert found.reason.startswith("3 entries from number 2 on have another time than")
+    assert found.file_offset == info.entries_at + 2 * 20
 
 
 @pytest.mark.parametrize(("is_live", "log_end"), [(True, 20), (False, 99)])
