@@ -185,14 +185,14 @@ class HotPass:
         placed = self._stage(turn, request.extFields, body)
         if placed is None:
             return False
-        position, queue_id, queue_offset, unique_key, waits = placed
+        log_offset, queue_id, queue_offset, unique_key, waits = placed
         opaque = request.opaque
         if request.flag & FLAG_ONEWAY:
             turn.staged += 1
         else:
-            values = (position, queue_id, queue_offset, unique_key, opaque)
+            values = (log_offset, queue_id, queue_offset, unique_key, opaque)
             answer = json_frame(self._sent, values)
-            turn.sent(answer, position, opaque, SerializeType.JSON, waits=waits)
+            turn.sent(answer, log_offset, opaque, SerializeType.JSON, waits=waits)
         return True
 
     def _send_other(self, turn: Turn, serialize_type: int, header: bytes, body: bytes) -> bool:
@@ -204,20 +204,20 @@ class HotPass:
         placed = self._stage(turn, fields, body)
         if placed is None:
             return False
-        position, queue_id, queue_offset, unique_key, waits = placed
+        log_offset, queue_id, queue_offset, unique_key, waits = placed
         if is_oneway:
             turn.staged += 1
         else:
             answer = other_frame(
                 self._templates,
                 serialize_type,
-                position,
+                log_offset,
                 queue_id,
                 queue_offset,
                 unique_key,
                 opaque,
             )
-            turn.sent(answer, position, opaque, serialize_type, waits=waits)
+            turn.sent(answer, log_offset, opaque, serialize_type, waits=waits)
         return True
 
     def _stage(
@@ -308,11 +308,11 @@ class HotPass:
             return False
         if placed is None:
             return False
-        position, units = placed
+        log_offset, units = placed
         count = len(units) // CONSUME_QUEUE_UNIT_SIZE_BYTES
         traffic.messages += count
         traffic.calls += 1
-        traffic.bytes += self._store.staged_offset - position
+        traffic.bytes += self._store.staged_offset - log_offset
         opaque = request.opaque
         if request.flag & FLAG_ONEWAY:
             turn.staged += 1
@@ -320,7 +320,7 @@ class HotPass:
             ids = message_ids(self._id_host, units)
             answer = json_frame(self._batch_sent, (ids, tail.queue_id, first_offset, opaque))
             waits = waits_for_disk(fields.i)
-            turn.sent(answer, position, opaque, SerializeType.JSON, waits=waits)
+            turn.sent(answer, log_offset, opaque, SerializeType.JSON, waits=waits)
         return True
 
     # -- pulls ---------------------------------------------------------------------------------

@@ -302,9 +302,9 @@ class DelayedDelivery(Part):
                 for message in messages:
                     if _wait_ms(message.store_time_ms, delay_ms, now_ms) > 0:
                         break
-                    position = stage_copy(store, self._topics, message, message.properties, {})
-                    if position is not None:
-                        staged.append((message, position))
+                    log_offset = stage_copy(store, self._topics, message, message.properties, {})
+                    if log_offset is not None:
+                        staged.append((message, log_offset))
                     next_offset = message.queue_offset + 1
                 else:
                     next_offset = end_offset
@@ -313,7 +313,7 @@ class DelayedDelivery(Part):
         except StoreError as error:
             # A part of the pass may be in the log.
             end = store.max_commit_log_offset
-            staged = [(message, position) for message, position in staged if position < end]
+            staged = [(message, log_offset) for message, log_offset in staged if log_offset < end]
             next_offset = staged[-1][0].queue_offset + 1 if staged else self._next[level]
             self._note_failure(error)
             self._timers[level].retry(RETRY_S)

@@ -75,7 +75,7 @@ class StoreAdminProcessors:
         for number, entry in enumerate(self._timers.index.pending()):
             if number % MESSAGES_PER_TURN == MESSAGES_PER_TURN - 1:
                 await next_slice()
-            record = self._store.message_at(entry.position)
+            record = self._store.message_at(entry.log_offset)
             if record:
                 topic = decode_message(record).properties.get(PROPERTY_REAL_TOPIC, "")
                 counts[topic] = counts.get(topic, 0) + 1

@@ -46,10 +46,10 @@ class TransactionProcessors:
         """323: ask again about a message of TRANS_CHECK_MAX_TIME_TOPIC, by its offset id."""
         fields = request.fields(ResumeCheckHalfMessageRequest)
         store = self._store
-        _, _, position = decode_offset_message_id(fields.msg_id or "")
+        _, _, log_offset = decode_offset_message_id(fields.msg_id or "")
         record = b""
-        if store.min_commit_log_offset <= position < store.max_commit_log_offset:
-            record = store.message_at(position)
+        if store.min_commit_log_offset <= log_offset < store.max_commit_log_offset:
+            record = store.message_at(log_offset)
         message = decode_message(record) if record else None
         if message is None or message.topic != TRANSACTION_CHECK_MAX_TIME_TOPIC:
             raise RequestError(

@@ -62,11 +62,11 @@ class Turn:
         return True
 
     def sent(
-        self, frame: bytes, position: int, opaque: int, serialize_type: int, *, waits: bool
+        self, frame: bytes, log_offset: int, opaque: int, serialize_type: int, *, waits: bool
     ) -> None:
         """Owe the answer to a staged send until the pass is written; *waits*: until it is safe."""
         self.staged += 1
-        self._sends.append((frame, position, opaque, serialize_type, waits))
+        self._sends.append((frame, log_offset, opaque, serialize_type, waits))
 
     def answer(self, frame: bytes) -> None:
         """Send *frame* with the pass."""

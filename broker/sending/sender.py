@@ -173,7 +173,7 @@ class Sender:
             name, stored_queue_id = self._timers.redirect(name, queue_id, properties, due_ms)
             recall_handle = self._timers.recall_handle(properties)
         tail = self._store.tail(name, stored_queue_id)
-        position = self._store.stage(
+        log_offset = self._store.stage(
             tail,
             send.body,
             properties,
@@ -185,12 +185,12 @@ class Sender:
         )
         unique_key = properties[PROPERTY_UNIQUE_KEY]
         self._stats.put(name if opens_transaction else topic.name).add(
-            1, self._store.staged_offset - position
+            1, self._store.staged_offset - log_offset
         )
         offset = tail.next_offset - 1
-        half = Half(offset, position, properties) if opens_transaction else None
+        half = Half(offset, log_offset, properties) if opens_transaction else None
         return Placed(
-            self._message_id(position), queue_id, offset, unique_key, None, half, recall_handle
+            self._message_id(log_offset), queue_id, offset, unique_key, None, half, recall_handle
         )
 
     def _check_transaction(self, send: Send) -> None:
@@ -290,7 +290,7 @@ class Sender:
         first_offset = tail.next_offset
         properties[PROPERTY_INNER_NUM] = str(count)
         properties[PROPERTY_INNER_BASE] = str(first_offset)
-        position = self._store.stage(
+        log_offset = self._store.stage(
             tail,
             body,
             properties,
@@ -300,10 +300,10 @@ class Sender:
             send.born_host,
             batch_count=count,
         )
-        self._stats.put(topic.name).add(count, self._store.staged_offset - position)
+        self._stats.put(topic.name).add(count, self._store.staged_offset - log_offset)
         batch_id = unique_key if send.is_batch else None
-        return Placed(self._message_id(position), queue_id, first_offset, unique_key, batch_id)
+        return Placed(self._message_id(log_offset), queue_id, first_offset, unique_key, batch_id)
 
 
-def _ignore_half(queue_offset: int, position: int, properties: dict[str, str]) -> None:
+def _ignore_half(queue_offset: int, log_offset: int, properties: dict[str, str]) -> None:
     """Nobody keeps transactions."""

@@ -116,7 +116,7 @@ class BatchAppender:
         number = count = size_bytes = 0
         done = start
         # Of this slice; −1 for what was dropped.
-        positions: list[int] = []
+        log_offsets: list[int] = []
         held: set[QueueTail] = set()
         dropped: Counter[str] = Counter()
         try:
@@ -124,17 +124,17 @@ class BatchAppender:
                 number += 1
                 count += 1
                 if number > start:
-                    if not positions:
+                    if not log_offsets:
                         store.check_writable()
                         store.begin()
                     topic = self._topics.get(message.topic)
                     if topic is None or message.topic in self.deleted:
                         dropped[message.topic] += 1
-                        positions.append(-1)
+                        log_offsets.append(-1)
                     else:
-                        position, tail = self._stage(message, topic, batch, number - 1)
-                        positions.append(position)
-                        record_size_bytes = store.staged_offset - position
+                        log_offset, tail = self._stage(message, topic, batch, number - 1)
+                        log_offsets.append(log_offset)
+                        record_size_bytes = store.staged_offset - log_offset
                         self._stats.put(topic.name).add(1, record_size_bytes)
                         size_bytes += len(message.body)
                         if tail not in held:
@@ -145,7 +145,7 @@ class BatchAppender:
                     store.commit()
                     done = max(number, start)
                     count = size_bytes = 0
-                    positions.clear()
+                    log_offsets.clear()
                     yield done
             store.commit()
         except (StoreError, OSError):
@@ -153,7 +153,7 @@ class BatchAppender:
             with contextlib.suppress(StoreError):
                 store.commit()
             end = store.max_commit_log_offset
-            yield done + sum(1 for _ in takewhile(lambda position: position < end, positions))
+            yield done + sum(1 for _ in takewhile(lambda log_offset: log_offset < end, log_offsets))
             raise
         if dropped:
             log.warning("messages of a sink dropped: their topics were deleted", topics=dropped)
@@ -197,7 +197,7 @@ class BatchAppender:
         properties[PROPERTY_SINK] = mark
         topic, queue_id = self._redirect(topic, queue_id, properties)
         tail = self._store.tail(topic, queue_id)
-        position = self._store.stage(
+        log_offset = self._store.stage(
             tail,
             message.body,
             properties,
@@ -206,4 +206,4 @@ class BatchAppender:
             message.born_time_ms,
             self._store_host,
         )
-        return position, tail
+        return log_offset, tail

@@ -160,8 +160,8 @@ class Dispatch:
         tail.consume_queue = queue
         return queue
 
-    def _fall_behind(self, position: int, error: OSError | StoreError) -> None:
-        self.offset = position
+    def _fall_behind(self, log_offset: int, error: OSError | StoreError) -> None:
+        self.offset = log_offset
         shortage = shortage_of(error) if isinstance(error, OSError) else None
         if shortage is None:
             self.behind = DiskFullError(
@@ -191,15 +191,15 @@ class Dispatch:
         return False
 
     def _redispatch_one(self) -> None:
-        position = self.offset
-        record = self._log.record_at(position)
+        log_offset = self.offset
+        record = self._log.record_at(log_offset)
         if not record:
-            self.offset = self._log.next_file_offset(position)
+            self.offset = self._log.next_file_offset(log_offset)
             return
         message = decode_message(record)
-        runs = self._runs_of(message, position, len(record))
+        runs = self._runs_of(message, log_offset, len(record))
         if not runs:
-            self.offset = position + len(record)
+            self.offset = log_offset + len(record)
             return
         behind, self.behind = self.behind, None
         self.dispatch(runs, message.store_time_ms)
@@ -207,50 +207,50 @@ class Dispatch:
             raise self.behind
         self.behind = behind
 
-    def _runs_of(self, message: StoredMessage, position: int, size_bytes: int) -> list[Run]:
+    def _runs_of(self, message: StoredMessage, log_offset: int, size_bytes: int) -> list[Run]:
         """A record's run in its own queue, and one in each light queue."""
         code = self._tags_codes.of(message.topic, message.properties, message.store_time_ms)
-        unit = CONSUME_QUEUE_UNIT.pack(position, size_bytes, code)
+        unit = CONSUME_QUEUE_UNIT.pack(log_offset, size_bytes, code)
         runs = []
-        if not self._is_deleted(message.topic, position):
-            runs.append(self._own_run(message, position, unit))
+        if not self._is_deleted(message.topic, log_offset):
+            runs.append(self._own_run(message, log_offset, unit))
         for name, offset in light_places(message.topic, message.properties):
-            if not self._is_deleted(name, position):
-                light = Run(self._tail(name, LIGHT_QUEUE_ID), position)
+            if not self._is_deleted(name, log_offset):
+                light = Run(self._tail(name, LIGHT_QUEUE_ID), log_offset)
                 light.first_offset = offset
                 light.count = light.batch_count = 1
                 light.units.append(unit)
                 runs.append(light)
         for run in runs:
-            run.end = position + size_bytes
+            run.end = log_offset + size_bytes
         return runs
 
-    def _own_run(self, message: StoredMessage, position: int, unit: bytes) -> Run:
+    def _own_run(self, message: StoredMessage, log_offset: int, unit: bytes) -> Run:
         properties = message.properties
         tail = self._tail(message.topic, message.queue_id)
-        run = Run(tail, position)
+        run = Run(tail, log_offset)
         run.first_offset = message.queue_offset
         run.count = run.batch_count = 1
         if tail.is_batch and message.sys_flag & SYS_FLAG_INNER_BATCH:
             run.count = run.batch_count = int(properties[PROPERTY_INNER_NUM])
         run.units.append(unit)
         run.packed_keys += self._not_indexed(
-            position,
+            log_offset,
             index_keys(
                 tail.constants,
-                position,
+                log_offset,
                 properties.get(PROPERTY_UNIQUE_KEY),
                 properties.get(PROPERTY_KEYS),
             ),
         )
         return run
 
-    def _not_indexed(self, position: int, packed_keys: bytes) -> bytes:
+    def _not_indexed(self, log_offset: int, packed_keys: bytes) -> bytes:
         """Those of a message's index keys that are not in the index from a try that failed."""
         index = self._index
-        if index is None or position > index.end_commit_log_offset:
+        if index is None or log_offset > index.end_commit_log_offset:
             return packed_keys
-        if position < index.end_commit_log_offset:
+        if log_offset < index.end_commit_log_offset:
             return b""
         return packed_keys[INDEX_KEY.size * len(index.hashes_at_end()) :]
 

@@ -90,15 +90,15 @@ class IndexScrub:
 
     # What the scrub of the log says.
 
-    def begin(self, position: int) -> None:
-        """Begin a pass, with the record at *position* of the log."""
+    def begin(self, log_offset: int) -> None:
+        """Begin a pass, with the record at *log_offset* of the log."""
         self._abandon()
         self._recent.clear()
         self._taken_offset = -1
         self._holes.clear()
         self._is_over = self._is_quiet = False
         self._fed = self._line_count = 0
-        self._begin_at(position)
+        self._begin_at(log_offset)
 
     def _abandon(self) -> None:
         for chains in (*self._closing, *([self._chains] if self._chains else [])):
@@ -108,8 +108,8 @@ class IndexScrub:
         self._keys.clear()
         self._is_over = True
 
-    def _begin_at(self, position: int) -> None:
-        self._start = position
+    def _begin_at(self, log_offset: int) -> None:
+        self._start = log_offset
         self._is_in_front = True
 
     def expect(self, check: RecordCheck, *, is_needed: bool) -> None:

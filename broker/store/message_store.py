@@ -328,7 +328,7 @@ class MessageStore(StoreReading):
         self.check_writable()
         self.begin()
         tail = self.tail(message.topic, message.queue_id)
-        position = self.stage(
+        log_offset = self.stage(
             tail,
             message.body,
             decode_properties(message.properties),
@@ -341,7 +341,7 @@ class MessageStore(StoreReading):
         )
         queue_offset = tail.next_offset - 1
         end = self.commit()
-        return PutResult(position, queue_offset, end, self._log.store_time_ms)
+        return PutResult(log_offset, queue_offset, end, self._log.store_time_ms)
 
     @property
     def safe_offset(self) -> int:

@@ -104,19 +104,19 @@ class Scrub:
 
     def begin(self) -> None:
         """Begin a pass."""
-        self.position = self._log.min_offset
+        self.log_offset = self._log.min_offset
         if self.index is not None:
-            self.index.begin(self.position)
+            self.index.begin(self.log_offset)
 
     def step(self) -> int:
         """Look at some records or entries; what they cost in bytes, 0 at the end of the pass."""
         cost = 0
-        if self.position < self._log.min_offset:
+        if self.log_offset < self._log.min_offset:
             self.begin()
         if self.index is None or not self.index.is_behind:
             cost = self._look_at_some()
         if self.index is not None:
-            cost += self.index.step(is_last=self.position >= self.end)
+            cost += self.index.step(is_last=self.log_offset >= self.end)
         if not cost:
             self.pass_count += 1
         return cost
@@ -124,31 +124,31 @@ class Scrub:
     def places(self) -> list[tuple[str, int, int]]:
         """What of which files is looked at next."""
         is_behind = self.index is not None and self.index.is_behind
-        log_place = self._log.place_of(self.position, CHUNK_BYTES)
-        places = [] if log_place is None or is_behind or self.position >= self.end else [log_place]
+        is_over = is_behind or self.log_offset >= self.end
+        log_place = None if is_over else self._log.place_of(self.log_offset, CHUNK_BYTES)
         index_place = None if self.index is None else self.index.place()
-        return places if index_place is None else [*places, index_place]
+        return [place for place in (log_place, index_place) if place is not None]
 
     def _look_at_some(self) -> int:
         cost = 0
         for _ in range(SLICE_RECORDS):
-            if self.position >= self.end:
+            if self.log_offset >= self.end:
                 break
-            before = self.position
+            before = self.log_offset
             self._look_at(before)
-            cost += max(min(self.position - before, CHUNK_BYTES), RECORD_COST_BYTES)
+            cost += max(min(self.log_offset - before, CHUNK_BYTES), RECORD_COST_BYTES)
         return cost
 
-    def _look_at(self, position: int) -> None:
-        found = self._places.claimed(position)
+    def _look_at(self, log_offset: int) -> None:
+        found = self._places.claimed(log_offset)
         if found is None:
-            self.position = self._beyond(position)
+            self.log_offset = self._beyond(log_offset)
             return
         record, check = found
-        self.position = position + len(record)
+        self.log_offset = log_offset + len(record)
         is_sound = self._reader.check_body(record, check)
         if self.index is not None:
-            is_gone = self._is_gone(check.topic, position)
+            is_gone = self._is_gone(check.topic, log_offset)
             self.index.expect(check, is_needed=is_sound and not is_gone)
         queue = self._queues.get(check.topic, check.queue_id)
         if queue is not None and self._is_in_a_queue(check):
@@ -169,16 +169,16 @@ class Scrub:
             or self._is_gone(check.topic, check.commit_log_offset)
         )
 
-    def _beyond(self, position: int) -> int:
+    def _beyond(self, log_offset: int) -> int:
         """Where the log goes on behind what is no record."""
-        head = self._log.read(position, position + BLANK_RECORD.size)
+        head = self._log.read(log_offset, log_offset + BLANK_RECORD.size)
         if len(head) < BLANK_RECORD.size or BLANK_RECORD.unpack(head)[1] == MAGIC_BLANK:
-            return self._log.next_file_offset(position)
-        behind = self._places.proven_behind(position)
-        end = self._log.next_file_offset(position) if behind is None else behind
-        self._reader.report(position, "the head of the record is damaged", beyond=end)
+            return self._log.next_file_offset(log_offset)
+        behind = self._places.proven_behind(log_offset)
+        end = self._log.next_file_offset(log_offset) if behind is None else behind
+        self._reader.report(log_offset, "the head of the record is damaged", beyond=end)
         if self.index is not None:
-            self.index.expect_anything(position, end)
+            self.index.expect_anything(log_offset, end)
         return end
 
 

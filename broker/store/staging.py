@@ -127,10 +127,10 @@ class Staging:
         """
         commit_log = self._log
         while True:
-            position = commit_log.staged_offset
+            log_offset = commit_log.staged_offset
             encoded = encode_plain(
                 tail.constants,
-                position,
+                log_offset,
                 tail.next_offset,
                 commit_log.store_time_ms,
                 commit_log.store_host,
@@ -151,13 +151,13 @@ class Staging:
             self._run = None
         run = self._run
         if run is None or run.tail is not tail:
-            run = self._open_run(tail, position)
+            run = self._open_run(tail, log_offset)
         run.units.append(unit)
         run.packed_keys += packed_keys
         run.count += 1
         run.end = commit_log.staged_offset
         tail.next_offset += 1
-        return position, unique_key, waits, len(record)
+        return log_offset, unique_key, waits, len(record)
 
     def stage_batch(
         self,
@@ -178,10 +178,10 @@ class Staging:
         """
         commit_log = self._log
         while True:
-            position = commit_log.staged_offset
+            log_offset = commit_log.staged_offset
             encoded = encode_batch(
                 tail.constants,
-                position,
+                log_offset,
                 tail.next_offset,
                 commit_log.store_time_ms,
                 commit_log.store_host,
@@ -198,14 +198,14 @@ class Staging:
             self._run = None
         run = self._run
         if run is None or run.tail is not tail:
-            run = self._open_run(tail, position)
+            run = self._open_run(tail, log_offset)
         run.units.append(units)
         run.packed_keys += packed_keys
         count = len(units) // CONSUME_QUEUE_UNIT_SIZE_BYTES
         run.count += count
         run.end = commit_log.staged_offset
         tail.next_offset += count
-        return position, units
+        return log_offset, units
 
     def stage(
         self,
@@ -234,14 +234,14 @@ class Staging:
             properties, light_tails = self._light_queues.place(tail, properties, self.tail)
         try:
             head = flag, sys_flag, born_time_ms, born_host, reconsume_times, prepared_offset
-            position = self._stage_own(tail, body, properties, batch_count, *head)
+            log_offset = self._stage_own(tail, body, properties, batch_count, *head)
         except StoreError:
             for unused in (tail, *light_tails):
                 self.forget_unused(unused)
             raise
         for light in light_tails:
-            self._stage_light(light, self._group[-1].units[-1], position)
-        return position
+            self._stage_light(light, self._group[-1].units[-1], log_offset)
+        return log_offset
 
     def stage_again(self, copy: Copy) -> int:
         """Add a copy of a stored message to the pass; returns and raises as ``stage``."""
@@ -276,11 +276,11 @@ class Staging:
                 f"{PROPERTIES_SIZE_BYTES_MAX} is the most"
             )
         while True:
-            position = commit_log.staged_offset
+            log_offset = commit_log.staged_offset
             try:
                 record = encode_record(
                     tail.constants,
-                    position,
+                    log_offset,
                     tail.next_offset,
                     commit_log.store_time_ms,
                     commit_log.store_host,
@@ -296,11 +296,11 @@ class Staging:
                 break
             self._run = None
         code = self._tags_codes.of(tail.topic, properties, commit_log.store_time_ms)
-        run = self._open_run(tail, position)
-        run.units.append(CONSUME_QUEUE_UNIT.pack(position, len(record), code))
+        run = self._open_run(tail, log_offset)
+        run.units.append(CONSUME_QUEUE_UNIT.pack(log_offset, len(record), code))
         run.packed_keys += index_keys(
             tail.constants,
-            position,
+            log_offset,
             properties.get(PROPERTY_UNIQUE_KEY),
             properties.get(PROPERTY_KEYS),
         )
@@ -309,11 +309,11 @@ class Staging:
         tail.next_offset += run.count
         if tail.is_batch:
             self._run = None
-        return position
+        return log_offset
 
-    def _stage_light(self, tail: QueueTail, unit: bytes, position: int) -> None:
-        """Let the record at *position*, the last of the pass, be in a light queue as well."""
-        run = Run(tail, position)
+    def _stage_light(self, tail: QueueTail, unit: bytes, log_offset: int) -> None:
+        """Let the record at *log_offset*, the last of the pass, be in a light queue as well."""
+        run = Run(tail, log_offset)
         run.units.append(unit)
         run.count = run.batch_count = 1
         run.end = self._log.staged_offset
@@ -322,8 +322,8 @@ class Staging:
         # What follows must not go to a run in front of this one.
         self._run = None
 
-    def _open_run(self, tail: QueueTail, position: int) -> Run:
-        run = self._run = Run(tail, position)
+    def _open_run(self, tail: QueueTail, log_offset: int) -> Run:
+        run = self._run = Run(tail, log_offset)
         self._group.append(run)
         return run
 

@@ -161,8 +161,8 @@ class StoreReading:
         queue = self._queues.get(message.topic, message.queue_id)
         return queue is None or not queue.hides(message.queue_offset)
 
-    def _record_if_there(self, topic: str, position: int) -> bytes:
-        return b"" if self.opened.is_gone(topic, position) else self.reader.record(position)
+    def _record_if_there(self, topic: str, log_offset: int) -> bytes:
+        return b"" if self.opened.is_gone(topic, log_offset) else self.reader.record(log_offset)
 
     def queue_range(self, topic: str, queue_id: int) -> tuple[int, int]:
         """(min, max) queue offset; (0, 0) for a queue that does not exist. Creates nothing."""
@@ -207,16 +207,16 @@ class StoreReading:
         """
         return self.opened.properties_from(offset)
 
-    def records_from(self, position: int) -> Iterator[bytes]:
-        """The records from *position* on, where one starts or a file's last one ended."""
+    def records_from(self, log_offset: int) -> Iterator[bytes]:
+        """The records from *log_offset* on, where one starts or a file's last one ended."""
         commit_log = self._log
-        while position < commit_log.written_offset:
-            record = commit_log.record_at(position)
+        while log_offset < commit_log.written_offset:
+            record = commit_log.record_at(log_offset)
             if record:
                 yield record
-                position += len(record)
+                log_offset += len(record)
             else:
-                position = commit_log.next_file_offset(position)
+                log_offset = commit_log.next_file_offset(log_offset)
 
     def _store_time_of(self, commit_log_offset: int, size_bytes: int) -> int:
         record = self._log.read(commit_log_offset, commit_log_offset + size_bytes)
@@ -246,9 +246,9 @@ class StoreReading:
     @property
     def earliest_time_ms(self) -> int:
         """The store time of the oldest message in the log, −1 when it is empty."""
-        position = self._log.min_offset
-        head = self._log.record_at(position)
-        return self._store_time_of(position, len(head)) if head else -1
+        log_offset = self._log.min_offset
+        head = self._log.record_at(log_offset)
+        return self._store_time_of(log_offset, len(head)) if head else -1
 
     @property
     def layout(self) -> StoreLayout:

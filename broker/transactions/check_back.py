@@ -110,7 +110,7 @@ class CheckBack:
             halves.await_producer(half)
             self._schedule(half, now_ms)
             return 0
-        message = self._ledger.half_at(half.position)
+        message = self._ledger.half_at(half.log_offset)
         if message is None:
             self._ends.give_up(half)
             return 0

@@ -90,8 +90,8 @@ class Ends:
             Refusal: it is refused; a half message that was open still is.
             StoreError: not now; the half message stays open.
         """
-        position = request.commit_log_offset
-        message = self._ledger.half_at(position)
+        log_offset = request.commit_log_offset
+        message = self._ledger.half_at(log_offset)
         if message is None:
             raise Refusal("Find prepared transaction message failed")
         self._check(request, message)
@@ -190,7 +190,7 @@ class Ends:
         if half.check_times:
             place.properties[PROPERTY_TRANSACTION_CHECK_TIMES] = str(half.check_times)
         written = self._ledger.finish(half, self._final(message, place))
-        if written.position is None:
+        if written.log_offset is None:
             assert written.failure is not None
             raise written.failure
         if written.failure is not None:

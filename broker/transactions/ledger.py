@@ -55,10 +55,10 @@ END_OF_TIME_MS = 1 << 53
 class Written(NamedTuple):
     """What became of an end: what is in the log now, and why not all of it is, if not.
 
-    ``position`` is the commit log offset of the copy, None when it is not in the log.
+    ``log_offset`` is the commit log offset of the copy, None when it is not in the log.
     """
 
-    position: int | None
+    log_offset: int | None
     end_offset: int
     failure: StoreError | None
 
@@ -89,7 +89,7 @@ class Ledger:
     def finish(self, half: OpenHalf, copy: Copy | None = None) -> Written:
         """Store *copy*, if there is one, and behind it, in the same write, that *half* is over."""
         offsets = (half.offset, *half.copies)
-        return self._write(copy, lambda position: self._stage_op(offsets, position))
+        return self._write(copy, lambda log_offset: self._stage_op(offsets, log_offset))
 
     def put(self, copy: Copy) -> Written:
         """Store *copy* by itself."""
@@ -97,14 +97,14 @@ class Ledger:
 
     def _write(self, copy: Copy | None, then: Callable[[int | None], None]) -> Written:
         store = self._store
-        position: int | None = None
+        log_offset: int | None = None
         failure: StoreError | None = None
         try:
             store.check_writable()
             store.begin()
             if copy is not None:
-                position = store.stage_again(copy)
-            then(position)
+                log_offset = store.stage_again(copy)
+            then(log_offset)
         except StoreError as error:
             failure = error
         try:
@@ -113,9 +113,9 @@ class Ledger:
             failure = failure or error
         end = store.max_commit_log_offset
         # A log file may have ended between the two, and the disk may have no room for the next.
-        if position is not None and position >= end:
-            position = None
-        return Written(position, end, failure)
+        if log_offset is not None and log_offset >= end:
+            log_offset = None
+        return Written(log_offset, end, failure)
 
     def _stage_op(self, offsets: tuple[int, ...], final_position: int | None) -> None:
         store = self._store
@@ -168,12 +168,12 @@ class Ledger:
 
     # -- reading -------------------------------------------------------------------------------
 
-    def half_at(self, position: int) -> StoredMessage | None:
+    def half_at(self, log_offset: int) -> StoredMessage | None:
         """The half message at a commit log offset, whoever names it."""
         store = self._store
-        if not store.min_commit_log_offset <= position < store.max_commit_log_offset:
+        if not store.min_commit_log_offset <= log_offset < store.max_commit_log_offset:
             return None
-        record = store.message_at(position)
+        record = store.message_at(log_offset)
         message = decode_message(record) if record else None
         if message is None or message.topic != TRANSACTION_HALF_TOPIC:
             return None
@@ -278,7 +278,7 @@ class Ledger:
         """Without an index: look through the queues that final messages of *halves* are for."""
         since_ms: dict[str, int] = {}
         for half in halves:
-            message = self.half_at(half.position)
+            message = self.half_at(half.log_offset)
             if message is not None:
                 for topic in (message.properties.get(PROPERTY_REAL_TOPIC, ""), *WAITING_TOPICS):
                     since_ms.setdefault(topic, half.stored_ms)
@@ -287,8 +287,8 @@ class Ledger:
                 offset = self._store.offset_by_time(topic, queue_id, time_ms, upper=False)
                 for message in self._read(topic, offset, queue_id=queue_id):
                     if _is_final(message):
-                        position = message.prepared_transaction_offset
-                        self._finals[position] = message.commit_log_offset
+                        log_offset = message.prepared_transaction_offset
+                        self._finals[log_offset] = message.commit_log_offset
 
 
 def _is_final(message: StoredMessage) -> bool:

@@ -29,16 +29,16 @@ class OpenHalf:
         "group",
         "is_committed",
         "is_verified",
+        "log_offset",
         "offset",
         "op_floor",
-        "position",
         "stored_ms",
     )
 
     def __init__(
         self,
         offset: int,
-        position: int,
+        log_offset: int,
         group: str,
         stored_ms: int,
         *,
@@ -48,7 +48,7 @@ class OpenHalf:
         copies: tuple[int, ...] = (),
     ) -> None:
         self.offset = offset
-        self.position = position
+        self.log_offset = log_offset
         self.group = group
         self.stored_ms = stored_ms
         self.op_floor = op_floor

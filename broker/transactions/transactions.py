@@ -151,7 +151,7 @@ class Transactions(Part):
                 return
 
     def _move(self, half: OpenHalf) -> bool:
-        message = self.ledger.half_at(half.position)
+        message = self.ledger.half_at(half.log_offset)
         if message is None or self.ends.find_final(half, message):
             self.check_back.look_soon(half)
             return False
@@ -163,11 +163,11 @@ class Transactions(Part):
         offset, op_floor = self.ledger.half_end, self.ledger.op_end
         copy = Copy(TRANSACTION_HALF_TOPIC, HALF_QUEUE_ID, message, properties)
         written = self.ledger.finish(half, copy)
-        if written.position is None:
+        if written.log_offset is None:
             return False
         moved = OpenHalf(
             offset,
-            written.position,
+            written.log_offset,
             half.group,
             half.stored_ms,
             op_floor=op_floor,
@@ -191,12 +191,12 @@ class Transactions(Part):
         """How long after its arrival nobody is asked about a half message."""
         return self._live.transaction_timeout_ms if immune_ms is None else immune_ms
 
-    def opened(self, offset: int, position: int, properties: dict[str, str]) -> None:
+    def opened(self, offset: int, log_offset: int, properties: dict[str, str]) -> None:
         """A half message is in the log, at *offset* of its queue."""
         now_ms = self._now_ms()
         half = OpenHalf(
             offset,
-            position,
+            log_offset,
             properties.get(PROPERTY_PRODUCER_GROUP, ""),
             now_ms,
             op_floor=self.ledger.op_end,
@@ -267,8 +267,8 @@ class Transactions(Part):
         properties = message.properties | {PROPERTY_TRANSACTION_CHECK_TIMES: "0"}
         properties.pop(PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET, None)
         written = self.ledger.put(Copy(TRANSACTION_HALF_TOPIC, HALF_QUEUE_ID, message, properties))
-        if written.failure is not None or written.position is None:
+        if written.failure is not None or written.log_offset is None:
             raise written.failure or StoreError("the half message could not be put back")
-        self.opened(offset, written.position, properties)
+        self.opened(offset, written.log_offset, properties)
         log.info("a held transaction is resumed", id=properties.get(PROPERTY_UNIQUE_KEY))
         return written.end_offset

@@ -62,7 +62,7 @@ async def test_a_committed_message_is_delivered_as_rocketmq_writes_it(
     assert message.body == b"pay K1"
     assert message.queue_id == 0
     assert message.sys_flag & 0xC == 8
-    assert message.prepared_transaction_offset == half.position
+    assert message.prepared_transaction_offset == half.log_offset
     properties = message.properties
     assert properties["TRAN_MSG"] == "true"
     assert "REAL_TOPIC" not in properties
@@ -265,7 +265,7 @@ async def test_a_delay_begins_at_the_commit(broker: Broker, client: WireClient) 
     for _ in range(2):
         assert (await end(client, half, COMMIT)).code == ResponseCode.SUCCESS
     (waiting,) = await pull(broker.address, "SCHEDULE_TOPIC_XXXX", queue_id=4)
-    assert waiting.prepared_transaction_offset == half.position
+    assert waiting.prepared_transaction_offset == half.log_offset
     assert await pull(broker.address, "orders") == []
 
 
@@ -288,7 +288,7 @@ async def test_a_time_of_delivery_counts_from_the_commit_on(
     for _ in range(2):
         assert (await end(client, half, COMMIT)).code == ResponseCode.SUCCESS
     (waiting,) = await pull(broker.address, TIMER_TOPIC)
-    assert waiting.prepared_transaction_offset == half.position
+    assert waiting.prepared_transaction_offset == half.log_offset
     assert await pull(broker.address, "orders") == []
 
 

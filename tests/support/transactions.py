@@ -19,7 +19,7 @@ class Half(NamedTuple):
     """A half message, as the answer to its send names it."""
 
     offset: int
-    position: int
+    log_offset: int
     unique_key: str
     message_id: str
 
@@ -48,8 +48,8 @@ def half_of(answer: Command) -> Half:
     """Where the half message is that *answer* is about."""
     assert answer.code == 0, answer.remark
     ext = answer.ext or {}
-    position = decode_offset_message_id(ext["msgId"])[2]
-    return Half(int(ext["queueOffset"]), position, ext["transactionId"], ext["msgId"])
+    log_offset = decode_offset_message_id(ext["msgId"])[2]
+    return Half(int(ext["queueOffset"]), log_offset, ext["transactionId"], ext["msgId"])
 
 
 def end_fields(half: Half, how: int, **changes: object) -> dict[str, str]:
@@ -57,7 +57,7 @@ def end_fields(half: Half, how: int, **changes: object) -> dict[str, str]:
     fields: dict[str, object] = {
         "producerGroup": GROUP,
         "tranStateTableOffset": half.offset,
-        "commitLogOffset": half.position,
+        "commitLogOffset": half.log_offset,
         "commitOrRollback": how,
         "fromTransactionCheck": "false",
         "msgId": half.unique_key,

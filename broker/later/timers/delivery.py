@@ -80,34 +80,34 @@ class Delivery:
         except OSError:
             index.due.put_back(taken)
             raise
-        positions: list[int | None] = []
+        log_offsets: list[int | None] = []
         messages: list[StoredMessage | None] = []
         try:
             for due in taken:
                 message = self._message(due)
                 messages.append(message)
-                positions.append(self._stage(message, now_ms) if message is not None else None)
+                log_offsets.append(self._stage(message, now_ms) if message is not None else None)
             end = store.commit()
         except StoreError:
             # The pass ends with what of it can be written.
             with contextlib.suppress(StoreError):
                 store.commit()
-            self._undo(taken, positions, log_end)
+            self._undo(taken, log_offsets, log_end)
             raise
         self._written(taken, log_end, end)
-        self._count(taken, messages, positions, now_ms)
+        self._count(taken, messages, log_offsets, now_ms)
         return True
 
     def _message(self, due: DueMessage) -> StoredMessage | None:
         queue = self._queue
-        message = queue.message_at(due.position, due.queue_offset)
+        message = queue.message_at(due.log_offset, due.queue_offset)
         if message is None:
             message = queue.message(due.queue_offset)
         if message is None:
             log.error(
                 "a timer message is due and is gone or damaged",
                 queue_offset=due.queue_offset,
-                commit_log_offset=due.position,
+                commit_log_offset=due.log_offset,
             )
         return message
 
@@ -120,13 +120,13 @@ class Delivery:
         }
         return stage_copy(self._store, self._topics, message, properties, more)
 
-    def _undo(self, taken: list[DueMessage], positions: list[int | None], log_end: int) -> None:
+    def _undo(self, taken: list[DueMessage], log_offsets: list[int | None], log_end: int) -> None:
         """A pass failed, but a part of it may be in the log."""
         end = self._store.max_commit_log_offset
         written = [
             due
-            for due, position in zip(taken, positions, strict=False)
-            if position is not None and position < end
+            for due, log_offset in zip(taken, log_offsets, strict=False)
+            if log_offset is not None and log_offset < end
         ]
         self._index.take_back_note()
         if written:
@@ -145,11 +145,11 @@ class Delivery:
         self,
         taken: list[DueMessage],
         messages: list[StoredMessage | None],
-        positions: list[int | None],
+        log_offsets: list[int | None],
         now_ms: int,
     ) -> None:
-        for due, message, position in zip(taken, messages, positions, strict=True):
-            if message is None or position is None:
+        for due, message, log_offset in zip(taken, messages, log_offsets, strict=True):
+            if message is None or log_offset is None:
                 continue
             self.delivered_count += 1
             self.late_count += now_ms - due.due_ms > LATE_MS

@@ -20,7 +20,7 @@ class DueMessage(NamedTuple):
 
     due_ms: int
     queue_offset: int
-    position: int
+    log_offset: int
     size_bytes: int
 
 
@@ -34,13 +34,13 @@ class DueTimers:
         self._times_ms: list[int] = []
         self.count = 0
 
-    def add(self, due_ms: int, queue_offset: int, position: int, size_bytes: int) -> None:
+    def add(self, due_ms: int, queue_offset: int, log_offset: int, size_bytes: int) -> None:
         """Add a message behind those of the same time."""
         bucket = self._buckets.get(due_ms)
         if bucket is None:
             bucket = self._buckets[due_ms] = bytearray()
             heapq.heappush(self._times_ms, due_ms)
-        bucket += _PACKED.pack(queue_offset, position, size_bytes)
+        bucket += _PACKED.pack(queue_offset, log_offset, size_bytes)
         self.count += 1
 
     @property
@@ -58,11 +58,11 @@ class DueTimers:
             bucket = buckets[due_ms]
             used = 0
             for start in range(0, len(bucket), _SIZE_BYTES):
-                queue_offset, position, size_bytes = _PACKED.unpack_from(bucket, start)
+                queue_offset, log_offset, size_bytes = _PACKED.unpack_from(bucket, start)
                 size_all += size_bytes
                 if taken and (len(taken) >= count_max or size_all > size_bytes_max):
                     break
-                taken.append(DueMessage(due_ms, queue_offset, position, size_bytes))
+                taken.append(DueMessage(due_ms, queue_offset, log_offset, size_bytes))
                 used = start + _SIZE_BYTES
             if used < len(bucket):
                 del bucket[:used]
@@ -75,9 +75,9 @@ class DueTimers:
     def put_back(self, messages: Iterable[DueMessage]) -> None:
         """Put what was taken in front again: it could not be delivered."""
         fronts: dict[int, bytearray] = {}
-        for due_ms, queue_offset, position, size_bytes in messages:
+        for due_ms, queue_offset, log_offset, size_bytes in messages:
             fronts.setdefault(due_ms, bytearray()).extend(
-                _PACKED.pack(queue_offset, position, size_bytes)
+                _PACKED.pack(queue_offset, log_offset, size_bytes)
             )
             self.count += 1
         for due_ms, front in fronts.items():

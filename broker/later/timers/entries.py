@@ -31,7 +31,7 @@ class Entry(NamedTuple):
     """One entry; ``mark`` is the last field."""
 
     due_ms: int
-    position: int
+    log_offset: int
     size_bytes: int
     kind: int
     queue_offset: int

@@ -60,9 +60,9 @@ class TimerQueue:
         message = decode_message(result.body)
         return message if message.queue_offset == queue_offset else None
 
-    def message_at(self, position: int, queue_offset: int) -> StoredMessage | None:
+    def message_at(self, log_offset: int, queue_offset: int) -> StoredMessage | None:
         """The same by its commit log offset, which is quicker; verified."""
-        record = self._store.message_at(position)
+        record = self._store.message_at(log_offset)
         if not record:
             return None
         message = decode_message(record)

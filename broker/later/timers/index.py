@@ -177,7 +177,7 @@ class TimerIndex:
         slot.waiting += 1
         self.waiting += 1
         if is_read:
-            self.due.add(entry.due_ms, entry.queue_offset, entry.position, entry.size_bytes)
+            self.due.add(entry.due_ms, entry.queue_offset, entry.log_offset, entry.size_bytes)
 
     # -- opening slots -------------------------------------------------------------------------
 
@@ -200,9 +200,9 @@ class TimerIndex:
         slot = self._slots[number]
         data = self.files.read_entries(number, slot.read_bytes, LOAD_COUNT * ENTRY_SIZE_BYTES)
         slot.read_bytes += len(data)
-        for due_ms, position, size_bytes, kind, queue_offset, _ in ENTRY.iter_unpack(data):
+        for due_ms, log_offset, size_bytes, kind, queue_offset, _ in ENTRY.iter_unpack(data):
             if kind == KIND_MESSAGE and queue_offset not in slot.done:
-                self.due.add(due_ms, queue_offset, position, size_bytes)
+                self.due.add(due_ms, queue_offset, log_offset, size_bytes)
         if slot.read_bytes >= self.files.entries_size(number):
             self._loading.pop(0)
         return True

@@ -68,7 +68,7 @@ def _find(
 ) -> tuple[Entry, StoredMessage] | None:
     key = key_hash(handle.topic, handle.unique_key)
     for entry in index.find(key, handle.due_ms, handle.due_ms + precision_ms):
-        message = queue.message_at(entry.position, entry.queue_offset)
+        message = queue.message_at(entry.log_offset, entry.queue_offset)
         if message is None:
             continue
         properties = message.properties

@@ -75,7 +75,7 @@ class Rolling:
         staged: list[tuple[Entry, int]] = []
         try:
             for entry in entries:
-                message = self._queue.message_at(entry.position, entry.queue_offset)
+                message = self._queue.message_at(entry.log_offset, entry.queue_offset)
                 if message is None:
                     self._give_up(entry)
                 else:
@@ -85,8 +85,8 @@ class Rolling:
                 store.commit()
             finally:
                 end = store.max_commit_log_offset
-                for entry, position in staged:
-                    if position < end:
+                for entry, log_offset in staged:
+                    if log_offset < end:
                         index.hide(entry.queue_offset)
                         self.rolled_count += 1
 
@@ -94,7 +94,7 @@ class Rolling:
         log.error(
             "a timer message is gone or damaged and cannot be delivered",
             queue_offset=entry.queue_offset,
-            commit_log_offset=entry.position,
+            commit_log_offset=entry.log_offset,
             due_ms=entry.due_ms,
         )
         self._index.withdraw(entry)

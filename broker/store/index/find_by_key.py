@@ -34,11 +34,11 @@ def find_by_key(
     found: list[bytes] = []
     size_all = misses = missed_bytes = 0
     seen: set[int] = set()
-    for position in index.candidates(topic, key, begin_ms, end_ms):
+    for log_offset in index.candidates(topic, key, begin_ms, end_ms):
         if len(found) >= count_max or misses > MISSES_MAX or missed_bytes > MISSED_BYTES_MAX:
             break
-        record = b"" if position in seen else record_at(position)
-        seen.add(position)
+        record = b"" if log_offset in seen else record_at(log_offset)
+        seen.add(log_offset)
         message = decode_message(record) if record else None
         if (
             message is None

@@ -8,7 +8,7 @@ def set_fallbacks(
 ) -> None: ...
 def encode_plain(
     constants: QueueConstants,
-    position: int,
+    log_offset: int,
     queue_offset: int,
     store_time_ms: int,
     store_host: bytes,
@@ -24,7 +24,7 @@ def encode_plain(
 ) -> Plain | None: ...
 def encode_batch(
     constants: QueueConstants,
-    position: int,
+    log_offset: int,
     queue_offset: int,
     store_time_ms: int,
     store_host: bytes,

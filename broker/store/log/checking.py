@@ -37,14 +37,14 @@ def topic_field(topic: str) -> bytes:
 
 def side_by_side(units: bytes) -> int:
     """The size of all records of *units* if they stand one behind the other in the log, or −1."""
-    start = next_position = CONSUME_QUEUE_UNIT.unpack_from(units)[0] if units else 0
-    for position, size, _ in CONSUME_QUEUE_UNIT.iter_unpack(units):
-        if size < RECORD_SIZE_BYTES_MIN or position != next_position:
+    start = next_log_offset = CONSUME_QUEUE_UNIT.unpack_from(units)[0] if units else 0
+    for log_offset, size, _ in CONSUME_QUEUE_UNIT.iter_unpack(units):
+        if size < RECORD_SIZE_BYTES_MIN or log_offset != next_log_offset:
             return -1
-        next_position += size
-        if next_position >= 1 << 63:
+        next_log_offset += size
+        if next_log_offset >= 1 << 63:
             return -1
-    return next_position - start
+    return next_log_offset - start
 
 
 def count_sound(
@@ -63,11 +63,11 @@ def count_sound(
     """
     sound = at = 0
     units = units[: count * CONSUME_QUEUE_UNIT.size]
-    for position, size, _ in CONSUME_QUEUE_UNIT.iter_unpack(units):
+    for log_offset, size, _ in CONSUME_QUEUE_UNIT.iter_unpack(units):
         record = records[at : at + size] if size >= RECORD_SIZE_BYTES_MIN else b""
         number = ANY_MESSAGE if queue_offset < 0 else queue_offset + sound
         if len(record) != size or not _is_sound(
-            record, position, (topic_field, queue_id, number), position < unchecked_from
+            record, log_offset, (topic_field, queue_id, number), log_offset < unchecked_from
         ):
             break
         at += size
@@ -76,10 +76,10 @@ def count_sound(
 
 
 def _is_sound(
-    record: bytes, position: int, owner: tuple[bytes, int, int], check_body: bool
+    record: bytes, log_offset: int, owner: tuple[bytes, int, int], check_body: bool
 ) -> bool:
-    size, magic, crc, queue_id, queue_offset, stated_position, sys_flag = _HEAD.unpack_from(record)
-    if size != len(record) or stated_position != position or magic not in (MAGIC_V1, MAGIC_V2):
+    size, magic, crc, queue_id, queue_offset, stated, sys_flag = _HEAD.unpack_from(record)
+    if size != len(record) or stated != log_offset or magic not in (MAGIC_V1, MAGIC_V2):
         return False
     body_at = body_start(sys_flag)
     if body_at + 3 > size:

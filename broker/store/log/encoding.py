@@ -140,7 +140,7 @@ def queue_constants(topic: str, queue_id: int) -> QueueConstants:
 
 def encode_record(
     constants: QueueConstants,
-    position: int,
+    log_offset: int,
     queue_offset: int,
     store_time_ms: int,
     store_host: bytes,
@@ -176,7 +176,7 @@ def encode_record(
                 queue_id,
                 flag,
                 queue_offset,
-                position,
+                log_offset,
                 sys_flag,
                 born_time_ms,
                 born_host,
@@ -195,23 +195,23 @@ def encode_record(
 
 
 def index_keys(
-    constants: QueueConstants, position: int, unique_key: str | None, keys: str | None
+    constants: QueueConstants, log_offset: int, unique_key: str | None, keys: str | None
 ) -> bytes:
     """The packed index keys of a message: its unique key, then each of its KEYS."""
     seed = constants[3]
     packed = b""
     if unique_key:
-        packed = _pack_key(seeded_index_key_hash(seed, unique_key), position)
+        packed = _pack_key(seeded_index_key_hash(seed, unique_key), log_offset)
     if keys:
         for key in keys.split(" "):
             if key:
-                packed += _pack_key(seeded_index_key_hash(seed, key), position)
+                packed += _pack_key(seeded_index_key_hash(seed, key), log_offset)
     return packed
 
 
 def encode_plain(
     constants: QueueConstants,
-    position: int,
+    log_offset: int,
     queue_offset: int,
     store_time_ms: int,
     store_host: bytes,
@@ -241,7 +241,7 @@ def encode_plain(
     try:
         record = encode_record(
             constants,
-            position,
+            log_offset,
             queue_offset,
             store_time_ms,
             store_host,
@@ -257,8 +257,8 @@ def encode_plain(
         return None
     return (
         record,
-        _pack_unit(position, len(record), hash_of_tags(found.get(PROPERTY_TAGS))),
-        index_keys(constants, position, unique_key, found.get(PROPERTY_KEYS)),
+        _pack_unit(log_offset, len(record), hash_of_tags(found.get(PROPERTY_TAGS))),
+        index_keys(constants, log_offset, unique_key, found.get(PROPERTY_KEYS)),
         unique_key,
         waits,
     )
@@ -266,7 +266,7 @@ def encode_plain(
 
 def encode_batch(
     constants: QueueConstants,
-    position: int,
+    log_offset: int,
     queue_offset: int,
     store_time_ms: int,
     store_host: bytes,
@@ -287,7 +287,7 @@ def encode_batch(
         for flag, inner_body, properties in messages:
             record = encode_record(
                 constants,
-                position,
+                log_offset,
                 queue_offset,
                 store_time_ms,
                 store_host,
@@ -302,13 +302,11 @@ def encode_batch(
             if not NOT_IN_PLAIN_BATCHES.isdisjoint(found):
                 return None
             records.append(record)
-            units.append(_pack_unit(position, len(record), hash_of_tags(found.get(PROPERTY_TAGS))))
-            packed_keys.append(
-                index_keys(
-                    constants, position, found.get(PROPERTY_UNIQUE_KEY), found.get(PROPERTY_KEYS)
-                )
-            )
-            position += len(record)
+            code = hash_of_tags(found.get(PROPERTY_TAGS))
+            units.append(_pack_unit(log_offset, len(record), code))
+            unique_key, keys = found.get(PROPERTY_UNIQUE_KEY), found.get(PROPERTY_KEYS)
+            packed_keys.append(index_keys(constants, log_offset, unique_key, keys))
+            log_offset += len(record)
             queue_offset += 1
     except struct.error:
         return None

@@ -39,7 +39,7 @@ def read_bulk(
     units = queue.read_units(offset, min(count_max, COUNT_MAX, high - offset))
     if not units:
         return GetResult(GetStatus.OFFSET_FOUND_NULL, queue.next_file_offset(offset), low, high)
-    places = [(position, size) for position, size, _ in CONSUME_QUEUE_UNIT.iter_unpack(units)]
+    places = [(log_offset, size) for log_offset, size, _ in CONSUME_QUEUE_UNIT.iter_unpack(units)]
     ends = list(accumulate(size for _, size in places))
     count = max(bisect_right(ends, size_max), 1)
     del places[count:]
@@ -51,8 +51,8 @@ def read_bulk(
     if sound == count:
         return GetResult(GetStatus.FOUND, offset + count, low, high, body, count)
     records = _records(log, places[:sound])
-    for position, size in places[sound:]:
-        record = look_closer(offset + len(records), position, size)
+    for log_offset, size in places[sound:]:
+        record = look_closer(offset + len(records), log_offset, size)
         if record is None:
             break
         records.append(record)
@@ -88,7 +88,7 @@ def _records(log: CommitLog, places: list[tuple[int, int]]) -> list[bytes]:
             index += 1
             continue
         records += [
-            mapping[position - start : position - start + size] for position, size in inside
+            mapping[log_offset - start : log_offset - start + size] for log_offset, size in inside
         ]
         index += len(inside)
     return records

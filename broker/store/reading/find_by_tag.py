@@ -61,16 +61,16 @@ class TagSearch:
             while high > low and taken < self._count_max and steps_left > 0:
                 steps_left -= 1
                 start = max(low, high - UNITS_PER_STEP)
-                for position in _matches(queue.read_units(start, high - start), code):
-                    taken += self._take(position)
+                for log_offset in _matches(queue.read_units(start, high - start), code):
+                    taken += self._take(log_offset)
                     if taken == self._count_max:
                         break
                 high = start
                 yield
             self._keep_newest()
 
-    def _take(self, position: int) -> bool:
-        record = self._record_at(position)
+    def _take(self, log_offset: int) -> bool:
+        record = self._record_at(log_offset)
         message = decode_message(record) if record else None
         if (
             message is None
@@ -80,7 +80,7 @@ class TagSearch:
             or not self._is_visible(message)
         ):
             return False
-        self._found.append((position, record))
+        self._found.append((log_offset, record))
         return True
 
     def _keep_newest(self) -> None:

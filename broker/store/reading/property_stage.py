@@ -78,17 +78,17 @@ class PropertyStage:
         self._until_look = STRIDE - 1
         return self._clock() >= self._stop_s
 
-    def rejects(self, position: int, size: int, test: PropertyTest) -> bool:
+    def rejects(self, log_offset: int, size: int, test: PropertyTest) -> bool:
         """Whether the record there is a sound one that *test* does not want."""
         self.tested_count += 1
-        properties = self._properties(position, size)
+        properties = self._properties(log_offset, size)
         return properties is not None and not test(properties)
 
-    def _properties(self, position: int, size: int) -> dict[str, str] | None:
+    def _properties(self, log_offset: int, size: int) -> dict[str, str] | None:
         """What a record holds; None when it is gone, or its sizes do not add up."""
-        end = position + size
+        end = log_offset + size
         is_long = size > _WHOLE_SIZE_BYTES_MAX
-        head = self._log.read(position, position + HEAD_SIZE_BYTES_MAX if is_long else end)
+        head = self._log.read(log_offset, log_offset + HEAD_SIZE_BYTES_MAX if is_long else end)
         if len(head) < RECORD_SIZE_BYTES_MIN:
             return None
         magic, sys_flag, body_size = _HEAD.unpack_from(head)
@@ -101,7 +101,7 @@ class PropertyStage:
         topic_at = body_at + body_size
         if body_size < 0 or topic_at + 3 > size:
             return None
-        tail = self._log.read(position + topic_at, end) if is_long else head[topic_at:]
+        tail = self._log.read(log_offset + topic_at, end) if is_long else head[topic_at:]
         return _properties_behind_topic(tail, magic)
 
 

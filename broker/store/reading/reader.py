@@ -107,8 +107,8 @@ class MessageReader:
         units = queue.read_units(offset, min(scan_count, high - offset))
         if not units:
             return GetResult(GetStatus.OFFSET_FOUND_NULL, queue.next_file_offset(offset), low, high)
-        first_position = CONSUME_QUEUE_UNIT.unpack_from(units)[0]
-        if self._log.written_offset - first_position <= limits.memory_bytes:
+        first_log_offset = CONSUME_QUEUE_UNIT.unpack_from(units)[0]
+        if self._log.written_offset - first_log_offset <= limits.memory_bytes:
             size_max = limits.size_bytes_in_memory
         else:
             count_max, size_max = min(count_max, limits.count_on_disk), limits.size_bytes_on_disk
@@ -141,7 +141,7 @@ class MessageReader:
         if subscription is not None:
             passing = subscription.tag_hashes
             verdict = self._verdict_on(queue, subscription)
-        for position, size, tags_code in _iter_units(units):
+        for log_offset, size, tags_code in _iter_units(units):
             if len(parts) >= count_max or (parts and size_all + size > size_max):
                 break
             unit_offset = next_offset
@@ -149,7 +149,7 @@ class MessageReader:
             if (
                 subscription is not None
                 and tags_code not in passing
-                and not (wanted := verdict(position, size, tags_code))
+                and not (wanted := verdict(log_offset, size, tags_code))
             ):
                 if wanted is None:
                     next_offset = unit_offset
@@ -157,7 +157,7 @@ class MessageReader:
                 if not parts:
                     status = GetStatus.NO_MATCHED_MESSAGE
                 continue
-            record = self._record(queue, unit_offset, position, size)
+            record = self._record(queue, unit_offset, log_offset, size)
             if record is None:
                 next_offset = unit_offset
                 break
@@ -192,51 +192,51 @@ class MessageReader:
         stage = self._stage
         stage.begin()
 
-        def by_properties(position: int, size: int, tags_code: int) -> bool | None:
+        def by_properties(log_offset: int, size: int, tags_code: int) -> bool | None:
             if stage.is_spent():
                 return None
-            if not by_tag(position, size, tags_code):
+            if not by_tag(log_offset, size, tags_code):
                 return False
             # Of a record that is not the entry's the properties say nothing: look at it closer.
-            return not stage.rejects(position, size, test) or not self._agrees(position, size)
+            return not stage.rejects(log_offset, size, test) or not self._agrees(log_offset, size)
 
         return by_properties
 
-    def _agrees(self, position: int, size: int) -> bool:
-        """Whether what stands at *position* has that size and says that it stands there."""
-        return self._places.end_of(position) == position + size
+    def _agrees(self, log_offset: int, size: int) -> bool:
+        """Whether what stands at *log_offset* has that size and says that it stands there."""
+        return self._places.end_of(log_offset) == log_offset + size
 
-    def _record(self, queue: UnitQueue, offset: int, position: int, size: int) -> bytes | None:
+    def _record(self, queue: UnitQueue, offset: int, log_offset: int, size: int) -> bytes | None:
         """The record of message *offset*; empty when it is gone, or lost, which is reported.
 
         None while it is being looked for: its entry is wrong.
         """
-        if size <= _LARGE_BYTES or self._agrees(position, size):
-            record = self._log.read(position, position + size)
-            if record and self._is_sound(queue, offset, position, record):
+        if size <= _LARGE_BYTES or self._agrees(log_offset, size):
+            record = self._log.read(log_offset, log_offset + size)
+            if record and self._is_sound(queue, offset, log_offset, record):
                 return record
-        if 0 <= position < self._log.min_offset and not self._is_out_of_line(queue, offset):
+        if 0 <= log_offset < self._log.min_offset and not self._is_out_of_line(queue, offset):
             return b""
-        place = self._mender.right_place(queue, offset, position, size)
+        place = self._mender.right_place(queue, offset, log_offset, size)
         if place is None:
             return None
         if isinstance(place, str):
-            return self._report(queue, offset, position, place)
-        position, size = place
-        record = self._log.read(position, position + size)
-        if record and self._is_sound(queue, offset, position, record):
+            return self._report(queue, offset, log_offset, place)
+        log_offset, size = place
+        record = self._log.read(log_offset, log_offset + size)
+        if record and self._is_sound(queue, offset, log_offset, record):
             return record
-        reason = _what_is_wrong(record, check_body=position < self.tail_start)
-        return record if reason is None else self._report(queue, offset, position, reason)
+        reason = _what_is_wrong(record, check_body=log_offset < self.tail_start)
+        return record if reason is None else self._report(queue, offset, log_offset, reason)
 
-    def _is_sound(self, queue: UnitQueue, offset: int, position: int, record: bytes) -> bool:
+    def _is_sound(self, queue: UnitQueue, offset: int, log_offset: int, record: bytes) -> bool:
         number = ANY_MESSAGE if queue.is_light else offset
-        unit = _pack_unit(position, len(record), 0)
+        unit = _pack_unit(log_offset, len(record), 0)
         field, queue_id = queue.topic_field, queue.queue_id
         if count_sound(field, queue_id, number, unit, 1, record, self.tail_start) != 1:
             return False
         return not queue.is_light or is_of(
-            check_record(record, 0, len(record), position, False), queue, offset
+            check_record(record, 0, len(record), log_offset, False), queue, offset
         )
 
     def _is_out_of_line(self, queue: UnitQueue, offset: int) -> bool:
@@ -244,21 +244,21 @@ class MessageReader:
         before = queue.noted(offset - 1)
         return before is not None and before[0] >= self._log.min_offset
 
-    def _report(self, queue: UnitQueue, offset: int, position: int, reason: str) -> bytes:
-        self.report(position, reason, topic=queue.topic, queue=queue.queue_id, offset=offset)
+    def _report(self, queue: UnitQueue, offset: int, log_offset: int, reason: str) -> bytes:
+        self.report(log_offset, reason, topic=queue.topic, queue=queue.queue_id, offset=offset)
         return b""
 
-    def report(self, position: int, reason: str, **message: str | int) -> None:
+    def report(self, log_offset: int, reason: str, **message: str | int) -> None:
         """Count a damaged record and name it, once."""
-        if position in self._reported:
+        if log_offset in self._reported:
             return
         self.damaged_count += 1
         if len(self._reported) < _NAMED_MAX:
-            self._reported.add(position)
+            self._reported.add(log_offset)
         log.error(
             "a stored message is damaged and is skipped",
             **message,
-            commit_log_offset=position,
+            commit_log_offset=log_offset,
             reason=reason,
         )
 
@@ -289,7 +289,7 @@ class MessageReader:
         status = GetStatus.MESSAGE_WAS_REMOVING
         test = None if subscription is None else subscription.matches_properties
         unit_count = min(max(count_max, 1), limits.count_in_memory)
-        for position, size, _, _, base, batch_count, _, _ in self._batch_units(
+        for log_offset, size, _, _, base, batch_count, _, _ in self._batch_units(
             queue, offset, unit_count
         ):
             too_many = count + batch_count > count_max
@@ -298,12 +298,12 @@ class MessageReader:
             next_offset = base + batch_count
             if (
                 test is not None
-                and self._stage.rejects(position, size, test)
-                and self._agrees(position, size)
+                and self._stage.rejects(log_offset, size, test)
+                and self._agrees(log_offset, size)
             ):
                 status = GetStatus.NO_MATCHED_MESSAGE
                 continue
-            record = self._record(queue, base, position, size)
+            record = self._record(queue, base, log_offset, size)
             if record is None:
                 next_offset = max(base, offset)
                 break
@@ -337,16 +337,16 @@ class MessageReader:
         if refused is not None:
             return GetResult(*refused, low, high)
 
-        def look_closer(queue_offset: int, position: int, size: int) -> bytes | None:
-            return self._record(queue, queue_offset, position, size)
+        def look_closer(queue_offset: int, log_offset: int, size: int) -> bytes | None:
+            return self._record(queue, queue_offset, log_offset, size)
 
         return read_bulk(
             self._log, queue, offset, count_max, size_max, self.tail_start, look_closer
         )
 
-    def record(self, position: int) -> bytes:
-        """The record that starts at *position*, whoever says so; empty when none does."""
-        found = self._places.record(position)
+    def record(self, log_offset: int) -> bytes:
+        """The record that starts at *log_offset*, whoever says so; empty when none does."""
+        found = self._places.record(log_offset)
         if found is None:
             return b""
         return found[0] if self.check_body(*found) else b""
@@ -405,14 +405,14 @@ def _ranges(units: bytes, count_max: int, size_max: int) -> tuple[list[tuple[int
     ranges: list[tuple[int, int]] = []
     start = end = -1
     size_all = count = 0
-    for position, size, _ in _iter_units(units):
+    for log_offset, size, _ in _iter_units(units):
         if count and (count >= count_max or size_all + size > size_max):
             break
-        if position != end:
+        if log_offset != end:
             if count:
                 ranges.append((start, end))
-            start = position
-        end = position + size
+            start = log_offset
+        end = log_offset + size
         size_all += size
         count += 1
     ranges.append((start, end))

@@ -74,35 +74,35 @@ class EntryMender:
         """Called with a queue and the tags code of the message whose search has ended."""
 
     def right_place(
-        self, queue: UnitQueue, offset: int, position: int, size: int
+        self, queue: UnitQueue, offset: int, log_offset: int, size: int
     ) -> Place | str | None:
-        """Offset and size of the record of a message whose entry says *position* and *size*.
+        """Offset and size of the record of a message whose entry says *log_offset* and *size*.
 
         A sentence if the message is lost; None while it is being looked for.
         """
-        found = self._places.claimed(position)
+        found = self._places.claimed(log_offset)
         if found is not None and found[1].size_bytes == size:
             if is_of(found[1], queue, offset):
-                return position, size
+                return log_offset, size
             if not self._places.is_noted(found[1]):
                 return (
                     f"its head names message {found[1].queue_offset} of queue "
                     f"{found[1].queue_id} of topic {found[1].topic}"
                 )
-        elif found is None and self._is_range_of_a_record(position, size):
+        elif found is None and self._is_range_of_a_record(log_offset, size):
             return "its head is damaged"
         if found is not None and self._is_proven(found[1], queue, offset):
             return self._mend(queue, offset, found[1])
-        return self._search(queue, offset, position)
+        return self._search(queue, offset, log_offset)
 
-    def _is_range_of_a_record(self, position: int, size: int) -> bool:
-        end = position + size
+    def _is_range_of_a_record(self, log_offset: int, size: int) -> bool:
+        end = log_offset + size
         is_border = (
             end == self._log.written_offset
             or self._is_file_end(end)
             or self._places.claimed(end) is not None
         )
-        return is_border and self._places.is_reached(position)
+        return is_border and self._places.is_reached(log_offset)
 
     def _is_file_end(self, offset: int) -> bool:
         head = self._log.read(offset, offset + BLANK_RECORD.size)
@@ -110,14 +110,14 @@ class EntryMender:
 
     # Searching.
 
-    def _search(self, queue: UnitQueue, offset: int, position: int) -> Place | str | None:
+    def _search(self, queue: UnitQueue, offset: int, log_offset: int) -> Place | str | None:
         key = (queue.topic, queue.queue_id, offset)
         if key in self._lost:
             return _LOST
         search = self._searches.get(key)
         if search is None:
             search = _Search(queue, offset, *self._bounds(queue, offset))
-            near = self._near(search, position)
+            near = self._near(search, log_offset)
             if near is not None:
                 return self._mend(queue, offset, near)
             self._searches[key] = search
@@ -165,10 +165,10 @@ class EntryMender:
             found is not None and found[1].size_bytes == unit[1] and is_of(found[1], queue, number)
         )
 
-    def _near(self, search: _Search, position: int) -> RecordCheck | None:
-        """The record at an offset that differs from *position* in one bit."""
+    def _near(self, search: _Search, log_offset: int) -> RecordCheck | None:
+        """The record at an offset that differs from *log_offset* in one bit."""
         for bit in range(_OFFSET_BITS):
-            at = position ^ (1 << bit)
+            at = log_offset ^ (1 << bit)
             found = self._places.claimed(at) if search.at <= at < search.stop else None
             if found is not None and self._is_proven(found[1], search.queue, search.offset):
                 return found[1]

@@ -44,19 +44,19 @@ class RecordPlaces:
         self._queues = queues
         self._dispatched = dispatched
 
-    def record(self, position: int) -> tuple[bytes, RecordCheck] | None:
-        """The record that starts at *position*, its body unchecked; None where none does."""
-        found = self.claimed(position)
-        if found is None or not (self.is_noted(found[1]) or self.is_reached(position)):
+    def record(self, log_offset: int) -> tuple[bytes, RecordCheck] | None:
+        """The record that starts at *log_offset*, its body unchecked; None where none does."""
+        found = self.claimed(log_offset)
+        if found is None or not (self.is_noted(found[1]) or self.is_reached(log_offset)):
             return None
         return found
 
-    def claimed(self, position: int) -> tuple[bytes, RecordCheck] | None:
-        """What says of itself that it is a record and stands at *position*."""
-        record = self._log.record_at(position) if position >= 0 else b""
+    def claimed(self, log_offset: int) -> tuple[bytes, RecordCheck] | None:
+        """What says of itself that it is a record and stands at *log_offset*."""
+        record = self._log.record_at(log_offset) if log_offset >= 0 else b""
         if not record:
             return None
-        check = check_record(record, 0, len(record), position, False)
+        check = check_record(record, 0, len(record), log_offset, False)
         return (record, check) if check.is_ok else None
 
     def is_noted(self, check: RecordCheck) -> bool:
@@ -65,33 +65,33 @@ class RecordPlaces:
         unit = None if queue is None else queue.noted(check.queue_offset)
         return unit is not None and unit[:2] == (check.commit_log_offset, check.size_bytes)
 
-    def is_reached(self, position: int) -> bool:
-        """Whether records, one behind the other, lead from a proven one to *position*."""
-        at = self._proven_in_front(position)
+    def is_reached(self, log_offset: int) -> bool:
+        """Whether records, one behind the other, lead from a proven one to *log_offset*."""
+        at = self._proven_in_front(log_offset)
         for _ in range(STEPS_MAX):
-            if at is None or at >= position:
+            if at is None or at >= log_offset:
                 break
             at = self.end_of(at)
-        return at == position
+        return at == log_offset
 
-    def end_of(self, position: int) -> int | None:
-        """Where what starts at *position* ends by its own word; None if it is no record."""
-        head = self._log.read(position, position + _HEAD.size)
+    def end_of(self, log_offset: int) -> int | None:
+        """Where what starts at *log_offset* ends by its own word; None if it is no record."""
+        head = self._log.read(log_offset, log_offset + _HEAD.size)
         if len(head) < _HEAD.size:
             return None
         size, magic, stated = _HEAD.unpack(head)
-        is_record = stated == position and magic in (MAGIC_V1, MAGIC_V2)
-        return position + size if is_record and size >= RECORD_SIZE_BYTES_MIN else None
+        is_record = stated == log_offset and magic in (MAGIC_V1, MAGIC_V2)
+        return log_offset + size if is_record and size >= RECORD_SIZE_BYTES_MIN else None
 
-    def _proven_in_front(self, position: int) -> int | None:
-        """Where a record starts for sure, at or in front of *position* and near it."""
-        mapping, base, _ = self._log.mapped(position)
+    def _proven_in_front(self, log_offset: int) -> int | None:
+        """Where a record starts for sure, at or in front of *log_offset* and near it."""
+        mapping, base, _ = self._log.mapped(log_offset)
         if mapping is None:
             return None
         dispatched = self._dispatched()
-        if base <= dispatched <= position:
+        if base <= dispatched <= log_offset:
             return dispatched
-        stop = position - base
+        stop = log_offset - base
         for _ in range(CANDIDATES_MAX):
             at = mapping.rfind(MAGIC_START, MAGIC_AT, stop + 3)
             if at < 8:
@@ -102,10 +102,10 @@ class RecordPlaces:
                 return base + stop
         return None
 
-    def proven_behind(self, position: int) -> int | None:
+    def proven_behind(self, log_offset: int) -> int | None:
         """Where the next record starts for sure, in the same file; None if none is near."""
-        mapping, base, end = self._log.mapped(position)
-        first = position + 1 - base + MAGIC_AT
+        mapping, base, end = self._log.mapped(log_offset)
+        first = log_offset + 1 - base + MAGIC_AT
         at = -1 if mapping is None else mapping.find(MAGIC_START, first, end - base)
         for _ in range(CANDIDATES_MAX):
             if mapping is None or at < 0:

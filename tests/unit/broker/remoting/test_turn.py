@@ -53,9 +53,9 @@ class Pass:
             cast(MessageStore, self.store), self.stats.puts_refused, self.peer.connection
         )
 
-    def sent(self, opaque: int, position: int = 0, *, waits: bool = True) -> None:
+    def sent(self, opaque: int, log_offset: int = 0, *, waits: bool = True) -> None:
         frame = encode_command(Command(0, opaque, 1, ext={"msgId": str(opaque)}))
-        self.turn.sent(frame, position, opaque, 0, waits=waits)
+        self.turn.sent(frame, log_offset, opaque, 0, waits=waits)
 
     def answers(self) -> list[tuple[int, int]]:
         """Opaque and code of everything written, write by write."""
@@ -128,8 +128,8 @@ def test_what_the_disk_did_not_confirm_is_said_to_be_stored_all_the_same() -> No
 def test_a_pass_that_was_written_in_part_refuses_the_rest() -> None:
     one = Pass()
     one.store.failure = DiskFullError("no room")
-    one.sent(1, position=900)
-    one.sent(2, position=1000)
+    one.sent(1, log_offset=900)
+    one.sent(2, log_offset=1000)
     one.turn.end()
     assert dict(one.answers())[1] == ResponseCode.SUCCESS
     assert dict(one.answers())[2] != ResponseCode.SUCCESS

@@ -97,7 +97,7 @@ def test_the_tail_of_the_log_is_left_for_later(store: MessageStore) -> None:
     put(store, b"new")
     while store.scrub.passes.step():
         pass
-    assert store.scrub.passes.position == store.reader.tail_start
+    assert store.scrub.passes.log_offset == store.reader.tail_start
 
 
 def test_a_step_costs_no_less_than_its_records(store: MessageStore) -> None:

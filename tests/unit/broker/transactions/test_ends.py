@@ -108,6 +108,6 @@ def test_the_final_message_is_the_half_one_in_its_topic(rig: TransactionRig) -> 
     (message,) = rig.messages()
     assert message.body == b"pay K1"
     assert message.properties["TAGS"] == "a"
-    assert message.prepared_transaction_offset == half.position
+    assert message.prepared_transaction_offset == half.log_offset
     assert message.sys_flag & 0xC == COMMIT
     assert not {"REAL_TOPIC", "REAL_QID"} & message.properties.keys()

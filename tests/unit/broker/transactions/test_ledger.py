@@ -82,7 +82,7 @@ def test_a_copy_whose_original_was_committed_is_not_committed_again(rig: Transac
         properties = dict(pair.split("\x01") for pair in text.split("\x02") if pair)
         tail = store.tail("orders", 0)
         store.stage(
-            tail, b"pay K1", properties, 0, 8, 0, b"\x7f\0\0\1\0\0\0\0", 0, original.position
+            tail, b"pay K1", properties, 0, 8, 0, b"\x7f\0\0\1\0\0\0\0", 0, original.log_offset
         )
         store.commit()
 
@@ -108,7 +108,7 @@ def test_two_half_messages_of_one_send_that_was_tried_twice_stay_two(rig: Transa
 def test_a_half_message_that_the_log_lost_is_given_up(rig: TransactionRig) -> None:
     rig.producer()
     half = rig.send()
-    rig.broker.transactions.halves.get(half.offset).position += 1  # type: ignore[union-attr]
+    rig.broker.transactions.halves.get(half.offset).log_offset += 1  # type: ignore[union-attr]
     rig.pass_time(6)
     assert rig.open_count == 0
     assert rig.bodies(OP_TOPIC) == [b"0,"]
