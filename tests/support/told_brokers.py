@@ -26,8 +26,8 @@ class ToldBrokers:
     """What each queue holds: its brokers and topics are those that there are."""
     ids: dict[tuple[str, str], str | None] = field(default_factory=dict)
     """By topic and broker; blank for a broker without ids unless it is said."""
-    times: dict[MessageQueue, int] = field(default_factory=dict)
-    """When the last message asked for was stored."""
+    times: dict[tuple[MessageQueue, int], int] = field(default_factory=dict)
+    """When the message at an offset was stored."""
     sinks: dict[str, SinkState | None] = field(default_factory=dict)
     """By broker; None for one of Apache's."""
     departed: list[str] = field(default_factory=list)
@@ -71,7 +71,11 @@ class ToldBrokers:
 
     def store_times(self, offsets: dict[MessageQueue, int]) -> dict[MessageQueue, int]:
         """See Remote."""
-        return {queue: self.times[queue] for queue in offsets if queue in self.times}
+        return {
+            queue: self.times[queue, at]
+            for queue, at in offsets.items()
+            if (queue, at) in self.times
+        }
 
     def request(self, broker: str, code: RequestCode, ext: dict[str, str]) -> Command:
         """What a broker says of a sink."""

@@ -17,7 +17,7 @@ files of runs that are committed or about to be, and one that goes by the manife
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.archiving.files import Files
@@ -36,11 +36,9 @@ class Catalog:
     def __init__(self, files: Files) -> None:
         self.files = files
 
-    @contextmanager
-    def lock(self) -> Iterator[None]:
+    def lock(self) -> AbstractContextManager[None]:
         """Be the only run. Raises PipelineError."""
-        with self.files.lock(LOCK_FILE):
-            yield
+        return self.files.lock(LOCK_FILE)
 
     def check_writable(self) -> None:
         """See that a run could write, as far as can be told without. Raises OSError."""
@@ -78,7 +76,7 @@ class Catalog:
         current = self.current()
         found = {file.topic for file in self.archived_files()}
         if current is not None:
-            found.update(current.queue_positions)
+            found.update(current.reached.positions)
             for position in current.log_positions.values():
                 found.update(key for key in position.offsets if key[:1] not in ("*", "~"))
         return found
@@ -92,23 +90,25 @@ class Catalog:
 
     def killed_run(self) -> int | None:
         """The run that was killed while it was being committed, if any."""
-        data = self.files.read(INTENT_FILE)
-        return None if data is None else self._intent(data)[0].run
+        intended = self._intended()
+        return intended[0].run if intended else None
 
     def recover(self) -> Manifest | None:
         """Finish a run that was killed while it was being committed; clear away any other.
 
         Only under the lock. Returns the run that was finished.
         """
-        data = self.files.read(INTENT_FILE)
-        finished = None
-        if data is not None:
-            finished, staged = self._intent(data)
-            self._finish(finished, staged)
+        intended = self._intended()
+        if intended:
+            self._finish(*intended)
         self.files.remove_tree(STAGING_DIRECTORY)
-        return finished
+        return intended[0] if intended else None
 
-    def _intent(self, data: bytes) -> tuple[Manifest, list[str]]:
+    def _intended(self) -> tuple[Manifest, list[str]] | None:
+        """What the intent says, if there is one: the manifest, and the files to move."""
+        data = self.files.read(INTENT_FILE)
+        if data is None:
+            return None
         where = f"{self.files.location}/{INTENT_FILE}"
         try:
             document = json.loads(data)

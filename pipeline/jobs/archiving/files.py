@@ -11,68 +11,15 @@ import socket
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.disk import check_writable, sync
 
 
-class Files(Protocol):
-    """Files below one root; names are relative to it, with slashes."""
-
-    location: str
-
-    def read(self, name: str) -> bytes | None:
-        """The whole file; None if there is none."""
-
-    def write(self, name: str, data: bytes) -> None:
-        """Make or replace a small file, atomically; its directory is made if need be."""
-
-    def names(self, directory: str) -> list[str]:
-        """What is in a directory, in order; nothing if there is none."""
-
-    def exists(self, name: str) -> bool:
-        """Whether there is such a file or directory."""
-
-    def check_writable(self, name: str) -> None:
-        """See that a directory can be written to or made, where that can be told beforehand.
-
-        Raises OSError.
-        """
-
-    def create_directory(self, name: str) -> None:
-        """Make a directory, and those above it; it may be there already."""
-
-    def create_leaf(self, name: str) -> None:
-        """Make a directory in one that is there."""
-
-    def move(self, moves: Iterable[tuple[str, str]]) -> None:
-        """Rename files; the directories they go to are there."""
-
-    def remove(self, name: str) -> None:
-        """Delete a file; it may be gone already."""
-
-    def remove_tree(self, name: str) -> None:
-        """Delete a directory with all that is in it; it may be gone already."""
-
-    def open_input(self, name: str) -> Any:
-        """A file to read from. Raises OSError."""
-
-    def open_output(self, name: str) -> Any:
-        """A file to write a Parquet file into."""
-
-    def settle(self, name: str) -> int:
-        """See that a file that was written is on disk; returns its size."""
-
-    @contextmanager
-    def lock(self, name: str) -> Iterator[None]:
-        """Be the only one. Raises PipelineError if somebody else is."""
-        yield
-
-
 class LocalFiles:
-    """A directory of this machine."""
+    """A directory of this machine; names are relative to it, with slashes."""
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self._root = Path(root).expanduser().absolute()
@@ -83,14 +30,14 @@ class LocalFiles:
         return self._root / name
 
     def read(self, name: str) -> bytes | None:
-        """See Files."""
+        """The whole file; None if there is none."""
         try:
             return self.path(name).read_bytes()
         except FileNotFoundError:
             return None
 
     def write(self, name: str, data: bytes) -> None:
-        """See Files."""
+        """Make or replace a small file, atomically; its directory is made if need be."""
         path = self.path(name)
         self.create_directory(os.path.dirname(name))
         scratch = path.with_name(f".{path.name}.{os.getpid()}")
@@ -102,22 +49,25 @@ class LocalFiles:
         sync(path.parent)
 
     def names(self, directory: str) -> list[str]:
-        """See Files."""
+        """What is in a directory, in order; nothing if there is none."""
         try:
             return sorted(os.listdir(self.path(directory)))
         except FileNotFoundError:
             return []
 
     def exists(self, name: str) -> bool:
-        """See Files."""
+        """Whether there is such a file or directory."""
         return self.path(name).exists()
 
     def check_writable(self, name: str) -> None:
-        """See Files."""
+        """See that a directory can be written to or made, where that can be told beforehand.
+
+        Raises OSError.
+        """
         check_writable(self.path(name))
 
     def create_directory(self, name: str) -> None:
-        """See Files."""
+        """Make a directory, and those above it; it may be there already."""
         path = self.path(name)
         if path.is_dir():
             return
@@ -127,11 +77,11 @@ class LocalFiles:
             sync(directory.parent)
 
     def create_leaf(self, name: str) -> None:
-        """See Files."""
+        """Make a directory in one that is there."""
         self.path(name).mkdir(exist_ok=True)
 
     def move(self, moves: Iterable[tuple[str, str]]) -> None:
-        """See Files."""
+        """Rename files; the directories they go to are there."""
         directories = set()
         for source, target in moves:
             os.replace(self.path(source), self.path(target))
@@ -140,32 +90,36 @@ class LocalFiles:
             sync(directory)
 
     def remove(self, name: str) -> None:
-        """See Files."""
+        """Delete a file; it may be gone already."""
         self.path(name).unlink(missing_ok=True)
 
     def remove_tree(self, name: str) -> None:
-        """See Files."""
+        """Delete a directory with all that is in it; it may be gone already."""
         shutil.rmtree(self.path(name), ignore_errors=True)
 
     def open_input(self, name: str) -> Any:
-        """See Files."""
+        """A file to read from. Raises OSError."""
         return open(self.path(name), "rb")
 
     def open_output(self, name: str) -> Any:
-        """See Files."""
+        """A file to write a Parquet file into."""
         import pyarrow as pa
 
         return pa.OSFile(str(self.path(name)), "wb")
 
     def settle(self, name: str) -> int:
-        """See Files."""
+        """See that a file that was written is on disk; returns its size."""
         with open(self.path(name), "rb") as file:
             os.fsync(file.fileno())
             return os.fstat(file.fileno()).st_size
 
     @contextmanager
     def lock(self, name: str) -> Iterator[None]:
-        """See Files; held by this process, and gone with it."""
+        """Be the only one; held by this process, and gone with it.
+
+        Raises:
+            PipelineError: somebody else is at work.
+        """
         import fcntl
 
         self.create_directory(os.path.dirname(name))
@@ -213,7 +167,7 @@ class RemoteFiles:
         return f"{self._root}/{name}" if name else self._root
 
     def read(self, name: str) -> bytes | None:
-        """See Files."""
+        """See LocalFiles."""
         try:
             with self._files.open_input_file(self.path(name)) as file:
                 return bytes(file.read())
@@ -221,7 +175,7 @@ class RemoteFiles:
             return None
 
     def write(self, name: str, data: bytes) -> None:
-        """See Files."""
+        """See LocalFiles."""
         path = self.path(name)
         self._files.create_dir(path.rpartition("/")[0], recursive=True)
         with self._files.open_output_stream(f"{path}.new") as file:
@@ -229,57 +183,60 @@ class RemoteFiles:
         self._files.move(f"{path}.new", path)
 
     def names(self, directory: str) -> list[str]:
-        """See Files."""
+        """See LocalFiles."""
         selector = self._fs.FileSelector(self.path(directory), allow_not_found=True)
         return sorted(info.base_name for info in self._files.get_file_info(selector))
 
     def exists(self, name: str) -> bool:
-        """See Files."""
+        """See LocalFiles."""
         found = self._files.get_file_info(self.path(name)).type
         return bool(found != self._fs.FileType.NotFound)
 
     def check_writable(self, name: str) -> None:
-        """See Files; here only a try can tell."""
+        """See LocalFiles; here only a try can tell."""
 
     def create_directory(self, name: str) -> None:
-        """See Files."""
+        """See LocalFiles."""
         self._files.create_dir(self.path(name), recursive=True)
 
     def create_leaf(self, name: str) -> None:
-        """See Files."""
+        """See LocalFiles."""
         self.create_directory(name)
 
     def move(self, moves: Iterable[tuple[str, str]]) -> None:
-        """See Files."""
+        """See LocalFiles."""
         for source, target in moves:
             self._files.move(self.path(source), self.path(target))
 
     def remove(self, name: str) -> None:
-        """See Files."""
+        """See LocalFiles."""
         if self.exists(name):
             self._files.delete_file(self.path(name))
 
     def remove_tree(self, name: str) -> None:
-        """See Files."""
+        """See LocalFiles."""
         if self.exists(name):
             self._files.delete_dir(self.path(name))
 
     def open_input(self, name: str) -> Any:
-        """See Files."""
+        """See LocalFiles."""
         return self._files.open_input_file(self.path(name))
 
     def open_output(self, name: str) -> Any:
-        """See Files."""
+        """See LocalFiles."""
         return self._files.open_output_stream(self.path(name))
 
     def settle(self, name: str) -> int:
-        """See Files."""
+        """See LocalFiles."""
         return int(self._files.get_file_info(self.path(name)).size)
 
     @contextmanager
     def lock(self, name: str) -> Iterator[None]:
         """There is no lock here: that one run goes at a time is up to who starts them."""
         yield
+
+
+Files: TypeAlias = LocalFiles | RemoteFiles
 
 
 def files_at(location: str) -> Files:

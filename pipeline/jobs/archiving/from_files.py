@@ -3,9 +3,8 @@
 Records are sorted by topic before they are decoded, which is cheap: then no row has to be moved.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -41,50 +40,29 @@ class StoreTask:
     target: WriteTarget
 
 
-@dataclass
-class _Seen:
-    """What a task has seen of the log."""
-
-    first: int = -1
-    end: int = -1
-    last: int = -1
-    head: str = ""
-    left_out: Counter[str] = field(default_factory=Counter)
-    damaged: int = 0
-
-
 def archive_pieces(task: StoreTask) -> WrittenSplit:
     """Write the messages of a task's pieces. Raises PipelineError."""
     writer = SplitWriter(task.target, task.number)
-    reading = _Sorted(task)
-    seen = _Seen()
+    reading = _Sorted(task, writer.written)
     for piece in task.pieces:
         try:
-            is_whole = _archive_piece(piece, task, reading, writer, seen)
+            is_whole = _archive_piece(piece, reading, writer)
         except FileNotFoundError:
             if task.rules.fail_on_data_loss:
                 raise PipelineError(
                     f"{piece.path} was deleted while it was being archived, since its messages "
                     "have expired: run the job again with --allow-gaps to archive what is left"
                 ) from None
-            seen.end = piece.end
+            writer.written.log_end = piece.end
             continue
         if not is_whole:
             break
-    return writer.finish(
-        first_offset=seen.first,
-        log_end=seen.end,
-        last_offset=seen.last,
-        last_head=seen.head,
-        left_out=dict(seen.left_out),
-        damaged=seen.damaged + reading.bad_count,
-    )
+    return writer.finish()
 
 
-def _archive_piece(
-    piece: Piece, task: StoreTask, reading: "_Sorted", writer: SplitWriter, seen: _Seen
-) -> bool:
+def _archive_piece(piece: Piece, reading: "_Sorted", writer: SplitWriter) -> bool:
     """False where the log ends for this run although there is more of it."""
+    seen = writer.written
     for found in scan(piece):
         if isinstance(found, Damage):
             for _ in reading.damage(found):  # raises, unless damage is skipped
@@ -92,18 +70,18 @@ def _archive_piece(
             seen.damaged += 1
             # What is torn may be completed, or written over: the next run looks at it again.
             if not found.is_torn_tail:
-                seen.end = max(seen.end, found.end)
+                seen.log_end = max(seen.log_end, found.end)
             continue
         start = int(found.heads["physOffset"][0])
-        if not follows(start, seen.end, piece):
+        if not follows(start, seen.log_end, piece):
             return False
-        if seen.first < 0:
-            seen.first = start
+        if seen.first_offset < 0:
+            seen.first_offset = start
         at = int(found.offsets[-1])
-        seen.last = int(found.heads["physOffset"][-1])
-        seen.end = seen.last + int(found.ends[-1]) - at
-        seen.head = found.data[at : at + HEAD_BYTES].tobytes().hex()
-        for topic, batch in reading.sorted(found, seen.left_out):
+        seen.last_offset = int(found.heads["physOffset"][-1])
+        seen.log_end = seen.last_offset + int(found.ends[-1]) - at
+        seen.last_head = found.data[at : at + HEAD_BYTES].tobytes().hex()
+        for topic, batch in reading.sorted(found):
             writer.add(topic, batch)
     return True
 
@@ -122,19 +100,17 @@ def follows(start: int, end: int, piece: Piece) -> bool:
 class _Sorted(Reading):
     """Messages by topic, those that were chosen and are not archived yet."""
 
-    def __init__(self, task: StoreTask) -> None:
+    def __init__(self, task: StoreTask, seen: WrittenSplit) -> None:
         super().__init__(task.rules, task.deleted_topics)
         self._task = task
+        self._seen = seen
         self._chosen_topics: dict[str, bool] = {}
         self._starts: dict[str, int] = {}
-        self.bad_count = 0
 
     def _note(self, offset: int, reason: str) -> None:
-        self.bad_count += 1
+        self._seen.damaged += 1
 
-    def sorted(
-        self, records: Records, left_out: Counter[str]
-    ) -> Iterator[tuple[str, pa.RecordBatch]]:
+    def sorted(self, records: Records) -> Iterator[tuple[str, pa.RecordBatch]]:
         """The batches of *records*, each with its topic."""
         names = topics(records).dictionary_encode()
         codes = names.indices.to_numpy()
@@ -142,7 +118,7 @@ class _Sorted(Reading):
         for code, topic in enumerate(names.dictionary.to_pylist()):
             rows: npt.NDArray[Any] = np.flatnonzero(codes == code)
             if not self._is_chosen(topic):
-                left_out[topic] += len(rows)
+                self._seen.left_out[topic] += len(rows)
                 continue
             start = self._starts[topic]
             if offsets[rows[0]] < start:

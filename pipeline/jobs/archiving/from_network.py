@@ -1,11 +1,11 @@
 """Archiving topics over the network: which ranges of which queues, and what a task does."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from rockhopper.client.queues import MessageQueue
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.pipeline.jobs.archiving.manifest import Manifest, Positions
+from rockhopper.pipeline.jobs.archiving.manifest import Reached
 from rockhopper.pipeline.jobs.archiving.selection import Selection
 from rockhopper.pipeline.jobs.archiving.writing import (
     FILE_COLUMNS,
@@ -19,7 +19,6 @@ from rockhopper.pipeline.network.positions import from_document, to_document
 from rockhopper.pipeline.network.reading import read_ranges
 from rockhopper.pipeline.network.rules import Rules, read_rules
 from rockhopper.pipeline.network.stream_offset import (
-    Place,
     ids_from_document,
     ids_to_document,
     place_of,
@@ -60,23 +59,6 @@ def rules_for(nameserver: str, selection: Selection, *, allow_gaps: bool) -> Rul
         **which,
     }
     return read_rules(options, streaming=False)
-
-
-@dataclass(frozen=True)
-class Reached:
-    """How far queues are archived, and of which topics they are."""
-
-    positions: Positions = field(default_factory=dict)
-    topic_ids: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    times: Positions = field(default_factory=dict)
-    """Where brokers have no ids: when the last messages before the positions were stored."""
-
-    @classmethod
-    def of(cls, manifest: Manifest | None) -> "Reached":
-        """What an archive says of itself."""
-        if manifest is None:
-            return cls()
-        return cls(manifest.queue_positions, manifest.topic_ids, manifest.queue_times)
 
 
 def new_ranges(
@@ -136,17 +118,19 @@ def _check_same(
     held: Mapping[MessageQueue, tuple[int, int]],
 ) -> None:
     """See that topics are those that were archived. Raises PipelineError."""
-    another: set[Place] = set()
     known_ids = ids_from_document(archived.topic_ids)
-    for place, topic_id in discovery.ids.items():
-        if topic_id and known_ids.get(place, topic_id) != topic_id:
-            another.add(place)
+    another = {
+        place
+        for place, topic_id in discovery.ids.items()
+        if topic_id and known_ids.get(place, topic_id) != topic_id
+    }
     times = from_document(archived.times)
-    asked: dict[MessageQueue, int] = {}
-    for queue, (low, high) in held.items():
-        begin = positions.get(queue, 0)
-        if queue in times and low < begin <= high and not discovery.ids.get(place_of(queue)):
-            asked[queue] = begin - 1
+    asked = {
+        queue: positions[queue] - 1
+        for queue in times.keys() & positions.keys() & held.keys()
+        if held[queue][0] < positions[queue] <= held[queue][1]
+        and not discovery.ids.get(place_of(queue))
+    }
     if asked:
         found = discovery.store_times(asked)
         another |= {place_of(queue) for queue, at_ms in found.items() if at_ms != times[queue]}
@@ -161,15 +145,14 @@ def _check_same(
 
 def _reached(discovery: Discovery, archived: Reached, ranges: list[Range]) -> Reached:
     """The positions after all *ranges*, and of which topics they are."""
-    positions: dict[MessageQueue, int] = from_document(archived.positions)
-    last = {each.queue: each for each in sorted(ranges, key=lambda one: (one.queue, one.end))}
-    positions.update({each.queue: each.end for each in last.values()})
+    positions = from_document(archived.positions)
+    positions |= {each.queue: each.end for each in ranges}
     ids = ids_from_document(archived.topic_ids)
     ids |= {place: name for place, name in discovery.ids.items() if name}
     times = from_document(archived.times)
     asked = {
         each.queue: each.end - 1
-        for each in last.values()
+        for each in ranges
         if each.begin < each.end and not ids.get(place_of(each.queue))
     }
     if asked:

@@ -109,14 +109,8 @@ def _run(catalog: Catalog, asked: ArchiveOptions) -> ArchiveResult:
         catalog.commit(manifest, staged)
     else:
         catalog.recover()
-    result = _result(catalog, asked, manifest, written)
+    result = _result(catalog, plan, asked, manifest, written)
     result.unfinished_run = None if finished is None else finished.run
-    result.tasks = len(written)
-    result.away = list(plan.away)
-    result.from_files = plan.store is not None
-    if plan.store is not None and asked.selection.is_all:
-        end = manifest.log_positions[asked.broker_name].offsets.get("*", 0)
-        result.deletable_segments = from_files.deletable(plan.store, end)
     return result
 
 
@@ -196,14 +190,11 @@ def _manifest(
     written: list[WrittenSplit],
 ) -> Manifest:
     logs = dict(current.log_positions) if current else {}
-    reached = from_network.Reached.of(current)
     source = dict(plan.source)
     if plan.store is not None:
         name = asked.broker_name
-        logs[name] = _log_position(plan, asked, logs.get(name), written)
-        source["end"] = max([plan.start, *(each.log_end for each in written)])
-    else:
-        reached = plan.reached
+        source["end"] = end = max([plan.start, *(each.log_end for each in written)])
+        logs[name] = _log_position(asked, end, logs.get(name, LogPosition({})), written)
     files = tuple(file for each in written for file in each.files)
     return Manifest(
         run=target.run,
@@ -215,43 +206,41 @@ def _manifest(
         queues=merged([queue for file in files for queue in file.queues]),
         undecoded=sum(each.undecoded for each in written),
         log_positions=logs,
-        queue_positions=reached.positions,
-        topic_ids=reached.topic_ids,
-        queue_times=reached.times,
+        reached=plan.reached,
     )
 
 
 def _log_position(
-    plan: Plan, asked: ArchiveOptions, before: LogPosition | None, written: list[WrittenSplit]
+    asked: ArchiveOptions, end: int, before: LogPosition, written: list[WrittenSplit]
 ) -> LogPosition:
-    before = before or LogPosition({})
-    end = max([plan.start, *(each.log_end for each in written)])
-    last = max(written, key=lambda each: each.last_offset, default=None)
     offsets = asked.selection.advanced(before.offsets, end)
-    if last is None or last.last_offset <= before.last_offset:
-        return LogPosition(offsets, before.last_offset, before.last_head)
+    seen: list[LogPosition | WrittenSplit] = [before, *written]
+    last = max(seen, key=lambda each: each.last_offset)
     return LogPosition(offsets, last.last_offset, last.last_head)
 
 
 def _has_moved(manifest: Manifest, current: Manifest | None) -> bool:
     if current is None:
         return True
-    was, now = (
-        (each.log_positions, from_network.Reached.of(each), each.away)
-        for each in (current, manifest)
-    )
+    was, now = ((each.log_positions, each.reached, each.away) for each in (current, manifest))
     return was != now
 
 
 def _result(
-    catalog: Catalog, asked: ArchiveOptions, manifest: Manifest, written: list[WrittenSplit]
+    catalog: Catalog,
+    plan: Plan,
+    asked: ArchiveOptions,
+    manifest: Manifest,
+    written: list[WrittenSplit],
 ) -> ArchiveResult:
     rows: Counter[str] = Counter()
-    left_out: Counter[str] = Counter()
     for file in manifest.files:
         rows[file.topic] += file.rows
-    for each in written:
-        left_out.update(each.left_out)
+    left_out = sum((each.left_out for each in written), Counter[str]())
+    deletable = []
+    if plan.store is not None and asked.selection.is_all:
+        end = manifest.log_positions[asked.broker_name].offsets.get("*", 0)
+        deletable = from_files.deletable(plan.store, end)
     return ArchiveResult(
         directory=catalog.files.location,
         run=manifest.run,
@@ -262,5 +251,9 @@ def _result(
         topics=[TopicCount(topic, count) for topic, count in sorted(rows.items())],
         undecoded=manifest.undecoded,
         damaged=sum(each.damaged for each in written),
+        tasks=len(written),
+        away=list(plan.away),
+        from_files=plan.store is not None,
+        deletable_segments=deletable,
         left_out=[TopicCount(topic, count) for topic, count in sorted(left_out.items())],
     )

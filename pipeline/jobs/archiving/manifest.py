@@ -14,18 +14,20 @@ than bodies had a hash of their own (QueueSummary.columns_hash).
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.body_hash import CRC_BITS
+from rockhopper.pipeline.jobs.results import as_document
 
 FORMAT = 4
 FORMATS = (1, 2, 3, FORMAT)
 
 _CRC_BITS_OF_FORMAT_1 = 32
-_WORD = re.compile(r"_([a-z])")
 _CAPITAL = re.compile(r"[A-Z]")
+_HASHES = {"bodyHash", "columnsHash"}
 
 Positions = dict[str, dict[str, dict[str, int]]]
 """Next offset by topic, broker and queue."""
@@ -96,6 +98,17 @@ class LogPosition:
 
 
 @dataclass(frozen=True)
+class Reached:
+    """How far queues are archived over the network, and of which topics they are."""
+
+    positions: Positions = field(default_factory=dict)
+    topic_ids: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """What tells the topics that were read from others of their names, by topic and broker."""
+    times: Positions = field(default_factory=dict)
+    """Where brokers have no ids: when the last messages before the positions were stored."""
+
+
+@dataclass(frozen=True)
 class Manifest:
     """One run."""
 
@@ -109,11 +122,7 @@ class Manifest:
     queues: tuple[QueueSummary, ...] = ()
     undecoded: int = 0
     log_positions: Mapping[str, LogPosition] = field(default_factory=dict)
-    queue_positions: Positions = field(default_factory=dict)
-    topic_ids: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """What tells the topics that were read from others of their names, by topic and broker."""
-    queue_times: Positions = field(default_factory=dict)
-    """Where brokers have no ids: when the last messages before the positions were stored."""
+    reached: Reached = field(default_factory=Reached)
 
     @property
     def rows(self) -> int:
@@ -127,21 +136,25 @@ class Manifest:
 
     def to_json(self) -> bytes:
         """The document."""
+        files, queues = as_document(self.files), as_document(self.queues)
+        for queue in chain(queues, *(file["queues"] for file in files)):
+            for name in _HASHES:
+                queue[name] = None if queue[name] is None else f"{queue[name]:016x}"
         document = {
             "format": FORMAT,
             "run": self.run,
             "createdMs": self.created_ms,
-            "source": dict(self.source),
-            "columns": list(self.columns),
-            "value": None if self.value is None else dict(self.value),
-            "files": [_file_document(each) for each in self.files],
-            "queues": [_queue_document(each) for each in self.queues],
+            "source": self.source,
+            "columns": self.columns,
+            "value": self.value,
+            "files": files,
+            "queues": queues,
             "undecoded": self.undecoded,
             "positions": {
-                "log": {name: _camel(each) for name, each in self.log_positions.items()},
-                "queues": self.queue_positions,
-                "ids": self.topic_ids,
-                "times": self.queue_times,
+                "log": as_document(self.log_positions),
+                "queues": self.reached.positions,
+                "ids": self.reached.topic_ids,
+                "times": self.reached.times,
             },
         }
         return json.dumps(document, indent=1, ensure_ascii=False).encode() + b"\n"
@@ -164,34 +177,14 @@ class Manifest:
         )
 
 
-def _camel(each: Any) -> dict[str, Any]:
-    """The fields of a dataclass, named as JSON names them."""
-    return {
-        _WORD.sub(lambda found: found[1].upper(), field.name): getattr(each, field.name)
-        for field in fields(each)
-    }
-
-
 def _snake(document: Mapping[str, Any]) -> dict[str, Any]:
     return {_CAPITAL.sub(lambda at: f"_{at[0].lower()}", key): document[key] for key in document}
 
 
-def _file_document(each: ArchivedFile) -> dict[str, Any]:
-    return {**_camel(each), "queues": [_queue_document(queue) for queue in each.queues]}
-
-
-def _queue_document(each: QueueSummary) -> dict[str, Any]:
-    hashes = {"bodyHash": f"{each.body_hash:016x}"}
-    if each.columns_hash is not None:
-        hashes["columnsHash"] = f"{each.columns_hash:016x}"
-    return {**_camel(each), **hashes}
-
-
 def _queue(document: Mapping[str, Any]) -> QueueSummary:
-    values = _snake(document)
-    values["body_hash"] = int(values["body_hash"], 16)
-    if values.get("columns_hash") is not None:
-        values["columns_hash"] = int(values["columns_hash"], 16)
+    given = {name: document[name] for name in _HASHES if document.get(name) is not None}
+    hashes = {name: int(text, 16) for name, text in given.items()}
+    values = _snake({**document, **hashes})
     return QueueSummary(**{"crc_bits": _CRC_BITS_OF_FORMAT_1, **values})
 
 
@@ -213,9 +206,7 @@ def _manifest(document: Mapping[str, Any]) -> Manifest:
         log_positions={
             name: LogPosition(**_snake(each)) for name, each in positions["log"].items()
         },
-        queue_positions=positions["queues"],
-        topic_ids=positions.get("ids", {}),
-        queue_times=positions.get("times", {}),
+        reached=Reached(positions["queues"], positions.get("ids", {}), positions.get("times", {})),
     )
 
 

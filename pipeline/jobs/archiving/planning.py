@@ -3,13 +3,13 @@
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.archiving import from_files, from_network
-from rockhopper.pipeline.jobs.archiving.manifest import LogPosition, Manifest
+from rockhopper.pipeline.jobs.archiving.manifest import LogPosition, Manifest, Reached
 from rockhopper.pipeline.jobs.archiving.options import ArchiveOptions
 from rockhopper.pipeline.jobs.archiving.writing import FILE_COLUMNS
 from rockhopper.pipeline.network.planning import Range
@@ -36,7 +36,7 @@ class Plan:
     archived: Mapping[str, int] = field(default_factory=dict)
     start: int = 0
     ranges: Sequence[Range] = ()
-    reached: from_network.Reached = field(default_factory=from_network.Reached)
+    reached: Reached = field(default_factory=Reached)
     """What the archive has of queues after the run."""
     rules: Any = None
     away: Sequence[str] = ()
@@ -68,15 +68,15 @@ class Plan:
 def plan_run(asked: ArchiveOptions, current: Manifest | None) -> Plan:
     """Look at what there is, and at what is archived. Raises PipelineError."""
     logs = {} if current is None else current.log_positions
-    queues = {} if current is None else current.queue_positions
-    over_network = {broker for brokers in queues.values() for broker in brokers}
+    reached = Reached() if current is None else current.reached
+    over_network = {broker for brokers in reached.positions.values() for broker in brokers}
     if asked.path is not None:
         asked.progress.step(f"looking at {asked.path}")
         if over_network & {asked.broker_name} or (over_network and not asked.broker_name):
             raise PipelineError(_mixed(asked.broker_name or min(over_network), "over the network"))
-        return _plan_files(asked, str(asked.path), logs)
+        return replace(_plan_files(asked, str(asked.path), logs), reached=reached)
     asked.progress.step(f"asking {asked.source}")
-    plan = _plan_network(asked, from_network.Reached.of(current))
+    plan = _plan_network(asked, reached)
     both = {each.queue.broker_name for each in plan.ranges} & set(logs)
     if both or "" in logs:
         raise PipelineError(_mixed(min(both, default="a store without a name"), "from files"))
@@ -127,7 +127,7 @@ def _plan_files(asked: ArchiveOptions, path: str, positions: Mapping[str, LogPos
     return Plan(source, store, pieces, archived, start, rules=rules)
 
 
-def _plan_network(asked: ArchiveOptions, archived: from_network.Reached) -> Plan:
+def _plan_network(asked: ArchiveOptions, archived: Reached) -> Plan:
     assert asked.nameserver is not None
     rules = from_network.rules_for(asked.nameserver, asked.selection, allow_gaps=asked.allow_gaps)
     known = {

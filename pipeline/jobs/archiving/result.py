@@ -76,16 +76,15 @@ class ArchiveResult(JobResult):
     def _plan_lines(self) -> Iterator[str]:
         if self.unfinished_run is not None:
             yield f"run {self.unfinished_run} was killed: it would be finished first"
-        if self.from_files:
-            yield (
-                f"run {self.run} would read {size_text(self.log_bytes)} of the log of "
-                f"{self.source} in {count_text(self.tasks, 'task')}, into {self.directory}"
-            )
-        else:
-            yield (
-                f"run {self.run} would archive {count_text(self.rows, 'message')} of "
-                f"{self.source} in {count_text(self.tasks, 'task')}, into {self.directory}"
-            )
+        what = (
+            f"read {size_text(self.log_bytes)} of the log of"
+            if self.from_files
+            else f"archive {count_text(self.rows, 'message')} of"
+        )
+        yield (
+            f"run {self.run} would {what} {self.source} in {count_text(self.tasks, 'task')}, "
+            f"into {self.directory}"
+        )
         yield from _topic_lines(self.topics)
 
 

@@ -53,9 +53,7 @@ class Selection:
 
     def chooses(self, topic: str) -> bool:
         """Whether a topic is among them."""
-        if self.topics:
-            return topic in self.topics
-        return _covers(self.keys[0], topic)
+        return any(_covers(key, topic) for key in self.keys)
 
     def start(self, archived: Mapping[str, int]) -> int:
         """Where in the log a run has to begin."""

@@ -150,8 +150,6 @@ def _avro(schema: Any, named: dict[str, pa.DataType]) -> pa.DataType:
         found = pa.map_(pa.string(), _avro(schema["values"], named))
     elif kind == "fixed":
         found = pa.binary(schema["size"])
-    elif isinstance(kind, dict | list):
-        found = _avro(kind, named)
     elif kind in _AVRO:
         found = _AVRO[kind]
     else:

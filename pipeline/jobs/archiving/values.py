@@ -111,17 +111,17 @@ class ValueDecoder:
         return table["v"].combine_chunks()
 
     def _avro(self, bodies: Any) -> Any:
-        values = [None if body is None else self._read(body) for body in bodies.to_pylist()]
+        return self._array(
+            [None if body is None else self._read(body) for body in bodies.to_pylist()]
+        )
+
+    def _array(self, values: list[Any]) -> Any:
         try:
             return pa.array(values, self._type)
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
-            return pa.concat_arrays([self._one(value) for value in values])
-
-    def _one(self, value: Any) -> Any:
-        try:
-            return pa.array([value], self._type)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError):
-            return pa.nulls(1, self._type)
+            if len(values) == 1:
+                return pa.nulls(1, self._type)
+            return pa.concat_arrays([self._array([value]) for value in values])
 
     def _read(self, body: bytes) -> Any:
         import fastavro

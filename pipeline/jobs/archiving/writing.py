@@ -7,6 +7,7 @@ columns get dictionaries and statistics: for the others they cost much and help 
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -66,9 +67,9 @@ class WriteTarget:
     value: ValueFormat | None = None
 
 
-@dataclass(frozen=True)
+@dataclass
 class WrittenSplit:
-    """What one task has written; ``staged`` are its files, in the order of ``files``."""
+    """What one task has written and seen; ``staged`` are its files, in the order of ``files``."""
 
     files: list[ArchivedFile] = field(default_factory=list)
     staged: list[str] = field(default_factory=list)
@@ -79,7 +80,7 @@ class WrittenSplit:
     """Where the log goes on behind what the task has seen; −1 if it has seen nothing."""
     last_offset: int = -1
     last_head: str = ""
-    left_out: dict[str, int] = field(default_factory=dict)
+    left_out: Counter[str] = field(default_factory=Counter)
     """Messages of topics that were not chosen, by topic."""
     damaged: int = 0
 
@@ -96,7 +97,7 @@ def file_schema(value: ValueFormat | None) -> pa.Schema:
 
 
 class SplitWriter:
-    """Writes the files of one task attempt."""
+    """Writes the files of one task attempt; says so in ``written``, where the task notes more."""
 
     def __init__(
         self,
@@ -119,11 +120,10 @@ class SplitWriter:
         self._open_files_max = open_files_max
         self._parts: dict[tuple[str, int], _Part] = {}
         self._collected_bytes = 0
-        self._staged: list[str] = []
+        self.written = WrittenSplit()
         self._closed: list[Future[ArchivedFile]] = []
         # Waits for the disk while the next file is written.
         self._settling = ThreadPoolExecutor(1, "settling")
-        self._undecoded = 0
 
     def add(self, topic: str, batch: pa.RecordBatch) -> None:
         """Take messages of one topic; *batch* has at least FILE_COLUMNS."""
@@ -136,7 +136,7 @@ class SplitWriter:
         if self._decoder is not None:
             value, undecoded = self._decoder.decode(batch.column("body"))
             columns.append(value)
-            self._undecoded += undecoded
+            self.written.undecoded += undecoded
         part = self._parts.get((topic, day))
         if part is None:
             part = self._parts[topic, day] = _Part(topic, day)
@@ -151,13 +151,13 @@ class SplitWriter:
         elif self._collected_bytes > COLLECTED_BYTES_MAX:
             self._write(max(self._parts.values(), key=lambda one: one.bytes))
 
-    def finish(self, **more: Any) -> WrittenSplit:
-        """Write what is left; all files are on disk then."""
+    def finish(self) -> WrittenSplit:
+        """Write what is left; all files are on disk then. Returns ``written``."""
         with self._settling:
             for part in list(self._parts.values()):
                 self._close(part)
-        files = [closed.result() for closed in self._closed]
-        return WrittenSplit(files, self._staged, undecoded=self._undecoded, **more)
+        self.written.files += [closed.result() for closed in self._closed]
+        return self.written
 
     def _write(self, part: "_Part") -> None:
         """Write what is collected as a row group."""
@@ -176,7 +176,7 @@ class SplitWriter:
         if len(is_open) >= self._open_files_max:
             self._close(is_open[0])
             self._parts.setdefault((part.topic, part.day), part)
-        if not self._staged and not is_open:
+        if not self.written.staged and not is_open:
             self._files.create_leaf(self._directory)
         part.staged = f"{self._directory}/{uuid4().hex[:12]}.parquet"
         part.output = HashedOutput(self._files.open_output(part.staged))
@@ -203,8 +203,8 @@ class SplitWriter:
             return
         part.writer.close()
         part.output.close()
-        number = len(self._staged)
-        self._staged.append(part.staged)
+        number = len(self.written.staged)
+        self.written.staged.append(part.staged)
         self._closed.append(self._settling.submit(self._settle, part, number))
 
     def _settle(self, part: "_Part", number: int) -> ArchivedFile:

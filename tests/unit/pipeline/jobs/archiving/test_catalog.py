@@ -10,7 +10,7 @@ import pytest
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.archiving import job
 from rockhopper.pipeline.jobs.archiving.catalog import CURRENT_FILE, INTENT_FILE, Catalog
-from rockhopper.pipeline.jobs.archiving.files import Files, LocalFiles, RemoteFiles
+from rockhopper.pipeline.jobs.archiving.files import LocalFiles, RemoteFiles
 from tests.support.written_logs import WrittenLog
 
 STEPS = ("write", "create_directory", "create_leaf", "move", "remove", "remove_tree", "settle")
@@ -55,7 +55,7 @@ def log(tmp_path: Path) -> WrittenLog:
     return WrittenLog(tmp_path / "store").add(MESSAGES)
 
 
-def run(log: WrittenLog, root: Path, monkeypatch: pytest.MonkeyPatch, files: Files) -> Any:
+def run(log: WrittenLog, root: Path, monkeypatch: pytest.MonkeyPatch, files: Any) -> Any:
     """Archive with *files* in place of the directory's own; tasks run here, without Spark."""
     monkeypatch.setattr(job, "files_at", lambda _: files)
     monkeypatch.setattr("rockhopper.pipeline.jobs.archiving.writing.files_at", lambda _: files)

@@ -78,6 +78,36 @@ def test_what_is_written_in_pieces_has_its_size_and_is_read(files: Files) -> Non
         files.open_input("nothing")
 
 
+def test_what_counts_is_on_disk_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[str] = []
+
+    def note_sync(descriptor: int) -> None:
+        path = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+        size = os.fstat(descriptor).st_size if path.is_file() else "/"
+        steps.append(f"sync {path.relative_to(tmp_path).name or '.'} {size}")
+
+    def note_move(source: Path, target: Path) -> None:
+        steps.append(f"move {target.name}")
+        real_move(source, target)
+
+    real_move = os.replace
+    monkeypatch.setattr(os, "fsync", note_sync)
+    monkeypatch.setattr(os, "replace", note_move)
+    files = LocalFiles(tmp_path)
+
+    files.write("a", b"1234")
+    assert steps == [f"sync .a.{os.getpid()} 4", "move a", "sync . /"]
+    steps.clear()
+    files.create_directory("b/c")
+    assert sorted(steps) == ["sync . /", "sync b /"]
+    steps.clear()
+    files.move([("a", "b/c/a")])
+    assert steps == ["move a", "sync c /"]
+    steps.clear()
+    files.settle("b/c/a")
+    assert steps == ["sync a 4"]
+
+
 def test_a_lock_names_its_holder_and_goes_with_it(tmp_path: Path) -> None:
     one, other = LocalFiles(tmp_path / "root"), LocalFiles(tmp_path / "root")
     with one.lock("own/lock"):

@@ -1,16 +1,25 @@
 """Archiving over the network: which ranges are new, and whether topics are still the same."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rockhopper.client.queues import MessageQueue
+from rockhopper.pipeline.decoder import decode, walk
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.pipeline.jobs.archiving.from_network import Reached, new_ranges, rules_for
-from rockhopper.pipeline.jobs.archiving.manifest import Manifest
+from rockhopper.pipeline.jobs.archiving import from_network
+from rockhopper.pipeline.jobs.archiving.from_network import (
+    NetworkTask,
+    archive_ranges,
+    new_ranges,
+    rules_for,
+)
+from rockhopper.pipeline.jobs.archiving.manifest import Reached
 from rockhopper.pipeline.jobs.archiving.selection import Selection
-from rockhopper.pipeline.jobs.archiving.writing import FILE_COLUMNS
+from rockhopper.pipeline.jobs.archiving.writing import FILE_COLUMNS, WriteTarget
 from rockhopper.pipeline.network.planning import Range
+from tests.support.records import encode_message
 from tests.support.told_brokers import ToldBrokers, told
 
 A0, A1 = MessageQueue("T", "broker-a", 0), MessageQueue("T", "broker-a", 1)
@@ -96,19 +105,19 @@ def test_an_id_that_is_known_only_now_is_taken_for_the_topics(brokers: ToldBroke
 
 def test_without_ids_the_last_message_tells(brokers: ToldBrokers) -> None:
     brokers.ids = {}
-    brokers.times = {A0: 800, B0: 400}
+    brokers.times = {(A0, 8): 800, (B0, 3): 400}
     _, first = ranges()
     assert first == Reached(positions(a0=9, a1=0, b0=4), {}, positions(a0=800, b0=400))
 
     assert ranges(first) == ([], first)
 
-    brokers.times[A0] = 801
+    brokers.times[A0, 8] = 801
     with pytest.raises(PipelineError, match="the topic 'T' on broker-a was deleted and made anew"):
         ranges(first)
 
 
 def test_the_last_message_that_has_expired_tells_nothing(brokers: ToldBrokers) -> None:
-    brokers.ids, brokers.times = {}, {A0: 801}
+    brokers.ids, brokers.times = {}, {(A0, 4): 801, (A0, 8): 900}
     archived = Reached(positions(a0=5, a1=0, b0=4), {}, positions(a0=800))
 
     assert ranges(archived)[0] == [Range(A0, 5, 9)]
@@ -151,10 +160,26 @@ def test_topics_are_read_as_they_were_chosen(
     assert not rules_for("h:1", selection, allow_gaps=True).fail_on_data_loss
 
 
-def test_an_archive_says_how_far_it_goes() -> None:
-    where = positions(a0=1)
-    said = Manifest(
-        *(1, 0, {}, (), None), queue_positions=where, topic_ids=IDS, queue_times=positions(b0=2)
+def test_a_task_writes_what_its_ranges_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = encode_message(topic="T", body=b"x", store_time_ms=1)
+    (batch,) = decode(data, walk(data, 0, len(data)).offsets)
+    read: list[tuple[Range, ...]] = []
+
+    def read_ranges(wanted: tuple[Range, ...], _rules: object) -> Any:
+        read.append(wanted)
+        yield batch.slice(0, 0)
+        yield from [batch] * wanted[0].count
+
+    monkeypatch.setattr(from_network, "read_ranges", read_ranges)
+    (tmp_path / "staging").mkdir()
+    ranges = (Range(A0, 5, 7), Range(A0._replace(topic="U"), 0, 1), Range(B0, 4, 4))
+    rules = rules_for("h:1", Selection(), allow_gaps=False)
+
+    written = archive_ranges(
+        NetworkTask(0, ranges, rules, WriteTarget(str(tmp_path), "staging", 1))
     )
-    assert Reached.of(said) == Reached(where, IDS, positions(b0=2))
-    assert Reached.of(None) == Reached()
+
+    assert read == [(each,) for each in ranges]
+    assert {file.topic: file.rows for file in written.files} == {"T": 2, "U": 1}

@@ -12,6 +12,7 @@ from rockhopper.pipeline.jobs.archiving.manifest import (
     LogPosition,
     Manifest,
     QueueSummary,
+    Reached,
     merged,
 )
 
@@ -27,9 +28,11 @@ WHOLE = Manifest(
     queues=(ONE,),
     undecoded=2,
     log_positions={"broker-a": LogPosition({"*": 7}, 5, "00ff")},
-    queue_positions={"orders": {"broker-a": {"0": 10}}},
-    topic_ids={"orders": {"broker-a": "A1"}},
-    queue_times={"orders": {"broker-a": {"0": 200}}},
+    reached=Reached(
+        {"orders": {"broker-a": {"0": 10}}},
+        {"orders": {"broker-a": "A1"}},
+        {"orders": {"broker-a": {"0": 200}}},
+    ),
 )
 
 
@@ -80,7 +83,7 @@ def test_manifests_of_former_days() -> None:
         (replace(ONE, columns_hash=255),),
     ]
     assert {each.files[0].sha256 for each in found} == {None}
-    assert [(each.topic_ids, each.queue_times) for each in found] == [({}, {})] * 3
+    assert [each.reached for each in found] == [Reached(WHOLE.reached.positions)] * 3
     again = Manifest.from_json(found[2].to_json(), "m")
     assert again.queues == found[2].queues
 

@@ -11,7 +11,7 @@ from rockhopper.pipeline import jobs
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.archiving.catalog import Catalog
 from rockhopper.pipeline.jobs.archiving.files import LocalFiles
-from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile, LogPosition, Manifest
+from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile, LogPosition, Manifest, Reached
 from rockhopper.pipeline.jobs.archiving.options import ArchiveOptions
 from rockhopper.pipeline.jobs.archiving.planning import Plan, plan_run, spelled
 from rockhopper.pipeline.network.planning import Range
@@ -27,7 +27,7 @@ def files(root: Path) -> list[ArchivedFile]:
 def archived(
     logs: dict[str, LogPosition] | None = None, queues: Any = None, **more: Any
 ) -> Manifest:
-    given: dict[str, Any] = {"log_positions": logs or {}, "queue_positions": queues or {}, **more}
+    given: dict[str, Any] = {"log_positions": logs or {}, "reached": Reached(queues or {}), **more}
     return Manifest(1, 0, {}, (), None, **given)
 
 
