@@ -147,54 +147,6 @@ def test_what_the_log_would_soon_delete_is_held(make_rig: MakeRig) -> None:
     assert rig.bodies(HOLD_TOPIC) == [b"pay K1"]
 
 
-def test_a_restart_forgets_neither_half_messages_nor_counts(make_rig: MakeRig) -> None:
-    rig = make_rig(transactionCheckMax="3")
-    producer = rig.producer()
-    rig.end(rig.send("K0"), COMMIT)
-    half = rig.send("K1")
-    rig.pass_time(6 + 30)
-    assert checks(producer) == [half.offset] * 2
-    rig.restart()
-    assert rig.open_count == 1
-    producer = rig.producer()
-    rig.pass_time(1)
-    assert checks(producer) == [half.offset]
-    rig.pass_time(30)
-    assert checks(producer) == []
-    assert rig.bodies(HOLD_TOPIC) == [b"pay K1"]
-    rig.restart()
-    assert rig.open_count == 0
-    assert rig.bodies() == [b"pay K0"]
-
-
-def test_a_young_half_message_is_left_alone_after_a_restart(make_rig: MakeRig) -> None:
-    rig = make_rig()
-    rig.send()
-    rig.send("K2", CHECK_IMMUNITY_TIME_IN_SECONDS="60")
-    rig.restart()
-    producer = rig.producer()
-    rig.pass_time(5)
-    assert checks(producer) == []
-    rig.pass_time(1)
-    assert checks(producer) == [0]
-
-
-def test_counts_that_cannot_be_read_start_anew(make_rig: MakeRig) -> None:
-    rig = make_rig()
-    producer = rig.producer()
-    rig.send()
-    rig.pass_time(6)
-    assert checks(producer) == [0]
-    rig.restart()
-    path = rig.root / "rockhopper" / "transactions.json"
-    assert '"checkTimes"' in path.read_text()
-    rig.restart()
-    path.write_text("no JSON")
-    path.with_name(path.name + ".bak").unlink(missing_ok=True)
-    rig.restart()
-    assert rig.open_count == 1
-
-
 def test_a_clock_that_is_set_back_delays_no_question(make_rig: MakeRig) -> None:
     rig = make_rig()
     producer = rig.producer()

@@ -112,38 +112,3 @@ def test_a_half_message_that_the_log_lost_is_given_up(rig: TransactionRig) -> No
     rig.pass_time(6)
     assert rig.open_count == 0
     assert rig.bodies(OP_TOPIC) == [b"0,"]
-
-
-def test_one_that_stays_open_is_put_behind_the_many_that_end(
-    rig: TransactionRig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A start would have to read all that ended since."""
-    monkeypatch.setattr("rockhopper.broker.transactions.transactions.ENDED_BEHIND_MAX", 10)
-    producer = rig.producer()
-    stuck = rig.send("K1")
-    rig.pass_time(6)
-    assert checks(producer) == [stuck.offset]
-    producer.hang_up()
-    for _ in range(3):
-        for number in range(12):
-            rig.end(rig.send(f"N{number}"), ROLLBACK)
-        rig.pass_time(5)
-    (half,) = rig.broker.transactions.halves
-    assert (half.offset, half.check_times) == (39, 1)
-    rig.flush()
-    rig.pass_time(5)
-    assert rig.broker.offsets.get(HALF_TOPIC, "CID_RMQ_SYS_TRANS", 0) == 39
-    back = rig.producer()
-    rig.pass_time(30)
-    assert checks(back) == [39]
-    rig.restart()
-    (half,) = rig.broker.transactions.halves
-    assert (half.offset, half.check_times) == (39, 2)
-    for _ in range(2):
-        assert rig.end(stuck, COMMIT) == 0, "the producer knows the first place only"
-    assert rig.bodies() == [b"pay K1"]
-    assert rig.open_count == 0
-    rig.restart()
-    assert rig.open_count == 0
-    assert rig.end(stuck, COMMIT) == 0
-    assert rig.bodies() == [b"pay K1"]
