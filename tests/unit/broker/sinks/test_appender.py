@@ -1,0 +1,195 @@
+"""BatchAppender: which messages of a batch get into the log, where, and how far it has come."""
+
+import struct
+import zlib
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from rockhopper.broker.observing.stats import BrokerStats
+from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.sinks import appender as appending
+from rockhopper.broker.sinks.appender import BatchAppender
+from rockhopper.broker.store.files.errors import DiskFullError, StoreError
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.tables.topics import TopicConfig, TopicTable
+from rockhopper.protocol.bodies.sinks import SinkMessage, encode_sink_body
+from rockhopper.protocol.message_ids import UniqueIds
+from tests.support.open_stores import STORE_HOST, Stores, bodies, messages, put
+from tests.support.peers import Clock
+
+BATCH = "ab12:7"
+
+
+class Appends:
+    """An appender, its store and topics, and parts to append."""
+
+    def __init__(self, stores: Stores, root: Path) -> None:
+        clock = Clock()
+        self.store: MessageStore = stores.open(commit_log_file_size_bytes=1 << 16)
+        self.topics = TopicTable(root / "topics.json", BrokerConfig(), now_ms=clock)
+        self.stats = BrokerStats(now_ms=clock)
+        self.later: list[str] = []
+        self.topic("TopicA")
+        self.appender = BatchAppender(
+            self.store,
+            self.topics,
+            self.stats,
+            self.redirect,
+            UniqueIds(b"\x7f\0\0\1", clock),
+            store_host=STORE_HOST,
+            suffix=b"CLUSTER\x01c\x02",
+        )
+        self._root = root
+
+    def topic(self, name: str, queues: int = 3, **attributes: str) -> None:
+        self.topics.put(
+            TopicConfig(
+                name, read_queue_nums=queues, write_queue_nums=queues, attributes=attributes
+            )
+        )
+
+    def redirect(self, topic: str, queue_id: int, properties: dict[str, str]) -> tuple[str, int]:
+        if "DELAY" in properties:
+            self.later.append(topic)
+            return "Later", 0
+        return topic, queue_id
+
+    def part(self, *sent: SinkMessage) -> Path:
+        path = self._root / f"{len(list(self._root.glob('*.part')))}.part"
+        data = encode_sink_body(list(sent))
+        path.write_bytes(struct.pack(">IIII", len(data), zlib.crc32(data), 0, len(sent)) + data)
+        return path
+
+    def append(self, *parts: Path, start: int = 0) -> list[int]:
+        return list(self.appender.append(BATCH, list(parts), start))
+
+
+@pytest.fixture
+def appends(tmp_path: Path) -> "Appends":
+    stores = Stores(tmp_path)
+    return Appends(stores, tmp_path)
+
+
+def message(
+    body: str, topic: str = "TopicA", queue_id: int = 0, properties: str = ""
+) -> SinkMessage:
+    return SinkMessage(topic, queue_id, 5, 1234, properties, body.encode())
+
+
+def test_messages_are_marked_with_their_batch_and_number(appends: Appends) -> None:
+    part = appends.part(message("a", properties="UNIQ_KEY\x01K\x02TAGS\x01t"), message("b"))
+    assert appends.append(part) == [2]
+    assert bodies(appends.store) == [], "they are on hold"
+    appends.store.release()
+    first, second = messages(appends.store)
+    assert (first.flag, first.born_time_ms) == (5, 1234)
+    assert first.properties == {
+        "UNIQ_KEY": "K",
+        "TAGS": "t",
+        "CLUSTER": "c",
+        "RH_SINK": f"{BATCH}:0",
+    }
+    assert len(second.properties["UNIQ_KEY"]) == 32
+    assert second.properties["RH_SINK"] == f"{BATCH}:1"
+    assert appends.stats.put("TopicA").messages == 2
+    assert appends.stats.put("TopicA").bytes == first.size_bytes + second.size_bytes
+
+
+def test_messages_without_a_queue_take_turns_over_all_parts(appends: Appends) -> None:
+    first = appends.part(message("a", queue_id=-1), message("b", queue_id=-1))
+    second = appends.part(message("c", queue_id=-1), message("d", queue_id=-1), message("e"))
+    assert appends.append(first, second) == [5]
+    appends.store.release()
+    found = [bodies(appends.store, queue_id=queue_id) for queue_id in range(3)]
+    assert found == [[b"a", b"d", b"e"], [b"b"], [b"c"]]
+
+
+def test_what_the_log_has_is_counted_and_not_appended_again(appends: Appends) -> None:
+    part = appends.part(*(message(text) for text in "abc"))
+    start = appends.store.max_commit_log_offset
+    assert appends.appender.appended_count(BATCH, start) == 0
+    assert appends.append(part, start=1) == [3]
+    assert appends.appender.appended_count(BATCH, start) == 3
+    assert appends.appender.appended_count("ab12:8", start) == 0
+    put(appends.store, properties=f"RH_SINK\x01{BATCH}:9x\x02")
+    assert appends.appender.appended_count(BATCH, start) == 3
+    appends.store.release()
+    assert bodies(appends.store) == [b"b", b"c", b"hello"]
+    assert appends.append(part, start=3) == [3]
+
+
+def test_slices_end_by_count_and_by_bytes(
+    appends: Appends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = appends.part(*(message(text) for text in "abcdefg"))
+    monkeypatch.setattr(appending, "FIRST_OF_QUEUE_COUNT", 0)
+    monkeypatch.setattr(appending, "SLICE_COUNT_MAX", 3)
+    assert appends.append(part) == [3, 6, 7]
+    assert appends.append(part, start=5) == [5, 6, 7]
+    monkeypatch.setattr(appending, "SLICE_COUNT_MAX", 100)
+    monkeypatch.setattr(appending, "SLICE_BYTES_MAX", 2)
+    assert appends.append(part) == [2, 4, 6, 7]
+
+
+def test_a_first_message_of_a_queue_counts_for_many(
+    appends: Appends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(appending, "FIRST_OF_QUEUE_COUNT", 2)
+    monkeypatch.setattr(appending, "SLICE_COUNT_MAX", 3)
+    part = appends.part(*(message(text, queue_id=-1) for text in "abcd"))
+    assert appends.append(part) == [1, 2, 3, 4]
+
+
+def test_messages_of_topics_that_are_gone_are_dropped_and_named(appends: Appends) -> None:
+    appends.topic("Again")
+    appends.appender.deleted.add("Again")
+    part = appends.part(
+        message("a", "Gone"), message("b"), message("c", "Again"), message("d", "Gone")
+    )
+    assert appends.appender.missing({"TopicA", "Gone", "Again", "Absent"}) == ["Absent", "Gone"]
+    with capture_logs() as logs:
+        assert appends.append(part) == [4]
+    assert [dict(entry["topics"]) for entry in logs] == [{"Gone": 2, "Again": 1}]
+    appends.store.release()
+    assert bodies(appends.store) == [b"b"]
+    assert bodies(appends.store, "Again") == []
+
+
+def test_what_is_wanted_later_waits_where_it_is_redirected(appends: Appends) -> None:
+    appends.append(appends.part(message("a", properties="DELAY\x013\x02"), message("b")))
+    appends.store.release()
+    assert appends.later == ["TopicA"]
+    (waiting,) = messages(appends.store, "Later")
+    assert (waiting.body, waiting.properties["RH_SINK"]) == (b"a", f"{BATCH}:0")
+    assert bodies(appends.store) == [b"b"]
+
+
+def test_a_full_disk_says_how_far_it_has_come(
+    appends: Appends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(appending, "FIRST_OF_QUEUE_COUNT", 0)
+    monkeypatch.setattr(appending, "SLICE_COUNT_MAX", 2)
+    part = appends.part(*(message(text) for text in "abcde"))
+    steps = appends.appender.append(BATCH, [part], 0)
+    assert next(steps) == 2
+    appends.store.disk_full_reason = "the disk is full"
+    assert next(steps) == 2
+    with pytest.raises(DiskFullError, match="full"):
+        next(steps)
+    appends.store.disk_full_reason = None
+    assert appends.append(part, start=2) == [2, 4, 5]
+    appends.store.release()
+    assert bodies(appends.store) == [b"a", b"b", b"c", b"d", b"e"]
+
+
+def test_a_part_that_cannot_be_read_keeps_what_was_staged(appends: Appends, tmp_path: Path) -> None:
+    steps = appends.appender.append(
+        BATCH, [appends.part(message("a"), message("b")), tmp_path / "nothing.part"], 0
+    )
+    assert next(steps) == 2
+    with pytest.raises((OSError, StoreError)):
+        next(steps)
+    appends.store.release()
+    assert bodies(appends.store) == [b"a", b"b"]
