@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rockhopper.pipeline.decoder import Decoder, Records, pick
 from rockhopper.pipeline.decoder.decode import topics
@@ -49,6 +50,11 @@ class Sums:
     body_hash: int = 0
     columns: ColumnSums = field(default=NO_SUMS, compare=False)
     """Of the other columns, where they were looked at: manifests do not have them one by one."""
+
+    @classmethod
+    def of(cls, queue: QueueSummary) -> "Sums":
+        """What a manifest says."""
+        return cls(queue.rows, queue.body_bytes, queue.body_hash)
 
     def __add__(self, other: "Sums") -> "Sums":
         return Sums(
@@ -92,14 +98,15 @@ def archived_ranges(files: Iterable[ArchivedFile], broker: str | None) -> Archiv
     for file in files:
         for queue in file.queues:
             if broker is None or queue.broker == broker:
-                found.setdefault((queue.topic, queue.queue_id), []).append(_range(file, queue))
+                first, last, parts = (
+                    queue.first_offset,
+                    queue.last_offset,
+                    ((file.path, queue.queue),),
+                )
+                found.setdefault((queue.topic, queue.queue_id), []).append(
+                    ArchivedRange(first, last, Sums.of(queue), parts, queue.crc_bits)
+                )
     return {queue: _joined(ranges) for queue, ranges in found.items()}
-
-
-def _range(file: ArchivedFile, queue: QueueSummary) -> ArchivedRange:
-    sums = Sums(queue.rows, queue.body_bytes, queue.body_hash)
-    parts = ((file.path, queue.queue),)
-    return ArchivedRange(queue.first_offset, queue.last_offset, sums, parts, queue.crc_bits)
 
 
 def _joined(ranges: list[ArchivedRange]) -> tuple[ArchivedRange, ...]:
@@ -122,15 +129,13 @@ def _joined(ranges: list[ArchivedRange]) -> tuple[ArchivedRange, ...]:
     return tuple(found)
 
 
+@dataclass(slots=True)
 class LogSums:
     """What the log has of the queues that the archive knows."""
 
-    __slots__ = ("starts", "sums")
-
-    def __init__(self) -> None:
-        self.sums: RangeSums = {}
-        self.starts: dict[LogQueue, int] = {}
-        """The first queue offset of each queue."""
+    sums: RangeSums = field(default_factory=dict)
+    starts: dict[LogQueue, int] = field(default_factory=dict)
+    """The first queue offset of each queue."""
 
     def extend(self, other: "LogSums") -> None:
         """Add what another task found."""
@@ -251,24 +256,15 @@ def _compare_columns(
 
 
 def _difference(topic: str, queue_id: int, each: ArchivedRange, in_log: Sums) -> Finding:
+    kind = Kind.ARCHIVE_MISSING if in_log.rows > each.sums.rows else Kind.ARCHIVE_DIFFERS
+    what = "other bodies than the log, or CRCs of others"
     if in_log.rows != each.sums.rows:
         what = f"{each.sums.rows} messages, and the log has {in_log.rows}"
-        kind = Kind.ARCHIVE_MISSING if in_log.rows > each.sums.rows else Kind.ARCHIVE_DIFFERS
     elif in_log.body_bytes != each.sums.body_bytes:
         what = f"bodies of {each.sums.body_bytes} bytes, those in the log {in_log.body_bytes}"
-        kind = Kind.ARCHIVE_DIFFERS
-    else:
-        what, kind = "other bodies than the log, or CRCs of others", Kind.ARCHIVE_DIFFERS
-    count = abs(in_log.rows - each.sums.rows) or each.sums.rows
-    return Finding(
-        kind,
-        f"offsets {each.first} to {each.last}: the archive has {what}",
-        each.parts[0][0],
-        topic=topic,
-        queue_id=queue_id,
-        queue_offset=each.first,
-        count=count,
-    )
+    reason = f"offsets {each.first} to {each.last}: the archive has {what}"
+    where = topic, queue_id, each.first, abs(in_log.rows - each.sums.rows) or each.sums.rows
+    return Finding(kind, reason, each.parts[0][0], None, None, *where)
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,15 +290,11 @@ def check_archived_file(task: ArchiveFileTask) -> CheckedFile:
     file = task.file
 
     def add(reason: str, queue: tuple[str, str, int] | None = None) -> None:
-        if queue is None:
-            about = Finding(Kind.ARCHIVE_FILE, reason, where, topic=file.topic, count=file.rows)
-        else:
-            topic, _, queue_id = queue
-            about = Finding(Kind.ARCHIVE_FILE, reason, where, topic=topic, queue_id=queue_id)
-        findings.add(about)
+        topic, _, queue_id = queue or (file.topic, "", None)
+        about = topic, queue_id, None, 1 if queue else file.rows
+        findings.add(Finding(Kind.ARCHIVE_FILE, reason, where, None, None, *about))
 
-    location = task.location.rstrip("/")
-    where = f"{location}/{file.path}"
+    where = f"{task.location.rstrip('/')}/{file.path}"
     try:
         found, sha256 = _read(task)
     except FileNotFoundError:
@@ -312,14 +304,11 @@ def check_archived_file(task: ArchiveFileTask) -> CheckedFile:
         add(f"the file cannot be read ({str(error).splitlines()[0]})")
         return checked
     checked.columns = {(file.path, queue): each.columns for queue, each in found.items()}
-    noted = {
-        queue.queue: Sums(queue.rows, queue.body_bytes, queue.body_hash) for queue in file.queues
-    }
+    noted = {queue.queue: Sums.of(queue) for queue in file.queues}
     for each in file.queues:
         sums = found.get(each.queue)
-        if sums is None or each.columns_hash in (None, total_of(sums.columns)):
-            continue
-        add("the columns besides the bodies are not those that were archived", each.queue)
+        if sums is not None and each.columns_hash not in (None, total_of(sums.columns)):
+            add("the columns besides the bodies are not those that were archived", each.queue)
     for queue in sorted({*noted, *found}):
         if noted.get(queue) != found.get(queue):
             has, was = found.get(queue, Sums()), noted.get(queue, Sums())
@@ -363,11 +352,10 @@ def _read(task: ArchiveFileTask) -> tuple[dict[tuple[str, str, int], Sums], str]
 
 def _by_broker(batch: Any) -> list[Any]:
     names = batch.column("brokerName").fill_null("").dictionary_encode()
-    codes = names.indices.to_numpy()
     if len(names.dictionary) == 1:
         return [batch]
-    rows = [np.flatnonzero(codes == code) for code in range(len(names.dictionary))]
-    return [batch.take(pa.array(part)) for part in rows]
+    codes = range(len(names.dictionary))
+    return [batch.filter(pc.equal(names.indices, code)) for code in codes]
 
 
 def unknown_columns(files: Iterable[ArchivedFile], columns: FileColumns) -> str:

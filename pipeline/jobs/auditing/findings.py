@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rockhopper.pipeline.jobs.results import as_document
+
 KEPT_MAX = 200
 """So many findings of a kind are kept from each task; all are counted."""
 
@@ -80,18 +82,8 @@ class Finding:
 
     def document(self) -> dict[str, Any]:
         """As JSON has it."""
-        return {
-            "kind": str(self.kind),
-            "reason": self.reason,
-            "remedy": self.remedy,
-            "path": self.path,
-            "fileOffset": self.file_offset,
-            "commitLogOffset": self.commit_log_offset,
-            "topic": self.topic,
-            "queueId": self.queue_id,
-            "queueOffset": self.queue_offset,
-            "count": self.count,
-        }
+        said = {"kind": str(self.kind), "reason": self.reason, "remedy": self.remedy}
+        return {**said, **as_document(self)}
 
     def text(self) -> str:
         """Place and reason in one line."""
@@ -130,16 +122,15 @@ class Findings:
     def forget_units(self, topic: str, queue_id: int, first: int, behind: int) -> None:
         """Take back what was said of the units [first, behind) of a queue."""
         kinds = (Kind.UNIT_MISSING, Kind.UNIT_WRONG)
-        kept = []
-        for one in self.kept:
-            is_meant = (
-                one.kind in kinds
-                and (one.topic, one.queue_id) == (topic, queue_id)
-                and first <= (one.queue_offset or 0) < behind
-            )
-            self.counts[one.kind] -= is_meant
-            if not is_meant:
-                kept.append(one)
+        kept = [
+            one
+            for one in self.kept
+            if one.kind not in kinds
+            or (one.topic, one.queue_id) != (topic, queue_id)
+            or not first <= (one.queue_offset or 0) < behind
+        ]
+        self.counts.subtract(one.kind for one in self.kept)
+        self.counts.update(one.kind for one in kept)
         self.kept = kept
 
 

@@ -18,8 +18,11 @@ from rockhopper.pipeline.derived.index_files import (
 )
 from rockhopper.pipeline.jobs.auditing.findings import Finding, Findings, Kind, runs_of
 from rockhopper.pipeline.jobs.results import count_text
+from rockhopper.protocol.store.queue_layout import INDEX_ENTRY_SIZE_BYTES
 
 Array = npt.NDArray[Any]
+_Part = tuple[IndexFileInfo, int, Array]
+"""A file, and some of its entries with the number of the first."""
 
 
 def check_index_entries(
@@ -53,20 +56,25 @@ def check_index_entries(
         findings.add(Finding(Kind.INDEX_MISSING, reason, commit_log_offset=first, count=high - low))
     optional = keys[(keys["kind"] == KIND_DELETED) | (keys["kind"] == KIND_TAG)]
     known = np.concatenate((codes, _codes(optional["position"], optional["hash"], start)))
-    for (file, first_number, entries), entry_codes in zip(parts, held, strict=True):
-        for low, high in runs_of(~np.isin(entry_codes, known)):
-            findings.add(
-                Finding(
-                    Kind.INDEX_SURPLUS,
-                    f"{high - low} entries from number {first_number + low} on are no keys of the "
-                    "messages that they point to",
-                    file.path,
-                    file.entries_at + (first_number + low) * 20,
-                    int(entries["position"][low]),
-                    count=high - low,
-                )
-            )
+    what = "are no keys of the messages that they point to"
+    for part, entry_codes in zip(parts, held, strict=True):
+        _report(part, ~np.isin(entry_codes, known), what, findings)
     return len(all_held)
+
+
+def _report(part: _Part, mask: Array, what: str, findings: Findings) -> None:
+    file, first, entries = part
+    for low, high in runs_of(mask):
+        findings.add(
+            Finding(
+                Kind.INDEX_SURPLUS,
+                f"{high - low} entries from number {first + low} on {what}",
+                file.path,
+                file.entries_at + (first + low) * INDEX_ENTRY_SIZE_BYTES,
+                int(entries["position"][low]),
+                count=high - low,
+            )
+        )
 
 
 def required_keys(keys: Array, *, needs_tags: bool) -> Array:
@@ -97,28 +105,17 @@ def _codes(positions: Array, hashes: Array, start: int) -> npt.NDArray[np.int64]
     return codes
 
 
-def _check_times(
-    parts: Sequence[tuple[IndexFileInfo, int, Array]], required: Array, findings: Findings
-) -> None:
+def _check_times(parts: Sequence[_Part], required: Array, findings: Findings) -> None:
     at = 0
-    for file, first, entries in parts:
+    for part in parts:
+        file, first, entries = part
         expected = seconds_since(required["ms"][at : at + len(entries)], file.begin_ms)
         at += len(entries)
         wrong = entries["seconds"] != expected
         if first == 1:
             wrong[0] = False  # It counts from the end of the file before.
-        for low, high in runs_of(wrong):
-            findings.add(
-                Finding(
-                    Kind.INDEX_SURPLUS,
-                    f"{high - low} entries from number {first + low} on have another time than "
-                    "their messages, so a look-up by time misses them",
-                    file.path,
-                    file.entries_at + (first + low) * 20,
-                    int(entries["position"][low]),
-                    count=high - low,
-                )
-            )
+        what = "have another time than their messages, so a look-up by time misses them"
+        _report(part, wrong, what, findings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,19 +138,12 @@ def check_index_file(task: IndexFileTask) -> Findings:
         return findings  # It has expired.
     if not task.is_live:
         for number, position, reason in problems:
-            at = file.entries_at + number * 20
+            at = file.entries_at + number * INDEX_ENTRY_SIZE_BYTES
             findings.add(Finding(Kind.INDEX_FILE, reason, file.path, at, position))
         if len(behind):
-            surplus = count_text(len(behind), "entry", "entries")
-            reason = f"{surplus} pointing behind the end of the log"
+            count, position = len(behind), int(behind["position"][0])
+            reason = f"{count_text(count, 'entry', 'entries')} pointing behind the end of the log"
             findings.add(
-                Finding(
-                    Kind.INDEX_SURPLUS,
-                    reason,
-                    file.path,
-                    None,
-                    int(behind["position"][0]),
-                    count=len(behind),
-                )
+                Finding(Kind.INDEX_SURPLUS, reason, file.path, None, position, count=count)
             )
     return findings

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from rockhopper.pipeline.jobs.auditing.archive import ArchivedRanges
 
 CHECKS = ("crc", "queues", "index", "archive")
+_REST_TASKS_MAX = 64
 
 
 @job(AuditOptions)
@@ -68,8 +69,10 @@ def audit(asked: AuditOptions) -> AuditResult:
     )
     unchecked = {}
     if geometry.index_problem:
+        if chosen == ("index",):
+            raise PipelineError(geometry.index_problem)
         unchecked = {"index": geometry.index_problem}
-        chosen = _without_index(chosen, geometry.index_problem)
+        chosen = tuple(check for check in chosen if check != "index")
     rules, groups = plan_dispatch(asked, root, store, geometry)
     result = AuditResult(
         str(store.commit_log),
@@ -114,13 +117,6 @@ def audit(asked: AuditOptions) -> AuditResult:
     under_way.finish(asked.path)
     result.seconds = time.monotonic() - started
     return result
-
-
-def _without_index(chosen: tuple[str, ...], problem: str) -> tuple[str, ...]:
-    """The checks that can be made. Raises PipelineError if that of the index is the only one."""
-    if chosen == ("index",):
-        raise PipelineError(problem)
-    return tuple(check for check in chosen if check != "index")
 
 
 def _chosen_checks(asked: AuditOptions, root: Path | None) -> tuple[str, ...]:
@@ -215,17 +211,14 @@ class _Audit:
         slots, entries = geometry.index_slot_count, geometry.index_entry_count_max
         for path in paths:
             try:
-                info = read_index_info(path, slots, entries, look_behind=True)
+                found.append(read_index_info(path, slots, entries, look_behind=True))
             except FileNotFoundError:
                 continue
             except (OSError, ValueError) as error:
                 reason = f"it is no index file: {error}"
                 self.findings.add(Finding(Kind.INDEX_FILE, reason, str(path)))
-                continue
-            if info.next_number > 1:
-                found.append(info)
         self.result.index_file_count = len(paths)
-        return tuple(found)
+        return tuple(info for info in found if info.next_number > 1)
 
     def read_log(self, tasks: list[AuditTask]) -> None:
         """Compare what records say with what is there of them."""
@@ -244,9 +237,8 @@ class _Audit:
         """Look at units that no record is for."""
         assert self.root is not None
         spans: dict[QueueKey, list[Span]] = {}
-        batch_units: Counter[QueueKey] = Counter()
+        batch_units = sum((part.batch_units for part in self.parts), Counter[QueueKey]())
         for part in self.parts:
-            batch_units += part.batch_units
             for key, found in part.spans.items():
                 spans.setdefault(key, []).extend(found)
         on_disk = set(find_queues(self.root))
@@ -256,15 +248,9 @@ class _Audit:
         damages = tuple(damage for part in self.parts for damage in part.damages)
         store, end = self.store, self.result.commit_log_end
         bounds = LogBounds(store.start_offset, end, store.is_live, damages)
-        chunks = [queues[at :: min(len(queues), 64)] for at in range(min(len(queues), 64))]
-        tasks = [
-            RestTask(
-                self.root,
-                tuple((key, tuple(spans.get(key, ())), batch_units[key]) for key in chunk),
-                bounds,
-            )
-            for chunk in _few(chunks, os.cpu_count() or 1)
-        ]
+        asked = [(key, tuple(spans.get(key, ())), batch_units[key]) for key in queues]
+        count = min(len(queues), 2 * (os.cpu_count() or 1), _REST_TASKS_MAX)
+        tasks = [RestTask(self.root, tuple(asked[at::count]), bounds) for at in range(count)]
         for rest in self.run(tasks, check_rest, "looking for units without messages"):
             self.findings.extend(rest.findings)
             self.result.unit_count += rest.unit_count
@@ -310,9 +296,7 @@ class _Audit:
     def finish(self, path: str) -> None:
         """Put what was found into the result; *path* is where the store was."""
         result, findings = self.result, self.findings
-        orphans: Counter[str] = Counter()
-        for part in self.parts:
-            orphans += part.orphans
+        orphans = sum((part.orphans for part in self.parts), Counter[str]())
         for topic, count in sorted(orphans.items()):
             result.notes.append(
                 f"the topic {topic} has {count_text(count, 'record')} in the log, and neither "
@@ -322,7 +306,11 @@ class _Audit:
         kept = findings.kept
         if expired:
             start = open_store(path).start_offset
-            kept = [one for one in kept if _counts_from(one, start)]
+            kept = [
+                one
+                for one in kept
+                if one.commit_log_offset is None or one.commit_log_offset >= start
+            ]
             for one in set(findings.kept) - set(kept):
                 findings.counts[one.kind] -= 1
             files = count_text(len(expired), "file")
@@ -346,34 +334,12 @@ def _check_claims(key: QueueKey, spans: list[Span], findings: Findings) -> None:
         spans[:] = [one for one in spans if not span.first <= one.first < span.behind]
         findings.forget_units(key.topic, key.queue_id, span.first, span.behind)
         reason = "the head of the record claims a queue offset that it cannot have"
-        findings.add(
-            Finding(
-                Kind.LOG_DAMAGE,
-                reason,
-                commit_log_offset=span.start,
-                topic=key.topic,
-                queue_id=key.queue_id,
-                queue_offset=span.first,
-                count=span.count,
-            )
-        )
+        where = span.start, key.topic, key.queue_id, span.first, span.count
+        findings.add(Finding(Kind.LOG_DAMAGE, reason, None, None, *where))
     for span in claimed_twice(tuple(spans)):
-        findings.add(
-            Finding(
-                Kind.CONFLICT,
-                f"several records claim {span.count} offsets from here on",
-                topic=key.topic,
-                queue_id=key.queue_id,
-                queue_offset=span.first,
-                count=span.count,
-            )
-        )
-
-
-def _few(chunks: list[list[QueueKey]], cores: int) -> list[list[QueueKey]]:
-    """As many lists as are worth a task each."""
-    count = min(len(chunks), 2 * cores)
-    return [[key for chunk in chunks[at::count] for key in chunk] for at in range(count)]
+        reason = f"several records claim {span.count} offsets from here on"
+        about = key.topic, key.queue_id, span.first, span.count
+        findings.add(Finding(Kind.CONFLICT, reason, None, None, None, *about))
 
 
 def _joined(kept: list[Finding], findings: Findings) -> list[Finding]:
@@ -382,21 +348,13 @@ def _joined(kept: list[Finding], findings: Findings) -> list[Finding]:
     for one in sorted(
         kept, key=lambda one: (one.topic or "", one.queue_id or 0, one.queue_offset or 0)
     ):
-        before = joined[-1] if joined else None
-        if (
-            before is not None
-            and before.kind is one.kind is Kind.UNIT_MISSING
-            and None not in (before.queue_offset, one.queue_offset)
-            and (before.topic, before.queue_id) == (one.topic, one.queue_id)
-            and (before.queue_offset or 0) + before.count == one.queue_offset
-        ):
+        before = joined[-1] if joined else one
+        behind = before.topic, before.queue_id, (before.queue_offset or 0) + before.count
+        start = one.topic, one.queue_id, one.queue_offset
+        if before.kind is one.kind is Kind.UNIT_MISSING and start == behind:
             count = before.count + one.count
             joined[-1] = replace(before, count=count, reason=missing_units(count))
             findings.counts[one.kind] -= 1
         else:
             joined.append(one)
     return joined
-
-
-def _counts_from(finding: Finding, start: int) -> bool:
-    return finding.commit_log_offset is None or finding.commit_log_offset >= start

@@ -5,6 +5,7 @@ units that no message claims: they point to what has expired, or to nothing.
 """
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -79,25 +80,26 @@ def _report(
     files: QueueFiles, part: Array, held: Units, mask: Array, findings: Findings, kind: Kind
 ) -> None:
     for start, end in runs_of(mask):
-        first = int(part["offset"][start])
-        path, at = files.place(first)
         if kind is Kind.UNIT_MISSING:
             reason = missing_units(end - start)
         else:
             reason = _difference(part[start], held[start], end - start)
-        findings.add(
-            Finding(
-                kind,
-                reason,
-                path,
-                at,
-                int(part["position"][start]),
-                files.key.topic,
-                files.key.queue_id,
-                first,
-                end - start,
-            )
-        )
+        first, position = int(part["offset"][start]), int(part["position"][start])
+        findings.add(_about_units(files, first, end - start, kind, reason, position))
+
+
+def _about_units(
+    files: QueueFiles,
+    first: int,
+    count: int,
+    kind: Kind,
+    reason: str,
+    position: int | None = None,
+) -> Finding:
+    """What is wrong with some units of a plain queue, whose numbers are queue offsets."""
+    key = files.key
+    path, at = files.place(first)
+    return Finding(kind, reason, path, at, position, key.topic, key.queue_id, first, count)
 
 
 def missing_units(count: int) -> str:
@@ -138,14 +140,19 @@ def impossible_spans(spans: tuple[Span, ...]) -> list[Span]:
 
 def _difference(expected: Any, held: Any, count: int) -> str:
     names = {"position": "commit log offset", "size": "size", "code": "tags code"}
-    differs = [
+    differs = _differing(names, expected, held) or "another size"
+    verb = "differs" if count == 2 else "differ"
+    more = f", and {count_text(count - 1, 'message')} behind it {verb} too" if count > 1 else ""
+    return f"the unit has {differs}{more}"
+
+
+def _differing(names: Mapping[str, str], expected: Any, held: Any) -> str:
+    """The fields that differ, by *names* for people; empty if none does."""
+    return ", ".join(
         f"{text} {int(held[name])} instead of {int(expected[name])}"
         for name, text in names.items()
         if int(held[name]) != int(expected[name])
-    ]
-    verb = "differs" if count == 2 else "differ"
-    more = f", and {count_text(count - 1, 'message')} behind it {verb} too" if count > 1 else ""
-    return f"the unit has {', '.join(differs) or 'another size'}{more}"
+    )
 
 
 def _extension_code(root: Path, key: QueueKey, address: int) -> int | None:
@@ -201,11 +208,9 @@ def check_batch(
             reason = "the unit points to a place where no record of this queue starts"
             findings.add(Finding(Kind.UNIT_SURPLUS, reason, *where))
             continue
-        wanted = units[expected]
-        differs = [name for name in _FIELDS if int(unit[name]) != int(wanted[name])]
+        differs = _differing({name: name for name in _FIELDS}, units[expected], unit)
         if differs:
-            texts = (f"{name} {int(unit[name])} instead of {int(wanted[name])}" for name in differs)
-            findings.add(Finding(Kind.UNIT_WRONG, f"the unit has {', '.join(texts)}", *where))
+            findings.add(Finding(Kind.UNIT_WRONG, f"the unit has {differs}", *where))
     return len(held)
 
 
@@ -292,9 +297,10 @@ def _check_plain_rest(
     for span in [*spans, None]:
         stop = end if span is None else span.first
         for first, units in files.chunks(at, min(stop, end)):
-            _judge(
-                files, first, units, bounds, result, is_inside=at > files.start and span is not None
-            )
+            _judge(files, first, units, bounds, result)
+            if at > files.start and span is not None:
+                for low, high in runs_of(units["size"] <= 0):
+                    _report_gap(files, first + low, first + high, result)
         if span is not None:
             if at > files.start and max(at, end) < span.first:
                 _report_gap(files, max(at, end), span.first, result)
@@ -302,14 +308,9 @@ def _check_plain_rest(
 
 
 def _judge(
-    files: QueueFiles,
-    first: int,
-    units: Units,
-    bounds: LogBounds,
-    result: RestResult,
-    *,
-    is_inside: bool,
+    files: QueueFiles, first: int, units: Units, bounds: LogBounds, result: RestResult
 ) -> None:
+    """Look at units between those that were compared, or behind them."""
     positions = units["position"].astype(np.int64)
     is_used = (units["size"] > 0) & ~is_blank(units)
     is_expired = is_used & (positions < bounds.start)
@@ -319,16 +320,12 @@ def _judge(
         suspicious &= positions < bounds.end
     for low, high in runs_of(suspicious):
         _report_surplus(files, first + low, units[low:high], bounds, result)
-    if is_inside:
-        for low, high in runs_of(units["size"] <= 0):
-            _report_gap(files, first + low, first + high, result)
 
 
 def _report_surplus(
     files: QueueFiles, first: int, units: Units, bounds: LogBounds, result: RestResult
 ) -> None:
     position = int(units["position"][0])
-    path, at = files.place(first)
     kind = Kind.UNIT_SURPLUS
     count = len(units)
     if bounds.damage_at(position):
@@ -339,30 +336,13 @@ def _report_surplus(
         reason = f"{count_text(count, 'unit')} pointing behind the end of the log"
     else:
         reason = f"{count_text(count, 'unit')} pointing to places where no message of this queue is"
-    key = files.key
-    result.findings.add(
-        Finding(kind, reason, path, at, position, key.topic, key.queue_id, first, count)
-    )
+    result.findings.add(_about_units(files, first, count, kind, reason, position))
 
 
 def _report_gap(files: QueueFiles, first: int, behind: int, result: RestResult) -> None:
-    path, at = files.place(first)
-    key = files.key
     missing = count_text(behind - first, "message")
     reason = f"{missing} neither in the log nor in the queue, with others behind"
-    result.findings.add(
-        Finding(
-            Kind.MESSAGE_LOST,
-            reason,
-            path,
-            at,
-            None,
-            key.topic,
-            key.queue_id,
-            first,
-            behind - first,
-        )
-    )
+    result.findings.add(_about_units(files, first, behind - first, Kind.MESSAGE_LOST, reason))
 
 
 def _check_batch_rest(
@@ -383,12 +363,7 @@ def _check_batch_rest(
     if inside - expired > compared:
         surplus = count_text(inside - expired - compared, "unit")
         reason = f"{surplus} pointing to places of the log without a record"
+        path = str(files.directory)
         result.findings.add(
-            Finding(
-                Kind.UNIT_SURPLUS,
-                reason,
-                str(files.directory),
-                topic=key.topic,
-                queue_id=key.queue_id,
-            )
+            Finding(Kind.UNIT_SURPLUS, reason, path, topic=key.topic, queue_id=key.queue_id)
         )

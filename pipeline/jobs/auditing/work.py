@@ -87,8 +87,7 @@ def _audit_piece(task: AuditTask, piece: Piece, part: AuditPart) -> None:
         part.record_count += len(found)
         part.size_bytes += int(found.ends[-1] - found.offsets[0])
         if task.checks_bodies:
-            _check_bodies(found, piece, part.findings)
-            _check_sys_flags(found, piece, task.has_multi_tags, part.findings)
+            _check_records(found, piece, task.has_multi_tags, part.findings)
         if has_entries:
             entries.add(found)
         if task.archived is not None:
@@ -111,35 +110,30 @@ def _note_damage(damage: Damage, piece: Piece, part: AuditPart) -> None:
     )
 
 
-def _check_bodies(records: Records, piece: Piece, findings: Findings) -> None:
-    damaged = damaged_bodies(records)
-    if not damaged.any():
-        return
-    reason = "the CRC of the body is not the one that was stored with it"
-    for row in np.flatnonzero(damaged).tolist():
-        findings.add(_about_record(Kind.BODY, reason, records, row, piece))
-
-
-def _check_sys_flags(
+def _check_records(
     records: Records, piece: Piece, has_multi_tags: bool, findings: Findings
 ) -> None:
-    for row, reason in contradictions(records, has_multi_tags=has_multi_tags):
-        findings.add(_about_record(Kind.SYS_FLAG, reason, records, row, piece))
-
-
-def _about_record(kind: Kind, reason: str, records: Records, row: int, piece: Piece) -> Finding:
-    offset = int(records.heads["physOffset"][row])
-    topic = records.data[records.topic_start[row] : records.topic_end[row]].tobytes()
-    return Finding(
-        kind,
-        reason,
-        piece.path,
-        offset - piece.base_offset,
-        offset,
-        topic.decode("utf-8", "replace"),
-        int(records.heads["queueId"][row]),
-        int(records.heads["queueOffset"][row]),
-    )
+    """Compare bodies with their CRCs, and flags with what else the records say."""
+    reason = "the CRC of the body is not the one that was stored with it"
+    rows = np.flatnonzero(damaged_bodies(records)).tolist()
+    wrong = [(Kind.BODY, row, reason) for row in rows]
+    flags = contradictions(records, has_multi_tags=has_multi_tags)
+    wrong += [(Kind.SYS_FLAG, row, reason) for row, reason in flags]
+    for kind, row, reason in wrong:
+        offset = int(records.heads["physOffset"][row])
+        topic = records.data[records.topic_start[row] : records.topic_end[row]].tobytes()
+        findings.add(
+            Finding(
+                kind,
+                reason,
+                piece.path,
+                offset - piece.base_offset,
+                offset,
+                topic.decode("utf-8", "replace"),
+                int(records.heads["queueId"][row]),
+                int(records.heads["queueOffset"][row]),
+            )
+        )
 
 
 def _compare(task: AuditTask, piece: Piece, entries: Entries, part: AuditPart) -> None:
@@ -151,7 +145,8 @@ def _compare(task: AuditTask, piece: Piece, entries: Entries, part: AuditPart) -
             if _is_orphan(task, key):
                 part.orphans[key.topic] += len(units)
             elif key.is_batch:
-                _compare_batch(task.root, key, units, (piece.start, end), part)
+                count = check_batch(task.root, key, units, piece.start, end, part.findings)
+                part.batch_units[key] += count
             else:
                 purged_end = task.purged_topics.get(key.topic, 0)
                 spans = check_plain(task.root, key, units, part.findings, purged_end)
@@ -187,12 +182,6 @@ def _without_impossible(key: QueueKey, units: Any, piece: Piece, findings: Findi
             )
         )
     return np.delete(units, rows) if rows else units
-
-
-def _compare_batch(
-    root: Path, key: QueueKey, units: Any, span: tuple[int, int], part: AuditPart
-) -> None:
-    part.batch_units[key] += check_batch(root, key, units, *span, part.findings)
 
 
 def _is_orphan(task: AuditTask, key: QueueKey) -> bool:
