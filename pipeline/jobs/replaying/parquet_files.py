@@ -67,7 +67,9 @@ def find_source(location: str) -> Source:
     newest = None if catalog is None else catalog.current()
     if catalog is not None and newest is not None:
         files = [
-            SourceFile(str(path / each.path), each.rows, each.topic, *_times(each))
+            SourceFile(
+                str(path / each.path), each.rows, each.topic, each.min_store_ms, each.max_store_ms
+            )
             for each in sorted(catalog.archived_files(), key=_stored)
         ]
     else:
@@ -92,19 +94,15 @@ def _stored(each: ArchivedFile) -> tuple[int, int, str, str, int]:
     return run, task, each.topic, each.date, number
 
 
-def _times(each: ArchivedFile) -> tuple[int, int]:
-    return each.min_store_ms, each.max_store_ms
-
-
 def _parquet_files(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
     found = []
     for directory, below, names in os.walk(path):
-        below[:] = sorted(name for name in below if name[:1] not in "_.")
+        below[:] = [name for name in below if name[:1] not in "_."]
         found += [
             Path(directory, name)
-            for name in sorted(names)
+            for name in names
             if name[:1] not in "_." and name.endswith((".parquet", ".parq"))
         ]
     return sorted(found)

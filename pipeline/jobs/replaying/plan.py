@@ -11,9 +11,8 @@ whenever the job runs, which is what lets the broker tell that it has been publi
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 from rockhopper.pipeline.errors import PipelineError
 
@@ -107,7 +106,7 @@ class Plan:
     def batch(self, number: int) -> list[Slice]:
         """The messages of a batch, in order."""
         first = number * self.batch_rows
-        return list(_cut(self.files, first, min(first + self.batch_rows, self.rows)))
+        return _cut((Slice(each, 0, each.rows) for each in self.files), first, self.batch_rows)
 
     def to_json(self) -> bytes:
         """The document."""
@@ -131,34 +130,27 @@ class Plan:
             ) from error
 
 
-def _cut(files: Sequence[PlannedFile], first: int, end: int) -> Any:
+def _cut(slices: Iterable[Slice], first: int, count: int) -> list[Slice]:
+    """The messages [first, first + count) among those of *slices*."""
+    found = []
+    end = first + count
     start = 0
-    for each in files:
-        low, high = max(first - start, 0), min(end - start, each.rows)
+    for each in slices:
+        rows = each.end - each.first
+        low, high = max(first - start, 0), min(end - start, rows)
         if low < high:
-            yield Slice(each, low, high)
-        start += each.rows
+            found.append(Slice(each.file, each.first + low, each.first + high))
+        start += rows
         if start >= end:
-            return
+            break
+    return found
 
 
 def shares(slices: Sequence[Slice], count: int) -> list[list[Slice]]:
     """Slices in order, shared out evenly over at most *count* tasks."""
     total = sum(each.end - each.first for each in slices)
     size = max(-(-total // max(count, 1)), 1)
-    found: list[list[Slice]] = [[]]
-    room = size
-    for each in slices:
-        first = each.first
-        while first < each.end:
-            if not room:
-                found.append([])
-                room = size
-            end = min(first + room, each.end)
-            found[-1].append(Slice(each.file, first, end))
-            room -= end - first
-            first = end
-    return [share for share in found if share]
+    return [_cut(slices, first, size) for first in range(0, total, size)]
 
 
 def batch_rows_for(row_bytes: float, rate: float | None) -> int:
