@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 
 from rockhopper.pipeline.errors import PipelineError
-from rockhopper.pipeline.jobs.archiving.files import Files
+from rockhopper.pipeline.jobs.archiving.files import Files, naming_damage
 from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile, Manifest
 
 OWN_DIRECTORY = "_rockhopper"
@@ -50,13 +50,9 @@ class Catalog:
         data = self.files.read(CURRENT_FILE)
         if data is None:
             return None
-        try:
+        remedy = 'write {"manifest": "…"} with the name of the newest manifest beside it'
+        with naming_damage(f"{self.files.location}/{CURRENT_FILE}", remedy):
             name = str(json.loads(data)["manifest"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise PipelineError(
-                f"{self.files.location}/{CURRENT_FILE} is damaged ({error!r}): write "
-                '{"manifest": "…"} with the name of the newest manifest beside it'
-            ) from error
         return self._manifest(f"{OWN_DIRECTORY}/{name}")
 
     def manifests(self) -> Iterator[Manifest]:
@@ -110,15 +106,11 @@ class Catalog:
         if data is None:
             return None
         where = f"{self.files.location}/{INTENT_FILE}"
-        try:
+        remedy = "delete it together with the files of the newest run that no manifest lists"
+        with naming_damage(where, remedy):
             document = json.loads(data)
             staged = [str(name) for name in document["staged"]]
             manifest = document["manifest"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise PipelineError(
-                f"{where} is damaged ({error!r}): delete it together with the files of "
-                "the newest run that no manifest lists"
-            ) from error
         return Manifest.from_json(json.dumps(manifest).encode(), where), staged
 
     def begin(self, run: int) -> str:

@@ -69,8 +69,6 @@ class LocalFiles:
     def create_directory(self, name: str) -> None:
         """Make a directory, and those above it; it may be there already."""
         path = self.path(name)
-        if path.is_dir():
-            return
         made = [parent for parent in (path, *path.parents) if not parent.exists()]
         path.mkdir(parents=True, exist_ok=True)
         for directory in made:
@@ -103,9 +101,7 @@ class LocalFiles:
 
     def open_output(self, name: str) -> Any:
         """A file to write a Parquet file into."""
-        import pyarrow as pa
-
-        return pa.OSFile(str(self.path(name)), "wb")
+        return open(self.path(name), "wb")
 
     def settle(self, name: str) -> int:
         """See that a file that was written is on disk; returns its size."""
@@ -234,6 +230,15 @@ class RemoteFiles:
     def lock(self, name: str) -> Iterator[None]:
         """There is no lock here: that one run goes at a time is up to who starts them."""
         yield
+
+
+@contextmanager
+def naming_damage(where: str, remedy: str) -> Iterator[None]:
+    """Let a document that is not what it should be say so. Raises PipelineError."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise PipelineError(f"{where} is damaged ({error!r}): {remedy}") from error
 
 
 Files: TypeAlias = LocalFiles | RemoteFiles

@@ -19,6 +19,7 @@ from itertools import chain
 from typing import Any
 
 from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.jobs.archiving.files import naming_damage
 from rockhopper.pipeline.jobs.body_hash import CRC_BITS
 from rockhopper.pipeline.jobs.results import as_document
 
@@ -162,15 +163,11 @@ class Manifest:
     @classmethod
     def from_json(cls, data: bytes, name: str) -> "Manifest":
         """The manifest in a file called *name*. Raises PipelineError."""
-        try:
+        with naming_damage(name, "restore it from a copy of the archive"):
             document = json.loads(data)
             version = document["format"]
             if version in FORMATS:
                 return _manifest(document)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise PipelineError(
-                f"{name} is damaged ({error!r}): restore it from a copy of the archive"
-            ) from error
         raise PipelineError(
             f"{name} has the format {version}, and this version of the pipeline knows format "
             f"{FORMAT}: use a newer one"

@@ -72,9 +72,6 @@ def _last_offset(location: str, path: str) -> int:
     except (OSError, ValueError):
         return -1  # The audit reports it.
     column = metadata.schema.names.index("physOffset") if metadata.num_row_groups else -1
-    found = [-1]
-    for number in range(metadata.num_row_groups):
-        statistics = metadata.row_group(number).column(column).statistics
-        if statistics is not None and statistics.has_min_max:
-            found.append(int(statistics.max))
-    return max(found)
+    groups = map(metadata.row_group, range(metadata.num_row_groups))
+    found = (group.column(column).statistics for group in groups)
+    return max((int(each.max) for each in found if each and each.has_min_max), default=-1)

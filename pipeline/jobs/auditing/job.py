@@ -5,13 +5,25 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rockhopper.pipeline.derived.entries import QueueKey
 from rockhopper.pipeline.derived.geometry import Geometry, find_geometry
 from rockhopper.pipeline.derived.index_files import IndexFileInfo, index_paths, read_index_info
 from rockhopper.pipeline.derived.queue_files import find_queues
 from rockhopper.pipeline.errors import PipelineError
+from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile
+from rockhopper.pipeline.jobs.auditing.archive import (
+    ArchivedRanges,
+    ArchiveFileTask,
+    FileColumns,
+    LogSums,
+    archived_ranges,
+    check_archived_file,
+    check_foreign_files,
+    compare_sums,
+    read_archive,
+    unknown_columns,
+)
 from rockhopper.pipeline.jobs.auditing.findings import KEPT_MAX, Finding, Findings, Kind
 from rockhopper.pipeline.jobs.auditing.index import IndexFileTask, check_index_file, no_index
 from rockhopper.pipeline.jobs.auditing.options import AuditOptions
@@ -34,10 +46,6 @@ from rockhopper.pipeline.options import nearest
 from rockhopper.pipeline.store_source.directory import StoreDirectory, find_commit_log, open_store
 from rockhopper.pipeline.store_source.topics import may_have_multi_tags
 from rockhopper.protocol.store.store_paths import INDEX_DIRECTORY
-
-if TYPE_CHECKING:
-    from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile
-    from rockhopper.pipeline.jobs.auditing.archive import ArchivedRanges
 
 CHECKS = ("crc", "queues", "index", "archive")
 _REST_TASKS_MAX = 64
@@ -93,7 +101,6 @@ def audit(asked: AuditOptions) -> AuditResult:
     index_files = under_way.index_files(geometry) if "index" in chosen else None
     tasks = [
         AuditTask(
-            number,
             pieces,
             root,
             rules,
@@ -106,7 +113,7 @@ def audit(asked: AuditOptions) -> AuditResult:
             dict(store.purged_topics),
             store.gone,
         )
-        for number, pieces in enumerate(groups)
+        for pieces in groups
     ]
     under_way.read_log(tasks)
     if "queues" in chosen:
@@ -149,13 +156,11 @@ class _Archive:
     """What an archive has of the store."""
 
     location: str
-    files: "list[ArchivedFile]"
-    ranges: "ArchivedRanges"
+    files: list[ArchivedFile]
+    ranges: ArchivedRanges
 
 
 def _archive(asked: AuditOptions) -> _Archive:
-    from rockhopper.pipeline.jobs.auditing.archive import archived_ranges, read_archive
-
     location, broker_name = asked.archive, asked.broker_name
     assert location is not None
     files = read_archive(location)
@@ -266,16 +271,6 @@ class _Audit:
 
     def check_archive(self, archive: _Archive) -> None:
         """Compare it with the log, and with its own manifests."""
-        from rockhopper.pipeline.jobs.auditing.archive import (
-            ArchiveFileTask,
-            FileColumns,
-            LogSums,
-            check_archived_file,
-            check_foreign_files,
-            compare_sums,
-            unknown_columns,
-        )
-
         result = self.result
         sums = LogSums()
         for part in self.parts:

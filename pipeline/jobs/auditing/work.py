@@ -28,7 +28,6 @@ from rockhopper.protocol.names import LMQ_PREFIX
 class AuditTask:
     """Pieces of the log, and what to compare them with."""
 
-    number: int
     pieces: tuple[Piece, ...]
     root: Path | None
     rules: DispatchRules

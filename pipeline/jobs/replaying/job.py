@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.archiving.catalog import OWN_DIRECTORY
-from rockhopper.pipeline.jobs.archiving.files import LocalFiles
+from rockhopper.pipeline.jobs.archiving.files import LocalFiles, naming_damage
 from rockhopper.pipeline.jobs.options import job
 from rockhopper.pipeline.jobs.replaying.options import ReplayOptions
 from rockhopper.pipeline.jobs.replaying.parquet_files import (
@@ -301,13 +300,9 @@ def _done(plan: Plan, way: _Way) -> int:
     data = way.state.read(PROGRESS_FILE)
     if data is None:
         return 0
-    try:
+    remedy = 'write {"batches": N} with the number of batches that were sent'
+    with naming_damage(f"{way.state.location}/{PROGRESS_FILE}", remedy):
         return int(json.loads(data)["batches"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise PipelineError(
-            f"{way.state.location}/{PROGRESS_FILE} is damaged ({error!r}): write "
-            '{"batches": N} with the number of batches that were sent'
-        ) from error
 
 
 def _task_count(session: "SparkSession | None", rows: int) -> int:

@@ -111,7 +111,6 @@ def planned(
     source: Source, whole: Sequence[SourceFile], counts: Mapping[str, int]
 ) -> tuple[PlannedFile, ...]:
     """The files of a plan, in the source's order; *counts* are the chosen rows by URI."""
-    is_whole = {each.path for each in whole}
     chosen = {unquote(urlsplit(uri).path): uri for uri in counts}
     unknown = chosen.keys() - {each.path for each in source.files}
     if unknown:
@@ -119,11 +118,11 @@ def planned(
             f"Spark names a file that is not among those of {source.root}: {min(unknown)}; "
             "move the files to a path without unusual characters"
         )
-    found = []
-    for each in source.files:
-        if each.path in is_whole:
-            found.append(PlannedFile(each.path, each.topic, each.rows))
-        elif each.path in chosen:
-            uri = chosen[each.path]
-            found.append(PlannedFile(each.path, each.topic, counts[uri], uri))
+    rows = {path: (counts[uri], uri) for path, uri in chosen.items()}
+    rows |= {each.path: (each.rows, "") for each in whole}
+    found = (
+        PlannedFile(each.path, each.topic, *rows[each.path])
+        for each in source.files
+        if each.path in rows
+    )
     return tuple(each for each in found if each.rows)

@@ -88,7 +88,7 @@ def part_of(log: WrittenLog, known: frozenset[str] | None = None, **asked: Any) 
         "log_end": store.readable_end,
         **asked,
     }
-    return audit_pieces(AuditTask(0, tuple(piece for group in groups for piece in group), **given))
+    return audit_pieces(AuditTask(tuple(piece for group in groups for piece in group), **given))
 
 
 def test_records_are_counted_and_their_queues_compared(log: WrittenLog) -> None:
