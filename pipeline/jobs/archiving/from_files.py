@@ -28,36 +28,34 @@ HEAD_BYTES = 88
 
 
 @dataclass(frozen=True)
-class StoreTask:
-    """What one task archives; travels to the workers."""
+class StoreWork:
+    """What tasks do, and by which rules; travels to the workers."""
 
-    number: int
-    pieces: tuple[Piece, ...]
     rules: Rules
     deleted_topics: Mapping[str, int]
     selection: Selection
     archived: Mapping[str, int]
     target: WriteTarget
 
-
-def archive_pieces(task: StoreTask) -> WrittenSplit:
-    """Write the messages of a task's pieces. Raises PipelineError."""
-    writer = SplitWriter(task.target, task.number)
-    reading = _Sorted(task, writer.written)
-    for piece in task.pieces:
-        try:
-            is_whole = _archive_piece(piece, reading, writer)
-        except FileNotFoundError:
-            if task.rules.fail_on_data_loss:
-                raise PipelineError(
-                    f"{piece.path} was deleted while it was being archived, since its messages "
-                    "have expired: run the job again with --allow-gaps to archive what is left"
-                ) from None
-            writer.written.log_end = piece.end
-            continue
-        if not is_whole:
-            break
-    return writer.finish()
+    def __call__(self, task: tuple[int, tuple[Piece, ...]]) -> WrittenSplit:
+        """Write the messages of a task's pieces. Raises PipelineError."""
+        number, pieces = task
+        writer = SplitWriter(self.target, number)
+        reading = _Sorted(self, writer.written)
+        for piece in pieces:
+            try:
+                is_whole = _archive_piece(piece, reading, writer)
+            except FileNotFoundError:
+                if self.rules.fail_on_data_loss:
+                    raise PipelineError(
+                        f"{piece.path} was deleted while it was being archived, since its messages "
+                        "have expired: run the job again with --allow-gaps to archive what is left"
+                    ) from None
+                writer.written.log_end = piece.end
+                continue
+            if not is_whole:
+                break
+        return writer.finish()
 
 
 def _archive_piece(piece: Piece, reading: "_Sorted", writer: SplitWriter) -> bool:
@@ -100,9 +98,9 @@ def follows(start: int, end: int, piece: Piece) -> bool:
 class _Sorted(Reading):
     """Messages by topic, those that were chosen and are not archived yet."""
 
-    def __init__(self, task: StoreTask, seen: WrittenSplit) -> None:
-        super().__init__(task.rules, task.deleted_topics)
-        self._task = task
+    def __init__(self, work: StoreWork, seen: WrittenSplit) -> None:
+        super().__init__(work.rules, work.deleted_topics)
+        self._work = work
         self._seen = seen
         self._chosen_topics: dict[str, bool] = {}
         self._starts: dict[str, int] = {}
@@ -133,8 +131,8 @@ class _Sorted(Reading):
     def _is_chosen(self, topic: str) -> bool:
         found = self._chosen_topics.get(topic)
         if found is None:
-            found = self._chosen_topics[topic] = self._task.selection.chooses(topic)
-            self._starts[topic] = archived_up_to(self._task.archived, topic)
+            found = self._chosen_topics[topic] = self._work.selection.chooses(topic)
+            self._starts[topic] = archived_up_to(self._work.archived, topic)
         return found
 
 

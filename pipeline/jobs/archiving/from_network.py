@@ -26,23 +26,21 @@ from rockhopper.pipeline.network.stream_offset import (
 
 
 @dataclass(frozen=True)
-class NetworkTask:
-    """What one task archives; travels to the workers."""
+class NetworkWork:
+    """What tasks do, and by which rules; travels to the workers."""
 
-    number: int
-    ranges: tuple[Range, ...]
     rules: Rules
     target: WriteTarget
 
-
-def archive_ranges(task: NetworkTask) -> WrittenSplit:
-    """Write the messages of a task's ranges. Raises PipelineError."""
-    writer = SplitWriter(task.target, task.number)
-    for wanted in task.ranges:
-        for batch in read_ranges((wanted,), task.rules):
-            if batch.num_rows:
-                writer.add(wanted.queue.topic, batch)
-    return writer.finish()
+    def __call__(self, task: tuple[int, tuple[Range, ...]]) -> WrittenSplit:
+        """Write the messages of a task's ranges. Raises PipelineError."""
+        number, ranges = task
+        writer = SplitWriter(self.target, number)
+        for wanted in ranges:
+            for batch in read_ranges((wanted,), self.rules):
+                if batch.num_rows:
+                    writer.add(wanted.queue.topic, batch)
+        return writer.finish()
 
 
 def rules_for(nameserver: str, selection: Selection, *, allow_gaps: bool) -> Rules:

@@ -131,28 +131,13 @@ def _value(asked: ArchiveOptions, current: Manifest | None) -> ValueFormat | Non
 
 
 def _work(plan: Plan, asked: ArchiveOptions, target: WriteTarget) -> list[WrittenSplit]:
-    tasks: list[Any]
+    tasks: list[Any] = list(enumerate(plan.pieces or plan.shares))
     if plan.store is not None:
-        tasks = [
-            from_files.StoreTask(
-                number,
-                pieces,
-                plan.rules,
-                plan.store.gone,
-                asked.selection,
-                plan.archived,
-                target,
-            )
-            for number, pieces in enumerate(plan.pieces)
-        ]
-        work: Any = from_files.archive_pieces
+        gone, chosen = plan.store.gone, asked.selection
+        work: Any = from_files.StoreWork(plan.rules, gone, chosen, plan.archived, target)
         label = f"archiving {asked.path}"
     else:
-        tasks = [
-            from_network.NetworkTask(number, ranges, plan.rules, target)
-            for number, ranges in enumerate(plan.shares)
-        ]
-        work = from_network.archive_ranges
+        work = from_network.NetworkWork(plan.rules, target)
         label = f"archiving {count_text(len(plan.waiting), 'topic')} of {asked.source}"
     if not tasks:
         return []

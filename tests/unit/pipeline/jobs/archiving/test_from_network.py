@@ -10,8 +10,7 @@ from rockhopper.pipeline.decoder import decode, walk
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.archiving import from_network
 from rockhopper.pipeline.jobs.archiving.from_network import (
-    NetworkTask,
-    archive_ranges,
+    NetworkWork,
     new_ranges,
     rules_for,
 )
@@ -177,9 +176,8 @@ def test_a_task_writes_what_its_ranges_hold(
     ranges = (Range(A0, 5, 7), Range(A0._replace(topic="U"), 0, 1), Range(B0, 4, 4))
     rules = rules_for("h:1", Selection(), allow_gaps=False)
 
-    written = archive_ranges(
-        NetworkTask(0, ranges, rules, WriteTarget(str(tmp_path), "staging", 1))
-    )
+    work = NetworkWork(rules, WriteTarget(str(tmp_path), "staging", 1))
+    written = work((0, ranges))
 
     assert read == [(each,) for each in ranges]
     assert {file.topic: file.rows for file in written.files} == {"T": 2, "U": 1}

@@ -16,6 +16,7 @@ from rockhopper.pipeline.jobs.archiving.manifest import merged
 from rockhopper.pipeline.jobs.archiving.writing import FILE_COLUMNS, WrittenSplit
 from rockhopper.pipeline.jobs.progress import Progress
 from rockhopper.pipeline.jobs.results import UsageProblem, as_document
+from rockhopper.pipeline.network.planning import Range
 from tests.support.told_brokers import ToldBrokers, queues_of, told
 from tests.support.written_logs import T0_MS, WrittenLog
 
@@ -130,12 +131,13 @@ class World:
             ToldBrokers(queues_of("T", "broker-a", 2, high=3)),
             *("network.discovery", "jobs.archiving.planning"),
         )
-        self.tasks: list[from_network.NetworkTask] = []
-        monkeypatch.setattr(from_network, "archive_ranges", self._note)
+        self.tasks: list[tuple[Range, ...]] = []
+        monkeypatch.setattr(from_network.NetworkWork, "__call__", self._note)
         self.root = root
 
-    def _note(self, task: from_network.NetworkTask) -> WrittenSplit:
-        self.tasks.append(task)
+    def _note(self, task: tuple[int, tuple[Range, ...]]) -> WrittenSplit:
+        assert task[0] == 0
+        self.tasks.append(task[1])
         return WrittenSplit()
 
     def archive(self, **asked: Any) -> Any:
@@ -162,7 +164,7 @@ def test_a_run_over_the_network_goes_on_where_it_ended(world: World) -> None:
     assert (foretold.rows, foretold.run, foretold.tasks) == (6, 1, 1)
     assert [(each.topic, each.messages) for each in foretold.topics] == [("T", 6)]
     assert (again.run, again.tasks, again.rows) == (2, 0, 0)
-    reads = [[(each.begin, each.end) for each in task.ranges] for task in world.tasks]
+    reads = [[(each.begin, each.end) for each in ranges] for ranges in world.tasks]
     assert reads == [[(0, 3), (0, 3)], [(3, 5), (3, 5)]]
     # A run that found nothing new is no run.
     assert world.runs == [1, 2]
