@@ -14,7 +14,7 @@ from rockhopper.pipeline import jobs
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.progress import Progress
 from rockhopper.pipeline.jobs.replaying import job as replaying
-from rockhopper.pipeline.jobs.replaying import work
+from rockhopper.pipeline.jobs.replaying.work import ReplayWork
 from rockhopper.pipeline.jobs.tasks import in_this_process
 from rockhopper.pipeline.sink import staging
 from rockhopper.protocol.codes import RequestCode
@@ -169,7 +169,7 @@ def test_a_replay_that_is_killed_in_any_batch_goes_on_there(
         return take
 
     monkeypatch.setattr(replaying, "publish", mortal(staging.publish))
-    monkeypatch.setattr(replaying, "replay_slices", mortal(work.replay_slices))
+    monkeypatch.setattr(ReplayWork, "__call__", mortal(ReplayWork.__call__))
     monkeypatch.setattr(replaying, "batch_rows_for", lambda *_: 25)
     sent = 0
     for dies_at in (1, 2, -1, -2, 4, -2, 1000):

@@ -42,7 +42,7 @@ from rockhopper.pipeline.jobs.replaying.targets import (
     sink_rules,
     target_ids,
 )
-from rockhopper.pipeline.jobs.replaying.work import ReplayTask, replay_slices
+from rockhopper.pipeline.jobs.replaying.work import ReplayWork
 from rockhopper.pipeline.jobs.results import UsageProblem
 from rockhopper.pipeline.jobs.spark import job_session, run_tasks, spark_problem
 from rockhopper.pipeline.options import nearest
@@ -254,6 +254,8 @@ def _run(way: _Way) -> ReplayResult:
     # A few messages are sent before Spark would have started.
     is_small = plan.rows <= _SMALL_MESSAGES and asked.spark is None and asked.master is None
     session = None if is_small else way.session()
+    cores = 1 if session is None else session.sparkContext.defaultParallelism
+    selection = str(way.state.path(SELECTION_DIRECTORY))
     result.resumed_at_batch = done
     asked.progress.step(f"replaying into {', '.join(result.topics)}", plan.rows)
     asked.progress.reach(done * plan.batch_rows)
@@ -263,23 +265,10 @@ def _run(way: _Way) -> ReplayResult:
             check_targets(asked.nameserver, plan)
         slices = plan.batch(number)
         rows = sum(each.end - each.first for each in slices)
-        tasks = [
-            ReplayTask(
-                partition,
-                number,
-                tuple(share),
-                str(way.state.path(SELECTION_DIRECTORY)),
-                plan.request,
-                plan.queue_counts,
-                rules,
-                plan.owner,
-            )
-            for partition, share in enumerate(shares(slices, _task_count(session, rows)))
-        ]
+        work = ReplayWork(number, selection, plan.request, plan.queue_counts, rules, plan.owner)
+        tasks = list(enumerate(shares(slices, max(1, min(cores, rows // _ROWS_WORTH_A_TASK)))))
         written = (
-            [replay_slices(task) for task in tasks]
-            if session is None
-            else run_tasks(session, tasks, replay_slices)
+            [work(task) for task in tasks] if session is None else run_tasks(session, tasks, work)
         )
         if plan.broker:
             # What is staged goes with its topic: that one is there now means that it was then.
@@ -303,11 +292,6 @@ def _done(plan: Plan, way: _Way) -> int:
     remedy = 'write {"batches": N} with the number of batches that were sent'
     with naming_damage(f"{way.state.location}/{PROGRESS_FILE}", remedy):
         return int(json.loads(data)["batches"])
-
-
-def _task_count(session: "SparkSession | None", rows: int) -> int:
-    cores = 1 if session is None else session.sparkContext.defaultParallelism
-    return max(1, min(cores, rows // _ROWS_WORTH_A_TASK))
 
 
 def _keep_to_rate(asked: ReplayOptions, began: float, sent: int) -> None:

@@ -1,7 +1,7 @@
 """What a task of a replay does: read rows, make messages of them, stage or send them."""
 
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,12 +35,10 @@ _PROPERTIES = pa.map_(pa.string(), pa.string())
 
 
 @dataclass(frozen=True)
-class ReplayTask:
-    """What one task replays; travels to the workers."""
+class ReplayWork:
+    """What the tasks of a batch do; travels to the workers."""
 
-    partition: int
     batch_id: int
-    slices: tuple[Slice, ...]
     selection: str
     """Where the rows of files that are not replayed whole are listed."""
     request: Request
@@ -48,27 +46,21 @@ class ReplayTask:
     rules: SinkRules
     owner: str
 
-
-def replay_slices(task: ReplayTask) -> StagedPart | int:
-    """Stage the messages of a task, or send them and say how many. Raises PipelineError."""
-    messages = _messages(task)
-    if not task.rules.is_exactly_once:
-        return Sender(task.rules).write(messages)
-    rules = task.rules
-    attempt = secrets.token_hex(8)
-    part = PartWriter(
-        rules, rules.sink_id, task.batch_id, task.partition, attempt, owner=task.owner
-    )
-    return part.write(messages)
-
-
-def _messages(task: ReplayTask) -> Iterator[pa.RecordBatch]:
-    for each in task.slices:
-        rows = selected_rows(task.selection, each)
-        for batch in read_rows(each.file.path, _READ, rows):
-            yield as_messages(
-                batch, each.file.topic, task.request, task.queue_counts, task.rules.is_exactly_once
-            )
+    def __call__(self, task: tuple[int, Sequence[Slice]]) -> StagedPart | int:
+        """Stage the messages of a task, or send them and say how many. Raises PipelineError."""
+        partition, slices = task
+        rules = self.rules
+        exactly = rules.is_exactly_once
+        messages = (
+            as_messages(batch, each.file.topic, self.request, self.queue_counts, exactly)
+            for each in slices
+            for batch in read_rows(each.file.path, _READ, selected_rows(self.selection, each))
+        )
+        if not exactly:
+            return Sender(rules).write(messages)
+        attempt, owner = secrets.token_hex(8), self.owner
+        part = PartWriter(rules, rules.sink_id, self.batch_id, partition, attempt, owner=owner)
+        return part.write(messages)
 
 
 def selected_rows(selection: str, part: Slice) -> Any:

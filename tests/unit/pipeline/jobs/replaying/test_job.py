@@ -1,7 +1,7 @@
 """A replay from end to end, but for what tasks and brokers do: batches, resuming, refusals."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,8 @@ import pytest
 from rockhopper.pipeline import jobs
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.replaying import job
-from rockhopper.pipeline.jobs.replaying.work import ReplayTask, selected_rows
+from rockhopper.pipeline.jobs.replaying.plan import Slice
+from rockhopper.pipeline.jobs.replaying.work import ReplayWork, selected_rows
 from rockhopper.pipeline.jobs.results import UsageProblem
 from rockhopper.pipeline.sink.choice import SinkState
 from tests.support.told_brokers import ToldBrokers, queues_of, told
@@ -38,22 +39,23 @@ class World:
         self.brokers = ToldBrokers(held, sinks={"broker-a": SinkState()})
         told(monkeypatch, self.brokers, "jobs.replaying.targets", "sink.choice")
         monkeypatch.setattr(job, "batch_rows_for", lambda *_: 50)
-        monkeypatch.setattr(job, "replay_slices", self._replay)
+        monkeypatch.setattr(ReplayWork, "__call__", lambda *given: self._replay(*given))
         monkeypatch.setattr(job, "publish", self._publish)
-        self.tasks: list[ReplayTask] = []
+        self.tasks: list[tuple[ReplayWork, Sequence[Slice]]] = []
         self.published: list[tuple[int, int]] = []
         self.fails: Callable[[], object] = lambda: None
         self._archived, self._state = archived, state
 
-    def _replay(self, task: ReplayTask) -> Any:
+    def _replay(self, work: ReplayWork, task: tuple[int, Sequence[Slice]]) -> Any:
         self.fails()
-        self.tasks.append(task)
-        rows = sum(each.end - each.first for each in task.slices)
-        return (task.batch_id, rows) if task.rules.is_exactly_once else rows
+        _, slices = task
+        self.tasks.append((work, slices))
+        rows = sum(each.end - each.first for each in slices)
+        return (work.batch_id, rows) if work.rules.is_exactly_once else rows
 
     def _publish(self, _rules: object, parts: list[tuple[int, int]]) -> None:
         self.published += parts
-        self.brokers.sinks["broker-a"] = SinkState(parts[0][0], self.tasks[-1].owner)
+        self.brokers.sinks["broker-a"] = SinkState(parts[0][0], self.tasks[-1][0].owner)
 
     def replay(self, source: Path | None = None, **asked: Any) -> Any:
         asked = {"to": {"orders": "copy"}, "state": self._state, **asked}
@@ -99,7 +101,7 @@ def test_a_dry_run_tells_what_is_left_and_writes_nothing(world: World, tmp_path:
     assert [each.resumed_at_batch for each in foretold] == [0, 1, 0]
     assert [each.batches for each in foretold] == [3, 3, 3]
     assert all(each.dry_run for each in foretold)
-    assert [task.batch_id for task in world.tasks] == [0, 1, 2]
+    assert [work.batch_id for work, _ in world.tasks] == [0, 1, 2]
 
 
 def test_a_batch_that_fails_is_sent_again(world: World, tmp_path: Path) -> None:
@@ -123,7 +125,7 @@ def test_another_id_sends_again_and_one_id_is_one_replay(world: World) -> None:
     for name in ("one", "two", "two"):
         world.replay(job_id=name, **LEAST)
 
-    assert sum(each.end - each.first for task in world.tasks for each in task.slices) == 240
+    assert sum(each.end - each.first for _, slices in world.tasks for each in slices) == 240
     for other in ({"to": "copy"}, {"key": "k"}, {"start_ms": 1}):
         with pytest.raises(UsageProblem, match="'two' was begun with other files, filters or"):
             world.replay(job_id="two", **LEAST, **other)
@@ -180,8 +182,8 @@ def test_rows_that_are_chosen_are_written_down(
     result = world.replay(key="k", topics=["orders"])
 
     assert (result.rows, result.sent) == (3, 3)
-    (task,) = world.tasks
-    assert selected_rows(task.selection, task.slices[0]).tolist() == [3, 7, 119]
+    ((work, (only,)),) = world.tasks
+    assert selected_rows(work.selection, only).tolist() == [3, 7, 119]
 
 
 @pytest.mark.parametrize(
