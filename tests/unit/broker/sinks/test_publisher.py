@@ -16,7 +16,11 @@ from rockhopper.broker.sinks.journal import Intent, SinkJournal
 from rockhopper.broker.sinks.publisher import SinkError
 from rockhopper.broker.sinks.staged_parts import messages
 from rockhopper.broker.store.files import disk
-from rockhopper.broker.store.files.errors import StoreFailedError, TooManyOpenFilesError
+from rockhopper.broker.store.files.errors import (
+    DiskFullError,
+    StoreFailedError,
+    TooManyOpenFilesError,
+)
 from rockhopper.broker.store.log.commit_log import CommitLog
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
@@ -126,8 +130,6 @@ async def test_a_store_that_refuses_in_the_midst_gets_the_rest_later(
             nonlocal calls
             calls += 1
             if calls in (2, 3, 5):
-                from rockhopper.broker.store.files.errors import DiskFullError
-
                 raise DiskFullError("the disk is full")
             real(log, file, offset, data)
 
@@ -337,4 +339,16 @@ async def test_a_batch_whose_part_was_damaged_before_any_of_it_was_stored_is_run
         assert bodies(sinks.store) == []
         assert sinks.publisher.last_batch_id(SINK) == -1
         await sinks.run_batch(0)
+        assert bodies(sinks.store) == WHOLE
+
+
+async def test_a_full_disk_refuses_a_batch_before_anything_is_noted(tmp_path: Path) -> None:
+    async with Sinks(tmp_path / "store") as sinks:
+        sinks.stage(0)
+        sinks.store.disk_full_reason = "the disk is full"
+        with pytest.raises(DiskFullError, match="full"):
+            await sinks.publish(0)
+        assert not (tmp_path / "store" / "rockhopper" / "sinks" / "intent.json").exists()
+        sinks.store.disk_full_reason = None
+        assert await sinks.publish(0) == (len(WHOLE), False)
         assert bodies(sinks.store) == WHOLE

@@ -136,3 +136,24 @@ def test_a_prohibition_of_the_first_release_is_still_one(tmp_path: Path) -> None
     groups.from_json(document)
     assert groups.is_forbidden("billing", "secret")
     assert groups.to_json()["forbiddenTable"] == {"billing": {"secret": 4, "other": 6}}
+
+
+def test_what_is_unknown_is_kept_unless_it_says_nothing() -> None:
+    group = SubscriptionGroup.from_json(
+        "g",
+        {
+            "groupName": "other",
+            "retryQueueNums": "3",
+            "consumeEnable": "False",
+            "attributes": {"a": "b"},
+            "subscriptionDataSet": None,
+        },
+    )
+    assert (group.name, group.retry_queue_nums, group.consume_enable) == ("g", 3, False)
+    assert group.attributes == {"a": "b"}
+    assert set(group.others) == {"attributes", "groupRetryPolicy"}
+
+
+def test_what_is_no_object_is_named() -> None:
+    with pytest.raises(ValueError, match="group g is no JSON object"):
+        SubscriptionGroup.from_json("g", ["retryQueueNums"])
