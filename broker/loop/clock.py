@@ -32,8 +32,6 @@ def wall_clock_ms() -> int:
 class BrokerClock:
     """Both clocks of one process, and the note in the log when the wall's was set."""
 
-    __slots__ = ("_ahead_ns", "_monotonic_ns", "_seen_ns", "wall_ms")
-
     def __init__(
         self,
         wall_ms: Callable[[], int] = wall_clock_ms,

@@ -34,23 +34,6 @@ class Dispatch:
     they stay behind, if they do.
     """
 
-    __slots__ = (
-        "_held",
-        "_index",
-        "_is_deleted",
-        "_log",
-        "_on_behind",
-        "_on_watched",
-        "_queues",
-        "_tags_codes",
-        "_tail",
-        "_watched",
-        "behind",
-        "offset",
-        "on_arrival",
-        "store_time_ms",
-    )
-
     def __init__(
         self,
         commit_log: CommitLog,

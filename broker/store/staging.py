@@ -38,18 +38,6 @@ _MULTI_DISPATCH = frozenset({PROPERTY_INNER_MULTI_DISPATCH, PROPERTY_INNER_MULTI
 class Staging:
     """Collects the messages of one pass and writes them."""
 
-    __slots__ = (
-        "_group",
-        "_light_queues",
-        "_log",
-        "_new_tail",
-        "_now_ms",
-        "_queue_ids",
-        "_run",
-        "_tags_codes",
-        "tails",
-    )
-
     def __init__(
         self,
         commit_log: CommitLog,

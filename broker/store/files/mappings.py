@@ -41,8 +41,6 @@ class Holder(Protocol):
 class Mappings:
     """The mapped files of a store, at most *count_max*."""
 
-    __slots__ = ("_mapped", "count_max")
-
     def __init__(self, count_max: int = MAPPED_FILES_MAX) -> None:
         self.count_max = count_max
         # Files that were unmapped for other reasons stay in it until their turn comes.

@@ -33,16 +33,6 @@ class MessageIndex:
     it is restarted; here the next ``put`` that succeeds clears it.
     """
 
-    __slots__ = (
-        "_directory",
-        "_entry_count_max",
-        "_files",
-        "_now_ms",
-        "_slot_count",
-        "failed",
-        "put",
-    )
-
     put: Callable[[int, int, int], None]
     """``put(key_hash, commit_log_offset, store_time_ms)`` adds one key of a message.
 

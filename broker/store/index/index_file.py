@@ -54,27 +54,6 @@ class IndexFile:
     flush thread calls.
     """
 
-    __slots__ = (
-        "_full",
-        "_is_changed",
-        "_is_new",
-        "_lock",
-        "_reserved_number",
-        "begin_ms",
-        "begin_offset",
-        "descriptor",
-        "end_ms",
-        "end_offset",
-        "entries_at",
-        "entry_count_max",
-        "flushed_number",
-        "mapping",
-        "next_number",
-        "path",
-        "slot_count",
-        "used_slot_count",
-    )
-
     def __init__(
         self,
         path: Path,

@@ -40,24 +40,6 @@ from rockhopper.protocol.store.record_head import (
 class CommitLog:
     """Collects, writes and reads records. Belongs to the event loop's thread but for ``flush``."""
 
-    __slots__ = (
-        "_executor",
-        "_file",
-        "_file_end",
-        "_files",
-        "_lost",
-        "_parts",
-        "_preallocate_at",
-        "flushed_offset",
-        "flushed_time_ms",
-        "next_file",
-        "staged_offset",
-        "store_host",
-        "store_time_ms",
-        "written_mark",
-        "written_offset",
-    )
-
     def __init__(
         self, files: MappedFileQueue, write_offset: int, store_host: bytes, executor: Executor
     ) -> None:

@@ -51,8 +51,6 @@ def _decoded(text: str) -> KeysAndTags:
 class KeysAndTagsReader:
     """``keys_and_tags`` for two who ask about the same record one after the other."""
 
-    __slots__ = ("_found", "_record")
-
     def __init__(self) -> None:
         self._record: Record | None = None
         self._found = KeysAndTags("", "", "")

@@ -75,16 +75,6 @@ def _fits_the_log(index: MessageIndex, log_files: MappedFileQueue) -> bool:
 class IndexCatchUp:
     """Indexes records from where *index* ends."""
 
-    __slots__ = (
-        "_index",
-        "_packed_keys",
-        "_reader",
-        "_seeds",
-        "_time_ms",
-        "from_offset",
-        "put_count",
-    )
-
     def __init__(self, index: MessageIndex, reader: KeysAndTagsReader) -> None:
         self._index = index
         self._reader = reader

@@ -42,22 +42,6 @@ class LogWalk:
     one that was not. Afterwards ``end`` is where the log ends.
     """
 
-    __slots__ = (
-        "_check_crc",
-        "_files",
-        "_is_stale",
-        "_proven_end",
-        "_quiet_from",
-        "_valid_from",
-        "_witnesses",
-        "end",
-        "holes",
-        "is_damaged",
-        "last",
-        "record_count",
-        "start",
-    )
-
     def __init__(
         self,
         files: Sequence[MappedFile],
