@@ -224,6 +224,18 @@ def test_offsets_wait_until_what_they_say_is_on_disk(rig: Rig) -> None:
     assert rig.broker.delayed.table.offsets == {TEN_SECONDS: 1}
 
 
+def test_what_is_on_disk_is_settled_at_its_time(rig: Rig) -> None:
+    rig.start()
+    rig.delay(TEN_SECONDS)
+    rig.wait(10)
+    rig.flush()
+    assert rig.broker.delayed.table.offsets == {}
+    rig.wait(9)
+    assert rig.broker.delayed.table.offsets == {}
+    rig.wait(1)
+    assert rig.broker.delayed.table.offsets == {TEN_SECONDS: 1}
+
+
 def test_offsets_outside_the_queue_are_moved_into_it(rig: Rig) -> None:
     rig.broker.delayed.table.offsets = {TEN_SECONDS: 99, MINUTE: 5}
     rig.delay(TEN_SECONDS)

@@ -70,6 +70,17 @@ async def test_it_is_kept_only_where_that_is_set(broker: ServedBroker, keeps: bo
     assert ((answer.ext or {})["msgId"] == "0") is not keeps
 
 
+@pytest.mark.parametrize("keeps", [True, False])
+async def test_a_topic_that_nobody_may_send_to_takes_no_replies(
+    broker: ServedBroker, keeps: bool
+) -> None:
+    broker.config.live.store_reply_messages = keeps
+    broker.create_topic(REPLY_TOPIC, perm=4)
+    requester = Requester(broker)
+    assert (await reply(broker)).code == ResponseCode.NO_PERMISSION
+    assert requester.pushed == []
+
+
 @pytest.mark.parametrize(
     ("client_id", "says"),
     [
