@@ -143,17 +143,14 @@ def check_same_log(store: StoreDirectory, position: LogPosition, broker: str) ->
         PipelineError: it is another one.
     """
     offset = position.last_offset
+    if offset < 0 or (store.segments and store.start_offset > offset):
+        return  # that part of the log has expired
     for segment in store.segments:
         if segment.base_offset <= offset < segment.end_offset:
             with open(segment.path, "rb") as file:
                 file.seek(offset - segment.base_offset)
-                head = file.read(len(position.last_head) // 2).hex()
-            if head == position.last_head:
-                return
-            break
-    else:
-        if offset < 0 or (store.segments and store.start_offset > offset):
-            return  # that part of the log has expired
+                if file.read(len(position.last_head) // 2).hex() == position.last_head:
+                    return
     named = f"the broker {broker!r}" if broker else "a broker without a name"
     raise PipelineError(
         f"{store.commit_log} is not the log that was archived as that of {named} before (it has "

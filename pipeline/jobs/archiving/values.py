@@ -69,20 +69,14 @@ class ValueDecoder:
         return values, values.null_count
 
     def _json(self, bodies: Any) -> Any:
-        parts: list[Any] = []
-        waiting = [bodies]
-        while waiting:
-            part = waiting.pop()
-            values = self._parse(part) if len(part) else pa.nulls(0, self._type)
-            if values is not None:
-                parts.append(values)
-            elif len(part) == 1:
-                parts.append(pa.nulls(1, self._type))
-            else:
-                # Somewhere in here is a body that is no JSON of this schema: look for it by halves.
-                half = len(part) // 2
-                waiting += [part.slice(half), part.slice(0, half)]
-        return pa.concat_arrays(parts) if len(parts) > 1 else parts[0]
+        values = self._parse(bodies) if len(bodies) else pa.nulls(0, self._type)
+        if values is not None:
+            return values
+        if len(bodies) == 1:
+            return pa.nulls(1, self._type)
+        # Somewhere in here is a body that is no JSON of this schema: look for it by halves.
+        half = len(bodies) // 2
+        return pa.concat_arrays([self._json(bodies.slice(0, half)), self._json(bodies.slice(half))])
 
     def _parse(self, bodies: Any) -> Any:
         """The values of all *bodies*, None if one of them does not fit."""

@@ -5,6 +5,7 @@ units that no message claims: they point to what has expired, or to nothing.
 """
 
 import os
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -216,14 +217,10 @@ def check_batch(
 
 def _first_at(files: QueueFiles, behind: int, offset: int) -> int:
     """The first unit, in front of *behind*, of a record at *offset* of the log or later."""
-    low, high = files.start, behind
-    while low < high:
-        middle = (low + high) // 2
-        if int(files.read(middle, middle + 1)["position"][0]) < offset:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    numbers = range(files.start, behind)
+    return files.start + bisect_left(
+        numbers, offset, key=lambda at: int(files.read(at, at + 1)["position"][0])
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,12 +83,13 @@ def _rules(nameserver: str, job_id: str, broker: str, *, retries: int | None = N
 def target_ids(nameserver: str, topics: Sequence[str], broker: str) -> dict[str, dict[str, str]]:
     """What tells topics from others of their names, on one broker or on all; blank for unknown."""
     remote = connect(nameserver)
-    places: set[tuple[str, str]] = set()
-    for topic in topics:
-        route = remote.route(topic)
-        if route is not None:
-            names = {queue.broker_name for queue in route.write_queues}
-            places |= {(topic, name) for name in names if broker in ("", name)}
+    places = {
+        (topic, queue.broker_name)
+        for topic in topics
+        if (route := remote.route(topic)) is not None
+        for queue in route.write_queues
+        if broker in ("", queue.broker_name)
+    }
     found = remote.topic_ids(places)
     return ids_to_document({place: name for place, name in found.items() if name})
 
