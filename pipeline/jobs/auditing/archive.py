@@ -267,36 +267,27 @@ def _difference(topic: str, queue_id: int, each: ArchivedRange, in_log: Sums) ->
     return Finding(kind, reason, each.parts[0][0], None, None, *where)
 
 
-@dataclass(frozen=True, slots=True)
-class ArchiveFileTask:
-    """A file to compare with what a manifest says of it."""
-
-    location: str
-    file: ArchivedFile
-
-
 @dataclass(slots=True)
 class CheckedFile:
-    """What came of it."""
+    """What came of comparing a file with what a manifest says of it."""
 
     findings: Findings = field(default_factory=Findings)
     columns: FileColumns = field(default_factory=dict)
 
 
-def check_archived_file(task: ArchiveFileTask) -> CheckedFile:
-    """Read the file again."""
+def check_archived_file(location: str, file: ArchivedFile) -> CheckedFile:
+    """Read a file of the archive at *location* again."""
     checked = CheckedFile()
     findings = checked.findings
-    file = task.file
 
     def add(reason: str, queue: tuple[str, str, int] | None = None) -> None:
         topic, _, queue_id = queue or (file.topic, "", None)
         about = topic, queue_id, None, 1 if queue else file.rows
         findings.add(Finding(Kind.ARCHIVE_FILE, reason, where, None, None, *about))
 
-    where = f"{task.location.rstrip('/')}/{file.path}"
+    where = f"{location.rstrip('/')}/{file.path}"
     try:
-        found, sha256 = _read(task)
+        found, sha256 = _read(location, file)
     except FileNotFoundError:
         add("the file is in a manifest, and not there")
         return checked
@@ -327,23 +318,23 @@ def check_archived_file(task: ArchiveFileTask) -> CheckedFile:
     return checked
 
 
-def _read(task: ArchiveFileTask) -> tuple[dict[tuple[str, str, int], Sums], str]:
+def _read(location: str, file: ArchivedFile) -> tuple[dict[tuple[str, str, int], Sums], str]:
     """What is in a file by queue, and its SHA-256."""
     import pyarrow.parquet as pq
 
     from rockhopper.pipeline.jobs.archiving.writing import summaries_of
 
-    with files_at(task.location).open_input(task.file.path) as source:
+    with files_at(location).open_input(file.path) as source:
         sha256 = hashlib.file_digest(source, "sha256").hexdigest()
         source.seek(0)
         parquet = pq.ParquetFile(source)
-        crc_bits = min((queue.crc_bits for queue in task.file.queues), default=CRC_BITS)
+        crc_bits = min((queue.crc_bits for queue in file.queues), default=CRC_BITS)
         found: dict[tuple[str, str, int], Sums] = {}
         for batch in parquet.iter_batches(columns=["brokerName", "body", *HASHED_COLUMNS]):
             for part in _by_broker(batch) if batch.num_rows else ():
                 crcs, columns = body_crcs(part.column("body")), column_hashes(part)
                 queue_ids = part.column("queueId").to_numpy()
-                for each in summaries_of(task.file.topic, part, crcs, crc_bits):
+                for each in summaries_of(file.topic, part, crcs, crc_bits):
                     rows = np.flatnonzero(queue_ids == each.queue_id)
                     sums = Sums(each.rows, each.body_bytes, each.body_hash, sums_of(columns, rows))
                     found[each.queue] = found.get(each.queue, Sums()) + sums

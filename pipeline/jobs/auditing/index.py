@@ -1,7 +1,6 @@
 """The index against the log: every key that a message has, and no other."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -118,25 +117,15 @@ def _check_times(parts: Sequence[_Part], required: Array, findings: Findings) ->
         _report(part, wrong, what, findings)
 
 
-@dataclass(frozen=True, slots=True)
-class IndexFileTask:
-    """An index file to check in itself."""
-
-    file: IndexFileInfo
-    log_end: int
-    is_live: bool
-
-
-def check_index_file(task: IndexFileTask) -> Findings:
+def check_index_file(log_end: int, is_live: bool, file: IndexFileInfo) -> Findings:
     """Whether look-ups reach every entry of the file, and whether it ends where the log does."""
     findings = Findings()
-    file = task.file
     try:
         problems = list(check_chains(file))
-        _, behind = entries_between(file, task.log_end, 1 << 62)
+        _, behind = entries_between(file, log_end, 1 << 62)
     except FileNotFoundError:
         return findings  # It has expired.
-    if not task.is_live:
+    if not is_live:
         for number, position, reason in problems:
             at = file.entries_at + number * INDEX_ENTRY_SIZE_BYTES
             findings.add(Finding(Kind.INDEX_FILE, reason, file.path, at, position))

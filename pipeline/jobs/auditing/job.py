@@ -3,7 +3,9 @@
 import os
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from rockhopper.pipeline.derived.entries import QueueKey
@@ -14,7 +16,6 @@ from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.archiving.manifest import ArchivedFile
 from rockhopper.pipeline.jobs.auditing.archive import (
     ArchivedRanges,
-    ArchiveFileTask,
     FileColumns,
     LogSums,
     archived_ranges,
@@ -25,11 +26,10 @@ from rockhopper.pipeline.jobs.auditing.archive import (
     unknown_columns,
 )
 from rockhopper.pipeline.jobs.auditing.findings import KEPT_MAX, Finding, Findings, Kind
-from rockhopper.pipeline.jobs.auditing.index import IndexFileTask, check_index_file, no_index
+from rockhopper.pipeline.jobs.auditing.index import check_index_file, no_index
 from rockhopper.pipeline.jobs.auditing.options import AuditOptions
 from rockhopper.pipeline.jobs.auditing.queues import (
     LogBounds,
-    RestTask,
     Span,
     check_rest,
     claimed_twice,
@@ -37,13 +37,14 @@ from rockhopper.pipeline.jobs.auditing.queues import (
     missing_units,
 )
 from rockhopper.pipeline.jobs.auditing.result import AuditResult
-from rockhopper.pipeline.jobs.auditing.work import AuditPart, AuditTask, audit_pieces
+from rockhopper.pipeline.jobs.auditing.work import AuditPart, AuditWork
 from rockhopper.pipeline.jobs.dispatching import plan_dispatch
 from rockhopper.pipeline.jobs.options import RunTasks, job
 from rockhopper.pipeline.jobs.results import UsageProblem, count_text
 from rockhopper.pipeline.jobs.tasks import runner, size_of
 from rockhopper.pipeline.options import nearest
 from rockhopper.pipeline.store_source.directory import StoreDirectory, find_commit_log, open_store
+from rockhopper.pipeline.store_source.pieces import Piece
 from rockhopper.pipeline.store_source.topics import may_have_multi_tags
 from rockhopper.protocol.store.store_paths import INDEX_DIRECTORY
 
@@ -99,23 +100,19 @@ def audit(asked: AuditOptions) -> AuditResult:
     under_way = _Audit(root, store, run, result)
     under_way.check_directory()
     index_files = under_way.index_files(geometry) if "index" in chosen else None
-    tasks = [
-        AuditTask(
-            pieces,
-            root,
-            rules,
-            index_files,
-            "crc" in chosen,
-            "queues" in chosen,
-            None if archive is None else archive.ranges,
-            store.readable_end,
-            may_have_multi_tags(root),
-            dict(store.purged_topics),
-            store.gone,
-        )
-        for pieces in groups
-    ]
-    under_way.read_log(tasks)
+    work = AuditWork(
+        root,
+        rules,
+        index_files,
+        "crc" in chosen,
+        "queues" in chosen,
+        None if archive is None else archive.ranges,
+        store.readable_end,
+        may_have_multi_tags(root),
+        dict(store.purged_topics),
+        store.gone,
+    )
+    under_way.read_log(groups, work)
     if "queues" in chosen:
         under_way.check_rests()
     under_way.check_index_files(index_files or ())
@@ -225,9 +222,9 @@ class _Audit:
         self.result.index_file_count = len(paths)
         return tuple(info for info in found if info.next_number > 1)
 
-    def read_log(self, tasks: list[AuditTask]) -> None:
+    def read_log(self, groups: Sequence[tuple[Piece, ...]], work: AuditWork) -> None:
         """Compare what records say with what is there of them."""
-        self.parts = self.run(tasks, audit_pieces, "reading the commit log")
+        self.parts = self.run(groups, work, "reading the commit log")
         for part in self.parts:
             self.findings.extend(part.findings)
             self.result.record_count += part.record_count
@@ -255,8 +252,9 @@ class _Audit:
         bounds = LogBounds(store.start_offset, end, store.is_live, damages)
         asked = [(key, tuple(spans.get(key, ())), batch_units[key]) for key in queues]
         count = min(len(queues), 2 * (os.cpu_count() or 1), _REST_TASKS_MAX)
-        tasks = [RestTask(self.root, tuple(asked[at::count]), bounds) for at in range(count)]
-        for rest in self.run(tasks, check_rest, "looking for units without messages"):
+        tasks = [asked[at::count] for at in range(count)]
+        work = partial(check_rest, self.root, bounds)
+        for rest in self.run(tasks, work, "looking for units without messages"):
             self.findings.extend(rest.findings)
             self.result.unit_count += rest.unit_count
             self.result.expired_unit_count += rest.expired_count
@@ -264,9 +262,8 @@ class _Audit:
 
     def check_index_files(self, files: tuple[IndexFileInfo, ...]) -> None:
         """See that each is sound in itself."""
-        end, is_live = self.result.commit_log_end, self.store.is_live
-        tasks = [IndexFileTask(file, end, is_live) for file in files]
-        for found in self.run(tasks, check_index_file, "checking index files"):
+        work = partial(check_index_file, self.result.commit_log_end, self.store.is_live)
+        for found in self.run(files, work, "checking index files"):
             self.findings.extend(found)
 
     def check_archive(self, archive: _Archive) -> None:
@@ -276,8 +273,8 @@ class _Audit:
         for part in self.parts:
             sums.extend(part.archive_sums)
         columns: FileColumns = {}
-        tasks = [ArchiveFileTask(archive.location, file) for file in archive.files]
-        for checked in self.run(tasks, check_archived_file, "reading the archive"):
+        work = partial(check_archived_file, archive.location)
+        for checked in self.run(archive.files, work, "reading the archive"):
             self.findings.extend(checked.findings)
             columns |= checked.columns
         both, only_archived, waiting = compare_sums(archive.ranges, sums, columns, self.findings)

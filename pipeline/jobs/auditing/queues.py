@@ -6,7 +6,7 @@ units that no message claims: they point to what has expired, or to nothing.
 
 import os
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -237,14 +237,8 @@ class LogBounds:
         return any(damage.start <= offset < damage.end for damage in self.damages)
 
 
-@dataclass(frozen=True, slots=True)
-class RestTask:
-    """Queues whose other units are to be looked at."""
-
-    root: Path
-    queues: tuple[tuple[QueueKey, tuple[Span, ...], int], ...]
-    """Queue, what was compared, and of a batch queue how many units were."""
-    bounds: LogBounds
+Compared = tuple[QueueKey, tuple[Span, ...], int]
+"""A queue, what of it was compared, and of a batch queue how many units were."""
 
 
 @dataclass(slots=True)
@@ -256,20 +250,20 @@ class RestResult:
     expired_count: int = 0
 
 
-def check_rest(task: RestTask) -> RestResult:
+def check_rest(root: Path, bounds: LogBounds, queues: Iterable[Compared]) -> RestResult:
     """Look at the units that no message of the log claims."""
     result = RestResult(Findings())
-    for key, spans, compared in task.queues:
-        files = QueueFiles(task.root, key)
+    for key, spans, compared in queues:
+        files = QueueFiles(root, key)
         for path in files.foreign:
             reason = "it is no file of a consume queue"
             result.findings.add(
                 Finding(Kind.FOREIGN_FILE, reason, path, topic=key.topic, queue_id=key.queue_id)
             )
         if key.is_batch:
-            _check_batch_rest(files, compared, task.bounds, result)
+            _check_batch_rest(files, compared, bounds, result)
         else:
-            _check_plain_rest(files, merged(spans), task.bounds, result)
+            _check_plain_rest(files, merged(spans), bounds, result)
     return result
 
 

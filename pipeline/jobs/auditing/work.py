@@ -1,7 +1,7 @@
 """What a worker does with its pieces of the log: all that can be compared without the others."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,10 +25,9 @@ from rockhopper.protocol.names import LMQ_PREFIX
 
 
 @dataclass(frozen=True, slots=True)
-class AuditTask:
-    """Pieces of the log, and what to compare them with."""
+class AuditWork:
+    """What tasks compare pieces of the log with; travels to the workers."""
 
-    pieces: tuple[Piece, ...]
     root: Path | None
     rules: DispatchRules
     index_files: tuple[IndexFileInfo, ...] | None
@@ -43,6 +42,16 @@ class AuditTask:
     """Topic -> the log offset in front of which its messages were purged; queues stay."""
     gone: Mapping[str, int] = field(default_factory=dict)
     """The same of topics that were purged or deleted: archives have no such messages any more."""
+
+    def __call__(self, pieces: Iterable[Piece]) -> "AuditPart":
+        """Go through the pieces once."""
+        part = AuditPart()
+        for piece in pieces:
+            try:
+                _audit_piece(self, piece, part)
+            except FileNotFoundError:
+                part.expired.append(piece.path)
+        return part
 
 
 @dataclass(slots=True)
@@ -65,34 +74,23 @@ class AuditPart:
     """Files that vanished meanwhile."""
 
 
-def audit_pieces(task: AuditTask) -> AuditPart:
-    """Go through the pieces once."""
-    part = AuditPart()
-    for piece in task.pieces:
-        try:
-            _audit_piece(task, piece, part)
-        except FileNotFoundError:
-            part.expired.append(piece.path)
-    return part
-
-
-def _audit_piece(task: AuditTask, piece: Piece, part: AuditPart) -> None:
-    has_entries = task.root is not None and (task.checks_queues or task.index_files is not None)
-    entries = Entries(task.rules, with_keys=task.index_files is not None)
+def _audit_piece(work: AuditWork, piece: Piece, part: AuditPart) -> None:
+    has_entries = work.root is not None and (work.checks_queues or work.index_files is not None)
+    entries = Entries(work.rules, with_keys=work.index_files is not None)
     for found in scan(piece):
         if isinstance(found, Damage):
             _note_damage(found, piece, part)
             continue
         part.record_count += len(found)
         part.size_bytes += int(found.ends[-1] - found.offsets[0])
-        if task.checks_bodies:
-            _check_records(found, piece, task.has_multi_tags, part.findings)
+        if work.checks_bodies:
+            _check_records(found, piece, work.has_multi_tags, part.findings)
         if has_entries:
             entries.add(found)
-        if task.archived is not None:
-            add_log_sums(task.archived, found, task.gone, part.archive_sums)
+        if work.archived is not None:
+            add_log_sums(work.archived, found, work.gone, part.archive_sums)
     if has_entries:
-        _compare(task, piece, entries, part)
+        _compare(work, piece, entries, part)
 
 
 def _note_damage(damage: Damage, piece: Piece, part: AuditPart) -> None:
@@ -135,32 +133,32 @@ def _check_records(
         )
 
 
-def _compare(task: AuditTask, piece: Piece, entries: Entries, part: AuditPart) -> None:
-    assert task.root is not None
-    end = min(piece.end, task.log_end)
-    if task.checks_queues:
+def _compare(work: AuditWork, piece: Piece, entries: Entries, part: AuditPart) -> None:
+    assert work.root is not None
+    end = min(piece.end, work.log_end)
+    if work.checks_queues:
         for key, units in entries.queues().items():
             units = _without_impossible(key, units, piece, part.findings)
-            if _is_orphan(task, key):
+            if _is_orphan(work, key):
                 part.orphans[key.topic] += len(units)
             elif key.is_batch:
-                count = check_batch(task.root, key, units, piece.start, end, part.findings)
+                count = check_batch(work.root, key, units, piece.start, end, part.findings)
                 part.batch_units[key] += count
             else:
-                purged_end = task.purged_topics.get(key.topic, 0)
-                spans = check_plain(task.root, key, units, part.findings, purged_end)
+                purged_end = work.purged_topics.get(key.topic, 0)
+                spans = check_plain(work.root, key, units, part.findings, purged_end)
                 part.spans.setdefault(key, []).extend(spans)
-    if task.index_files == ():
-        keys = required_keys(entries.keys(), needs_tags=task.rules.has_tag_keys)
+    if work.index_files == ():
+        keys = required_keys(entries.keys(), needs_tags=work.rules.has_tag_keys)
         part.unindexed_key_count += len(keys)
-    elif task.index_files is not None:
+    elif work.index_files is not None:
         part.index_entry_count += check_index_entries(
-            task.index_files,
+            work.index_files,
             entries.keys(),
             piece.start,
             end,
             part.findings,
-            needs_tags=task.rules.has_tag_keys,
+            needs_tags=work.rules.has_tag_keys,
         )
 
 
@@ -183,9 +181,9 @@ def _without_impossible(key: QueueKey, units: Any, piece: Piece, findings: Findi
     return np.delete(units, rows) if rows else units
 
 
-def _is_orphan(task: AuditTask, key: QueueKey) -> bool:
-    known = task.rules.known_topics
+def _is_orphan(work: AuditWork, key: QueueKey) -> bool:
+    known = work.rules.known_topics
     if known is None or key.topic in known or key.topic.startswith(LMQ_PREFIX):
         return False
-    assert task.root is not None
-    return not queue_directory(task.root, key).parent.exists()
+    assert work.root is not None
+    return not queue_directory(work.root, key).parent.exists()

@@ -17,7 +17,6 @@ from rockhopper.pipeline.derived.index_files import (
 )
 from rockhopper.pipeline.jobs.auditing.findings import Findings, Kind
 from rockhopper.pipeline.jobs.auditing.index import (
-    IndexFileTask,
     check_index_entries,
     check_index_file,
     no_index,
@@ -211,18 +210,18 @@ def test_times_are_compared_but_the_first_of_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("is_live", "log_end"), [(True, 20), (False, 99)])
 def test_a_sound_file(is_live: bool, log_end: int, tmp_path: Path) -> None:
     info = index_file(tmp_path / "1", keys(10, 20, 30))
-    assert check_index_file(IndexFileTask(info, log_end, is_live)).kept == []
+    assert check_index_file(log_end, is_live, info).kept == []
 
 
 def test_entries_behind_the_log(tmp_path: Path) -> None:
     info = index_file(tmp_path / "1", keys(10, 20, 30))
 
-    (found,) = check_index_file(IndexFileTask(info, 20, is_live=False)).kept
+    (found,) = check_index_file(20, False, info).kept
 
     assert (found.kind, found.commit_log_offset, found.count) == (Kind.INDEX_SURPLUS, 20, 2)
     assert found.reason == "2 entries pointing behind the end of the log"
     Path(info.path).unlink()
-    assert check_index_file(IndexFileTask(info, 20, is_live=False)).kept == []
+    assert check_index_file(20, False, info).kept == []
 
 
 def test_an_index_that_is_not_there_says_how_much_of_it(tmp_path: Path) -> None:

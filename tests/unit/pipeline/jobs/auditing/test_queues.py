@@ -15,7 +15,6 @@ from rockhopper.pipeline.jobs.auditing.findings import Findings, Kind
 from rockhopper.pipeline.jobs.auditing.queues import (
     LogBounds,
     RestResult,
-    RestTask,
     Span,
     check_batch,
     check_plain,
@@ -260,7 +259,7 @@ def rest(
     root: Path, *spans: Span, key: QueueKey = PLAIN, compared: int = 0, **bounds: Any
 ) -> RestResult:
     given: dict[str, Any] = {"start": 0, "end": 600, "is_live": False, "damages": (), **bounds}
-    return check_rest(RestTask(root, ((key, spans, compared),), LogBounds(**given)))
+    return check_rest(root, LogBounds(**given), [(key, spans, compared)])
 
 
 def test_units_that_no_message_claims(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from rockhopper.pipeline.derived.dispatch_rules import DispatchRules
 from rockhopper.pipeline.derived.entries import QueueKey
 from rockhopper.pipeline.jobs.auditing.findings import Kind
 from rockhopper.pipeline.jobs.auditing.queues import Span
-from rockhopper.pipeline.jobs.auditing.work import AuditPart, AuditTask, audit_pieces
+from rockhopper.pipeline.jobs.auditing.work import AuditPart, AuditWork
 from rockhopper.pipeline.store_source.directory import open_store
 from rockhopper.pipeline.store_source.rules import Rules
 from rockhopper.pipeline.store_source.splits import plan
@@ -88,7 +88,7 @@ def part_of(log: WrittenLog, known: frozenset[str] | None = None, **asked: Any) 
         "log_end": store.readable_end,
         **asked,
     }
-    return audit_pieces(AuditTask(tuple(piece for group in groups for piece in group), **given))
+    return AuditWork(**given)([piece for group in groups for piece in group])
 
 
 def test_records_are_counted_and_their_queues_compared(log: WrittenLog) -> None:
