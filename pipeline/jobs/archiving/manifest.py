@@ -137,26 +137,16 @@ class Manifest:
 
     def to_json(self) -> bytes:
         """The document."""
-        files, queues = as_document(self.files), as_document(self.queues)
-        for queue in chain(queues, *(file["queues"] for file in files)):
+        document = {"format": FORMAT, **as_document(self)}
+        for queue in chain(document["queues"], *(file["queues"] for file in document["files"])):
             for name in _HASHES:
                 queue[name] = None if queue[name] is None else f"{queue[name]:016x}"
-        document = {
-            "format": FORMAT,
-            "run": self.run,
-            "createdMs": self.created_ms,
-            "source": self.source,
-            "columns": self.columns,
-            "value": self.value,
-            "files": files,
-            "queues": queues,
-            "undecoded": self.undecoded,
-            "positions": {
-                "log": as_document(self.log_positions),
-                "queues": self.reached.positions,
-                "ids": self.reached.topic_ids,
-                "times": self.reached.times,
-            },
+        reached = document.pop("reached")
+        document["positions"] = {
+            "log": document.pop("logPositions"),
+            "queues": reached["positions"],
+            "ids": reached["topicIds"],
+            "times": reached["times"],
         }
         return json.dumps(document, indent=1, ensure_ascii=False).encode() + b"\n"
 

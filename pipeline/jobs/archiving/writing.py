@@ -137,9 +137,7 @@ class SplitWriter:
             value, undecoded = self._decoder.decode(batch.column("body"))
             columns.append(value)
             self.written.undecoded += undecoded
-        part = self._parts.get((topic, day))
-        if part is None:
-            part = self._parts[topic, day] = _Part(topic, day)
+        part = self._parts.setdefault((topic, day), _Part(topic, day))
         part.batches.append(pa.RecordBatch.from_arrays(columns, schema=self._schema))
         part.rows += batch.num_rows
         size = batch.nbytes
@@ -163,7 +161,6 @@ class SplitWriter:
         """Write what is collected as a row group."""
         if part.writer is None:
             self._open(part)
-        assert part.writer is not None
         part.written_rows += part.rows
         part.writer.write_table(
             pa.Table.from_batches(part.batches, self._schema), row_group_size=part.rows

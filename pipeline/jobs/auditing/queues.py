@@ -7,6 +7,7 @@ units that no message claims: they point to what has expired, or to nothing.
 import os
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -160,15 +161,13 @@ def _extension_code(root: Path, key: QueueKey, address: int) -> int | None:
     """The tags code in the extension unit at *address*."""
     at = address + (1 << 63)
     directory = root / CONSUME_QUEUE_EXT_DIRECTORY / key.topic / str(key.queue_id)
-    try:
+    with suppress(OSError):
         names = sorted(name for name in os.listdir(directory) if name.isdecimal())
         for name in reversed(names):
             if int(name) <= at:
                 with open(directory / name, "rb") as file:
                     file.seek(at - int(name) + 2)
                     return int.from_bytes(file.read(8), "big", signed=True)
-    except OSError:
-        pass
     return None
 
 
@@ -186,19 +185,11 @@ def check_batch(
     positions = held["position"].astype(np.int64)
     missing = ~np.isin(units["position"], positions)
     for low, high in runs_of(missing):
-        findings.add(
-            Finding(
-                Kind.UNIT_MISSING,
-                f"no unit for {high - low} records with {int(units['n'][low:high].sum())} messages",
-                str(files.directory),
-                None,
-                int(units["position"][low]),
-                key.topic,
-                key.queue_id,
-                int(units["offset"][low]),
-                high - low,
-            )
-        )
+        count, messages = high - low, int(units["n"][low:high].sum())
+        reason = f"no unit for {count} records with {messages} messages"
+        position, offset = int(units["position"][low]), int(units["offset"][low])
+        about = position, key.topic, key.queue_id, offset, count
+        findings.add(Finding(Kind.UNIT_MISSING, reason, str(files.directory), None, *about))
     rows = np.searchsorted(units["position"], positions)
     for row, expected in enumerate(rows.tolist()):
         path, at = files.place(first + row)

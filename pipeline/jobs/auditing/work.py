@@ -95,16 +95,11 @@ def _audit_piece(work: AuditWork, piece: Piece, part: AuditPart) -> None:
 
 def _note_damage(damage: Damage, piece: Piece, part: AuditPart) -> None:
     part.damages.append(damage)
-    part.findings.add(
-        Finding(
-            Kind.TORN_TAIL if damage.is_torn_tail else Kind.LOG_DAMAGE,
-            f"{damage.reason}; no record up to commit log offset {damage.end}",
-            damage.path,
-            None if piece.is_missing else damage.start - piece.base_offset,
-            damage.start,
-            count=damage.end - damage.start,
-        )
-    )
+    kind = Kind.TORN_TAIL if damage.is_torn_tail else Kind.LOG_DAMAGE
+    reason = f"{damage.reason}; no record up to commit log offset {damage.end}"
+    at = None if piece.is_missing else damage.start - piece.base_offset
+    count = damage.end - damage.start
+    part.findings.add(Finding(kind, reason, damage.path, at, damage.start, count=count))
 
 
 def _check_records(
@@ -119,18 +114,9 @@ def _check_records(
     for kind, row, reason in wrong:
         offset = int(records.heads["physOffset"][row])
         topic = records.data[records.topic_start[row] : records.topic_end[row]].tobytes()
-        findings.add(
-            Finding(
-                kind,
-                reason,
-                piece.path,
-                offset - piece.base_offset,
-                offset,
-                topic.decode("utf-8", "replace"),
-                int(records.heads["queueId"][row]),
-                int(records.heads["queueOffset"][row]),
-            )
-        )
+        queue_id, queue_offset = (int(records.heads[at][row]) for at in ("queueId", "queueOffset"))
+        where = offset, topic.decode("utf-8", "replace"), queue_id, queue_offset
+        findings.add(Finding(kind, reason, piece.path, offset - piece.base_offset, *where))
 
 
 def _compare(work: AuditWork, piece: Piece, entries: Entries, part: AuditPart) -> None:
@@ -164,20 +150,12 @@ def _compare(work: AuditWork, piece: Piece, entries: Entries, part: AuditPart) -
 
 def _without_impossible(key: QueueKey, units: Any, piece: Piece, findings: Findings) -> Any:
     rows = impossible_rows(units)
+    reason = "the head of the record claims a queue offset that it cannot have"
     for row in rows:
-        position = int(units["position"][row])
-        findings.add(
-            Finding(
-                Kind.LOG_DAMAGE,
-                "the head of the record claims a queue offset that it cannot have",
-                piece.path,
-                position - piece.base_offset,
-                position,
-                key.topic,
-                key.queue_id,
-                int(units["offset"][row]),
-            )
-        )
+        offset = int(units["position"][row])
+        where = offset, key.topic, key.queue_id, int(units["offset"][row])
+        at = offset - piece.base_offset
+        findings.add(Finding(Kind.LOG_DAMAGE, reason, piece.path, at, *where))
     return np.delete(units, rows) if rows else units
 
 

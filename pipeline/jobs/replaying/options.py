@@ -19,8 +19,6 @@ from rockhopper.pipeline.jobs.results import UsageProblem
 
 def _mapping(_flag: str, targets: Sequence[str]) -> str | dict[str, str] | None:
     pairs = [text.partition("=") for text in targets]
-    if not pairs:
-        return None
     plain = [old for old, equals, _ in pairs if not equals]
     if plain and len(pairs) > 1:
         raise UsageProblem(
@@ -29,7 +27,7 @@ def _mapping(_flag: str, targets: Sequence[str]) -> str | dict[str, str] | None:
         )
     if plain:
         return plain[0]
-    return {old: new for old, _, new in pairs}
+    return {old: new for old, _, new in pairs} or None
 
 
 @dataclass(frozen=True)

@@ -27,12 +27,10 @@ def prune(source: Source, request: Request) -> tuple[list[SourceFile], list[Sour
     whole: list[SourceFile] = []
     partly: list[SourceFile] = []
     for each in source.files:
-        verdicts = [_of_topics(each, request), _of_time(each, request)]
-        if request.key or request.where:
-            verdicts.append(None)
-        if False in verdicts:
-            continue
-        (partly if None in verdicts else whole).append(each)
+        of_rows = None if request.key or request.where else True
+        verdicts = [_of_topics(each, request), _of_time(each, request), of_rows]
+        if False not in verdicts:
+            (partly if None in verdicts else whole).append(each)
     return whole, partly
 
 
