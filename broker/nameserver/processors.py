@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Generator, Mapping
 from typing import TYPE_CHECKING
 
 from rockhopper.broker.access.access import Action, Kind
+from rockhopper.broker.access.errors import NoPermission, Refusal, TopicNotFound
 from rockhopper.broker.loop.slices import at_once, in_slices, sorted_in_pieces
 from rockhopper.broker.nameserver.embedded import EmbeddedBroker
 from rockhopper.broker.nameserver.kv_config import ORDER_TOPIC_NAMESPACE, KeyValueTable
@@ -163,9 +164,8 @@ class NameServiceProcessors:
         topic = fields.topic
         route = self._routes.route(topic, self._local_address(request))
         if route is None:
-            raise RequestError(
-                ResponseCode.TOPIC_NOT_EXIST,
-                f"No topic route info in name server for the topic: {topic[:300]}\n{TOPIC_FAQ}",
+            raise TopicNotFound(
+                f"No topic route info in name server for the topic: {topic[:300]}\n{TOPIC_FAQ}"
             )
         if (fields.zone_mode or "").lower() == "true" and fields.zone_name:
             route = _in_zone(route, fields.zone_name)
@@ -230,7 +230,7 @@ class NameServiceProcessors:
         steps = self._routes.register_in_steps(registration, self._now_ms(), connection)
         accepted = yield from steps
         if accepted is None:
-            raise RequestError(ResponseCode.SYSTEM_ERROR, "register broker failed")
+            raise Refusal("register broker failed")
         is_master = registration.broker_id == MASTER_ID
         creates = request.ext.get(CREATES_FIELD) if is_master and not connection.closed else None
         self.sharing.registered(connection, registration.cluster, registration.name, creates)
@@ -251,10 +251,9 @@ class NameServiceProcessors:
         if request.ext.get(INSTANCE_FIELD) == local.instance:
             return True
         if broker_name == local.name:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR,
+            raise Refusal(
                 f"brokerName {local.name} is that of the broker which runs this name service: "
-                "give the other broker a name of its own",
+                "give the other broker a name of its own"
             )
         return False
 
@@ -310,7 +309,7 @@ class NameServiceProcessors:
     def all_topics(self, request: Request) -> Response | Awaitable[Response]:
         """206: every topic."""
         if not self._settings.all_topic_list_enable:
-            raise RequestError(ResponseCode.SYSTEM_ERROR, "disable")
+            raise Refusal("disable")
         return self._topic_list(self._routes.topic_names())
 
     def topics_of_cluster(self, request: Request) -> Response | Awaitable[Response]:
@@ -345,7 +344,7 @@ class NameServiceProcessors:
 
     def _check_lists_enabled(self) -> None:
         if not self._settings.topic_list_enable:
-            raise RequestError(ResponseCode.SYSTEM_ERROR, "disable")
+            raise Refusal("disable")
 
     def system_topics(self, request: Request) -> Response:
         """304: the names of clusters and brokers, which are topics, and an address to ask more."""
@@ -413,10 +412,9 @@ class NameServiceProcessors:
 
     def update_config(self, request: Request) -> Response:
         """318: nothing here may be changed from outside."""
-        raise RequestError(
-            ResponseCode.NO_PERMISSION,
+        raise NoPermission(
             "Can not update config in black list. The name service takes its settings from "
-            "broker.conf, the environment and flags at its start",
+            "broker.conf, the environment and flags at its start"
         )
 
     def get_config(self, request: Request) -> Response:

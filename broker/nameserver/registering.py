@@ -11,14 +11,14 @@ import zlib
 from collections.abc import Awaitable, Callable, Generator
 from typing import TYPE_CHECKING
 
+from rockhopper.broker.access.errors import Refusal, TooManyWait
 from rockhopper.broker.loop.slices import at_once, in_slices, in_thread
 from rockhopper.broker.nameserver.route_table import Registration
-from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
+from rockhopper.broker.remoting.dispatcher import Request, Response
 from rockhopper.broker.remoting.json_bodies import SHORT_BODY_SIZE_BYTES_MAX
 from rockhopper.broker.tables.json_table import DataVersion
 from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol.bodies.topics import RegisterBrokerBody
-from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.requests import RegisterBrokerRequest
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class RegistrationReader:
         """What *take* makes of the registration; later, if it is long, compressed or has to wait.
 
         Raises:
-            RequestError, MalformedBodyError: it cannot be taken.
+            Refusal, MalformedBodyError: it cannot be taken.
         """
         is_short = not fields.compressed and len(request.body) <= SHORT_BODY_SIZE_BYTES_MAX
         if is_short and not _waiting_count(request.connection):
@@ -65,10 +65,9 @@ class RegistrationReader:
         size_bytes = len(request.body)
         try:
             if self._waiting_bytes + size_bytes > WAITING_BYTES_MAX:
-                raise RequestError(
-                    ResponseCode.SYSTEM_BUSY,
+                raise TooManyWait(
                     f"[OVERLOAD]{self._waiting_bytes} bytes of registrations wait already: "
-                    "register again later",
+                    "register again later"
                 )
             self._waiting_bytes += size_bytes
             try:
@@ -103,16 +102,15 @@ def _count_waiting(connection: "Connection", change: int) -> None:
 
 def _decode(request: Request, fields: RegisterBrokerRequest) -> Registration:
     if fields.body_crc32 not in (0, zlib.crc32(request.body) & 0x7FFFFFFF):
-        raise RequestError(ResponseCode.SYSTEM_ERROR, "crc32 not match")
+        raise Refusal("crc32 not match")
     table = RegisterBrokerBody.decode_registration(
         request.body or b"{}", compressed=fields.compressed, version=request.version
     ).topic_config_serialize_wrapper
     count = len(table.topic_config_table)
     if count > TOPICS_MAX:
-        raise RequestError(
-            ResponseCode.SYSTEM_ERROR,
+        raise Refusal(
             f"a broker registers {count} topics, and {TOPICS_MAX} is the most: spread them over "
-            "several brokers",
+            "several brokers"
         )
     version = table.data_version
     return Registration(

@@ -6,8 +6,9 @@ neither a task nor a thread each.
 
 import asyncio
 
+from rockhopper.broker.access.errors import TooManyWait
 from rockhopper.broker.loop.slices import next_slice
-from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response, error_response
+from rockhopper.broker.remoting.dispatcher import Request, Response, error_response
 from rockhopper.broker.tables.json_table import JsonTable
 from rockhopper.protocol.codes import ResponseCode
 
@@ -24,11 +25,10 @@ class SavedAnswers:
         self._task: asyncio.Task[None] | None = None
 
     def check_room(self) -> None:
-        """Refuse a change whose answer would have to wait behind too many. Raises RequestError."""
+        """Refuse a change whose answer would have to wait behind too many. Raises TooManyWait."""
         if len(self._waiting) >= WAITING_MAX:
-            raise RequestError(
-                ResponseCode.SYSTEM_BUSY,
-                f"[OVERLOAD]{WAITING_MAX} changes wait for the disk already: try again later",
+            raise TooManyWait(
+                f"[OVERLOAD]{WAITING_MAX} changes wait for the disk already: try again later"
             )
 
     def answer(self, request: Request) -> Response | None:

@@ -18,14 +18,15 @@ import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from rockhopper.broker.access.errors import NoPermission
 from rockhopper.broker.nameserver.route_table import RouteTable
-from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
+from rockhopper.broker.remoting.dispatcher import Request, Response
 from rockhopper.broker.tables.topics import (
     TopicConfig,
     TopicTable,
     may_be_looked_up,
 )
-from rockhopper.protocol.codes import RequestCode, ResponseCode
+from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.requests import RpcRequest, decode_fields
 from rockhopper.protocol.requests.fields import Int32
 from rockhopper.protocol.sys_flags import PERM_READ, PERM_WRITE
@@ -96,9 +97,7 @@ class TopicSharing:
         request.fields(ShareTopicRequest)
         known = self._brokers.get(request.connection)
         if known is None:
-            raise RequestError(
-                ResponseCode.NO_PERMISSION, "only a broker that is registered shares topics"
-            )
+            raise NoPermission("only a broker that is registered shares topics")
         cluster = known[0]
         if self._local is not None and cluster == self._local_cluster:
             adopt(self._local, request.ext)

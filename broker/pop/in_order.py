@@ -149,7 +149,7 @@ class InOrder:
             if offset not in batch.offsets:
                 raise IllegalMessage(
                     f"offset is illegal, key:{lane.topic}@{lane.group}@{lane.queue_id}, "
-                    f"old:{lane.cursor}, commit:{offset}, next:-1",
+                    f"old:{lane.cursor}, commit:{offset}, next:-1"
                 )
         batch = msgspec.structs.replace(batch, acked=batch.acked | set(offsets))
         self._lanes.ordered(lane, batch.next_offset(), batch)

@@ -60,9 +60,7 @@ class PopSources:
         """The topic that a pop asks for. Raises Refusal: it is gone."""
         topic = self._topics.get(wanted.topic)
         if topic is None:
-            raise TopicNotFound(
-                f"topic[{wanted.topic}] not exist, apply first please!",
-            )
+            raise TopicNotFound(f"topic[{wanted.topic}] not exist, apply first please!")
         return topic
 
     def _goes_by_priority(self, wanted: Wanted, topic: TopicConfig) -> bool:

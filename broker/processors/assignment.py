@@ -9,10 +9,16 @@ from dataclasses import dataclass
 
 import structlog
 
+from rockhopper.broker.access.errors import (
+    GroupNotFound,
+    InvalidParameter,
+    NoPermission,
+    TopicNotFound,
+)
 from rockhopper.broker.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.nameserver.cluster_queues import ClusterQueues, Queues
 from rockhopper.broker.pop.service import PopService
-from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
+from rockhopper.broker.remoting.dispatcher import Request, Response
 from rockhopper.broker.remoting.json_bodies import check_size, json_response, long_json_response
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.tables.topics import TopicTable
@@ -22,7 +28,6 @@ from rockhopper.protocol.bodies.popping import (
     QueryAssignmentResponseBody,
     SetMessageRequestModeRequestBody,
 )
-from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.fastjson import MessageQueueKey
 from rockhopper.protocol.names import is_retry_topic
 
@@ -122,18 +127,13 @@ class AssignmentProcessors:
         check_size(request.body, BODY_SIZE_BYTES_MAX)
         mode = SetMessageRequestModeRequestBody.decode(request.body)
         if is_retry_topic(mode.topic):
-            raise RequestError(ResponseCode.NO_PERMISSION, "retry topic is not allowed to set mode")
+            raise NoPermission("retry topic is not allowed to set mode")
         if mode.topic not in self._topics:
-            raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{mode.topic[:300]}] not exist")
+            raise TopicNotFound(f"topic[{mode.topic[:300]}] not exist")
         if self._groups.find_or_create(mode.consumer_group) is None:
-            raise RequestError(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"subscription group [{mode.consumer_group[:200]}] does not exist",
-            )
+            raise GroupNotFound(f"subscription group [{mode.consumer_group[:200]}] does not exist")
         if mode.mode not in (POP, PULL):
-            raise RequestError(
-                ResponseCode.INVALID_PARAMETER, f"mode is {mode.mode[:40]!r}; PULL and POP are"
-            )
+            raise InvalidParameter(f"mode is {mode.mode[:40]!r}; PULL and POP are")
         self._pop.request_modes.put(mode)
         log.info("request mode set", topic=mode.topic, group=mode.consumer_group, mode=mode.mode)
         await self._pop.request_modes.saved()

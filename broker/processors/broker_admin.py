@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from rockhopper.broker.access.errors import NoPermission, Refusal
 from rockhopper.broker.later.delayed import DelayedDelivery
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.processors.runtime_info import disk_usage, runtime_info
-from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
+from rockhopper.broker.remoting.dispatcher import Request, Response
 from rockhopper.broker.remoting.json_bodies import json_response, refusal
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.settings.config_file import change_live, parse_properties, properties_of
@@ -18,7 +19,6 @@ from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.json_table import DataVersion
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.bodies import KVTable
-from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.requests import GetBrokerConfigResponse, encode_fields
 from rockhopper.protocol.requests.fields import RpcRequest
 
@@ -62,9 +62,8 @@ class BrokerAdminProcessors:
         request that holds anything forbidden changes nothing.
         """
         if len(request.body) > CONFIG_SIZE_BYTES_MAX:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR,
-                f"{len(request.body)} bytes of settings; {CONFIG_SIZE_BYTES_MAX} are allowed",
+            raise Refusal(
+                f"{len(request.body)} bytes of settings; {CONFIG_SIZE_BYTES_MAX} are allowed"
             )
         try:
             changes = parse_properties(request.body.decode(errors="replace"))
@@ -73,9 +72,7 @@ class BrokerAdminProcessors:
         for key in changes:
             lower = key.lower()
             if key in _BLACK_LIST or any(word in lower for word in _PATH_WORDS):
-                raise RequestError(
-                    ResponseCode.NO_PERMISSION, "Can not update config in black list."
-                )
+                raise NoPermission("Can not update config in black list.")
         before = properties_of(self._config)
         try:
             config = change_live(self._config, changes)
@@ -129,9 +126,8 @@ class BrokerAdminProcessors:
         if windows is None and fields.stats_key == self._config.cluster_name:
             windows = stats.windows_of_broker(fields.stats_name)
         if windows is None:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR,
-                f"The stats <{fields.stats_name[:200]}> <{fields.stats_key[:200]}> not exist",
+            raise Refusal(
+                f"The stats <{fields.stats_name[:200]}> <{fields.stats_key[:200]}> not exist"
             )
         body = {
             name: {"avgpt": window.average_per_call, "sum": window.sum, "tps": window.tps}

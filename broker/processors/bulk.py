@@ -6,14 +6,14 @@ at once. Unlike an ordinary pull's it is not limited to 32 messages or 256 KiB.
 
 from dataclasses import dataclass
 
+from rockhopper.broker.access.errors import InvalidParameter, TopicNotFound
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.processors.pulls import pull_response
 from rockhopper.broker.pulling.puller import Outcome, Pull, Puller, outcome_of
-from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
+from rockhopper.broker.remoting.dispatcher import Request, Response
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.reading.get_result import GetStatus
 from rockhopper.broker.tables.topic_ids import TopicIds
-from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.names import TOOLS_CONSUMER_GROUP
 from rockhopper.protocol.requests.extensions import BulkPullRequest
 
@@ -35,25 +35,20 @@ class BulkPullProcessor:
         """Return up to ``maxBytes`` of records from ``offset`` on, those before ``endOffset``."""
         fields = request.fields(BulkPullRequest)
         if fields.max_bytes <= 0:
-            raise RequestError(
-                ResponseCode.INVALID_PARAMETER, f"maxBytes is {fields.max_bytes}; 4194304 is usual"
-            )
+            raise InvalidParameter(f"maxBytes is {fields.max_bytes}; 4194304 is usual")
         group = fields.consumer_group or TOOLS_CONSUMER_GROUP
         count_max = COUNT_MAX
         if fields.end_offset >= 0:
             count_max = min(count_max, fields.end_offset - fields.offset)
             if count_max <= 0:
-                raise RequestError(
-                    ResponseCode.INVALID_PARAMETER,
-                    f"nothing lies between offset {fields.offset} and endOffset "
-                    f"{fields.end_offset}",
+                raise InvalidParameter(
+                    f"nothing lies between offset {fields.offset} and endOffset {fields.end_offset}"
                 )
         topic_id = fields.topic_id
         if topic_id and topic_id != self._topic_ids.known(fields.topic):
-            raise RequestError(
-                ResponseCode.TOPIC_NOT_EXIST,
+            raise TopicNotFound(
                 f"the topic {fields.topic[:200]} with the id {topic_id[:40]} is not there: it was "
-                "deleted, and perhaps made anew",
+                "deleted, and perhaps made anew"
             )
         pull = Pull(
             request.connection,

@@ -7,6 +7,7 @@ clients answer no request at all, so every one of them has a time limit.
 import asyncio
 from dataclasses import dataclass
 
+from rockhopper.broker.access.errors import Refusal
 from rockhopper.broker.members.consumer_groups import ConsumerGroups, Member
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.remoting.json_bodies import json_response
@@ -64,15 +65,11 @@ class ClientCallProcessors:
     def _member(self, group: str, client_id: str) -> Member:
         member = self._consumers.find(group, client_id)
         if member is None:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR,
-                f"The Consumer <{group[:200]}> <{client_id[:200]}> not online",
-            )
+            raise Refusal(f"The Consumer <{group[:200]}> <{client_id[:200]}> not online")
         if member.version < VERSION_WITH_RUNNING_INFO:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR,
+            raise Refusal(
                 f"The Consumer <{client_id}> Version <{member.version}> too low to finish, please "
-                "upgrade it to V3_1_8_SNAPSHOT",
+                "upgrade it to V3_1_8_SNAPSHOT"
             )
         return member
 
@@ -80,15 +77,13 @@ class ClientCallProcessors:
         try:
             _, _, offset = decode_offset_message_id(message_id)
         except FieldError as error:
-            raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from None
+            raise Refusal(str(error)) from None
         store = self._store
         if store.min_commit_log_offset <= offset < store.max_commit_log_offset:
             record = store.message_at(offset)
             if record:
                 return record
-        raise RequestError(
-            ResponseCode.SYSTEM_ERROR, f"can not find the message by the id {message_id[:200]}"
-        )
+        raise Refusal(f"can not find the message by the id {message_id[:200]}")
 
     async def _relay(
         self, request: Request, member: Member, ext: dict[str, str], body: bytes
@@ -105,9 +100,7 @@ class ClientCallProcessors:
                 f"consumer {shown} Timeout: {ANSWER_TIMEOUT_S * 1000:.0f}ms",
             ) from None
         except ConnectionResetError as error:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR, f"invoke consumer {shown} fail: {error}"
-            ) from None
+            raise Refusal(f"invoke consumer {shown} fail: {error}") from None
         return Response(answer.code, answer.remark, answer.ext, answer.body)
 
     async def consumer_status(self, request: Request) -> Response:
@@ -116,10 +109,7 @@ class ClientCallProcessors:
         online = self._consumers.get(fields.group)
         members = list(online.members.values()) if online is not None else []
         if not members:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR,
-                f"No Any Consumer online in the consumer group: [{fields.group[:200]}]",
-            )
+            raise Refusal(f"No Any Consumer online in the consumer group: [{fields.group[:200]}]")
         wanted = [m for m in members if not fields.client_addr or m.client_id == fields.client_addr]
         ext = {"topic": fields.topic, "group": fields.group}
         answers = await asyncio.gather(*(self._status(member, ext) for member in wanted))

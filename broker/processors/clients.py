@@ -6,6 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
+from rockhopper.broker.access.errors import Refusal, SubscriptionNotParsed
 from rockhopper.broker.members.consumer_groups import (
     PULLING,
     Client,
@@ -15,7 +16,7 @@ from rockhopper.broker.members.consumer_groups import (
 from rockhopper.broker.members.producers import ProducerTable
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pulling.puller import Puller
-from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
+from rockhopper.broker.remoting.dispatcher import Request, Response
 from rockhopper.broker.remoting.json_bodies import json_response, with_body
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
@@ -27,7 +28,6 @@ from rockhopper.protocol.bodies import (
     HeartbeatData,
     SubscriptionData,
 )
-from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.errors import SubscriptionError
 from rockhopper.protocol.names import PRODUCER_GROUP_LENGTH_MAX
 from rockhopper.protocol.requests import (
@@ -90,16 +90,14 @@ class ClientProcessors:
 
     def _take_heartbeat(self, request: Request, beat: HeartbeatData) -> Response:
         if not 0 < len(beat.client_id) <= CLIENT_ID_LENGTH_MAX:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR,
+            raise Refusal(
                 f"the clientID has {len(beat.client_id)} characters; "
-                f"1 to {CLIENT_ID_LENGTH_MAX} are allowed",
+                f"1 to {CLIENT_ID_LENGTH_MAX} are allowed"
             )
         count = len(beat.consumer_data_set) + len(beat.producer_data_set)
         if count > GROUPS_PER_HEARTBEAT_MAX:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR,
-                f"the heartbeat names {count} groups; {GROUPS_PER_HEARTBEAT_MAX} are allowed",
+            raise Refusal(
+                f"the heartbeat names {count} groups; {GROUPS_PER_HEARTBEAT_MAX} are allowed"
             )
         is_known = beat.heartbeat_fingerprint != 0
         stats = self._stats
@@ -178,9 +176,7 @@ class ClientProcessors:
         name = request.fields(GetConsumerListByGroupRequest).consumer_group
         group = self._consumers.get(name)
         if group is None:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {name[:200]}"
-            )
+            raise Refusal(f"no consumer for this group, {name[:200]}")
         return json_response(GetConsumerListByGroupBody(consumer_id_list=group.client_ids()))
 
     def check_config(self, request: Request) -> Response | Awaitable[Response]:
@@ -196,7 +192,7 @@ class ClientProcessors:
             self._puller.filters.check_enabled(subscription)
             _ = subscription.sql
         except SubscriptionError as error:
-            raise RequestError(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from None
+            raise SubscriptionNotParsed(str(error)) from None
         return Response()
 
 

@@ -7,11 +7,12 @@ removes expired queue files by itself, and a queue without a topic becomes one a
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from rockhopper.broker.access.errors import GroupNotFound, TopicNotFound
 from rockhopper.broker.loop.slices import in_thread, next_slice
 from rockhopper.broker.members.producers import ProducerTable
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.processors.groups_admin import QUEUES_PER_TURN
-from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
+from rockhopper.broker.remoting.dispatcher import Request, Response
 from rockhopper.broker.remoting.json_bodies import json_response, long_json_response
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
@@ -20,7 +21,7 @@ from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.protocol.bodies import MessageQueueKey, OffsetWrapper
 from rockhopper.protocol.bodies.heartbeat import ProducerInfo, ProducerTableInfo
-from rockhopper.protocol.codes import LanguageCode, ResponseCode
+from rockhopper.protocol.codes import LanguageCode
 from rockhopper.protocol.fastjson import array_of, dumps, map_of, queue_text
 from rockhopper.protocol.requests.groups import (
     GetBrokerConsumeStatsRequest,
@@ -48,9 +49,7 @@ class ConsumptionAdminProcessors:
         store = self._store
         topic = self._topics.get(fields.topic)
         if topic is None:
-            raise RequestError(
-                ResponseCode.TOPIC_NOT_EXIST, f"topic[{fields.topic[:200]}] not exist"
-            )
+            raise TopicNotFound(f"topic[{fields.topic[:200]}] not exist")
         now_ms = self._steady_ms()
         spans: list[str] = []
         for queue_id in range(topic.read_queue_nums):
@@ -132,10 +131,7 @@ class ConsumptionAdminProcessors:
         groups = self._groups
         if fields.readable is not None:
             if groups.find_or_create(fields.group) is None:
-                raise RequestError(
-                    ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                    f"Group {fields.group[:200]} does not exist",
-                )
+                raise GroupNotFound(f"Group {fields.group[:200]} does not exist")
             groups.forbid(fields.group, fields.topic, readable=fields.readable)
             await groups.saved()
         readable = not groups.is_forbidden(fields.group, fields.topic)

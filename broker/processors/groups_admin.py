@@ -7,6 +7,7 @@ from typing import Any
 
 import structlog
 
+from rockhopper.broker.access.errors import GroupNotFound, InvalidParameter, Refusal
 from rockhopper.broker.loop.slices import in_thread, next_slice
 from rockhopper.broker.members.consumer_groups import Client, ConsumerGroup, ConsumerGroups
 from rockhopper.broker.members.producers import ProducerTable
@@ -93,15 +94,12 @@ class GroupAdminProcessors:
         """225: the same for a list, all or nothing."""
         values = (await read_object(request.body)).get("groupConfigList")
         if not isinstance(values, list) or len(values) > LIST_LENGTH_MAX:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR,
-                f"the body has no groupConfigList of at most {LIST_LENGTH_MAX} groups",
-            )
+            raise Refusal(f"the body has no groupConfigList of at most {LIST_LENGTH_MAX} groups")
         await self._put([self._group_of(value) for value in values])
         return Response()
 
     def _group_of(self, value: Any) -> SubscriptionGroup:
-        """The group that a body describes, its attributes changed. Raises RequestError."""
+        """The group that a body describes, its attributes changed. Raises Refusal."""
         group = _group_of(value)
         known = self._groups.get(group.name)
         try:
@@ -144,10 +142,7 @@ class GroupAdminProcessors:
         if group is None:
             creatable = self._config.live.auto_create_subscription_group
             if not creatable or group_error(name) is not None:
-                raise RequestError(
-                    ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                    f"No group in this broker. group: {name[:200]}",
-                )
+                raise GroupNotFound(f"No group in this broker. group: {name[:200]}")
             group = SubscriptionGroup(name)
         return json_response(group.to_json())
 
@@ -183,9 +178,7 @@ class GroupAdminProcessors:
         name = request.fields(ProducerGroupRequest).producer_group
         clients = self._producers.clients(name)
         if not clients:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR, f"the producer group[{name[:200]}] not exist"
-            )
+            raise Refusal(f"the producer group[{name[:200]}] not exist")
         return json_response(ProducerConnection([_connection(client) for client in clients]))
 
     def subscription_of(self, request: Request) -> Response:
@@ -264,28 +257,24 @@ class GroupAdminProcessors:
 
 
 def _group_of(value: Any) -> SubscriptionGroup:
-    """The group that a body describes. Raises RequestError."""
+    """The group that a body describes. Raises Refusal."""
     name = value.get("groupName") if isinstance(value, dict) else None
     if not isinstance(name, str):
-        raise RequestError(ResponseCode.SYSTEM_ERROR, "the group has no groupName")
+        raise Refusal("the group has no groupName")
     problem = group_error(name)
     if problem is not None:
-        raise RequestError(ResponseCode.INVALID_PARAMETER, problem)
+        raise InvalidParameter(problem)
     attributes = value.get("attributes") or {}
     if not isinstance(attributes, dict) or not all(isinstance(v, str) for v in attributes.values()):
-        raise RequestError(
-            ResponseCode.SYSTEM_ERROR,
-            f"group {name} does not decode: attributes is no object with texts",
-        )
+        raise Refusal(f"group {name} does not decode: attributes is no object with texts")
     try:
         group = SubscriptionGroup.from_json(name, value)
     except (ValueError, TypeError) as error:
         raise refusal(error, f"group {name} does not decode: ") from None
     if group.retry_queue_nums > RETRY_QUEUES_MAX:
-        raise RequestError(
-            ResponseCode.SYSTEM_ERROR,
+        raise Refusal(
             f"retryQueueNums {group.retry_queue_nums} of group {name}: "
-            f"0 to {RETRY_QUEUES_MAX} are allowed",
+            f"0 to {RETRY_QUEUES_MAX} are allowed"
         )
     return group
 

@@ -6,6 +6,7 @@ about. Topics that do not exist are answered with 17, queues that do not exist w
 
 from dataclasses import dataclass
 
+from rockhopper.broker.access.errors import GroupNotFound, InvalidParameter, TopicNotFound
 from rockhopper.broker.members.consumer_groups import PULLING, ConsumerGroups
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.remoting.json_bodies import long_json_response
@@ -77,18 +78,13 @@ class OffsetProcessors:
             fields = request.fields(UpdateConsumerOffsetRequest)
         except FieldError as error:
             if error.name in ("queueId", "commitOffset"):
-                raise RequestError(ResponseCode.INVALID_PARAMETER, str(error)) from None
+                raise InvalidParameter(str(error)) from None
             raise
         if self._groups.get(fields.consumer_group) is None:
-            raise RequestError(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"Group {fields.consumer_group[:200]} not exist!",
-            )
+            raise GroupNotFound(f"Group {fields.consumer_group[:200]} not exist!")
         topic = self._topics.get(fields.topic)
         if topic is None:
-            raise RequestError(
-                ResponseCode.TOPIC_NOT_EXIST, f"Topic {fields.topic[:200]} not exist!"
-            )
+            raise TopicNotFound(f"Topic {fields.topic[:200]} not exist!")
         check_queue(self._topics, self._store, fields.topic, fields.queue_id)
         topic_name, group, queue_id = fields.topic, fields.consumer_group, fields.queue_id
         online = self._consumers.get(group)
@@ -175,16 +171,11 @@ def check_queue(topics: TopicTable, store: MessageStore, topic: str, queue_id: i
     """Refuse what does not exist; a queue beyond a shrunk topic's last may still have data."""
     settings = topics.get(topic)
     if settings is None:
-        raise RequestError(
-            ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic[:200]}] not exist, apply first please!"
-        )
+        raise TopicNotFound(f"topic[{topic[:200]}] not exist, apply first please!")
     count = max(settings.read_queue_nums, settings.write_queue_nums)
     if 0 <= queue_id < count or store.queue_range(topic, queue_id)[1] > 0:
         return
-    raise RequestError(
-        ResponseCode.INVALID_PARAMETER,
-        f"queueId[{queue_id}] is illegal, topic [{topic}] has {count} queues",
-    )
+    raise InvalidParameter(f"queueId[{queue_id}] is illegal, topic [{topic}] has {count} queues")
 
 
 def _offset(offset: int) -> Response:

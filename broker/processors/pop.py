@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import structlog
 
+from rockhopper.broker.access.errors import InvalidParameter, Refusal, SubscriptionNotParsed
 from rockhopper.broker.loop.slices import Work, in_slices, next_slice
 from rockhopper.broker.pop.extra_info import ExtraInfo, parse_extra_info, real_topic
 from rockhopper.broker.pop.polling import Waiter
@@ -78,21 +79,18 @@ class PopProcessors:
             )
         self._checks.broker_is_readable("pop")
         if not self._config.timer_wheel_enable:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR,
-                f"the broker[{name}] pop message is forbidden because timerWheelEnable is false",
+            raise Refusal(
+                f"the broker[{name}] pop message is forbidden because timerWheelEnable is false"
             )
         if fields.max_msg_nums > MESSAGES_MAX:
-            raise RequestError(
-                ResponseCode.INVALID_PARAMETER,
-                f"the broker[{name}] pop message's num is greater than {MESSAGES_MAX}",
+            raise InvalidParameter(
+                f"the broker[{name}] pop message's num is greater than {MESSAGES_MAX}"
             )
         self._checks.may_read(request, fields.topic, fields.consumer_group, fields.queue_id)
         if fields.invisible_time < 0 or fields.max_msg_nums < 1:
-            raise RequestError(
-                ResponseCode.INVALID_PARAMETER,
+            raise InvalidParameter(
                 f"maxMsgNums is {fields.max_msg_nums} and invisibleTime {fields.invisible_time}: "
-                "at least one message can be asked for, and a time of 0 or more",
+                "at least one message can be asked for, and a time of 0 or more"
             )
         wanted = Wanted(
             fields.consumer_group,
@@ -164,9 +162,8 @@ class PopProcessors:
             # An expression that does not compile is refused here.
             _ = parsed.sql
         except (ProtocolError, ValueError) as error:
-            raise RequestError(
-                ResponseCode.SUBSCRIPTION_PARSE_FAILED,
-                f"parse the consumer's subscription failed: {error}",
+            raise SubscriptionNotParsed(
+                f"parse the consumer's subscription failed: {error}"
             ) from None
         is_everything = parsed.matches_all and parsed.expression_type == "TAG"
         if len(self._subscriptions) >= SUBSCRIPTIONS_CACHED_MAX:
@@ -180,9 +177,8 @@ class PopProcessors:
         self._checks.broker_is_readable("peek")
         self._checks.may_read(request, fields.topic, fields.consumer_group, fields.queue_id)
         if not 0 < fields.max_msg_nums <= MESSAGES_MAX:
-            raise RequestError(
-                ResponseCode.INVALID_PARAMETER,
-                f"maxMsgNums is {fields.max_msg_nums}; 1 to {MESSAGES_MAX} can be peeked at",
+            raise InvalidParameter(
+                f"maxMsgNums is {fields.max_msg_nums}; 1 to {MESSAGES_MAX} can be peeked at"
             )
         wanted = Wanted(
             fields.consumer_group, fields.topic, fields.queue_id, fields.max_msg_nums, 0, False
@@ -280,9 +276,7 @@ class PopProcessors:
         if not low <= fields.offset < high:
             raise no_message(group, topic, fields.queue_id, fields.offset, low, high)
         if fields.invisible_time < 0:
-            raise RequestError(
-                ResponseCode.INVALID_PARAMETER, f"invisibleTime is {fields.invisible_time}"
-            )
+            raise InvalidParameter(f"invisibleTime is {fields.invisible_time}")
         changed = self._pop.change_invisible(
             group,
             topic,

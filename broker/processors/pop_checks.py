@@ -1,10 +1,18 @@
 """What the pop family checks before it does anything; the checks and their codes are RocketMQ's.
 
-Each raises RequestError.
+Each raises a Refusal, or a RequestError with a code that only consumers know.
 """
 
 from dataclasses import dataclass
 
+from rockhopper.broker.access.errors import (
+    GroupNotFound,
+    IllegalMessage,
+    InvalidParameter,
+    NoPermission,
+    Refusal,
+    TopicNotFound,
+)
 from rockhopper.broker.remoting.dispatcher import Request, RequestError
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
@@ -27,61 +35,48 @@ class PopChecks:
         """Whether this broker hands out anything."""
         config = self._config
         if not config.live.is_readable:
-            raise RequestError(
-                ResponseCode.NO_PERMISSION,
-                f"the broker[{config.broker_name}] {what} message is forbidden",
-            )
+            raise NoPermission(f"the broker[{config.broker_name}] {what} message is forbidden")
 
     def may_read(self, request: Request, topic_name: str, group_name: str, queue_id: int) -> None:
         """Whether the group may pop the queue; −1 is all of them."""
         topic = self._topic(topic_name)
         if not topic.is_readable:
-            raise RequestError(
-                ResponseCode.NO_PERMISSION, f"the topic[{topic_name}] peeking message is forbidden"
-            )
+            raise NoPermission(f"the topic[{topic_name}] peeking message is forbidden")
         if topic.is_batch:
-            raise RequestError(
-                ResponseCode.NO_PERMISSION,
-                f"the topic[{topic_name}] has queues of type BatchCQ, which cannot be popped",
+            raise NoPermission(
+                f"the topic[{topic_name}] has queues of type BatchCQ, which cannot be popped"
             )
         if queue_id >= topic.read_queue_nums:
-            raise _illegal_queue(ResponseCode.INVALID_PARAMETER, request, topic, queue_id)
+            raise _illegal_queue(InvalidParameter, request, topic, queue_id)
         group = self._group(group_name)
         if not group.consume_enable:
-            raise RequestError(
-                ResponseCode.NO_PERMISSION, f"subscription group no permission, {group_name}"
-            )
+            raise NoPermission(f"subscription group no permission, {group_name}")
 
     def _topic(self, name: str) -> TopicConfig:
         topic = self._topics.get(name)
         if topic is None:
-            raise RequestError(
-                ResponseCode.TOPIC_NOT_EXIST,
-                f"topic[{name[:300]}] not exist, apply first please!",
-            )
+            raise TopicNotFound(f"topic[{name[:300]}] not exist, apply first please!")
         return topic
 
     def _group(self, name: str) -> SubscriptionGroup:
         group = self._groups.find_or_create(name)
         if group is None:
             reason = group_error(name) or "groups are not created on first use"
-            raise RequestError(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"subscription group [{name[:200]}] does not exist: {reason}",
-            )
+            raise GroupNotFound(f"subscription group [{name[:200]}] does not exist: {reason}")
         return group
 
     def queue_range(self, request: Request, topic_name: str, queue_id: int) -> tuple[int, int]:
         """The offsets of a queue that must exist."""
         topic = self._topic(topic_name)
         if not 0 <= queue_id < topic.read_queue_nums:
-            raise _illegal_queue(ResponseCode.MESSAGE_ILLEGAL, request, topic, queue_id)
+            raise _illegal_queue(IllegalMessage, request, topic, queue_id)
         return self._store.queue_range(topic_name, queue_id)
 
 
-def _illegal_queue(code: int, request: Request, topic: TopicConfig, queue_id: int) -> RequestError:
-    return RequestError(
-        code,
+def _illegal_queue(
+    kind: type[Refusal], request: Request, topic: TopicConfig, queue_id: int
+) -> Refusal:
+    return kind(
         f"queueId[{queue_id}] is illegal, topic:[{topic.name}] "
         f"topicConfig.readQueueNums:[{topic.read_queue_nums}] "
         f"consumer:[{request.connection.peer}]",

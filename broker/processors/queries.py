@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Iterator
 from dataclasses import dataclass
 
+from rockhopper.broker.access.errors import Refusal
 from rockhopper.broker.loop.slices import next_slice
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
 from rockhopper.broker.settings.live_settings import LiveStoreSettings
@@ -80,8 +81,5 @@ class QueryProcessors:
         if store.min_commit_log_offset <= fields.offset < store.max_commit_log_offset:
             record = store.message_at(fields.offset)
         if not record:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR,
-                f"can not find message by the offset, {fields.offset}",
-            )
+            raise Refusal(f"can not find message by the offset, {fields.offset}")
         return Response(body=record)

@@ -3,11 +3,11 @@
 from collections.abc import Awaitable
 from dataclasses import dataclass
 
+from rockhopper.broker.access.errors import InvalidParameter
 from rockhopper.broker.members.queue_locks import QueueKey, QueueLocks
-from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
+from rockhopper.broker.remoting.dispatcher import Request, Response
 from rockhopper.broker.remoting.json_bodies import json_response, long_json_response, with_body
 from rockhopper.protocol.bodies import LockBatchRequestBody, LockBatchResponseBody, MessageQueueKey
-from rockhopper.protocol.codes import ResponseCode
 
 QUEUES_AT_ONCE = 256
 LOCKING_GROUP_LENGTH_MAX = 4096
@@ -47,13 +47,12 @@ class QueueLockProcessors:
 
 def _check(body: LockBatchRequestBody) -> None:
     if len(body.consumer_group) > LOCKING_GROUP_LENGTH_MAX:
-        raise RequestError(
-            ResponseCode.INVALID_PARAMETER,
+        raise InvalidParameter(
             f"the group has {len(body.consumer_group)} characters; "
-            f"{LOCKING_GROUP_LENGTH_MAX} are allowed",
+            f"{LOCKING_GROUP_LENGTH_MAX} are allowed"
         )
     if not body.client_id:
-        raise RequestError(ResponseCode.INVALID_PARAMETER, "the body has no clientId")
+        raise InvalidParameter("the body has no clientId")
 
 
 def _keys(body: LockBatchRequestBody) -> list[QueueKey]:

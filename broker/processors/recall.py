@@ -7,6 +7,7 @@ means that the message will not be delivered, and a message that is not pending 
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from rockhopper.broker.access.errors import IllegalOperation, NoPermission, TopicNotFound
 from rockhopper.broker.later.timers.recall_handle import RecallHandle, decode_recall_handle
 from rockhopper.broker.later.timers.timers import Timers
 from rockhopper.broker.remoting.dispatcher import (
@@ -39,19 +40,15 @@ class RecallProcessor:
         fields = request.fields(RecallMessageRequest)
         config = self._config
         if not config.live.recall_message_enable:
-            raise RequestError(
-                ResponseCode.NO_PERMISSION,
-                "recall failed, operation is forbidden: recallMessageEnable is false",
+            raise NoPermission(
+                "recall failed, operation is forbidden: recallMessageEnable is false"
             )
         if config.live.accept_send_from_ms > self._now_ms():
             raise RequestError(
                 ResponseCode.SERVICE_NOT_AVAILABLE, "the broker does not accept requests yet"
             )
         if fields.topic not in self._topics:
-            raise RequestError(
-                ResponseCode.TOPIC_NOT_EXIST,
-                f"recall failed, the topic[{fields.topic[:200]}] not exist",
-            )
+            raise TopicNotFound(f"recall failed, the topic[{fields.topic[:200]}] not exist")
         handle = self._handle(fields)
         end = self._timers.recall(handle, request.connection.born_host)
         if end is None:
@@ -79,5 +76,5 @@ def _unconfirmed(error: StoreError) -> int:
     return store_error_response(error).code
 
 
-def _refused(reason: str) -> RequestError:
-    return RequestError(ResponseCode.ILLEGAL_OPERATION, f"recall failed, {reason}")
+def _refused(reason: str) -> IllegalOperation:
+    return IllegalOperation(f"recall failed, {reason}")

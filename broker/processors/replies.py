@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 import structlog
 
+from rockhopper.broker.access.errors import IllegalMessage
 from rockhopper.broker.members.consumer_groups import Client
 from rockhopper.broker.members.producers import ProducerTable
 from rockhopper.broker.processors.clients import CLIENT_ID_LENGTH_MAX
 from rockhopper.broker.processors.sends import SendProcessor, send_of
 from rockhopper.broker.remoting.dispatcher import (
     Request,
-    RequestError,
     Response,
     store_error_response,
     unconfirmed_code,
@@ -77,7 +77,7 @@ class ReplyProcessor:
         """324, 325: store the reply and hand it to the requester."""
         send = send_of(request)
         if send.is_batch:
-            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, "a batch cannot be a reply")
+            raise IllegalMessage("a batch cannot be a reply")
         response = await self._stored(request, send)
         if response.code not in (ResponseCode.SUCCESS, *_STORE_TROUBLES):
             return response

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from rockhopper.broker.access.errors import GroupNotFound, Refusal, TopicNotFound
 from rockhopper.broker.loop.slices import in_thread, next_slice
 from rockhopper.broker.members.consumer_groups import Client, ConsumerGroups
 from rockhopper.broker.pop.service import PopService
@@ -79,14 +80,9 @@ class ResetProcessors:
         fields = request.fields(ResetOffsetRequest)
         topic = self._topics.get(fields.topic)
         if topic is None:
-            raise RequestError(
-                ResponseCode.TOPIC_NOT_EXIST, f"Topic {fields.topic[:200]} does not exist"
-            )
+            raise TopicNotFound(f"Topic {fields.topic[:200]} does not exist")
         if self._groups.get(fields.group) is None:
-            raise RequestError(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"Group {fields.group[:200]} does not exist",
-            )
+            raise GroupNotFound(f"Group {fields.group[:200]} does not exist")
         targets = await self._targets(topic, fields)
         is_ours = self._config.live.server_side_reset
         if not is_ours:
@@ -128,10 +124,7 @@ class ResetProcessors:
         low, high = store.queue_range(topic, queue_id)
         if wanted is not None:
             if not low <= wanted <= high:
-                raise RequestError(
-                    ResponseCode.SYSTEM_ERROR,
-                    f"Target offset {wanted} not in consume queue range [{low}-{high}]",
-                )
+                raise Refusal(f"Target offset {wanted} not in consume queue range [{low}-{high}]")
             return wanted
         if fields.timestamp < 0:
             return high
@@ -164,10 +157,9 @@ class ResetProcessors:
             )
         for member in members:
             if member.version < VERSION_WITH_PUSHED_RESET:
-                raise RequestError(
-                    ResponseCode.SYSTEM_ERROR,
+                raise Refusal(
                     f"the client {member.client_id} does not support this feature. "
-                    f"version={member.version}",
+                    f"version={member.version}"
                 )
         for queue_id, offset in targets.items():
             self._offsets.expect_reset(fields.topic, fields.group, queue_id, offset)
@@ -195,10 +187,7 @@ class ResetProcessors:
         """
         fields = request.fields(CloneGroupOffsetRequest)
         if self._groups.find_or_create(fields.dest_group) is None:
-            raise RequestError(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"Group {fields.dest_group[:200]} does not exist",
-            )
+            raise GroupNotFound(f"Group {fields.dest_group[:200]} does not exist")
         if fields.topic:
             topics = [fields.topic]
         else:

@@ -10,9 +10,10 @@ failed on is dropped: such a group has one retry queue.
 import random
 from dataclasses import dataclass
 
+from rockhopper.broker.access.errors import GroupNotFound, NoPermission, Refusal
 from rockhopper.broker.later.delayed import DelayedDelivery
 from rockhopper.broker.observing.stats import BrokerStats
-from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
+from rockhopper.broker.remoting.dispatcher import Request, Response
 from rockhopper.broker.remoting.safe_answers import answer_when_safe
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.store.log.encoding import without_own_properties
@@ -20,7 +21,6 @@ from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.put import Copy
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable
-from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.properties import (
     PROPERTY_DELAY_LEVEL,
@@ -52,14 +52,10 @@ class SendBackProcessor:
         fields = request.fields(ConsumerSendMsgBackRequest)
         group = self._groups.find_or_create(fields.group)
         if group is None:
-            raise RequestError(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"subscription group not exist, {fields.group[:200]}",
-            )
+            raise GroupNotFound(f"subscription group not exist, {fields.group[:200]}")
         if not self._config.live.is_writable:
-            raise RequestError(
-                ResponseCode.NO_PERMISSION,
-                f"the broker[{self._config.broker_name}] sending message is forbidden",
+            raise NoPermission(
+                f"the broker[{self._config.broker_name}] sending message is forbidden"
             )
         retry_topic = self._topics.ensure_retry_topic(
             group.name, group.retry_queue_nums, unit_mode=fields.unit_mode
@@ -85,9 +81,7 @@ class SendBackProcessor:
         if store.min_commit_log_offset <= offset < store.max_commit_log_offset:
             record = store.message_at(offset)
         if not record:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {offset}"
-            )
+            raise Refusal(f"look message by offset failed, {offset}")
         return decode_message(record)
 
     def _retry(
@@ -139,6 +133,4 @@ def _properties_of_copy(message: StoredMessage) -> dict[str, str]:
 
 def _check_writable(topic: TopicConfig) -> None:
     if not topic.is_writable:
-        raise RequestError(
-            ResponseCode.NO_PERMISSION, f"the topic[{topic.name}] sending message is forbidden"
-        )
+        raise NoPermission(f"the topic[{topic.name}] sending message is forbidden")

@@ -7,9 +7,16 @@ clients.
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from rockhopper.broker.access.errors import (
+    IllegalMessage,
+    IllegalOperation,
+    InvalidParameter,
+    NoPermission,
+    TopicNotFound,
+)
 from rockhopper.broker.later.timers.timers import Timers
 from rockhopper.broker.loop.slices import next_slice
-from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
+from rockhopper.broker.remoting.dispatcher import Request, Response
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.sinks import SinkPublisher
 from rockhopper.broker.sinks.appender import REFUSED_PROPERTIES
@@ -24,7 +31,6 @@ from rockhopper.protocol.bodies.sinks import (
     decode_sink_parts,
     split_sink_messages,
 )
-from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.names import (
     AUTO_CREATE_TOPIC,
     DLQ_PREFIX,
@@ -68,9 +74,11 @@ class SinkProcessors:
         fields = request.fields(SinkStageRequest)
         _check_sink(fields.sink_id, fields.batch_id, fields.owner)
         if not is_part_name(fields.part):
-            raise _refused(f"a part cannot be called {fields.part!r}: letters, digits, . and _ do")
+            raise InvalidParameter(
+                f"a part cannot be called {fields.part!r}: letters, digits, . and _ do"
+            )
         if fields.sequence < 0:
-            raise _refused(f"the sequence is {fields.sequence}; it counts from 0")
+            raise InvalidParameter(f"the sequence is {fields.sequence}; it counts from 0")
         self._store.check_writable()
         parts = split_sink_messages(request.body)
         topics: dict[str, TopicConfig] = {}
@@ -94,67 +102,66 @@ class SinkProcessors:
                 fields.owner,
             )
         except SinkError as error:
-            raise RequestError(ResponseCode.ILLEGAL_OPERATION, str(error)) from None
+            raise IllegalOperation(str(error)) from None
         return Response(ext=encode_fields(SinkStageResponse(message_count=count)))
 
     def _topic(self, name: str) -> TopicConfig:
         problem = topic_error(name)
         if problem is not None:
-            raise _refused(problem)
+            raise InvalidParameter(problem)
         if name in NOT_SENDABLE_TOPICS or name.startswith((RETRY_PREFIX, DLQ_PREFIX)):
-            raise RequestError(
-                ResponseCode.NO_PERMISSION, f"Sending message to topic[{name}] is forbidden."
-            )
+            raise NoPermission(f"Sending message to topic[{name}] is forbidden.")
         topics = self._topics
         topic = topics.get(name)
         if topic is None:
             topic = topics.create_on_send(name, AUTO_CREATE_TOPIC, DEFAULT_QUEUE_NUMS)
         if topic is None:
-            raise RequestError(
-                ResponseCode.TOPIC_NOT_EXIST,
+            raise TopicNotFound(
                 f"topic[{name}] does not exist, and topics are not created on first use: create "
-                "it first (rockhopper topic create)",
+                "it first (rockhopper topic create)"
             )
         if not topic.is_writable or not self._config.live.is_writable:
-            raise RequestError(
-                ResponseCode.NO_PERMISSION, f"the topic[{name}] sending message is forbidden"
-            )
+            raise NoPermission(f"the topic[{name}] sending message is forbidden")
         if topics.is_batch(name):
-            raise _refused(f"the topic {name} is of type BatchCQ, which a sink cannot write to")
+            raise InvalidParameter(
+                f"the topic {name} is of type BatchCQ, which a sink cannot write to"
+            )
         return topic
 
     def _check(self, message: SinkMessage, topic: TopicConfig) -> None:
         if not -1 <= message.queue_id < max(topic.write_queue_nums, 1):
-            raise _refused(
+            raise InvalidParameter(
                 f"topic {topic.name} has {topic.write_queue_nums} queues to write to, and a "
                 f"message is for queue {message.queue_id}"
             )
         most = self._config.store.live.message_size_max_bytes
         if len(message.body) > most:
-            raise RequestError(
-                ResponseCode.MESSAGE_ILLEGAL,
-                f"a body has {len(message.body)} bytes, and {most} is the most (maxMessageSize)",
+            raise IllegalMessage(
+                f"a body has {len(message.body)} bytes, and {most} is the most (maxMessageSize)"
             )
         properties = message.properties
         if len(properties) > PROPERTIES_SIZE_BYTES_MAX // 4 and (
             len(properties.encode("utf-8", "replace")) > PROPERTIES_SIZE_BYTES_MAX
         ):
-            raise RequestError(
-                ResponseCode.MESSAGE_ILLEGAL,
-                f"the properties of a message take more than {PROPERTIES_SIZE_BYTES_MAX} bytes",
+            raise IllegalMessage(
+                f"the properties of a message take more than {PROPERTIES_SIZE_BYTES_MAX} bytes"
             )
         if not -(2**31) <= message.flag < 2**31:
-            raise _refused(f"the flag {message.flag} does not fit 32 bits")
+            raise InvalidParameter(f"the flag {message.flag} does not fit 32 bits")
         if not 0 <= message.born_time_ms < 2**63:
-            raise _refused(f"the born time {message.born_time_ms} is no time in ms since 1970")
+            raise InvalidParameter(
+                f"the born time {message.born_time_ms} is no time in ms since 1970"
+            )
         if any(name in properties for name in REFUSED_PROPERTIES):
             wrong = REFUSED_PROPERTIES.intersection(decode_properties(properties))
             if wrong:
-                raise _refused(f"a message has the property {min(wrong)}, which is the broker's")
+                raise InvalidParameter(
+                    f"a message has the property {min(wrong)}, which is the broker's"
+                )
         if "DELAY\x01" in properties:
             level = decode_properties(properties).get(PROPERTY_DELAY_LEVEL, "0")
             if not level.isdecimal():
-                raise _refused(f"the property DELAY is {level!r}, not a delay level")
+                raise InvalidParameter(f"the property DELAY is {level!r}, not a delay level")
         elif "TIMER_" in properties or "__STARTDELIVERTIME" in properties:
             self._timers.due_ms(decode_properties(properties), self._now_ms())
 
@@ -167,7 +174,7 @@ class SinkProcessors:
                 fields.sink_id, fields.batch_id, decode_sink_parts(request.body), fields.owner
             )
         except SinkError as error:
-            raise RequestError(ResponseCode.ILLEGAL_OPERATION, str(error)) from None
+            raise IllegalOperation(str(error)) from None
         return Response(
             ext=encode_fields(SinkPublishResponse(message_count=count, repeated=repeated))
         )
@@ -200,22 +207,18 @@ class SinkProcessors:
         fields = request.fields(SinkHomeRequest)
         _check_sink(fields.sink_id, 0)
         if not 0 < len(fields.broker) <= SINK_ID_LENGTH_MAX:
-            raise _refused(f"a broker's name has 1 to {SINK_ID_LENGTH_MAX} characters")
+            raise InvalidParameter(f"a broker's name has 1 to {SINK_ID_LENGTH_MAX} characters")
         try:
             await self._sinks.note_home(fields.sink_id, fields.broker)
         except SinkError as error:
-            raise RequestError(ResponseCode.ILLEGAL_OPERATION, str(error)) from None
+            raise IllegalOperation(str(error)) from None
         return Response()
 
 
 def _check_sink(sink_id: str, batch_id: int, owner: str = "") -> None:
     if not 0 < len(sink_id) <= SINK_ID_LENGTH_MAX:
-        raise _refused(f"a sink's id has 1 to {SINK_ID_LENGTH_MAX} characters")
+        raise InvalidParameter(f"a sink's id has 1 to {SINK_ID_LENGTH_MAX} characters")
     if len(owner) > SINK_ID_LENGTH_MAX:
-        raise _refused(f"a sink's owner has at most {SINK_ID_LENGTH_MAX} characters")
+        raise InvalidParameter(f"a sink's owner has at most {SINK_ID_LENGTH_MAX} characters")
     if batch_id < 0:
-        raise _refused(f"the batch id is {batch_id}; it counts from 0")
-
-
-def _refused(reason: str) -> RequestError:
-    return RequestError(ResponseCode.INVALID_PARAMETER, reason)
+        raise InvalidParameter(f"the batch id is {batch_id}; it counts from 0")

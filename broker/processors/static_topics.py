@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from rockhopper.broker.access.errors import Refusal
 from rockhopper.broker.nameserver.peer_brokers import PeerBrokers, UnreachableError
 from rockhopper.broker.processors.topics_admin import TopicAdminProcessors
 from rockhopper.broker.remoting.dispatcher import Processor, Request, RequestError, Response
@@ -62,10 +63,9 @@ class StaticTopicProcessors:
         except ValueError as error:
             raise refusal(error) from None
         if (static.topic, static.broker) != (fields.topic, self._config.broker_name):
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR,
+            raise Refusal(
                 f"the mapping is that of {static.topic[:200]} on {static.broker[:200]}, and this "
-                f"is {fields.topic[:200]} on {self._config.broker_name}",
+                f"is {fields.topic[:200]} on {self._config.broker_name}"
             )
         known = self._static_topics.mappings.get(static.topic)
         if known is not None and not fields.force:
@@ -264,9 +264,7 @@ class StaticTopicProcessors:
         try:
             answer = await self._peer_brokers.ask(piece.broker, code or request.code, ext)
         except UnreachableError as error:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR, f"a piece of the queue is not to be had: {error}"
-            ) from None
+            raise Refusal(f"a piece of the queue is not to be had: {error}") from None
         return Response(answer.code, answer.remark, dict(answer.ext or {}), answer.body)
 
 
@@ -303,9 +301,7 @@ def _physically(
 def _number(request: Request, field: str) -> int:
     text = request.ext.get(field, "")
     if not text.lstrip("-").isdecimal():
-        raise RequestError(
-            ResponseCode.SYSTEM_ERROR, f"field {field!r} is {text[:40]!r}, not a number"
-        )
+        raise Refusal(f"field {field!r} is {text[:40]!r}, not a number")
     return int(text)
 
 
@@ -347,7 +343,7 @@ def _pulled(
 
 
 def _check_change(known: StaticTopic, wanted: StaticTopic) -> None:
-    """Refuse a mapping that is older than the known one, or forgets queues. RequestError."""
+    """Refuse a mapping that is older than the known one, or forgets queues. Raises Refusal."""
     problem = None
     if wanted.epoch < known.epoch:
         problem = f"its epoch {wanted.epoch} is older than {known.epoch}"
@@ -358,7 +354,4 @@ def _check_change(known: StaticTopic, wanted: StaticTopic) -> None:
     elif set(known.queues) - set(wanted.queues):
         problem = "it lacks logical queues that this broker has pieces of"
     if problem is not None:
-        raise RequestError(
-            ResponseCode.SYSTEM_ERROR,
-            f"the mapping of {wanted.topic} is refused: {problem}; force=true overrides",
-        )
+        raise Refusal(f"the mapping of {wanted.topic} is refused: {problem}; force=true overrides")

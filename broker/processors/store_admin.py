@@ -10,11 +10,12 @@ from typing import Any
 
 import structlog
 
+from rockhopper.broker.access.errors import InvalidParameter, Refusal
 from rockhopper.broker.later.timers.java_files import TimerCheck, encode_fields
 from rockhopper.broker.later.timers.timers import Timers
 from rockhopper.broker.loop.slices import next_slice
 from rockhopper.broker.members.consumer_groups import ConsumerGroups
-from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
+from rockhopper.broker.remoting.dispatcher import Request, Response
 from rockhopper.broker.remoting.json_bodies import json_response, long_json_response
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
@@ -97,7 +98,7 @@ class StoreAdminProcessors:
         fields = request.fields(QueryConsumeQueueRequest)
         name = f"{fields.queue_id}@{fields.topic}"
         if not self._store.has_queue(fields.topic, fields.queue_id):
-            raise RequestError(ResponseCode.SYSTEM_ERROR, f"{name} is not exist!")
+            raise Refusal(f"{name} is not exist!")
         low, high = self._store.queue_range(fields.topic, fields.queue_id)
         if not low <= fields.index < high:
             return Response(ResponseCode.SUCCESS, f"Index {fields.index} of {name} is not exist!")
@@ -157,10 +158,9 @@ class StoreAdminProcessors:
         """355: tables are JSON files here, so that to save them is to export them."""
         for kind in request.fields(ExportConfigRequest).config_type.rstrip(";").split(";"):
             if kind.strip().lower() not in EXPORTABLE:
-                raise RequestError(
-                    ResponseCode.SYSTEM_ERROR,
+                raise Refusal(
                     f"Unknown config type: {kind[:80]}; topics, subscriptionGroups and "
-                    "consumerOffsets can be exported",
+                    "consumerOffsets can be exported"
                 )
         for table in (self._topics, self._groups, self._offsets):
             await table.saved()
@@ -175,13 +175,10 @@ class StoreAdminProcessors:
         each other down here.
         """
         if len(request.body) > COLD_BODY_SIZE_BYTES_MAX:
-            raise RequestError(ResponseCode.SYSTEM_ERROR, "the body is longer than 1 MiB")
+            raise Refusal("the body is longer than 1 MiB")
         for group, text in decode_properties_text(request.body).items():
             if len(self._cold_thresholds) >= COLD_GROUPS_MAX and group not in self._cold_thresholds:
-                raise RequestError(
-                    ResponseCode.SYSTEM_ERROR,
-                    f"more than {COLD_GROUPS_MAX} groups have a threshold",
-                )
+                raise Refusal(f"more than {COLD_GROUPS_MAX} groups have a threshold")
             if text.isdecimal() and len(text) < 19:
                 self._cold_thresholds[group] = int(text)
         return Response()
@@ -207,10 +204,8 @@ class StoreAdminProcessors:
         """2004: whether the kernel reads ahead in the commit log: 0 it does, 1 it does not."""
         mode = request.fields(ReadAheadModeRequest).mode
         if not (mode or "").lstrip("-").isdecimal():
-            raise RequestError(ResponseCode.SYSTEM_ERROR, "set commitlog readahead mode failed")
+            raise Refusal("set commitlog readahead mode failed")
         if mode not in (READ_AHEAD_NORMAL, READ_AHEAD_RANDOM):
-            raise RequestError(
-                ResponseCode.INVALID_PARAMETER, "set commitlog readahead mode param value error"
-            )
+            raise InvalidParameter("set commitlog readahead mode param value error")
         self._store.set_read_ahead(enabled=mode == READ_AHEAD_NORMAL)
         return Response(ResponseCode.SUCCESS, f"set commitlog readahead mode success, mode: {mode}")

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
+from rockhopper.broker.access.errors import InvalidParameter
+from rockhopper.broker.remoting.dispatcher import Request, Response
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.topic_ids import TopicIds
 from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.protocol.bodies.topic_ids import decode_topics, encode_topic_ids
-from rockhopper.protocol.codes import ResponseCode
 
 TOPICS_MAX = 100_000
 
@@ -24,9 +24,8 @@ class TopicIdProcessor:
         """Answer the id of each topic of the body, once it is on disk."""
         names = decode_topics(request.body)
         if len(names) > TOPICS_MAX:
-            raise RequestError(
-                ResponseCode.INVALID_PARAMETER,
-                f"{len(names)} topics are asked for: ask for {TOPICS_MAX} at a time",
+            raise InvalidParameter(
+                f"{len(names)} topics are asked for: ask for {TOPICS_MAX} at a time"
             )
         log_end = self._store.max_commit_log_offset
         found: list[str | None] = [

@@ -11,12 +11,13 @@ from typing import Any
 
 import structlog
 
+from rockhopper.broker.access.errors import InvalidParameter, Refusal, TopicNotFound
 from rockhopper.broker.loop.slices import next_slice
 from rockhopper.broker.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pop.service import PopService
 from rockhopper.broker.processors.pages import is_version, page
-from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
+from rockhopper.broker.remoting.dispatcher import Request, Response
 from rockhopper.broker.remoting.json_bodies import (
     json_response,
     long_json_response,
@@ -36,7 +37,6 @@ from rockhopper.broker.tables.topic_attributes import (
 )
 from rockhopper.broker.tables.topics import QUEUE_COUNT_MAX, TopicConfig, TopicTable
 from rockhopper.protocol.bodies import GroupList, TopicList, TopicOffset
-from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.fastjson import MessageQueueKey, map_of, queue_text
 from rockhopper.protocol.names import retry_topic, topic_error
 from rockhopper.protocol.requests import (
@@ -96,17 +96,14 @@ class TopicAdminProcessors:
         """18: the same for a list. RocketMQ stops at the first one that is unchanged."""
         configs = (await read_object(request.body)).get("topicConfigList")
         if not isinstance(configs, list) or len(configs) > LIST_LENGTH_MAX:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR,
-                f"the body has no topicConfigList of at most {LIST_LENGTH_MAX} topics",
-            )
+            raise Refusal(f"the body has no topicConfigList of at most {LIST_LENGTH_MAX} topics")
         await self._put([self._from_json(value) for value in configs])
         return Response()
 
     def _from_json(self, value: Any) -> TopicConfig:
         name = value.get("topicName") if isinstance(value, dict) else None
         if not isinstance(name, str):
-            raise RequestError(ResponseCode.SYSTEM_ERROR, "a topic of the list has no topicName")
+            raise Refusal("a topic of the list has no topicName")
         try:
             wanted = TopicConfig.from_json(name, value)
         except (ValueError, TypeError, AttributeError) as error:
@@ -114,29 +111,24 @@ class TopicAdminProcessors:
         return self._checked(wanted, wanted.attributes)
 
     def _checked(self, wanted: TopicConfig, changes: dict[str, str]) -> TopicConfig:
-        """*wanted* with the attributes it has after *changes*. Raises RequestError."""
+        """*wanted* with the attributes it has after *changes*. Raises Refusal."""
         self.check_name(wanted.name)
         for queue_nums in (wanted.read_queue_nums, wanted.write_queue_nums):
             if not 0 <= queue_nums <= QUEUE_COUNT_MAX:
-                raise RequestError(
-                    ResponseCode.SYSTEM_ERROR,
-                    f"{queue_nums} queues for topic {wanted.name}: {QUEUE_COUNT_MAX} is the most",
+                raise Refusal(
+                    f"{queue_nums} queues for topic {wanted.name}: {QUEUE_COUNT_MAX} is the most"
                 )
         if not 0 <= wanted.perm <= PERM_MASK:
-            raise RequestError(
-                ResponseCode.INVALID_PARAMETER,
-                f"perm {wanted.perm} of topic {wanted.name}: 4 read, 2 write, 6 both are allowed",
+            raise InvalidParameter(
+                f"perm {wanted.perm} of topic {wanted.name}: 4 read, 2 write, 6 both are allowed"
             )
         if wanted.filter_type not in FILTER_TYPES:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR,
-                f"topicFilterType {wanted.filter_type[:40]} is none of {', '.join(FILTER_TYPES)}",
+            raise Refusal(
+                f"topicFilterType {wanted.filter_type[:40]} is none of {', '.join(FILTER_TYPES)}"
             )
         mixed = changes.get(f"+{ATTRIBUTE_MESSAGE_TYPE}") == MESSAGE_TYPE_MIXED
         if mixed and not self._config.live.mixed_message_type:
-            raise RequestError(
-                ResponseCode.INVALID_PARAMETER, "MIXED message type is not supported."
-            )
+            raise InvalidParameter("MIXED message type is not supported.")
         current = self._topics.get(wanted.name)
         try:
             attributes = change_attributes(None if current is None else current.attributes, changes)
@@ -154,15 +146,12 @@ class TopicAdminProcessors:
         )
 
     def check_name(self, name: str) -> None:
-        """Refuse what is no name for a user's topic. Raises RequestError."""
+        """Refuse what is no name for a user's topic. Raises InvalidParameter."""
         problem = light_queue_error(name) if is_light(name) else topic_error(name)
         if problem is not None:
-            raise RequestError(ResponseCode.INVALID_PARAMETER, problem)
+            raise InvalidParameter(problem)
         if self._config.live.validate_system_topic and self._topics.is_system(name):
-            raise RequestError(
-                ResponseCode.INVALID_PARAMETER,
-                f"The topic[{name}] is conflict with system topic.",
-            )
+            raise InvalidParameter(f"The topic[{name}] is conflict with system topic.")
 
     async def _put(self, topics: list[TopicConfig]) -> None:
         changed = [topic.name for topic in topics if self._topics.put(topic)]
@@ -302,7 +291,5 @@ class TopicAdminProcessors:
     def _known(self, name: str) -> TopicConfig:
         topic = self._topics.get(name)
         if topic is None:
-            raise RequestError(
-                ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {name[:200]}"
-            )
+            raise TopicNotFound(f"No topic in this broker. topic: {name[:200]}")
         return topic

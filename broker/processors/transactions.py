@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
+from rockhopper.broker.access.errors import Refusal
+from rockhopper.broker.remoting.dispatcher import Request, Response
 from rockhopper.broker.remoting.safe_answers import answer_when_safe
 from rockhopper.broker.store.files.errors import StoreError, StoreFailedError
 from rockhopper.broker.store.message_store import MessageStore
@@ -34,10 +35,9 @@ class TransactionProcessors:
         if fields.commit_or_rollback == SYS_FLAG_TRANSACTION_NONE:
             return None
         if fields.commit_or_rollback not in ENDS:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR,
+            raise Refusal(
                 f"commitOrRollback field wrong: it is {fields.commit_or_rollback}, not 8 (commit), "
-                "12 (roll back) or 0 (not known)",
+                "12 (roll back) or 0 (not known)"
             )
         is_commit = fields.commit_or_rollback == SYS_FLAG_TRANSACTION_COMMIT
         return self._answer(request, self._transactions.ends.end(fields, commit=is_commit))
@@ -52,10 +52,9 @@ class TransactionProcessors:
             record = store.message_at(log_offset)
         message = decode_message(record) if record else None
         if message is None or message.topic != TRANSACTION_CHECK_MAX_TIME_TOPIC:
-            raise RequestError(
-                ResponseCode.SYSTEM_ERROR,
+            raise Refusal(
                 f"Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed. {fields.msg_id} is no "
-                f"message of {TRANSACTION_CHECK_MAX_TIME_TOPIC}: give the offset id of one",
+                f"message of {TRANSACTION_CHECK_MAX_TIME_TOPIC}: give the offset id of one"
             )
         return self._answer(request, self._transactions.resume(message))
 

@@ -72,7 +72,7 @@ class PullFilters:
         if len(expression) > EXPRESSION_LENGTH_MAX:
             raise SubscriptionNotParsed(
                 f"{failed}: it has {len(expression)} characters, "
-                f"and {EXPRESSION_LENGTH_MAX} is the most",
+                f"and {EXPRESSION_LENGTH_MAX} is the most"
             )
         try:
             subscription = Subscription(topic, expression, expression_type)
@@ -88,7 +88,7 @@ class PullFilters:
         if subscription.is_sql and not self._live.property_filter:
             raise Refusal(
                 "The broker does not support consumer to filter message by "
-                f"{subscription.expression_type}: its setting enablePropertyFilter is false",
+                f"{subscription.expression_type}: its setting enablePropertyFilter is false"
             )
 
     def registered(self, group: str, subscription: Subscription) -> Subscription | None:
@@ -105,7 +105,7 @@ class PullFilters:
             except SqlSyntaxError as error:
                 raise FilterNotFound(
                     "The broker's consumer filter data is not exist!Your expression may be wrong! "
-                    f"{error}",
+                    f"{error}"
                 ) from None
         return None if subscription.matches_all else subscription
 

@@ -162,7 +162,7 @@ class Puller:
             return outcome, result
         raise TooManyWait(
             "[OVERLOAD]system busy, start flow control for a while: "
-            "too many pulls wait on this connection",
+            "too many pulls wait on this connection"
         )
 
     def _reset_of(self, pull: Pull) -> tuple[Outcome, GetResult] | None:
@@ -233,9 +233,7 @@ class Puller:
             raise NoPermission(f"subscription group no permission, {pull.group}", Forbidden.GROUP)
         topic = self._topics.get(pull.topic)
         if topic is None:
-            raise TopicNotFound(
-                f"topic[{pull.topic}] not exist, apply first please!",
-            )
+            raise TopicNotFound(f"topic[{pull.topic}] not exist, apply first please!")
         if not topic.is_readable:
             raise NoPermission(
                 f"the topic[{pull.topic}] pulling message is forbidden", Forbidden.TOPIC
@@ -244,7 +242,7 @@ class Puller:
             raise InvalidParameter(
                 f"queueId[{pull.queue_id}] is illegal, topic:[{pull.topic}] "
                 f"topicConfig.readQueueNums:[{topic.read_queue_nums}] "
-                f"consumer:[{pull.connection.peer}]",
+                f"consumer:[{pull.connection.peer}]"
             )
         if pull.sys_flag & PULL_FLAG_SUBSCRIPTION:
             chosen = self.filters.named(
@@ -265,9 +263,7 @@ class Puller:
     def _registered(self, pull: Pull, *, broadcast_allowed: bool) -> Subscription | None:
         online = self._consumers.get(pull.group)
         if online is None and not self._consumers.is_remembered(pull.group):
-            raise SubscriptionNotFound(
-                f"the consumer's group info not exist, group: {pull.group}",
-            )
+            raise SubscriptionNotFound(f"the consumer's group info not exist, group: {pull.group}")
         model = online.settings.message_model if online is not None else ""
         if not broadcast_allowed and model == BROADCASTING:
             raise NoPermission(
@@ -287,12 +283,12 @@ class Puller:
         ):
             # The queue is somebody else's by now, until a heartbeat says that there are two.
             raise SubscriptionNotFound(
-                f"the consumer's group info not exist, group: {pull.group}: send a heartbeat first",
+                f"the consumer's group info not exist, group: {pull.group}: send a heartbeat first"
             )
         subscription = self._consumers.subscription(pull.group, pull.topic, pull.connection)
         if subscription is None:
             raise SubscriptionNotFound(
-                f"the consumer's subscription not exist, group: {pull.group}, topic: {pull.topic}",
+                f"the consumer's subscription not exist, group: {pull.group}, topic: {pull.topic}"
             )
         if subscription.version < pull.version:
             return self.filters.ahead(

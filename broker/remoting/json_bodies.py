@@ -8,11 +8,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+from rockhopper.broker.access.errors import Refusal
 from rockhopper.broker.loop.slices import in_thread
-from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response
+from rockhopper.broker.remoting.dispatcher import Request, Response
 from rockhopper.protocol import fastjson
 from rockhopper.protocol.bodies import Body
-from rockhopper.protocol.codes import ResponseCode
 
 SHORT_BODY_SIZE_BYTES_MAX = 16 << 10
 # A heartbeat with 1000 subscriptions, a lock request with 3000 queues.
@@ -25,11 +25,9 @@ AnyBody = TypeVar("AnyBody", bound=Body)
 
 
 def check_size(body: bytes, most: int) -> None:
-    """Refuse bodies that nobody needs. Raises RequestError."""
+    """Refuse bodies that nobody needs. Raises Refusal."""
     if len(body) > most:
-        raise RequestError(
-            ResponseCode.SYSTEM_ERROR, f"the body has {len(body)} bytes; {most} are allowed"
-        )
+        raise Refusal(f"the body has {len(body)} bytes; {most} are allowed")
 
 
 def with_body(
@@ -40,7 +38,7 @@ def with_body(
     """What *serve* makes of the request and its decoded body; later, if the body is long.
 
     Raises:
-        RequestError: the body is too long.
+        Refusal: the body is too long.
         MalformedBodyError: it is not JSON, or not of this kind.
     """
     check_size(request.body, CLIENT_BODY_SIZE_BYTES_MAX)
@@ -71,19 +69,19 @@ async def read_object(body: bytes) -> dict[str, Any]:
     """The JSON object in an administrator's request.
 
     Raises:
-        RequestError: it is too long, or something else than an object.
+        Refusal: it is too long, or something else than an object.
         MalformedBodyError: it is not JSON.
     """
     check_size(body, ADMIN_BODY_SIZE_BYTES_MAX)
     document = await in_thread("bodies", lambda: fastjson.loads(body))
     if not isinstance(document, dict):
-        raise RequestError(ResponseCode.SYSTEM_ERROR, "the body is no JSON object")
+        raise Refusal("the body is no JSON object")
     return document
 
 
-def refusal(error: Exception, prefix: str = "") -> RequestError:
+def refusal(error: Exception, prefix: str = "") -> Refusal:
     """A refusal in the words of *error*, which may repeat what the client sent: not all of it."""
-    return RequestError(ResponseCode.SYSTEM_ERROR, (prefix + str(error))[:REMARK_LENGTH_MAX])
+    return Refusal((prefix + str(error))[:REMARK_LENGTH_MAX])
 
 
 def json_response(value: object, ext: dict[str, str] | None = None) -> Response:

@@ -64,15 +64,13 @@ def inner_count(send: Send, topic: TopicConfig) -> int:
     number = properties.get(PROPERTY_INNER_NUM)
     if (is_inner and not topic.is_batch) or (number is not None and not is_inner):
         raise IllegalMessage(
-            "a message that holds a batch needs the flag INNER_BATCH and a topic of type BatchCQ",
+            "a message that holds a batch needs the flag INNER_BATCH and a topic of type BatchCQ"
         )
     if number is None:
         return 0
     is_delayed = not DELAYING_PROPERTIES.isdisjoint(properties)
     if is_delayed or send.sys_flag & SYS_FLAG_TRANSACTION_MASK:
-        raise IllegalMessage(
-            "a batch can neither be delayed nor be part of a transaction",
-        )
+        raise IllegalMessage("a batch can neither be delayed nor be part of a transaction")
     count = whole_number(number)
     check_inner_count(count, number)
     return max(count, 1)
@@ -83,5 +81,5 @@ def check_inner_count(count: int, told: str) -> None:
     if not 0 <= count <= INNER_BATCH_COUNT_MAX:
         raise IllegalMessage(
             f"INNER_NUM is {told[:40]!r}: a record of a topic of type BatchCQ holds "
-            f"{INNER_BATCH_COUNT_MAX} messages at most",
+            f"{INNER_BATCH_COUNT_MAX} messages at most"
         )

@@ -69,7 +69,7 @@ class SendChecks:
         if send.queue_id >= queue_nums:
             raise InvalidParameter(
                 f"request queueId[{send.queue_id}] is illegal, topic [{send.topic}] has "
-                f"{queue_nums} queues",
+                f"{queue_nums} queues"
             )
         queue_id = send.queue_id
         if queue_id < 0:
@@ -86,9 +86,7 @@ class SendChecks:
             )
             raise Refusal(f"broker unable to service, until {opens}")
         if not live.is_writable:
-            raise NoPermission(
-                f"the broker[{self._broker_name}] sending message is forbidden",
-            )
+            raise NoPermission(f"the broker[{self._broker_name}] sending message is forbidden")
 
     def _check_names(self, send: Send) -> None:
         problem = self._topic_error(send.topic)
@@ -114,7 +112,7 @@ class SendChecks:
         if light_queues.is_full_for(names):
             raise Refusal(
                 "[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]lmq consume queue num exceeded: "
-                "maxLmqConsumeQueueNum allows no more",
+                "maxLmqConsumeQueueNum allows no more"
             )
 
     def _topic(self, send: Send) -> TopicConfig:
@@ -129,18 +127,14 @@ class SendChecks:
                 send.topic, send.default_topic, send.default_queue_nums, unit_mode=send.unit_mode
             )
         if topic is None:
-            raise TopicNotFound(
-                f"topic[{send.topic}] not exist, apply first please!{TOPIC_FAQ}",
-            )
+            raise TopicNotFound(f"topic[{send.topic}] not exist, apply first please!{TOPIC_FAQ}")
         return topic
 
     def _retry_group(self, topic: str) -> SubscriptionGroup:
         name = topic[len(RETRY_PREFIX) :]
         group = self._groups.find_or_create(name)
         if group is None:
-            raise GroupNotFound(
-                f"subscription group not exist, {name}",
-            )
+            raise GroupNotFound(f"subscription group not exist, {name}")
         return group
 
     def _retry_target(

@@ -197,11 +197,11 @@ class Sender:
         if "\x01" in send.group or "\x02" in send.group:
             raise IllegalMessage(
                 "the producer group holds characters that end a property: a transaction keeps its "
-                "group in one",
+                "group in one"
             )
         if self._live.reject_transaction_message:
             raise NoPermission(
-                f"the broker[{self._config.broker_name}] sending transaction message is forbidden",
+                f"the broker[{self._config.broker_name}] sending transaction message is forbidden"
             )
 
     def _check_body(self, body: bytes) -> None:
@@ -253,9 +253,7 @@ class Sender:
             return self._put_inner_batch(send, topic, queue_id, body, len(messages))
         for _, _, properties in messages:
             if not DELAYING_PROPERTIES.isdisjoint(decode_properties(properties)):
-                raise IllegalMessage(
-                    "a message in a batch cannot be delayed: send it by itself",
-                )
+                raise IllegalMessage("a message in a batch cannot be delayed: send it by itself")
         self._store.begin()
         tail = self._store.tail(topic.name, queue_id)
         first_offset = tail.next_offset

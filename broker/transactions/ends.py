@@ -125,7 +125,7 @@ class Ends:
         ):
             raise IllegalOperation(
                 "the end of the transaction comes later than CHECK_IMMUNITY_TIME_IN_SECONDS "
-                "allows: wait for the check",
+                "allows: wait for the check"
             )
         if message.properties.get(PROPERTY_PRODUCER_GROUP) != request.producer_group:
             raise Refusal("The producer group wrong")
@@ -177,11 +177,11 @@ class Ends:
     def _agreed(self, offset: int, end_offset: int, *, commit: bool, committed: bool = True) -> int:
         if commit and not committed:
             raise IllegalOperation(
-                f"the transaction with half message {offset} is over, and was not committed",
+                f"the transaction with half message {offset} is over, and was not committed"
             )
         if committed and not commit:
             raise IllegalOperation(
-                f"the transaction with half message {offset} was committed already",
+                f"the transaction with half message {offset} was committed already"
             )
         return end_offset
 
@@ -222,7 +222,7 @@ class Ends:
         topic = self._topics.get(name)
         if topic is None or name in NOT_SENDABLE_TOPICS:
             raise TopicNotFound(
-                f"topic[{name}] not exist, the transaction stays open: create the topic again",
+                f"topic[{name}] not exist, the transaction stays open: create the topic again"
             )
         queue_id = whole_number(properties.pop(PROPERTY_REAL_QUEUE_ID, None))
         queue_nums = max(topic.write_queue_nums, topic.read_queue_nums, 1)

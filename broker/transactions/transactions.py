@@ -256,9 +256,7 @@ class Transactions(Part):
             StoreError: not now.
         """
         if self.ledger.has_final(message, has_copies=True):
-            raise Refusal(
-                f"the transaction of message {message.message_id} was committed already",
-            )
+            raise Refusal(f"the transaction of message {message.message_id} was committed already")
         for copy in self.ledger.same_message(message, TRANSACTION_HALF_TOPIC):
             if self.halves.get(copy.queue_offset) is not None:
                 return self._store.max_commit_log_offset

@@ -119,21 +119,18 @@ class Timers(Part):
         if due_ms is None:
             return None
         if not self._config.timer_wheel_enable:
-            raise Refusal(
-                "accurate timer message is not enabled, timerWheelEnable is false",
-            )
+            raise Refusal("accurate timer message is not enabled, timerWheelEnable is false")
         if due_ms <= now_ms:
             if PROPERTY_TIMER_DEL_UNIQUE_KEY in properties:
                 raise IllegalMessage(
-                    "timer message illegal: the time of a message that withdraws another has "
-                    "passed",
+                    "timer message illegal: the time of a message that withdraws another has passed"
                 )
             return None
         max_ms = self._config.timer_max_delay_s * 1000
         if due_ms - now_ms > max_ms:
             raise IllegalMessage(
                 "timer message illegal: the delay time should not be bigger than the max delay "
-                f"{max_ms}ms (timerMaxDelaySec), and it is {due_ms - now_ms}ms",
+                f"{max_ms}ms (timerMaxDelaySec), and it is {due_ms - now_ms}ms"
             )
         return due_ms
 

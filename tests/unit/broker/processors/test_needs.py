@@ -5,8 +5,9 @@ import json
 import pytest
 
 from rockhopper.broker.access.access import Action, Kind
+from rockhopper.broker.access.errors import Refusal
 from rockhopper.broker.processors import needs
-from rockhopper.broker.remoting.dispatcher import Request, RequestError
+from rockhopper.broker.remoting.dispatcher import Request
 from rockhopper.broker.remoting.json_bodies import ADMIN_BODY_SIZE_BYTES_MAX
 from rockhopper.broker.remoting.needs import Need
 from rockhopper.protocol.bodies.sinks import SinkMessage, encode_sink_body
@@ -92,5 +93,5 @@ def test_topics_whose_ids_are_asked_for_are_named() -> None:
 def test_a_body_that_does_not_decode_is_refused_as_its_processor_would() -> None:
     with pytest.raises(MalformedBodyError):
         names(needs.BEATING[0], b"{")
-    with pytest.raises(RequestError, match="bytes; 2097152 are allowed"):
+    with pytest.raises(Refusal, match="bytes; 2097152 are allowed"):
         names(needs.BEATING[0], bytes(ADMIN_BODY_SIZE_BYTES_MAX + 1))
