@@ -101,7 +101,9 @@ class LocalFiles:
 
     def open_output(self, name: str) -> Any:
         """A file to write a Parquet file into."""
-        return open(self.path(name), "wb")
+        import pyarrow as pa
+
+        return pa.OSFile(str(self.path(name)), "wb")
 
     def settle(self, name: str) -> int:
         """See that a file that was written is on disk; returns its size."""

@@ -152,8 +152,8 @@ class SplitWriter:
     def finish(self) -> WrittenSplit:
         """Write what is left; all files are on disk then. Returns ``written``."""
         with self._settling:
-            for part in list(self._parts.values()):
-                self._close(part)
+            while self._parts:  # to open the last file of one may close that of another
+                self._close(next(iter(self._parts.values())))
         self.written.files += [closed.result() for closed in self._closed]
         return self.written
 
@@ -172,7 +172,6 @@ class SplitWriter:
         is_open = [other for other in self._parts.values() if other.writer is not None]
         if len(is_open) >= self._open_files_max:
             self._close(is_open[0])
-            self._parts.setdefault((part.topic, part.day), part)
         if not self.written.staged and not is_open:
             self._files.create_leaf(self._directory)
         part.staged = f"{self._directory}/{uuid4().hex[:12]}.parquet"

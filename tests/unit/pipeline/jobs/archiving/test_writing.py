@@ -77,6 +77,21 @@ def test_more_topics_than_files_may_be_open(tmp_path: Path) -> None:
     assert all((tmp_path / name).is_file() for name in written.staged)
 
 
+def test_the_last_file_to_be_opened_closes_another(tmp_path: Path) -> None:
+    writing = writer(tmp_path, row_group_rows=2, open_files_max=2)
+    writing.add("few", batch_of(1))
+    for topic in ("a", "b"):
+        writing.add(topic, batch_of(2, topic=topic))
+
+    written = writing.finish()
+
+    assert sorted((file.topic, file.rows) for file in written.files) == [
+        ("a", 2),
+        ("b", 2),
+        ("few", 1),
+    ]
+
+
 def test_an_empty_split_writes_nothing(tmp_path: Path) -> None:
     written = writer(tmp_path).finish()
 
