@@ -98,13 +98,9 @@ def archived_ranges(files: Iterable[ArchivedFile], broker: str | None) -> Archiv
     for file in files:
         for queue in file.queues:
             if broker is None or queue.broker == broker:
-                first, last, parts = (
-                    queue.first_offset,
-                    queue.last_offset,
-                    ((file.path, queue.queue),),
-                )
+                span, parts = (queue.first_offset, queue.last_offset), ((file.path, queue.queue),)
                 found.setdefault((queue.topic, queue.queue_id), []).append(
-                    ArchivedRange(first, last, Sums.of(queue), parts, queue.crc_bits)
+                    ArchivedRange(*span, Sums.of(queue), parts, queue.crc_bits)
                 )
     return {queue: _joined(ranges) for queue, ranges in found.items()}
 
@@ -219,9 +215,9 @@ def compare_sums(
             in_log = sums.get((topic, queue_id, 2 * number + 1), Sums())
             both += in_log.rows
             if in_log != each.sums:
-                findings.add(_difference(topic, queue_id, each, in_log))
+                findings.add(_difference(each, in_log))
             if in_log.rows == each.sums.rows:
-                _compare_columns(topic, queue_id, each, in_log, columns, findings)
+                _compare_columns(each, in_log, columns, findings)
             between = sums.get((topic, queue_id, 2 * number), Sums()).rows
             if between and number:
                 reason = f"{between} messages of the log are in no file of the archive"
@@ -232,12 +228,7 @@ def compare_sums(
 
 
 def _compare_columns(
-    topic: str,
-    queue_id: int,
-    each: ArchivedRange,
-    in_log: Sums,
-    columns: FileColumns,
-    findings: Findings,
+    each: ArchivedRange, in_log: Sums, columns: FileColumns, findings: Findings
 ) -> None:
     parts = [columns.pop(part, None) for part in each.parts]
     if None in parts:
@@ -246,25 +237,24 @@ def _compare_columns(
     pairs = zip(HASHED_COLUMNS, archived, in_log.columns, strict=True)
     differ = [name for name, one, other in pairs if one != other]
     if differ:
-        reason = (
-            f"offsets {each.first} to {each.last}: the archive has other values than the log in "
-            f"{', '.join(differ)}"
-        )
-        where = topic, queue_id, each.first, each.sums.rows
-        path = each.parts[0][0]
-        findings.add(Finding(Kind.ARCHIVE_DIFFERS, reason, path, None, None, *where))
+        what = f"other values than the log in {', '.join(differ)}"
+        findings.add(_about(each, Kind.ARCHIVE_DIFFERS, what, each.sums.rows))
 
 
-def _difference(topic: str, queue_id: int, each: ArchivedRange, in_log: Sums) -> Finding:
+def _difference(each: ArchivedRange, in_log: Sums) -> Finding:
     kind = Kind.ARCHIVE_MISSING if in_log.rows > each.sums.rows else Kind.ARCHIVE_DIFFERS
     what = "other bodies than the log, or CRCs of others"
     if in_log.rows != each.sums.rows:
         what = f"{each.sums.rows} messages, and the log has {in_log.rows}"
     elif in_log.body_bytes != each.sums.body_bytes:
         what = f"bodies of {each.sums.body_bytes} bytes, those in the log {in_log.body_bytes}"
+    return _about(each, kind, what, abs(in_log.rows - each.sums.rows) or each.sums.rows)
+
+
+def _about(each: ArchivedRange, kind: Kind, what: str, count: int) -> Finding:
+    path, (topic, _, queue_id) = each.parts[0]
     reason = f"offsets {each.first} to {each.last}: the archive has {what}"
-    where = topic, queue_id, each.first, abs(in_log.rows - each.sums.rows) or each.sums.rows
-    return Finding(kind, reason, each.parts[0][0], None, None, *where)
+    return Finding(kind, reason, path, None, None, topic, queue_id, each.first, count)
 
 
 @dataclass(slots=True)
