@@ -50,12 +50,8 @@ def rules_for(nameserver: str, selection: Selection, *, allow_gaps: bool) -> Rul
         if selection.topics
         else {"subscribePattern": selection.pattern or ".*"}
     )
-    options = {
-        "nameServer": nameserver,
-        "columns": ",".join(FILE_COLUMNS),
-        "failOnDataLoss": "false" if allow_gaps else "true",
-        **which,
-    }
+    options = {"nameServer": nameserver, "columns": ",".join(FILE_COLUMNS), **which}
+    options["failOnDataLoss"] = "false" if allow_gaps else "true"
     return read_rules(options, streaming=False)
 
 

@@ -38,20 +38,16 @@ class Kind(StrEnum):
 
 
 _REBUILD = "stop the broker and run: python -m rockhopper.pipeline rebuild --in-place STORE"
+_UNIT_KINDS = (Kind.UNIT_MISSING, Kind.UNIT_WRONG, Kind.UNIT_SURPLUS)
 REMEDIES: dict[Kind, str] = {
     Kind.LOG_DAMAGE: "restore the file from a replica or a backup; else what stood there is lost",
     Kind.TORN_TAIL: "nothing: the broker cuts it off when it starts",
     Kind.FOREIGN_FILE: "move it away: RocketMQ does not start over it",
     Kind.BODY: "restore the file from a replica or a backup, or have the message sent again",
     Kind.SYS_FLAG: "restore the file from a replica or a backup: by this flag the body is read",
-    Kind.CONFLICT: _REBUILD,
-    Kind.UNIT_MISSING: _REBUILD,
-    Kind.UNIT_WRONG: _REBUILD,
-    Kind.UNIT_SURPLUS: _REBUILD,
+    **dict.fromkeys((Kind.CONFLICT, *_UNIT_KINDS), _REBUILD),
     Kind.MESSAGE_LOST: "restore the damaged file of the log; consumers step over the place",
-    Kind.INDEX_FILE: _REBUILD,
-    Kind.INDEX_MISSING: _REBUILD,
-    Kind.INDEX_SURPLUS: _REBUILD,
+    **dict.fromkeys((Kind.INDEX_FILE, Kind.INDEX_MISSING, Kind.INDEX_SURPLUS), _REBUILD),
     Kind.ARCHIVE_FILE: "restore the file from a copy of the archive, or archive anew elsewhere",
     Kind.ARCHIVE_FOREIGN: "move it out of the archive",
     Kind.ARCHIVE_MISSING: "archive anew into another directory while the log still has them",

@@ -223,10 +223,6 @@ class LogBounds:
     is_live: bool
     damages: tuple[Damage, ...]
 
-    def damage_at(self, offset: int) -> bool:
-        """Whether there is damage at *offset*."""
-        return any(damage.start <= offset < damage.end for damage in self.damages)
-
 
 Compared = tuple[QueueKey, tuple[Span, ...], int]
 """A queue, what of it was compared, and of a batch queue how many units were."""
@@ -310,7 +306,7 @@ def _report_surplus(
     position = int(units["position"][0])
     kind = Kind.UNIT_SURPLUS
     count = len(units)
-    if bounds.damage_at(position):
+    if any(damage.start <= position < damage.end for damage in bounds.damages):
         kind = Kind.MESSAGE_LOST
         lost = count_text(count, "message")
         reason = f"{lost} lost: the units point into a damaged place of the log"

@@ -63,9 +63,9 @@ def find_source(location: str) -> Source:
     path = Path(unquote(parts.path) if parts.scheme else location).expanduser().absolute()
     if not path.exists():
         raise PipelineError(f"there is nothing at {path}: give an archive, or Parquet files")
-    catalog = Catalog(LocalFiles(path)) if path.is_dir() else None
-    newest = None if catalog is None else catalog.current()
-    if catalog is not None and newest is not None:
+    catalog = Catalog(LocalFiles(path))
+    newest = catalog.current() if path.is_dir() else None
+    if newest is not None:
         files = [
             SourceFile(
                 str(path / each.path), each.rows, each.topic, each.min_store_ms, each.max_store_ms

@@ -25,7 +25,7 @@ def choose_target(
     """
     if delivery == "at-least-once":
         return ""
-    rules = _rules(nameserver, job_id, broker, retries=_PROBE_RETRIES)
+    rules = _rules(nameserver, job_id, broker, retries=str(_PROBE_RETRIES))
     if delivery == "auto" and not broker and not _any_has_sinks(rules):
         return ""
     return choose_broker(rules, rules.sink_id, topics=topics)
@@ -68,16 +68,10 @@ def sink_rules(nameserver: str, plan: Plan) -> SinkRules:
     return read_rules({"nameServer": nameserver}, streaming=False)
 
 
-def _rules(nameserver: str, job_id: str, broker: str, *, retries: int | None = None) -> SinkRules:
-    options = {
-        "nameServer": nameserver,
-        "delivery": "exactly-once",
-        "sinkId": f"{SINK_PREFIX}{job_id}",
-        "broker": broker,
-    }
-    if retries is not None:
-        options["retries"] = str(retries)
-    return read_rules(options, streaming=False)
+def _rules(nameserver: str, job_id: str, broker: str, **more: str) -> SinkRules:
+    options = {"nameServer": nameserver, "delivery": "exactly-once", "broker": broker}
+    sink_id = f"{SINK_PREFIX}{job_id}"
+    return read_rules({**options, "sinkId": sink_id, **more}, streaming=False)
 
 
 def target_ids(nameserver: str, topics: Sequence[str], broker: str) -> dict[str, dict[str, str]]:
