@@ -142,15 +142,11 @@ class LocalFiles:
 class RemoteFiles:
     """A place that pyarrow.fs reaches, such as ``s3://bucket/history``."""
 
-    def __init__(self, uri: str, filesystem: Any = None) -> None:
-        """*filesystem* is what serves *uri*, found by its scheme unless it is given."""
+    def __init__(self, uri: str) -> None:
         from pyarrow import fs
 
         self.location = uri
         self._fs = fs
-        if filesystem is not None:
-            self._files, self._root = filesystem, uri.rstrip("/")
-            return
         try:
             self._files, root = fs.FileSystem.from_uri(uri)
         except Exception as error:

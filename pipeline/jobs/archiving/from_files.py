@@ -157,8 +157,3 @@ def check_same_log(store: StoreDirectory, position: LogPosition, broker: str) ->
         f"another record at {offset}): name the broker with --broker-name, or archive into another "
         "directory"
     )
-
-
-def deletable(store: StoreDirectory, end: int) -> list[str]:
-    """The files of the log that are archived whole; the newest is never among them."""
-    return [each.path for each in store.segments[:-1] if each.end_offset <= end]

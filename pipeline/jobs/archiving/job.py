@@ -225,7 +225,8 @@ def _result(
     deletable = []
     if plan.store is not None and asked.selection.is_all:
         end = manifest.log_positions[asked.broker_name].offsets.get("*", 0)
-        deletable = from_files.deletable(plan.store, end)
+        # All but the newest: a broker writes there.
+        deletable = [each.path for each in plan.store.segments[:-1] if each.end_offset <= end]
     return ArchiveResult(
         directory=catalog.files.location,
         run=manifest.run,

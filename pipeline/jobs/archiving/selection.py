@@ -78,13 +78,9 @@ def archived_up_to(archived: Mapping[str, int], topic: str) -> int:
 
 
 def _covers(key: str, topic: str) -> bool:
-    if key == topic:
-        return True
-    if key != ALL and not key.startswith("~"):
-        return False
-    if not _is_covered(topic):
-        return False
-    return key == ALL or re.fullmatch(key[1:], topic) is not None
+    if key == ALL or key.startswith("~"):
+        return _is_covered(topic) and (key == ALL or re.fullmatch(key[1:], topic) is not None)
+    return key == topic
 
 
 def _is_covered(topic: str) -> bool:

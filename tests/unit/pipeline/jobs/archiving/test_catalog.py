@@ -163,10 +163,8 @@ def test_damaged_files_of_the_archive_are_named(log: WrittenLog, tmp_path: Path)
 def test_files_behind_pyarrow_do_the_same(
     log: WrittenLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pyarrow import fs
-
     root = tmp_path / "archive"
-    files = RemoteFiles(str(root), fs.LocalFileSystem())
+    files = RemoteFiles(root.as_uri())
 
     assert run(log, root, monkeypatch, files).rows == MESSAGES
     assert run(log, root, monkeypatch, files).rows == 0

@@ -4,7 +4,6 @@ import os
 from pathlib import Path
 
 import pytest
-from pyarrow import fs
 
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.jobs.archiving.files import Files, LocalFiles, RemoteFiles, files_at
@@ -14,7 +13,7 @@ from rockhopper.pipeline.jobs.archiving.files import Files, LocalFiles, RemoteFi
 def files(request: pytest.FixtureRequest, tmp_path: Path) -> Files:
     if request.param == "local":
         return LocalFiles(tmp_path)
-    return RemoteFiles(str(tmp_path), fs.LocalFileSystem())
+    return RemoteFiles(tmp_path.as_uri())
 
 
 def test_a_file_is_made_with_its_directory_and_replaced(files: Files) -> None:
@@ -120,7 +119,7 @@ def test_a_lock_names_its_holder_and_goes_with_it(tmp_path: Path) -> None:
 
 
 def test_nobody_locks_what_is_elsewhere(tmp_path: Path) -> None:
-    files = RemoteFiles(str(tmp_path), fs.LocalFileSystem())
+    files = RemoteFiles(tmp_path.as_uri())
     with files.lock("lock"), files.lock("lock"):
         assert files.names("") == []
 
@@ -133,7 +132,7 @@ def test_where_nothing_can_be_written_is_known_beforehand(tmp_path: Path) -> Non
     with pytest.raises(NotADirectoryError):
         files.check_writable("file/below")
     assert files.names("") == ["file"]
-    RemoteFiles(str(tmp_path), fs.LocalFileSystem()).check_writable("file/below")
+    RemoteFiles(tmp_path.as_uri()).check_writable("file/below")
 
 
 @pytest.mark.parametrize(
@@ -157,5 +156,5 @@ def test_a_place_that_nobody_knows() -> None:
 
 
 def test_a_slash_at_the_end_means_nothing() -> None:
-    assert RemoteFiles("/root/", fs.LocalFileSystem()).path("a") == "/root/a"
-    assert RemoteFiles("/root", fs.LocalFileSystem()).path("") == "/root"
+    assert RemoteFiles("file:///root/").path("a") == "/root/a"
+    assert RemoteFiles("file:///root").path("") == "/root"
