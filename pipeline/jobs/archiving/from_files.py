@@ -102,8 +102,7 @@ class _Sorted(Reading):
         super().__init__(work.rules, work.deleted_topics)
         self._work = work
         self._seen = seen
-        self._chosen_topics: dict[str, bool] = {}
-        self._starts: dict[str, int] = {}
+        self._starts: dict[str, int | None] = {}
 
     def _note(self, offset: int, reason: str) -> None:
         self._seen.damaged += 1
@@ -115,10 +114,10 @@ class _Sorted(Reading):
         offsets = records.heads["physOffset"]
         for code, topic in enumerate(names.dictionary.to_pylist()):
             rows: npt.NDArray[Any] = np.flatnonzero(codes == code)
-            if not self._is_chosen(topic):
+            start = self._start(topic)
+            if start is None:
                 self._seen.left_out[topic] += len(rows)
                 continue
-            start = self._starts[topic]
             if offsets[rows[0]] < start:
                 rows = rows[offsets[rows] >= start]
                 if not len(rows):
@@ -128,12 +127,13 @@ class _Sorted(Reading):
                 if batch.num_rows:
                     yield topic, batch
 
-    def _is_chosen(self, topic: str) -> bool:
-        found = self._chosen_topics.get(topic)
-        if found is None:
-            found = self._chosen_topics[topic] = self._work.selection.chooses(topic)
-            self._starts[topic] = archived_up_to(self._work.archived, topic)
-        return found
+    def _start(self, topic: str) -> int | None:
+        """From where in the log on messages of a topic are archived; None if it is not chosen."""
+        if topic not in self._starts:
+            is_chosen = self._work.selection.chooses(topic)
+            start = archived_up_to(self._work.archived, topic) if is_chosen else None
+            self._starts[topic] = start
+        return self._starts[topic]
 
 
 def check_same_log(store: StoreDirectory, position: LogPosition, broker: str) -> None:

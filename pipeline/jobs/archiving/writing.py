@@ -85,11 +85,6 @@ class WrittenSplit:
     damaged: int = 0
 
 
-def partition_directory(topic: str, date: str) -> str:
-    """Where messages of a topic and a day are, as Hive and Spark spell it."""
-    return f"topic={quote(topic, safe='')}/date={date}"
-
-
 def file_schema(value: ValueFormat | None) -> pa.Schema:
     """The schema of the files."""
     schema = arrow_schema(FILE_COLUMNS)
@@ -206,8 +201,9 @@ class SplitWriter:
     def _settle(self, part: "_Part", number: int) -> ArchivedFile:
         date = datetime.fromtimestamp(part.day * (MS_PER_DAY // 1000), UTC).date().isoformat()
         queues = merged(part.summaries)
+        directory = f"topic={quote(part.topic, safe='')}/date={date}"  # as Hive and Spark spell it
         return ArchivedFile(
-            path=f"{partition_directory(part.topic, date)}/{self._name}-{number}.parquet",
+            path=f"{directory}/{self._name}-{number}.parquet",
             topic=part.topic,
             date=date,
             rows=part.written_rows,

@@ -111,9 +111,8 @@ def _parquet_files(path: Path) -> list[Path]:
 def _source_file(path: Path, root: Path) -> SourceFile:
     topic = None
     for part in path.relative_to(root).parts[:-1] if root.is_dir() else ():
-        name, equals, value = part.partition("=")
-        if equals and name == "topic":
-            topic = unquote(value)
+        if part.startswith("topic="):
+            topic = unquote(part.removeprefix("topic="))
     opened = _open(str(path))
     if topic is not None and "topic" in opened.schema_arrow.names:
         topic = None

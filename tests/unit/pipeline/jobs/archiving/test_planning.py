@@ -91,6 +91,16 @@ def test_a_run_begins_where_the_log_is_archived_up_to(log: WrittenLog) -> None:
     assert plan_of(log).start == 0
 
 
+def test_damage_and_gaps_are_what_the_options_say(log: WrittenLog) -> None:
+    rules = [
+        plan_of(log, **asked).rules for asked in ({}, {"corrupt": "skip"}, {"allow_gaps": True})
+    ]
+
+    assert [each.corrupt_records for each in rules] == ["fail", "skip", "fail"]
+    assert [each.fail_on_data_loss for each in rules] == [True, True, False]
+    assert [each.start_offset for each in rules] == [None] * 3
+
+
 def test_a_small_log_is_done_right_here(log: WrittenLog) -> None:
     plan = plan_of(log)
     assert (plan.is_small, plan.waiting, plan.shares) == (True, {}, [])
