@@ -155,6 +155,8 @@ def test_a_place_that_nobody_knows() -> None:
         files_at("gopher://x")
 
 
-def test_a_slash_at_the_end_means_nothing() -> None:
-    assert RemoteFiles("file:///root/").path("a") == "/root/a"
-    assert RemoteFiles("file:///root").path("") == "/root"
+@pytest.mark.parametrize(
+    ("uri", "path"), [("file:///root/", "/root/a"), ("file:///root", "/root/a"), ("file:///", "/a")]
+)
+def test_a_slash_at_the_end_means_nothing(uri: str, path: str) -> None:
+    assert RemoteFiles(uri).path("a") == path
