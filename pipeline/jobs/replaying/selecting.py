@@ -118,9 +118,8 @@ def planned(
         )
     rows = {path: (counts[uri], uri) for path, uri in chosen.items()}
     rows |= {each.path: (each.rows, "") for each in whole}
-    found = (
+    return tuple(
         PlannedFile(each.path, each.topic, *rows[each.path])
         for each in source.files
-        if each.path in rows
+        if rows.get(each.path, (0, ""))[0]
     )
-    return tuple(each for each in found if each.rows)
