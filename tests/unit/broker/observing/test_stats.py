@@ -117,7 +117,10 @@ def test_midnight_moves_the_totals_of_the_day() -> None:
     stats.put("orders").add(100, 1)
     stats.sample()
     assert stats.put_total_today_morning == 0
-    clock.advance(12 * 3_600_000 + 1)
+    clock.advance(12 * 3_600_000 - 1)
+    stats.sample()
+    assert stats.put_total_today_morning == 0
+    clock.advance(1)
     stats.sample()
     assert stats.put_total_today_morning == 100
     stats.put("orders").add(20, 1)

@@ -1,6 +1,7 @@
 """MessageStore as a whole: what is taken, when it is safe, and what a failure stops."""
 
 import asyncio
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -13,6 +14,7 @@ from rockhopper.broker.store.files.errors import (
     StoreFailedError,
 )
 from rockhopper.broker.store.message_store import MessageStore
+from tests.support.open_files import open_files_in
 from tests.support.open_stores import Stores, bodies, flush, messages, put, stage
 
 SYNC = FlushDiskType.SYNC
@@ -158,3 +160,13 @@ async def test_a_stop_lets_everybody_see_what_was_held(stores: Stores) -> None:
     await store.close()
     assert bodies(stores.open()) == [b"hello", b"held"]
     assert not asyncio.all_tasks() - {asyncio.current_task()}
+
+
+async def test_a_stop_leaves_neither_files_open_nor_threads(stores: Stores) -> None:
+    before = set(threading.enumerate())
+    store = await stores.start()
+    put(store, properties="KEYS\x01k\x02")
+    await store.close()
+    assert open_files_in(stores.root) == []
+    mine = [thread for thread in threading.enumerate() if thread not in before]
+    assert [thread.name for thread in mine if thread.name.startswith("asyncio") is False] == []

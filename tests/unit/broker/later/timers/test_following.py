@@ -159,3 +159,19 @@ def test_messages_are_found_by_offset_and_by_position(followed: Followed) -> Non
 def test_an_origin_is_two_numbers_or_none(text: str | None, origin: tuple[int, int] | None) -> None:
     properties = {} if text is None else {"TIMER_ORIGIN": text}
     assert origin_of(StoredMessage("t", 0, 0, 0, b"", properties=properties)) == origin
+
+
+def test_an_empty_topic_is_at_its_end(followed: Followed) -> None:
+    assert not followed.queue.follow()
+    assert followed.queue.offset == 0
+
+
+def test_what_the_queue_has_lost_is_stepped_over(followed: Followed) -> None:
+    followed.put("10001")
+    followed.put("20001")
+    followed.store.purge_topics([TIMER_TOPIC])
+    followed.put("30001")
+    assert followed.queue.range == (2, 3)
+    assert followed.queue.follow()
+    assert (followed.queue.offset, followed.index.waiting) == (2, 0)
+    assert followed.pending() == [(2, 30_002)]

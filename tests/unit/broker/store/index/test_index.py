@@ -12,6 +12,7 @@ from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.index.index import MessageIndex
 from rockhopper.protocol.java_hash import index_key_hash
 from tests.support.golden_stores import copy_golden_store, golden_directory
+from tests.support.open_files import open_files_in
 from tests.support.rot import overwrite
 
 T0 = 1_795_166_323_715
@@ -259,3 +260,12 @@ def test_the_same_keys_give_rocketmqs_files(tmp_path: Path) -> None:
     index.flush()
     written = [path.read_bytes() for path in sorted(tmp_path.iterdir())]
     assert written == [path.read_bytes() for path in sorted(golden.iterdir())]
+
+
+def test_a_closed_index_holds_no_file_open(tmp_path: Path) -> None:
+    index = open_index(tmp_path)
+    for number in range(12):
+        put(index, f"k{number}", number * 100)
+    assert open_files_in(tmp_path)
+    index.close()
+    assert open_files_in(tmp_path) == []

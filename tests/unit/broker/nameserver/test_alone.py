@@ -1,0 +1,73 @@
+"""NameServer: a name service without a broker begins whole or not at all."""
+
+import json
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from rockhopper.broker.nameserver.alone import NameServer
+from rockhopper.broker.remoting.startup import StartError
+from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.settings.config_file import build_config
+from rockhopper.protocol.codes import RequestCode
+from tests.support.wire import WireClient
+
+VALUES = {"configTable": {"N": {"k": "1"}}}
+
+
+def config(root: Path, **settings: str) -> BrokerConfig:
+    ports = {"role": "nameserver", "namesrvPort": "0", "httpPort": "0"}
+    return build_config(ports | {"storePathRootDir": str(root)} | settings)
+
+
+def values_file(root: Path) -> Path:
+    path = root / "config" / "kvConfig.json"
+    path.parent.mkdir(parents=True)
+    return path
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[NameServer]:
+    values_file(tmp_path).write_text(json.dumps(VALUES))
+    made = NameServer(config(tmp_path))
+    await made.start()
+    yield made
+    await made.stop()
+
+
+async def test_it_knows_what_operators_have_put(server: NameServer) -> None:
+    async with WireClient(server.address) as client:
+        answer = await client.ask(RequestCode.GET_KV_CONFIG, {"namespace": "N", "key": "k"})
+    assert (answer.ext or {})["value"] == "1"
+    assert server.routes.route("orders", "") is None
+
+
+async def test_its_first_log_line_names_both_ports(server: NameServer) -> None:
+    facts = server.facts()
+    assert facts["nameserver"] == server.address
+    assert facts["http"] != "none"
+
+
+async def test_values_that_cannot_be_read_are_named_and_nothing_is_left_open(
+    tmp_path: Path,
+) -> None:
+    values_file(tmp_path).write_text("no JSON")
+    server = NameServer(config(tmp_path))
+    with pytest.raises(StartError, match="kvConfig"):
+        await server.start()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", int(server.address.rpartition(":")[2])))
+
+
+async def test_a_port_in_use_is_named_and_the_other_is_free_again(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        http = probe.getsockname()[1]
+        probe.close()
+        settings = {"bindAddress": "127.0.0.1", "namesrvPort": str(taken.getsockname()[1])}
+        server = NameServer(config(tmp_path, httpPort=str(http), **settings))
+        with pytest.raises(StartError, match="in use"):
+            await server.start()
+        socket.create_server(("127.0.0.1", http)).close()
