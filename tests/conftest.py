@@ -5,13 +5,18 @@
 
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from unittest import mock
 
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
+
+from rockhopper.broker import Broker
+from rockhopper.client import Admin, Producer
+from tests.support.command_line import CommandLine
+from tests.support.wire import WireClient
 
 # These machines are shared: how long an example takes says nothing.
 _untimed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -85,3 +90,32 @@ def _logs_can_still_be_captured() -> Iterator[None]:
     yield
     is_theirs = structlog.get_config()["cache_logger_on_first_use"]
     assert not is_theirs, "the test has set up logging for all that follow it"
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[Broker]:
+    async with Broker.temporary() as broker:
+        yield broker
+
+
+@pytest.fixture
+async def producer(broker: Broker) -> AsyncIterator[Producer]:
+    async with Producer(broker.nameserver) as producer:
+        yield producer
+
+
+@pytest.fixture
+async def admin(broker: Broker) -> AsyncIterator[Admin]:
+    async with Admin(broker.nameserver) as admin:
+        yield admin
+
+
+@pytest.fixture
+async def client(broker: Broker) -> AsyncIterator[WireClient]:
+    async with WireClient(broker.address) as client:
+        yield client
+
+
+@pytest.fixture
+def shell(broker: Broker) -> CommandLine:
+    return CommandLine(broker.nameserver)

@@ -6,11 +6,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 import pytest
 import pytest_asyncio
 
-from rockhopper.broker import Broker
-from rockhopper.client import Admin, Producer
-from tests.support.command_line import CommandLine
 from tests.support.unharmed import Unharmed
-from tests.support.wire import WireClient
 
 
 def _new_event_loop() -> asyncio.AbstractEventLoop:
@@ -25,35 +21,6 @@ def _new_event_loop() -> asyncio.AbstractEventLoop:
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """The event loop of every test here."""
     return {"broker-loop": _new_event_loop}
-
-
-@pytest.fixture
-async def broker() -> AsyncIterator[Broker]:
-    async with Broker.temporary() as broker:
-        yield broker
-
-
-@pytest.fixture
-async def producer(broker: Broker) -> AsyncIterator[Producer]:
-    async with Producer(broker.nameserver) as producer:
-        yield producer
-
-
-@pytest.fixture
-async def admin(broker: Broker) -> AsyncIterator[Admin]:
-    async with Admin(broker.nameserver) as admin:
-        yield admin
-
-
-@pytest.fixture
-async def client(broker: Broker) -> AsyncIterator[WireClient]:
-    async with WireClient(broker.address) as client:
-        yield client
-
-
-@pytest.fixture
-def shell(broker: Broker) -> CommandLine:
-    return CommandLine(broker.nameserver)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -1,72 +1,24 @@
 """`rockhopper dlq`: messages through the whole ladder into the dead letters, and back."""
 
-import asyncio
 from collections.abc import AsyncIterator
-from contextlib import aclosing
 
 import pytest
 
 from rockhopper.broker import Broker
 from rockhopper.client import (
     Admin,
-    ClientStateError,
-    Consumer,
-    Message,
-    Producer,
-    RequestRefusedError,
-    RetryLater,
 )
-from rockhopper.client.admin.dead_letters import PROPERTY_REQUEUED, DeadLetters
+from rockhopper.client.admin.dead_letters import PROPERTY_REQUEUED
 from rockhopper.client.admin.group_states import REQUEUE_GROUP
-from rockhopper.client.received import ReceivedMessage
 from tests.support.billing import AT_ONCE
 from tests.support.command_line import CommandLine
-from tests.support.hang import HANG_S
-from tests.support.turns import until
+from tests.support.dead_letters import fail_on_all, send, take_all
 
 
 @pytest.fixture
 async def broker() -> AsyncIterator[Broker]:
     async with Broker.temporary(AT_ONCE) as broker:
         yield broker
-
-
-async def send(broker: Broker, count: int) -> list[str]:
-    async with Producer(broker.nameserver) as producer:
-        return [(await producer.send(_message(number))).message_id for number in range(count)]
-
-
-def _message(number: int) -> Message:
-    return Message(
-        "orders", b"%d" % number, tags="new", keys=[f"o-{number}"], properties={"region": "eu"}
-    )
-
-
-def dead(broker: Broker) -> int:
-    """How many dead letters there ever were."""
-    return broker.store.queue_range("%DLQ%billing", 0)[1]
-
-
-async def fail_on_all(broker: Broker, count: int, *, at_once: bool = True) -> int:
-    """Let a group fail on everything until `count` messages are dead; return how often it did."""
-    failures = 0
-
-    async def fail(_message: ReceivedMessage) -> None:
-        nonlocal failures
-        failures += 1
-        raise RetryLater(delay_level=-1 if at_once else 0)
-
-    async with Consumer("billing", "orders", nameserver=broker.nameserver, handler=fail):
-        async with asyncio.timeout(HANG_S):
-            await until(lambda: dead(broker) >= count)
-    return failures
-
-
-async def take_all(broker: Broker, count: int) -> list[ReceivedMessage]:
-    async with Consumer("billing", "orders", nameserver=broker.nameserver) as consumer:
-        messages = aiter(consumer)
-        async with asyncio.timeout(HANG_S):
-            return [await anext(messages) for _ in range(count)]
 
 
 async def _through_the_ladder_and_back(broker: Broker, count: int) -> None:
@@ -190,36 +142,6 @@ async def test_what_cannot_be_sent_stays(broker: Broker, admin: Admin) -> None:
     sent = await shell.run("dlq", "requeue", "billing")
     assert sent.out == "3 dead letters of billing were sent to orders\n"
     assert len(await take_all(broker, 3)) == 3
-
-
-async def test_a_requeue_that_was_killed_repeats_nothing(
-    broker: Broker, admin: Admin, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await send(broker, 4)
-    await fail_on_all(broker, 4)
-
-    async def killed(*_: object) -> None:
-        raise RequestRefusedError(15, 1, "killed before the mark was moved", broker.address)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(DeadLetters, "_note", killed)
-        with pytest.raises(RequestRefusedError, match="killed"):
-            _ = [each async for each in admin.dead_letters.requeue("billing", max_count=3)]
-    assert broker.offsets.get("%DLQ%billing", REQUEUE_GROUP, 0) is None
-    again = [each async for each in admin.dead_letters.requeue("billing")]
-    assert [each.receipt is None for each in again] == [True, True, True, False]
-    assert len({each.message_id for each in await take_all(broker, 4)}) == 4
-
-
-async def test_two_requeues_do_not_run_at_once(broker: Broker, admin: Admin) -> None:
-    await send(broker, 2)
-    await fail_on_all(broker, 2)
-    async with Admin(broker.nameserver) as other:
-        async with aclosing(admin.dead_letters.requeue("billing")) as requeues:
-            await anext(requeues)
-            with pytest.raises(ClientStateError, match="under way"):
-                await anext(other.dead_letters.requeue("billing"))
-        assert [each async for each in other.dead_letters.requeue("billing")] != []
 
 
 async def test_a_group_without_dead_letters_is_one_sentence(shell: CommandLine) -> None:

@@ -1,4 +1,4 @@
-"""`rockhopper group` and `rockhopper topic purge` against our broker."""
+"""`rockhopper group` against our broker."""
 
 import asyncio
 
@@ -7,26 +7,17 @@ import pytest
 from rockhopper.broker import Broker
 from rockhopper.broker.nameserver.alone import NameServer
 from rockhopper.broker.settings.config_file import build_config
-from rockhopper.client import Consumer, Message, Producer
+from rockhopper.client import Consumer, Producer
 from rockhopper.client.received import ReceivedMessage
 from tests.support.command_line import CommandLine
 from tests.support.hang import HANG_S
-from tests.support.turns import until
+from tests.support.shell import consume
 
 
 async def send(broker: Broker, count: int, queue: int = 0) -> None:
     async with Producer(broker.nameserver) as producer:
         for number in range(count):
             await producer.send("orders", b"%d" % number, queue=queue)
-
-
-async def consume(broker: Broker, count: int, group: str = "billing") -> None:
-    """Consume so many messages, commit, and leave."""
-    async with Consumer(group, "orders", nameserver=broker.nameserver) as consumer:
-        messages = aiter(consumer)
-        async with asyncio.timeout(HANG_S):
-            for _ in range(count):
-                await anext(messages)
 
 
 async def test_nobody_consumes_yet(shell: CommandLine) -> None:
@@ -184,51 +175,6 @@ async def test_a_group_that_nobody_knows_is_one_sentence(shell: CommandLine) -> 
         assert (ended.code, ended.out) == (1, "")
         assert len(ended.err.splitlines()) == 1
         assert "rockhopper group list" in ended.err
-
-
-async def test_a_topic_is_purged(broker: Broker, shell: CommandLine) -> None:
-    await send(broker, 5)
-    await consume(broker, 2)
-    purged = await shell.run("topic", "purge", "orders", "--yes")
-    assert purged.out == f"purged orders on broker-a ({broker.address}): 5 messages\n"
-    assert "0 messages behind" in (await shell.run("group", "lag", "billing")).out
-    assert "0 messages in 4 queues" in (await shell.run("topic", "show", "orders")).out
-    missing = await shell.run("topic", "purge", "missing")
-    assert (missing.code, missing.out) == (1, "")
-
-
-async def test_nothing_that_is_sent_during_a_purge_is_lost(
-    broker: Broker, shell: CommandLine
-) -> None:
-    seen: set[bytes] = set()
-    done = asyncio.Event()
-
-    async def take(message: ReceivedMessage) -> None:
-        seen.add(message.body)
-        if message.body == b"last":
-            done.set()
-
-    sent_after: set[bytes] = set()
-    async with (
-        Producer(broker.nameserver) as producer,
-        Consumer("billing", "orders", nameserver=broker.nameserver, handler=take),
-    ):
-        await producer.send("orders", b"first")
-        purging = asyncio.create_task(shell.run("topic", "purge", "orders"))
-        number = 0
-        while not purging.done():
-            await producer.send(Message("orders", b"%d" % number, keys=["k"]))
-            number += 1
-        ended = purging.result()
-        for _ in range(20):
-            await producer.send("orders", b"after %d" % number)
-            sent_after.add(b"after %d" % number)
-            number += 1
-        await producer.send("orders", b"last", queue=0)
-        async with asyncio.timeout(HANG_S):
-            await done.wait()
-            await until(lambda: sent_after <= seen)
-    assert ended.code == 0
 
 
 async def test_all_masters_are_asked_and_told(broker: Broker, shell: CommandLine) -> None:

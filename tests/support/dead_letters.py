@@ -1,0 +1,52 @@
+"""A group that fails on messages until they are dead, and takes them back."""
+
+import asyncio
+
+from rockhopper.broker import Broker
+from rockhopper.client import (
+    Consumer,
+    Message,
+    Producer,
+    RetryLater,
+)
+from rockhopper.client.received import ReceivedMessage
+from tests.support.hang import HANG_S
+from tests.support.turns import until
+
+
+async def send(broker: Broker, count: int) -> list[str]:
+    async with Producer(broker.nameserver) as producer:
+        return [(await producer.send(_message(number))).message_id for number in range(count)]
+
+
+def _message(number: int) -> Message:
+    return Message(
+        "orders", b"%d" % number, tags="new", keys=[f"o-{number}"], properties={"region": "eu"}
+    )
+
+
+def dead(broker: Broker) -> int:
+    """How many dead letters there ever were."""
+    return broker.store.queue_range("%DLQ%billing", 0)[1]
+
+
+async def fail_on_all(broker: Broker, count: int, *, at_once: bool = True) -> int:
+    """Let a group fail on everything until `count` messages are dead; return how often it did."""
+    failures = 0
+
+    async def fail(_message: ReceivedMessage) -> None:
+        nonlocal failures
+        failures += 1
+        raise RetryLater(delay_level=-1 if at_once else 0)
+
+    async with Consumer("billing", "orders", nameserver=broker.nameserver, handler=fail):
+        async with asyncio.timeout(HANG_S):
+            await until(lambda: dead(broker) >= count)
+    return failures
+
+
+async def take_all(broker: Broker, count: int) -> list[ReceivedMessage]:
+    async with Consumer("billing", "orders", nameserver=broker.nameserver) as consumer:
+        messages = aiter(consumer)
+        async with asyncio.timeout(HANG_S):
+            return [await anext(messages) for _ in range(count)]

@@ -1,0 +1,53 @@
+"""Dead letters sent back by the bundled client: once each, whatever is cut off."""
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+
+import pytest
+
+from rockhopper.broker import Broker
+from rockhopper.client import (
+    Admin,
+    ClientStateError,
+    RequestRefusedError,
+)
+from rockhopper.client.admin.dead_letters import DeadLetters
+from rockhopper.client.admin.group_states import REQUEUE_GROUP
+from tests.support.billing import AT_ONCE
+from tests.support.dead_letters import fail_on_all, send, take_all
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[Broker]:
+    async with Broker.temporary(AT_ONCE) as broker:
+        yield broker
+
+
+async def test_a_requeue_that_was_killed_repeats_nothing(
+    broker: Broker, admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await send(broker, 4)
+    await fail_on_all(broker, 4)
+
+    async def killed(*_: object) -> None:
+        raise RequestRefusedError(15, 1, "killed before the mark was moved", broker.address)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(DeadLetters, "_note", killed)
+        with pytest.raises(RequestRefusedError, match="killed"):
+            _ = [each async for each in admin.dead_letters.requeue("billing", max_count=3)]
+    assert broker.offsets.get("%DLQ%billing", REQUEUE_GROUP, 0) is None
+    again = [each async for each in admin.dead_letters.requeue("billing")]
+    assert [each.receipt is None for each in again] == [True, True, True, False]
+    assert len({each.message_id for each in await take_all(broker, 4)}) == 4
+
+
+async def test_two_requeues_do_not_run_at_once(broker: Broker, admin: Admin) -> None:
+    await send(broker, 2)
+    await fail_on_all(broker, 2)
+    async with Admin(broker.nameserver) as other:
+        async with aclosing(admin.dead_letters.requeue("billing")) as requeues:
+            await anext(requeues)
+            with pytest.raises(ClientStateError, match="under way"):
+                await anext(other.dead_letters.requeue("billing"))
+        assert [each async for each in other.dead_letters.requeue("billing")] != []

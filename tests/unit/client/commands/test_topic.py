@@ -1,0 +1,70 @@
+"""`rockhopper topic` against our broker."""
+
+import asyncio
+
+from rockhopper.broker import Broker
+from rockhopper.client import Consumer, Message, Producer
+from rockhopper.client.received import ReceivedMessage
+from tests.support.command_line import CommandLine
+from tests.support.hang import HANG_S
+from tests.support.shell import consume, send
+from tests.support.turns import until
+
+
+async def test_topics_are_made_shown_and_deleted(broker: Broker, shell: CommandLine) -> None:
+    created = await shell.run("topic", "create", "orders", "--queues", "3")
+    assert created.out == f"orders has 3 queues on broker-a ({broker.address})\n"
+    await send(broker, b"x", queue=2)
+    assert (await shell.run("topic", "list")).out == "orders\n"
+    assert "TBW102" in (await shell.run("topic", "list", "--all")).out
+    shown = (await shell.run("topic", "show", "orders", "--json")).objects
+    assert [(each["queue"], each["maxOffset"]) for each in shown] == [(0, 0), (1, 0), (2, 1)]
+    assert "1 message in 3 queues" in (await shell.run("topic", "show", "orders")).out
+    assert (await shell.run("topic", "delete", "orders")).code == 0
+    again = await shell.run("topic", "delete", "orders")
+    assert (again.code, again.err) == (1, "rockhopper: there is no topic 'orders' to delete\n")
+
+
+async def test_a_topic_is_purged(broker: Broker, shell: CommandLine) -> None:
+    await send(broker, *[b"x"] * 5)
+    await consume(broker, 2)
+    purged = await shell.run("topic", "purge", "orders", "--yes")
+    assert purged.out == f"purged orders on broker-a ({broker.address}): 5 messages\n"
+    assert "0 messages behind" in (await shell.run("group", "lag", "billing")).out
+    assert "0 messages in 4 queues" in (await shell.run("topic", "show", "orders")).out
+    missing = await shell.run("topic", "purge", "missing")
+    assert (missing.code, missing.out) == (1, "")
+
+
+async def test_nothing_that_is_sent_during_a_purge_is_lost(
+    broker: Broker, shell: CommandLine
+) -> None:
+    seen: set[bytes] = set()
+    done = asyncio.Event()
+
+    async def take(message: ReceivedMessage) -> None:
+        seen.add(message.body)
+        if message.body == b"last":
+            done.set()
+
+    sent_after: set[bytes] = set()
+    async with (
+        Producer(broker.nameserver) as producer,
+        Consumer("billing", "orders", nameserver=broker.nameserver, handler=take),
+    ):
+        await producer.send("orders", b"first")
+        purging = asyncio.create_task(shell.run("topic", "purge", "orders"))
+        number = 0
+        while not purging.done():
+            await producer.send(Message("orders", b"%d" % number, keys=["k"]))
+            number += 1
+        ended = purging.result()
+        for _ in range(20):
+            await producer.send("orders", b"after %d" % number)
+            sent_after.add(b"after %d" % number)
+            number += 1
+        await producer.send("orders", b"last", queue=0)
+        async with asyncio.timeout(HANG_S):
+            await done.wait()
+            await until(lambda: sent_after <= seen)
+    assert ended.code == 0
