@@ -30,7 +30,6 @@ from rockhopper.protocol.properties import (
 )
 from rockhopper.protocol.store.light_queues import is_light
 from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT, CONSUME_QUEUE_UNIT_SIZE_BYTES
-from rockhopper.protocol.sys_flags import SYS_FLAG_HOSTS_V6
 
 _MULTI_DISPATCH = frozenset({PROPERTY_INNER_MULTI_DISPATCH, PROPERTY_INNER_MULTI_QUEUE_OFFSET})
 
@@ -234,13 +233,12 @@ class Staging:
     def stage_again(self, copy: Copy) -> int:
         """Add a copy of a stored message to the pass; returns and raises as ``stage``."""
         message = copy.message
-        sys_flag = message.sys_flag if copy.sys_flag is None else copy.sys_flag
         return self.stage(
             self.tail(copy.topic, copy.queue_id),
             message.body,
             copy.properties,
             message.flag,
-            sys_flag & ~SYS_FLAG_HOSTS_V6,
+            message.sys_flag if copy.sys_flag is None else copy.sys_flag,
             message.born_time_ms,
             host_bytes(message.born_host, message.born_port),
             message.reconsume_times if copy.reconsume_times is None else copy.reconsume_times,

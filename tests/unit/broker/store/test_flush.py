@@ -5,13 +5,11 @@ import errno
 import itertools
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
 from rockhopper.broker.settings.config import FlushDiskType
 from rockhopper.broker.store.files import disk
-from rockhopper.broker.store.files.checkpoint import load
 from rockhopper.broker.store.files.errors import (
     GeometryError,
     StoreBusyError,
@@ -27,7 +25,6 @@ from tests.support.open_stores import (
     Stores,
     bodies,
     flush,
-    flush_derived_files,
     put,
     stage,
 )
@@ -281,65 +278,6 @@ def test_catching_up_goes_no_further_than_the_disk(
     assert bodies(store) == [b"1", b"2"]
 
 
-def test_the_checkpoint_states_only_what_was_synced_before_it(
-    stores: Stores, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = stores.open()
-    synced: list[str] = []
-    real_file, real_write = disk.sync_file, disk.write_atomically
-
-    def sync_file(descriptor: int) -> None:
-        synced.append(Path(f"/proc/self/fd/{descriptor}").readlink().parts[-2])
-        real_file(descriptor)
-
-    def write_atomically(path: Path, data: bytes) -> None:
-        synced.append("checkpoint")
-        real_write(path, data)
-
-    monkeypatch.setattr(disk, "sync_file", sync_file)
-    monkeypatch.setattr(
-        "rockhopper.broker.store.files.checkpoint.write_atomically", write_atomically
-    )
-    put(store, properties="KEYS\x01k\x02")
-    flush(store)
-    flush_derived_files(store)
-    assert synced == ["commitlog", "0", "index", "index", "checkpoint"]
-
-
-def test_a_checkpoint_without_a_flush_of_the_log_does_not_move(stores: Stores) -> None:
-    store = stores.open()
-    put(store)
-    flush(store)
-    flush_derived_files(store)
-    first_ms = stores.clock.now_ms
-    stores.clock.advance(1000)
-    put(store)
-    for _ in store.derived_flush.steps(False):
-        pass
-    store.derived_flush.save_checkpoint()
-    saved = load(stores.root / "rockhopper" / "checkpoint")
-    assert (saved.commit_log_ms, saved.consume_queue_ms, saved.index_ms) == (first_ms,) * 3
-    flush(store)
-    store.derived_flush.save_checkpoint()
-    saved = load(stores.root / "rockhopper" / "checkpoint")
-    assert (saved.commit_log_ms, saved.consume_queue_ms) == (first_ms + 1000, first_ms)
-
-
-def test_a_message_that_comes_during_the_flush_of_queues_is_not_claimed(stores: Stores) -> None:
-    store = stores.open()
-    put(store)
-    put(store, queue_id=1)
-    steps = store.derived_flush.steps(True)
-    next(steps)
-    first_ms = stores.clock.now_ms
-    stores.clock.advance(1000)
-    put(store)
-    for _ in steps:
-        pass
-    store.derived_flush.save_checkpoint()
-    assert load(stores.root / "rockhopper" / "checkpoint").consume_queue_ms == first_ms
-
-
 def test_a_clean_stop_flushes_everything_and_says_so(stores: Stores) -> None:
     store = stores.open(flush_disk_type=SYNC)
     put(store, b"1")
@@ -370,17 +308,6 @@ def test_a_setting_that_does_not_fit_the_store_changes_nothing(stores: Stores, c
         stores.open(root, index_slot_count=99)
     assert (root / "abort").exists() is not clean
     assert len(bodies(stores.open(root))) == 1
-
-
-def test_rocketmq_is_told_of_queues_and_index_only_by_a_clean_stop(stores: Stores) -> None:
-    store = stores.open()
-    put(store)
-    stores.reopen_after_stop()
-    stopped_ms = stores.clock.now_ms
-    running = load(stores.root / "checkpoint")
-    assert (running.commit_log_ms, running.consume_queue_ms, running.index_ms) == (stopped_ms, 0, 0)
-    stores.reopen_after_stop().opened.close(clean=True)
-    assert load(stores.root / "checkpoint")[:3] == (stopped_ms,) * 3
 
 
 async def test_the_log_is_flushed_at_its_time_while_many_queues_are() -> None:
