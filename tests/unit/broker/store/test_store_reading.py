@@ -1,0 +1,118 @@
+"""StoreReading: what may be asked of an open store, of both kinds of queues."""
+
+import struct
+
+import pytest
+
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.reading.get_result import GetStatus
+from rockhopper.protocol.names import LMQ_PREFIX
+from rockhopper.protocol.store.message_codec import decode_message, decode_messages
+from tests.support.open_stores import FILE_SIZE_BYTES, Stores, bodies, body_filling, put, stage
+
+FOREVER = 2**62
+
+
+@pytest.fixture
+def spread(stores: Stores) -> MessageStore:
+    """Five messages of queue 0 of TopicA, 100 ms apart, one of queue 3 and one of TopicB."""
+    store = stores.open()
+    for number in range(5):
+        put(store, b"%d" % number, properties="TAGS\x01odd\x02" if number % 2 else "")
+        stores.clock.advance(100)
+    put(store, b"three", queue_id=3)
+    put(store, b"B", topic="TopicB")
+    return store
+
+
+def test_what_does_not_exist_is_empty_and_is_not_made(spread: MessageStore) -> None:
+    assert spread.queue_range("Nothing", 0) == (0, 0)
+    assert not spread.has_queue("TopicA", 1)
+    assert spread.queue_units("TopicA", 1, 0, 9) == b""
+    assert spread.offset_by_time("TopicA", 1, 0, upper=False) == 0
+    assert (spread.store_time("TopicA", 1, 0), spread.earliest_store_time("TopicA", 1)) == (-1, -1)
+    for count_max in (1, 32):
+        result = spread.get_message("TopicA", 1, 0, count_max)
+        assert result.status is GetStatus.NO_MATCHED_LOGIC_QUEUE
+    assert spread.get_bulk("TopicA", 1, 0, 9, 999).status is GetStatus.NO_MATCHED_LOGIC_QUEUE
+    assert spread.queue_ids("TopicA") == [0, 3]
+    assert spread.topics() == ["TopicA", "TopicB"]
+
+
+def test_a_queue_is_told_by_its_units_and_its_ends(spread: MessageStore) -> None:
+    assert (spread.queue_range("TopicA", 0), spread.has_queue("TopicA", 0)) == ((0, 5), True)
+    units = list(struct.iter_unpack(">qiq", spread.queue_units("TopicA", 0, 3, 9)))
+    assert len(units) == 2
+    assert spread.message_at(units[0][0]) == spread.get_message("TopicA", 0, 3, 1).body
+
+
+def test_times_lead_to_offsets_and_back(spread: MessageStore, stores: Stores) -> None:
+    first_ms = spread.earliest_store_time("TopicA", 0)
+    assert first_ms == spread.earliest_time_ms == stores.clock.now_ms - 500
+    assert spread.store_time("TopicA", 0, 4) == first_ms + 400
+    assert spread.store_time("TopicA", 0, 5) == -1
+    for wanted_ms, lower, upper in ((0, 0, 0), (100, 1, 1), (101, 2, 1), (999, 5, 4)):
+        time_ms = first_ms + wanted_ms
+        assert spread.offset_by_time("TopicA", 0, time_ms, upper=False) == lower
+        assert spread.offset_by_time("TopicA", 0, time_ms, upper=True) == upper
+
+
+def test_an_empty_log_has_no_time(store: MessageStore) -> None:
+    assert store.earliest_time_ms == -1
+    assert (store.min_commit_log_offset, store.max_commit_log_offset) == (0, 0)
+
+
+def test_the_newest_messages_with_a_tag_are_found(spread: MessageStore) -> None:
+    put(spread, b"5", properties="TAGS\x01odd\x02")
+    search, steps = spread.search_tag("TopicA", "odd", 2, 0, FOREVER)
+    for _ in steps:
+        pass
+    assert [decode_message(record).body for record in search.records()] == [b"5", b"3"]
+
+
+def test_a_search_ends_where_its_times_do(spread: MessageStore) -> None:
+    first_ms = spread.earliest_time_ms
+    search, steps = spread.search_tag("TopicA", "odd", 9, first_ms, first_ms + 299)
+    for _ in steps:
+        pass
+    assert [decode_message(record).body for record in search.records()] == [b"1"]
+
+
+def test_records_are_read_over_the_ends_of_files(store: MessageStore) -> None:
+    put(store, b"first")
+    store.begin()
+    stage(store, body_filling(store, 100))
+    stage(store, b"in the second file")
+    store.commit()
+    assert store.max_commit_log_offset > FILE_SIZE_BYTES
+    found = [decode_message(record).body for record in store.records_from(0)]
+    assert (found[0], len(found), found[-1]) == (b"first", 3, b"in the second file")
+    (last,) = store.records_from(FILE_SIZE_BYTES)
+    assert decode_message(last).body == b"in the second file"
+    assert list(store.records_from(store.max_commit_log_offset)) == []
+
+
+def test_queues_of_both_kinds_are_read_alike(stores: Stores) -> None:
+    store = stores.open(batch_topics={"Batches"})
+    for topic in ("Batches", "Plain"):
+        for number in range(3):
+            put(store, b"%d" % number, topic=topic)
+    for topic in ("Batches", "Plain"):
+        assert store.queue_range(topic, 0) == (0, 3)
+        assert bodies(store, topic, offset=1) == [b"1", b"2"]
+        bulk = store.get_bulk(topic, 0, 0, 2, 1 << 20)
+        assert [message.body for message in decode_messages(bulk.body)] == [b"0", b"1"]
+        assert store.store_time(topic, 0, 2) == stores.clock.now_ms
+    assert store.queue_units("Batches", 0, 0, 9) == b""
+    search, steps = store.search_tag("Batches", "x", 9, 0, FOREVER)
+    assert list(steps) == []
+    assert search.records() == []
+
+
+def test_light_queues_read_the_records_of_others(stores: Stores) -> None:
+    store = stores.open(light_queues_enabled=True, multi_dispatch_enabled=True)
+    names = ",".join(f"{LMQ_PREFIX}{name}" for name in "ab")
+    put(store, b"shared", properties=f"INNER_MULTI_DISPATCH\x01{names}\x02")
+    assert bodies(store, f"{LMQ_PREFIX}a") == bodies(store, f"{LMQ_PREFIX}b") == [b"shared"]
+    assert store.dispatched_offset == store.max_commit_log_offset
+    assert (store.damaged_count, store.mended_count, store.index_fault_count) == (0, 0, 0)
