@@ -67,7 +67,7 @@ def test_the_newest_messages_with_a_tag_are_found(spread: MessageStore) -> None:
     search, steps = spread.search_tag("TopicA", "odd", 2, 0, FOREVER)
     for _ in steps:
         pass
-    assert [decode_message(record).body for record in search.records()] == [b"5", b"3"]
+    assert [decode_message(record).body for record in search.records()] == [b"3", b"5"]
 
 
 def test_a_search_ends_where_its_times_do(spread: MessageStore) -> None:
