@@ -9,8 +9,8 @@ from collections import deque
 
 import structlog
 
-from rockhopper.broker.pop.journal import PopJournal
 from rockhopper.broker.pop.lanes import Lane, Lanes, lane_record
+from rockhopper.broker.store.files.record_journal import RecordJournal
 
 log = structlog.get_logger("broker.pop")
 
@@ -22,7 +22,9 @@ RETRY_S = 30.0
 class Compaction:
     """Belongs to the event loop."""
 
-    def __init__(self, journal: PopJournal, lanes: Lanes, *, size_bytes_min: int = SIZE_BYTES_MIN):
+    def __init__(
+        self, journal: RecordJournal, lanes: Lanes, *, size_bytes_min: int = SIZE_BYTES_MIN
+    ):
         self._journal = journal
         self._lanes = lanes
         self._size_bytes_min = size_bytes_min

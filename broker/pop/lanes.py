@@ -2,13 +2,19 @@
 
 A lane has a cursor, the queue offset that is handed out next, and an entry for each message that
 was handed out and is not settled: when it was popped and for how long it is invisible. All is in
-memory; each change is first written to the journal: what a client was told survives a crash.
+memory; each change is first written to the journal (store/files/record_journal.py, in
+``<store>/rockhopper/pop``), with one write(2) for each request: what a client was told survives a
+crash. A power cut loses the newest records, and then messages repeat, since the committed offset
+of a group is never beyond its oldest message that is not settled.
+
+The journal is strict: what follows a lost record could say that messages were handed out of which
+nobody knows any more whether they were settled, so nothing behind it counts. They come again.
 
 An entry of a message that was copied to the retry topic or to the dead letters stays until the copy
 is known to be on disk: ``copy_end`` is the commit log offset behind it. After a crash that lost
 the copy the message is in flight again.
 
-Kinds of records (journal.py), all integers big-endian:
+Kinds of records, all integers big-endian:
 
     1 LANE     number:4 queue:4 size:2 group size:2 topic cursor:8 count:4
                {offset:8 popMs:8 invisibleMs:8 copyEnd:8}… ordered batch as msgpack
@@ -30,8 +36,8 @@ from typing import NamedTuple
 import msgspec
 import structlog
 
-from rockhopper.broker.pop.journal import PopJournal
 from rockhopper.broker.pop.ordered import OrderedBatch, decode_batch, encode_batch
+from rockhopper.broker.store.files.record_journal import RecordJournal
 from rockhopper.protocol.store.note_records import encode_record
 
 log = structlog.get_logger("broker.pop")
@@ -97,7 +103,7 @@ class Lanes:
     A change that cannot be written raises OSError, and then nothing is changed.
     """
 
-    def __init__(self, journal: PopJournal) -> None:
+    def __init__(self, journal: RecordJournal) -> None:
         self.journal = journal
         self._by_key: dict[tuple[str, str, int], Lane] = {}
         self._by_number: dict[int, Lane] = {}

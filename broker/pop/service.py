@@ -23,7 +23,6 @@ from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pop.compaction import Compaction
 from rockhopper.broker.pop.extra_info import ORDERLY_REVIVE_QUEUE, ExtraInfo, origin_topic
 from rockhopper.broker.pop.in_order import InOrder, read
-from rockhopper.broker.pop.journal import PopJournal
 from rockhopper.broker.pop.lanes import Entry, Lane, Lanes
 from rockhopper.broker.pop.polling import PopPolling
 from rockhopper.broker.pop.reading import PopAnswer, Wanted, split_records
@@ -33,6 +32,7 @@ from rockhopper.broker.pop.sources import QUEUES_PER_SLICE, PopSources, Queue
 from rockhopper.broker.settings.config import BrokerConfig
 from rockhopper.broker.settings.live_settings import InitialOffset
 from rockhopper.broker.store.files.errors import StoreError
+from rockhopper.broker.store.files.record_journal import RecordJournal
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.reading.get_result import GetStatus
 from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
@@ -72,7 +72,9 @@ class PopService(Part):
         self.request_modes = MessageRequestModeTable(
             store.layout.config / "messageRequestMode.json", now_ms=now_ms
         )
-        self.journal = PopJournal(store.layout.own / "pop", store.layout.quarantine)
+        self.journal = RecordJournal(
+            store.layout.own / "pop", store.layout.quarantine, what="popped messages", strict=True
+        )
         self.lanes = Lanes(self.journal)
         self.compaction = Compaction(self.journal, self.lanes)
         self._revive_queue = -1

@@ -12,6 +12,7 @@ from rockhopper.broker.pop.reading import Wanted
 from rockhopper.broker.pop.service import PopService
 from rockhopper.broker.settings.config import StoreConfig
 from rockhopper.broker.settings.config_file import build_config
+from rockhopper.broker.store.files.record_journal import RecordJournal
 from rockhopper.broker.store.put import MessageToStore
 from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
@@ -25,6 +26,11 @@ from tests.support.peers import Clock
 GROUP, TOPIC = "pickers", "parcels"
 RETRY = pop_retry_topic(GROUP, TOPIC)
 DEAD = f"%DLQ%{GROUP}"
+
+
+def journal_in(root: Path) -> RecordJournal:
+    """The journal of pop consumption of the store that is in *root*, for lanes alone."""
+    return RecordJournal(root / "pop", root / "quarantine", what="popped messages", strict=True)
 
 
 class Popped:

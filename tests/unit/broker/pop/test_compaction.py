@@ -9,9 +9,9 @@ from structlog.testing import capture_logs
 
 from rockhopper.broker.pop import compaction as module
 from rockhopper.broker.pop.compaction import RETRY_S, Compaction
-from rockhopper.broker.pop.journal import PopJournal
 from rockhopper.broker.pop.lanes import Lanes
 from tests.support.held_clock import HeldClock
+from tests.support.pop_world import journal_in
 from tests.support.turns import until
 
 
@@ -20,7 +20,7 @@ class Compacted:
 
     def __init__(self, root: Path, size_bytes_min: int = 1) -> None:
         self.root = root
-        self.journal = PopJournal(root / "pop", root / "quarantine")
+        self.journal = journal_in(root)
         self.lanes = Lanes(self.journal)
         self.lanes.load(0)
         self.compaction = Compaction(self.journal, self.lanes, size_bytes_min=size_bytes_min)
@@ -36,7 +36,7 @@ class Compacted:
 
     def state(self) -> list[tuple[str, int, list[int]]]:
         """What a start after a kill finds."""
-        lanes = Lanes(PopJournal(self.root / "pop", self.root / "quarantine"))
+        lanes = Lanes(journal_in(self.root))
         lanes.load(1 << 40)
         return sorted((lane.topic, lane.cursor, sorted(lane.entries)) for lane in lanes)
 

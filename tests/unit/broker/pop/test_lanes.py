@@ -5,17 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.pop.journal import PopJournal
 from rockhopper.broker.pop.lanes import Lane, Lanes, lane_record
 from rockhopper.broker.pop.ordered import OrderedBatch
 from rockhopper.broker.store.files import disk
+from tests.support.pop_world import journal_in
 from tests.support.rot import flipped
 
 DIRECTORY = "pop"
 
 
 def opened(root: Path, log_end: int = 1 << 40) -> Lanes:
-    lanes = Lanes(PopJournal(root / DIRECTORY, root / "quarantine"))
+    lanes = Lanes(journal_in(root))
     lanes.load(log_end)
     return lanes
 
@@ -156,7 +156,7 @@ def test_any_flipped_bit_of_the_journal_is_mended(tmp_path: Path, lane: tuple[La
     for bit in range(len(data) * 8):
         damaged = flipped(data, bit)
         path.write_bytes(damaged)
-        journal = PopJournal(tmp_path / DIRECTORY, tmp_path / "quarantine")
+        journal = journal_in(tmp_path)
         again = Lanes(journal)
         for kind, payload in journal.read():
             again.apply(kind, payload)
