@@ -1,0 +1,49 @@
+"""Which form of the encoder is used; that both give the same is tests/property's."""
+
+import os
+import subprocess
+import sys
+
+from rockhopper.broker.store.log import fast_encoding
+
+_NAMES = (
+    "encode_plain",
+    "encode_batch",
+    "message_ids",
+    "put_entries",
+    "count_sound",
+    "side_by_side",
+    "is_compiled",
+)
+_ASK = """
+from rockhopper.broker.store.log import fast_encoding
+for name in {names!r}:
+    found = getattr(fast_encoding, name)
+    print(name, getattr(found, "__module__", found))
+"""
+
+
+def modules(pure: str) -> dict[str, str]:
+    """Where the functions come from with ROCKHOPPER_PURE_PYTHON set so."""
+    done = subprocess.run(
+        [sys.executable, "-c", _ASK.format(names=_NAMES)],
+        env={**os.environ, "ROCKHOPPER_PURE_PYTHON": pure},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
+
+
+def test_the_compiled_form_can_be_turned_off() -> None:
+    pure = modules("1")
+    assert pure.pop("is_compiled") == "False"
+    assert {name.rpartition(".")[2] for name in pure.values()} == {"encoding", "checking"}
+
+
+def test_it_is_all_of_one_form() -> None:
+    found = modules("0")
+    is_compiled = found.pop("is_compiled") == "True"
+    assert is_compiled == fast_encoding.is_compiled
+    expected = {"_encoding"} if is_compiled else {"encoding", "checking"}
+    assert {name.rpartition(".")[2] for name in found.values()} == expected
