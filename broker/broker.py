@@ -158,8 +158,6 @@ class Broker(ServingParts):
             "encoding": "compiled" if fast_encoding.is_compiled else "python",
         }
 
-    # -- start ---------------------------------------------------------------------------------
-
     def prepare(self) -> None:
         """Take the ports, so that ``addresses`` are known, and see that the store is free.
 
@@ -305,8 +303,6 @@ class Broker(ServingParts):
                 reason=str(error.__cause__),
             )
 
-    # -- stop ----------------------------------------------------------------------------------
-
     async def stop(self) -> None:
         """Answer what waits, save everything and close; a second call does nothing.
 
@@ -333,8 +329,6 @@ class Broker(ServingParts):
                 async with asyncio.timeout(LAST_FLUSH_TIMEOUT_S):
                     await self.store.safe(self.store.max_commit_log_offset)
         await self.server.close()
-
-    # -- while running -------------------------------------------------------------------------
 
     def _every(self, interval_ms: int, action: Callable[[], None]) -> None:
         """Call *action* again and again until the broker stops."""

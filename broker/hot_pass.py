@@ -173,8 +173,6 @@ class HotPass:
             turn.answer(self._dispatcher.dispatch(connection, command))
         return True
 
-    # -- sends ---------------------------------------------------------------------------------
-
     def _send(self, turn: Turn, header: bytes, body: bytes) -> bool:
         try:
             request = decode_send(header)
@@ -322,8 +320,6 @@ class HotPass:
             waits = waits_for_disk(fields.i)
             turn.sent(answer, log_offset, opaque, SerializeType.JSON, waits=waits)
         return True
-
-    # -- pulls ---------------------------------------------------------------------------------
 
     def _serve_pull(self, turn: Turn, header: bytes) -> bool:
         try:

@@ -64,8 +64,6 @@ class Remote:
         """Let a coroutine of the client's run; ``result`` waits for it."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
-    # -- what there is -------------------------------------------------------------------------
-
     def topics(self) -> list[str]:
         """All topics that the name service knows, the system's own included."""
         return self.run(self.admin.topics())
@@ -143,8 +141,6 @@ class Remote:
                 and cause.code == ResponseCode.TOPIC_NOT_EXIST
             )
         return True
-
-    # -- offsets -------------------------------------------------------------------------------
 
     def ranges(self, queues: list[MessageQueue]) -> dict[MessageQueue, tuple[int, int]]:
         """What each queue holds: from (inclusive) and to (exclusive)."""
@@ -231,8 +227,6 @@ class Remote:
             for topic in {queue.topic for queue in queues}:
                 self.admin.forget_route(topic)
             raise
-
-    # -- messages ------------------------------------------------------------------------------
 
     def read(self, wanted: Pull) -> BulkRead:
         """Read messages."""

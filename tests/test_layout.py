@@ -1,6 +1,7 @@
 """One import name: what is installed is ``rockhopper``, and no module exists twice."""
 
 import json
+import re
 import subprocess
 import sys
 from importlib.metadata import distribution, entry_points, packages_distributions
@@ -101,3 +102,11 @@ def test_coverage_counts_each_file_of_the_broker_once(tmp_path: Path) -> None:
     assert len(set(real)) == len(real)
     (encoding,) = (each for name, each in files.items() if name.endswith("store/log/encoding.py"))
     assert encoding["summary"]["percent_covered"] > 0
+
+
+def test_files_have_no_section_banners() -> None:
+    """A file that needs them has two reasons to change."""
+    banner = re.compile(r"^\s*#\s*[-=#]{2,}", re.MULTILINE)
+    files = [path for part in (*PARTS, "tests") for path in sorted((ROOT / part).rglob("*.py"))]
+    assert len(files) > 1000
+    assert [str(path) for path in files if banner.search(path.read_text())] == []

@@ -258,8 +258,6 @@ class DelayedDelivery(Part):
         if self._is_running:
             self._save_later()
 
-    # -- one level -----------------------------------------------------------------------------
-
     def _soon(self, level: int) -> None:
         """Look at *level* in the next turn of the loop: an arrival comes in the midst of one."""
         if self._is_running:

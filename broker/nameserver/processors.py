@@ -144,8 +144,6 @@ class NameServiceProcessors:
             RequestCode.SHARE_TOPIC: serves(self.sharing.share, CHANGE),
         }
 
-    # -- routes --------------------------------------------------------------------------------
-
     def route(self, request: Request) -> Response | Awaitable[Response]:
         """105: where a topic's queues are, with the addresses that the asking client can reach."""
         fields = request.fields(GetRouteInfoRequest)
@@ -210,8 +208,6 @@ class NameServiceProcessors:
 
     def _local_address(self, request: Request) -> str:
         return self._local.address_for(request.connection) if self._local is not None else ""
-
-    # -- registration --------------------------------------------------------------------------
 
     def register(self, request: Request) -> Response | Awaitable[Response | None]:
         """103: a broker elsewhere says what it serves."""
@@ -304,8 +300,6 @@ class NameServiceProcessors:
             )
         return Response()
 
-    # -- topics --------------------------------------------------------------------------------
-
     def all_topics(self, request: Request) -> Response | Awaitable[Response]:
         """206: every topic."""
         if not self._settings.all_topic_list_enable:
@@ -368,8 +362,6 @@ class NameServiceProcessors:
         """327: let them back."""
         count = self._routes.set_write_wiped(_field(request, "brokerName"), wiped=False)
         return Response(ext={"addTopicCount": str(count)})
-
-    # -- settings ------------------------------------------------------------------------------
 
     def put_value(self, request: Request) -> Response | None:
         """100: keep a value for operators' tools."""

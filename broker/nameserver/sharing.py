@@ -119,8 +119,6 @@ class TopicSharing:
         for connection in connections:
             connection.send_request(RequestCode.SHARE_TOPIC, ext)
 
-    # -- on-lookup, without a broker in this process -------------------------------------------
-
     def may_create(self, topic: str) -> bool:
         """Whether some broker elsewhere creates *topic* because its route is asked for."""
         return (

@@ -123,8 +123,6 @@ class Lanes:
         """The lane, if anybody popped there."""
         return self._by_key.get((group, topic, queue_id))
 
-    # -- changes -------------------------------------------------------------------------------
-
     def open(self, group: str, topic: str, queue_id: int, cursor: int) -> Lane:
         """The lane of a group that pops there for the first time."""
         lane = Lane(self._next_number, group, topic, queue_id, cursor)
@@ -179,8 +177,6 @@ class Lanes:
         self._forget(lane)
         self.journal.append(encode_record(DROP, _NUMBER.pack(lane.number)))
 
-    # -- what a change does --------------------------------------------------------------------
-
     def _add(self, lane: Lane) -> None:
         self._by_key[lane.group, lane.topic, lane.queue_id] = lane
         self._by_number[lane.number] = lane
@@ -218,8 +214,6 @@ class Lanes:
         for offset in offsets:
             lane.entries[offset] = lane.entries[offset]._replace(copy_end=copy_end)
         self._copied.append((copy_end, lane, offsets))
-
-    # -- times ---------------------------------------------------------------------------------
 
     def call_at(self, time_ms: int, lane: Lane, offsets: Sequence[int] = ()) -> None:
         """Have ``take_due`` name *offsets* of *lane* at *time_ms*; none for its ordered batch."""
@@ -292,8 +286,6 @@ class Lanes:
     def unsettled_end(self) -> int:
         """The commit log offset that must be flushed for all copies to be settled; 0: they are."""
         return self._copied[-1][0] if self._copied else 0
-
-    # -- start ---------------------------------------------------------------------------------
 
     def load(self, log_end: int) -> None:
         """Take what the journal says; *log_end* is where the commit log ends. Raises OSError."""

@@ -126,8 +126,6 @@ class PopPolling:
             self._set_timer()
         return True
 
-    # -- arrivals ------------------------------------------------------------------------------
-
     def _watch(self, waiter: Waiter) -> None:
         for topic, queue_id in waiter.queues:
             keys = self._watched.setdefault(topic, {}).setdefault(queue_id, {})
@@ -207,8 +205,6 @@ class PopPolling:
         if work.result:
             self._forget(waiter)
 
-    # -- deadlines -----------------------------------------------------------------------------
-
     def _set_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
@@ -233,8 +229,6 @@ class PopPolling:
             if self._clock() >= stop_s:
                 break
         self._set_timer()
-
-    # -- the end -------------------------------------------------------------------------------
 
     def _forget(self, waiter: Waiter) -> None:
         if waiter.done:

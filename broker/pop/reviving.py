@@ -102,8 +102,6 @@ class Reviving:
         else:
             self._timer.retry(REFUSED_RETRY_S)
 
-    # -- one turn ------------------------------------------------------------------------------
-
     def turn(self) -> bool:
         """Deal with some of what is due; False when the store takes nothing now."""
         self.settle()
@@ -210,8 +208,6 @@ class Reviving:
         except ProtocolError:
             return None
         return message if message.queue_offset == offset else None
-
-    # -- copies --------------------------------------------------------------------------------
 
     def _stage(
         self, lane: Lane, group: SubscriptionGroup, offset: int, message: StoredMessage

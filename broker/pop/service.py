@@ -86,8 +86,6 @@ class PopService(Part):
         self.reviving.on_freed = self._ring
         self._in_order = InOrder(config, self.lanes, store, groups, self.reviving)
 
-    # -- life ----------------------------------------------------------------------------------
-
     def open(self) -> None:
         """Take up what the journal says, as far as the store agrees. Blocks.
 
@@ -185,8 +183,6 @@ class PopService(Part):
     def _ring(self, lane: Lane) -> None:
         key = lane.group, origin_topic(lane.group, lane.topic)
         self.polling.ring(key, (lane.topic, lane.queue_id))
-
-    # -- pop -----------------------------------------------------------------------------------
 
     def pop_steps(
         self, wanted: Wanted, near: Queue | None = None
@@ -294,8 +290,6 @@ class PopService(Part):
                 lane.queue_id, start, found, retry=retry, broker_name=self._config.broker_name
             )
 
-    # -- settling ------------------------------------------------------------------------------
-
     def ack(
         self, group: str, topic: str, queue_id: int, offsets: list[int], info: ExtraInfo
     ) -> None:
@@ -368,8 +362,6 @@ class PopService(Part):
         self._stats.checkpointed(topic, group).add(1, 0)
         self._after_change(lane)
         return pop_ms, invisible_ms
-
-    # -- looking -------------------------------------------------------------------------------
 
     def look_steps(self, wanted: Wanted, near: Queue | None = None) -> Generator[None, None, bool]:
         """Whether such a pop would find something, filters aside; as ``pop_steps``."""

@@ -59,8 +59,6 @@ class ClientProcessors:
     _puller: Puller
     _announce: Callable[[], Awaitable[None]]
 
-    # -- heartbeat -----------------------------------------------------------------------------
-
     def heartbeat(self, request: Request) -> Response | Awaitable[Response]:
         """34: a client is there, with these consumer and producer groups.
 
@@ -159,8 +157,6 @@ class ClientProcessors:
             if subscription.is_sql and length < COMPILED_LENGTH_MAX:
                 length += len(subscription.expression)
                 self._puller.filters.warn(group, subscription)
-
-    # -- the rest ------------------------------------------------------------------------------
 
     def unregister(self, request: Request) -> Response:
         """35: a client leaves a consumer group, a producer group, or both."""

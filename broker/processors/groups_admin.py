@@ -83,8 +83,6 @@ class GroupAdminProcessors:
     _stats: BrokerStats
     _pop: PopService
 
-    # -- settings ------------------------------------------------------------------------------
-
     async def update_group(self, request: Request) -> Response:
         """200: create a group or replace all its settings."""
         await self._put([self._group_of(await read_object(request.body))])
@@ -161,8 +159,6 @@ class GroupAdminProcessors:
         ext = encode_fields(GetAllSubscriptionGroupResponse(total_group_num=len(table)))
         return await long_json_response(lambda: chosen, ext)
 
-    # -- who is online -------------------------------------------------------------------------
-
     def consumer_connections(self, request: Request) -> Response:
         """203: the members of a group that are online, and what they subscribe to."""
         name = request.fields(ConsumerGroupRequest).consumer_group
@@ -193,8 +189,6 @@ class GroupAdminProcessors:
                 "topic": fields.topic,
             }
         )
-
-    # -- how far they are ----------------------------------------------------------------------
 
     def topics_of(self, request: Request) -> Response:
         """343: the topics in which a group has offsets."""

@@ -64,8 +64,6 @@ class PopProcessors:
     _now_ms: Callable[[], int]
     _subscriptions: dict[tuple[str, str, str], Subscription | None] = field(default_factory=dict)
 
-    # -- pop -----------------------------------------------------------------------------------
-
     def pop(self, request: Request) -> Response | Awaitable[Response] | None:
         """200050: hand out messages, or wait for some."""
         fields = request.fields(PopMessageRequest)
@@ -187,8 +185,6 @@ class PopProcessors:
         work.step()
         return _answer(work, lambda answer: _popped(answer, ResponseCode.PULL_NOT_FOUND))
 
-    # -- settling ------------------------------------------------------------------------------
-
     def ack(self, request: Request) -> Response:
         """200051: a message is consumed.
 
@@ -296,8 +292,6 @@ class PopProcessors:
             pop_time=pop_ms, invisible_time=invisible_ms, revive_qid=info.revive_queue_id
         )
         return Response(ext=encode_fields(answer))
-
-    # -- waiting -------------------------------------------------------------------------------
 
     def notification(self, request: Request) -> Response | Awaitable[Response] | None:
         """200054: say when there is something to pop."""

@@ -131,8 +131,6 @@ class ResetProcessors:
         found = store.offset_by_time(topic, queue_id, fields.timestamp, upper=False)
         return min(max(found, low), high)
 
-    # -- pushed to clients ---------------------------------------------------------------------
-
     def _only_moving(
         self, topic: str, fields: ResetOffsetRequest, targets: dict[int, int]
     ) -> dict[int, int]:
@@ -176,8 +174,6 @@ class ResetProcessors:
             connection_of(member.connection).send_request(
                 RequestCode.RESET_CONSUMER_CLIENT_OFFSET, ext, data
             )
-
-    # -- copies --------------------------------------------------------------------------------
 
     async def clone_offsets(self, request: Request) -> Response:
         """314: give a group the offsets of another, in one topic or in all that the other has.

@@ -53,8 +53,6 @@ class StaticTopicProcessors:
     _announce: Callable[[], Awaitable[None]]
     _admin: TopicAdminProcessors
 
-    # -- the mapping ---------------------------------------------------------------------------
-
     async def update(self, request: Request) -> Response:
         """513: create a static topic, or give it another mapping; with force whatever it was."""
         fields = request.fields(CreateTopicRequest)
@@ -79,8 +77,6 @@ class StaticTopicProcessors:
         await self._topics.saved()
         await self._announce()
         return answer
-
-    # -- requests ------------------------------------------------------------------------------
 
     def logical(self, processor: Processor, serve: Serve) -> Processor:
         """*processor*, but *serve* for requests that name a logical queue."""

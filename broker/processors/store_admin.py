@@ -61,8 +61,6 @@ class StoreAdminProcessors:
     _now_ms: Callable[[], int]
     _cold_thresholds: dict[str, int] = field(default_factory=dict)
 
-    # -- timers --------------------------------------------------------------------------------
-
     def timer_check_point(self, _request: Request) -> Response:
         """60: how far timers are, the first 56 bytes of RocketMQ's config/timercheck."""
         timers, now_ms = self._timers, self._now_ms()
@@ -90,8 +88,6 @@ class StoreAdminProcessors:
                 },
             }
         )
-
-    # -- queues and files ----------------------------------------------------------------------
 
     async def query_consume_queue(self, request: Request) -> Response:
         """321: entries of a consume queue as they are, and what a group would make of them."""
@@ -148,8 +144,6 @@ class StoreAdminProcessors:
             }
         )
 
-    # -- what belongs to RocksDB ---------------------------------------------------------------
-
     def rocksdb_progress(self, _request: Request) -> Response:
         """354: RocketMQ's answer where consume queues are files."""
         return json_response({"checkStatus": CHECK_IN_PROGRESS})
@@ -165,8 +159,6 @@ class StoreAdminProcessors:
         for table in (self._topics, self._groups, self._offsets):
             await table.saved()
         return Response(ResponseCode.SUCCESS, "export done.")
-
-    # -- cold data -----------------------------------------------------------------------------
 
     def update_cold_control(self, request: Request) -> Response:
         """2001: how many bytes of cold data a group may read.

@@ -71,8 +71,6 @@ class TopicAdminProcessors:
     _pop: PopService
     _announce: Callable[[], Awaitable[None]]
 
-    # -- changing ------------------------------------------------------------------------------
-
     async def update_topic(self, request: Request) -> Response:
         """17: create a topic or replace its settings."""
         fields = request.fields(CreateTopicRequest)
@@ -213,8 +211,6 @@ class TopicAdminProcessors:
         self._offsets.save_soon()
         log.info("topic purged by an administrator", topic=name)
         return Response()
-
-    # -- describing ----------------------------------------------------------------------------
 
     def get_topic(self, request: Request) -> Response:
         """351: the settings of one topic; with lo=true its mapping, if it is a static topic."""

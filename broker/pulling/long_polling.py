@@ -127,8 +127,6 @@ class LongPolling(Part):
         self._set_deadline(parked, min(max(suspend_s, 0.0), SUSPEND_S_MAX))
         return True
 
-    # -- deadlines -----------------------------------------------------------------------------
-
     def _set_deadline(self, parked: ParkedPull, delay_s: float) -> None:
         self._clear_deadline(parked)
         loop = asyncio.get_running_loop()
@@ -167,8 +165,6 @@ class LongPolling(Part):
         if heap:
             self._timer_slot = heap[0]
             self._timer = loop.call_at(heap[0] * SLOT_S, self._expire)
-
-    # -- arrivals ------------------------------------------------------------------------------
 
     def arrived(self, tail: QueueTail, max_offset: int, tags_codes: Set[int]) -> None:
         """Wake who waits for messages like those that now end the queue at *max_offset*."""
@@ -242,8 +238,6 @@ class LongPolling(Part):
             if not waiters:
                 parked.tail.waiters = None
                 self.on_left(parked.tail)
-
-    # -- the end -------------------------------------------------------------------------------
 
     def _connection_closed(self, connection: Peer) -> None:
         for parked in self._by_connection.pop(connection, set()):

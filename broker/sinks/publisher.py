@@ -153,8 +153,6 @@ class SinkPublisher(Part):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    # -- staging -------------------------------------------------------------------------------
-
     def stage(
         self,
         sink_id: str,
@@ -276,8 +274,6 @@ class SinkPublisher(Part):
         paths = self._parts.forget(keys)
         if paths:
             remove_files(paths)
-
-    # -- publishing ----------------------------------------------------------------------------
 
     async def publish(
         self, sink_id: str, batch_id: int, parts: list[SinkPart], owner: str = ""

@@ -178,8 +178,6 @@ class MessageStore(StoreReading):
         )
         return cls(config, opened, now_ms=now_ms, wall_ms=wall_ms, batch_topic=batch_topic)
 
-    # -- life ----------------------------------------------------------------------------------
-
     def scrub_with(self, others: Callable[[], Awaitable[None]]) -> None:
         """Have *others* look at files that are not the store's, after each pass of the scrub."""
         self.scrub.others = others
@@ -237,8 +235,6 @@ class MessageStore(StoreReading):
         for _ in self.derived_flush.steps(True):
             pass
         self.derived_flush.save_checkpoint()
-
-    # -- writing -------------------------------------------------------------------------------
 
     def _new_tail(self, topic: str, queue_id: int) -> QueueTail:
         tail = QueueTail(
@@ -383,8 +379,6 @@ class MessageStore(StoreReading):
             self.flush_service.request()
             await self._parked.wait(end_offset)
 
-    # -- dispatch ------------------------------------------------------------------------------
-
     def catch_up(self) -> bool:
         """Dispatch a bounded piece of what is left behind; return whether there is more to do.
 
@@ -399,8 +393,6 @@ class MessageStore(StoreReading):
         return self._dispatch.behind is None and (
             not awaiting or awaiting[0][2][0].start >= end_offset
         )
-
-    # -- flush ---------------------------------------------------------------------------------
 
     def _flushed(self, offset: int) -> None:
         """Dispatch and answer what *offset* covers. One answer that fails must not stop others."""
@@ -450,8 +442,6 @@ class MessageStore(StoreReading):
         """Delete expired commit log files now, whatever deleteWhen says."""
         if self._retention is not None:
             self._retention.ask()
-
-    # -- the whole -----------------------------------------------------------------------------
 
     def topics(self) -> list[str]:
         """The topics that have queues with messages, or had."""

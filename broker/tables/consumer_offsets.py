@@ -98,8 +98,6 @@ class ConsumerOffsetTable(JsonTable):
             offsets[str(key)] = {LIGHT_QUEUE_ID: int(offset)}
         self._offsets = offsets
 
-    # -- the journal ---------------------------------------------------------------------------
-
     def load(self) -> bool:
         """Read the file, then what was committed after it was written.
 
@@ -174,8 +172,6 @@ class ConsumerOffsetTable(JsonTable):
         if self.journal is not None and self.journal.is_open:
             self.journal.note(key, queue_id, offset)
         self._count_commit()
-
-    # -- offsets -------------------------------------------------------------------------------
 
     def get(self, topic: str, group: str, queue_id: int) -> int | None:
         """The offset to go on from; None when the group has none in this queue."""

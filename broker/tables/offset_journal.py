@@ -74,8 +74,6 @@ class OffsetJournal:
         self.is_open = False
         """Whether changes are taken."""
 
-    # -- reading -------------------------------------------------------------------------------
-
     def read(self, file: bytes | None) -> list[Change]:
         """What was noted after *file*, the bytes of consumerOffset.json, was written.
 
@@ -145,8 +143,6 @@ class OffsetJournal:
             return []
         paths = [path for path in self._directory.iterdir() if path.name.isdecimal()]
         return sorted(paths, key=lambda path: int(path.name))
-
-    # -- writing -------------------------------------------------------------------------------
 
     def begin(self, file_sha: str) -> int:
         """Start another journal file for what comes after *file_sha*; return its number.

@@ -84,8 +84,6 @@ class Ledger:
         self._snapshots: list[tuple[int, int, int]] = []
         self._noted = (0, 0)
 
-    # -- writing -------------------------------------------------------------------------------
-
     def finish(self, half: OpenHalf, copy: Copy | None = None) -> Written:
         """Store *copy*, if there is one, and behind it, in the same write, that *half* is over."""
         offsets = (half.offset, *half.copies)
@@ -139,8 +137,6 @@ class Ledger:
         """The op queue's end."""
         return self._store.tail(TRANSACTION_OP_HALF_TOPIC, HALF_QUEUE_ID).next_offset
 
-    # -- how far everything is finished ----------------------------------------------------------
-
     def note_progress(self, first: OpenHalf | None) -> None:
         """Commit, for the group that RocketMQ uses, what is finished and safe on the disk.
 
@@ -165,8 +161,6 @@ class Ledger:
     def awaits_flush(self) -> bool:
         """Whether something is finished that the disk may not hold yet."""
         return bool(self._snapshots)
-
-    # -- reading -------------------------------------------------------------------------------
 
     def half_at(self, log_offset: int) -> StoredMessage | None:
         """The half message at a commit log offset, whoever names it."""
@@ -248,8 +242,6 @@ class Ledger:
             elif result.status is GetStatus.NO_MATCHED_MESSAGE:
                 continue  # The entry is wrong, and each read takes the search for it further.
             offset = max(result.next_offset, offset + 1)
-
-    # -- final messages ------------------------------------------------------------------------
 
     def has_final(self, half: StoredMessage, *, has_copies: bool = False) -> bool:
         """Whether the log holds the final message of *half*, or of another copy of it."""

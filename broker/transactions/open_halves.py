@@ -112,8 +112,6 @@ class OpenHalves:
         if len(self.dues) > 2 * alive + DEAD_ENTRIES_MAX:
             self._rebuild_dues()
 
-    # -- when to look --------------------------------------------------------------------------
-
     def schedule(self, half: OpenHalf, due_ms: int) -> None:
         """Look at *half* at *due_ms*, and not when it was due before."""
         half.due_ms = due_ms
@@ -144,8 +142,6 @@ class OpenHalves:
     def _rebuild_dues(self) -> None:
         self.dues = [(half.due_ms, half.offset) for half in self._halves.values()]
         heapq.heapify(self.dues)
-
-    # -- producers that are away ---------------------------------------------------------------
 
     def await_producer(self, half: OpenHalf) -> None:
         """Note that nobody of its producer group is there."""

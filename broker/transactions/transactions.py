@@ -91,8 +91,6 @@ class Transactions(Part):
         self._settle_timer: asyncio.TimerHandle | None = None
         self.held_count = 0
 
-    # -- life ----------------------------------------------------------------------------------
-
     def start(self) -> None:
         """Find the half messages that are open, and begin to ask about them; needs a loop."""
         self.counts.load_if_readable()
@@ -185,8 +183,6 @@ class Transactions(Part):
         self.check_back.arm()
         return True
 
-    # -- half messages -------------------------------------------------------------------------
-
     def _patience_ms(self, immune_ms: int | None) -> int:
         """How long after its arrival nobody is asked about a half message."""
         return self._live.transaction_timeout_ms if immune_ms is None else immune_ms
@@ -212,8 +208,6 @@ class Transactions(Part):
         """
         for half in list(self.halves):
             self.ends.roll_back(half)
-
-    # -- held back -----------------------------------------------------------------------------
 
     def hold(self, half: OpenHalf, message: StoredMessage) -> StoreError | None:
         """Move a half message to where an operator finds it; the error when that fails."""

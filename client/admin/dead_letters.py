@@ -266,8 +266,6 @@ class DeadLetters:
             for each in found
         )
 
-    # -- the dead letter topic -----------------------------------------------------------------
-
     async def _queues(self, group: str, *, or_none: bool = False) -> list[MessageQueue]:
         topic = dlq_topic(group)
         self._session.routes.forget(topic)
@@ -318,8 +316,6 @@ class DeadLetters:
         code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
         for master in await self._masters():
             await self._session.request(master.address, code, body=body)
-
-    # -- one requeue at a time -----------------------------------------------------------------
 
     async def _lock(self, queue: MessageQueue) -> None:
         code = RequestCode.LOCK_BATCH_MQ

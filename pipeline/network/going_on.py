@@ -55,8 +55,6 @@ class GoingOn:
                 at.offsets[queue] = low  # made anew
         self._is_first = False
 
-    # -- gone and made anew --------------------------------------------------------------------
-
     def _leave_gone(self, at: StreamOffset) -> None:
         """Topics that brokers do not have any more although they are there."""
         for place in sorted(self._discovery.gone & at.places):
@@ -119,8 +117,6 @@ class GoingOn:
         if (place, what) not in self._warned:
             self._warned.add((place, what))
             _log.warning("%s: %s, as failOnDataLoss=false says", said, remedy)
-
-    # -- new, and come back --------------------------------------------------------------------
 
     def _begin_of_new(self, queue: MessageQueue, low: int, at: StreamOffset, held: Held) -> int:
         """Where to begin in a queue that the query did not know.

@@ -165,8 +165,6 @@ class NetworkStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._newest: Document | None = None
         self._committed: Offsets = {}
 
-    # -- where the stream is -------------------------------------------------------------------
-
     def initialOffset(self) -> Document:  # noqa: N802
         """Where a new query begins; the same as long as this instance lives."""
         if self._initial is None:
@@ -246,8 +244,6 @@ class NetworkStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> Document | None:  # noqa: N802
         """How far the queues go: progress shows it, and the lag is what is between."""
         return self._newest
-
-    # -- batches -------------------------------------------------------------------------------
 
     def partitions(self, start: Document, end: Document) -> Sequence[InputPartition]:
         """Share a batch out over tasks; gives the same ranges when a batch is repeated."""

@@ -147,8 +147,6 @@ class Sender:
         )
         await self._delivery.send(whole, [whole], request.queue)
 
-    # -- what goes together --------------------------------------------------------------------
-
     def _requests(self, messages: Messages) -> list[_Request]:
         found: list[_Request] = []
         for (_, queue), rows in self._groups(messages).items():

@@ -83,8 +83,6 @@ class Parser:
         )
         return Parsed(condition, None if token.kind == END else token.position, alone)
 
-    # -- operands ------------------------------------------------------------------------------
-
     def _operand(self) -> None:
         """Take prefixes and opening parentheses, and the value behind them."""
         while True:
@@ -129,8 +127,6 @@ class Parser:
             top = self._operators[-1]
             if top.binding == _COMPARISON and top.word not in _HIGHS:
                 self._apply(self._operators.pop())
-
-    # -- operators -----------------------------------------------------------------------------
 
     def _goes_on(self) -> bool:
         """Take what stands behind a value, up to an operator that wants another one."""
@@ -227,8 +223,6 @@ class Parser:
         self._require(STRING, "a text in single quotes")
         return text
 
-    # -- the stacks ----------------------------------------------------------------------------
-
     def _push(self, binding: int, word: str) -> None:
         self._operators.append(_Operator(binding, word, self._token.position))
 
@@ -256,8 +250,6 @@ class Parser:
             return make()
         except ValueError as error:
             raise SqlSyntaxError(str(error), position) from None
-
-    # -- tokens --------------------------------------------------------------------------------
 
     def _advance(self) -> None:
         self._token = self._lexer.next()

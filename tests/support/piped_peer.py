@@ -41,8 +41,6 @@ class PipedPeer:
             decode_header(kind, header, body) for kind, header, body in self._decoder.feed(data)
         ]
 
-    # -- the transport ---------------------------------------------------------------------------
-
     def set_write_buffer_limits(self, high: int) -> None:
         """Take no notice."""
 

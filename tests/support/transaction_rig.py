@@ -80,8 +80,6 @@ class TransactionRig:
         self.drop()
         self.loop.close()
 
-    # -- what producers do ---------------------------------------------------------------------
-
     def ask(self, code: RequestCode, fields: dict[str, str], body: bytes = b"") -> Command:
         """Send a request and return its answer."""
         return self.loop.run(self.broker.ask(code, fields, body))
@@ -113,8 +111,6 @@ class TransactionRig:
             self.clock.advance(round(step * 1000))
             self.loop.advance(step)
             seconds -= step
-
-    # -- what came of it -----------------------------------------------------------------------
 
     def messages(self, topic: str = "orders", queue_id: int = 0) -> list[StoredMessage]:
         """The messages of a queue."""

@@ -160,8 +160,6 @@ class Delivery:
         self._unsettled.clear()
         self._slot_ends.clear()
 
-    # -- what is on disk -----------------------------------------------------------------------
-
     def settled_log_offset(self) -> int:
         """Every pass that began in front of this is on disk."""
         flushed_offset = self._store.flushed_offset

@@ -74,8 +74,6 @@ class TimerIndex:
         self._hidden.clear()
         self.waiting = 0
 
-    # -- start ---------------------------------------------------------------------------------
-
     def noted(self) -> tuple[dict[int, list[Note]], int | None]:
         """The deliveries that are noted, by slot, and a slot of which notes are lost, if any.
 
@@ -138,8 +136,6 @@ class TimerIndex:
             heapq.heappush(self._closed, number)
         return slot
 
-    # -- from the queue ------------------------------------------------------------------------
-
     def add(self, entries: Iterable[Entry]) -> None:
         """Add entries, in the order of their queue offsets.
 
@@ -179,8 +175,6 @@ class TimerIndex:
         if is_read:
             self.due.add(entry.due_ms, entry.queue_offset, entry.log_offset, entry.size_bytes)
 
-    # -- opening slots -------------------------------------------------------------------------
-
     def open_due(self, now_ms: int) -> bool:
         """Read a piece of what is due soon; return whether there is more to read."""
         while self._closed and self._closed[0] * SLOT_MS <= now_ms + OPEN_AHEAD_MS:
@@ -214,8 +208,6 @@ class TimerIndex:
         if self._closed:
             times_ms.append(self._closed[0] * SLOT_MS - OPEN_AHEAD_MS)
         return min(times_ms, default=None)
-
-    # -- delivering ----------------------------------------------------------------------------
 
     def take(self, now_ms: int, count_max: int, size_bytes_max: int) -> list[DueMessage]:
         """Take out what is due: to be delivered and noted, or put back into ``due``."""
@@ -268,8 +260,6 @@ class TimerIndex:
             self._closed.remove(number)
             heapq.heapify(self._closed)
         self.files.drop_entries(number)
-
-    # -- looking up ----------------------------------------------------------------------------
 
     def find(self, key: int, from_ms: int, to_ms: int) -> Iterator[Entry]:
         """Pending messages due within [from_ms, to_ms] whose key has the hash *key*."""
@@ -330,8 +320,6 @@ class TimerIndex:
                     ):
                         yield entry
                 start += len(piece)
-
-    # -- what is old ---------------------------------------------------------------------------
 
     @property
     def min_offset(self) -> int | None:

@@ -165,8 +165,6 @@ class SlotFiles:
         path = self.directory / name
         self._sizes[name] = mend(path, read, self._quarantine, what="delivered timer messages")
 
-    # -- writing -------------------------------------------------------------------------------
-
     def append(self, pieces: Iterable[tuple[int, bytes]]) -> None:
         """Append entries to slots: all of them, or none.
 
@@ -255,8 +253,6 @@ class SlotFiles:
             os.ftruncate(self._open(name), size_bytes)
             self._sizes[name] = size_bytes
             self._crcs.pop(name, None)
-
-    # -- files ---------------------------------------------------------------------------------
 
     def _open(self, name: str) -> int:
         descriptor = self.descriptors.get(name)

@@ -100,8 +100,6 @@ class Timers(Part):
         self._is_running = False
         self._is_open = False
 
-    # -- requests ------------------------------------------------------------------------------
-
     def due_ms(self, properties: dict[str, str], now_ms: int) -> int | None:
         """When a producer wants a message with *properties* delivered; None: at once.
 
@@ -202,8 +200,6 @@ class Timers(Part):
         until_ms = now_ms if due_ms is None else min(now_ms, due_ms)
         return until_ms - until_ms % 1000
 
-    # -- life ----------------------------------------------------------------------------------
-
     def open(self) -> None:
         """Bring the index up to the queue; blocks. Once the store is open.
 
@@ -301,8 +297,6 @@ class Timers(Part):
         java_files.save_timer_check(self._timer_check_path, data)
         self._timer_checks = self._timer_checks[-1:]
 
-    # -- turns ---------------------------------------------------------------------------------
-
     def _soon(self) -> None:
         if self._is_running:
             self._timer.soon()
@@ -352,8 +346,6 @@ class Timers(Part):
     def _arrived(self) -> None:
         self._is_parked = False
         self._soon()
-
-    # -- saving --------------------------------------------------------------------------------
 
     def _is_saved(self) -> bool:
         saved = self._saved

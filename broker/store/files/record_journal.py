@@ -43,8 +43,6 @@ class RecordJournal:
         self.size_bytes = 0
         """The bytes in the newest file."""
 
-    # -- reading -------------------------------------------------------------------------------
-
     def read(self) -> Iterator[Record]:
         """Kind and payload of every record; changes nothing. Raises OSError."""
         self._damaged.clear()
@@ -90,8 +88,6 @@ class RecordJournal:
 
     def _number_of(self, path: Path) -> int:
         return int(path.name.removesuffix(self._suffix))
-
-    # -- writing -------------------------------------------------------------------------------
 
     def append(self, data: bytes) -> None:
         """Write records, all of them or none. Raises OSError."""

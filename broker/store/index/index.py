@@ -57,8 +57,6 @@ class MessageIndex:
         self.failed = False
         self.put = self._put_with_room
 
-    # -- life ----------------------------------------------------------------------------------
-
     def load(self, last_exit_clean: bool) -> None:
         """Open the files that are there and settle what a crash left.
 
@@ -129,8 +127,6 @@ class MessageIndex:
         """Let go of the files. Flushes nothing."""
         for file in self._files:
             file.close()
-
-    # -- writing -------------------------------------------------------------------------------
 
     def put_many(self, packed_keys: bytes | bytearray, store_time_ms: int) -> None:
         """``put`` for packed index keys (encoding.INDEX_KEY) of messages with one store time.
@@ -208,8 +204,6 @@ class MessageIndex:
             self._files.pop(0).delete()
             count += 1
         return count
-
-    # -- reading -------------------------------------------------------------------------------
 
     @property
     def end_commit_log_offset(self) -> int:

@@ -169,8 +169,6 @@ class IndexFile:
                 return f"entry {entry_number} does not fit the header"
         return None
 
-    # -- writing -------------------------------------------------------------------------------
-
     def put(self, key_hash: int, commit_log_offset: int, store_time_ms: int) -> None:
         """Add one key, not negative; the file's *full* function takes it when there is no room.
 
@@ -324,8 +322,6 @@ class IndexFile:
         """Close and delete the file."""
         self.close()
         disk.remove_files([self.path])
-
-    # -- reading -------------------------------------------------------------------------------
 
     def entry(self, number: int) -> tuple[int, int, int, int]:
         """Entry *number*: key hash, commit log offset, seconds, number of the next older one."""

@@ -51,9 +51,6 @@ def int4(number: int) -> bytes:
     return number.to_bytes(4, "big")
 
 
-# -- chains and names --------------------------------------------------------------------------
-
-
 def test_each_entry_leads_to_the_one_before_it_in_its_slot() -> None:
     previous, newest = chains(HASHES, SLOTS)
     # Hashes 1, 5, 9 and 1 share slot 1; 2 is alone in its own.
@@ -87,9 +84,6 @@ def test_names_are_local_times_and_no_two_are_the_same(monkeypatch: pytest.Monke
 )
 def test_seconds_of_an_entry(time_ms: int, begin_ms: int, seconds: int) -> None:
     assert seconds_since(np.array([time_ms]), begin_ms).tolist() == [seconds]
-
-
-# -- whole files -------------------------------------------------------------------------------
 
 
 def test_a_file_that_was_built_is_the_one_that_a_broker_writes(tmp_path: Path) -> None:
@@ -152,9 +146,6 @@ def test_files_by_number_and_no_others(tmp_path: Path) -> None:
     assert index_paths(tmp_path / "none") == []
 
 
-# -- entries that the header does not count yet ------------------------------------------------
-
-
 def uncounted(path: Path, count: int) -> Path:
     """As after a crash: the last *count* entries are there, and the header is older."""
     header = (T0_MS, T0_MS, 100, int(POSITIONS[-count - 1]), 1, 6 - count)
@@ -187,9 +178,6 @@ def test_they_end_where_one_makes_no_sense(tmp_path: Path, data: bytes, at: int)
     assert (found.next_number, found.end_offset) == (4, 250)
 
 
-# -- a part of a file --------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("start", "end", "first", "positions"),
     [
@@ -214,9 +202,6 @@ def test_a_range_of_an_empty_file(tmp_path: Path) -> None:
     overwrite(path, 0, bytes(os.stat(path).st_size))
     _, found = entries_between(info(path), 0, 1000)
     assert len(found) == 0
-
-
-# -- what is wrong with a file in itself -------------------------------------------------------
 
 
 def damages(path: Path) -> list[tuple[int, int, str]]:

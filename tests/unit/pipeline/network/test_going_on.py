@@ -67,9 +67,6 @@ def test_where_nothing_changed_nothing_changes(found: Discovery) -> None:
     assert found.asked_times == []
 
 
-# -- gone --------------------------------------------------------------------------------------
-
-
 def test_a_topic_that_is_gone_is_lost(found: Discovery) -> None:
     found.gone = {ON_A}
     with pytest.raises(PipelineError) as error:
@@ -102,9 +99,6 @@ def test_it_is_said_once(found: Discovery, caplog: pytest.LogCaptureFixture) -> 
         for _ in range(3):
             it.adjust(offset({A0: 5}), {}, None)
     assert len(caplog.messages) == 1
-
-
-# -- made anew ---------------------------------------------------------------------------------
 
 
 def test_a_topic_of_another_id_is_another_one(found: Discovery) -> None:
@@ -146,9 +140,6 @@ def test_offsets_beyond_the_end_begin_anew_where_loss_is_taken(found: Discovery)
     assert at.offsets == {A0: 50}
     going_on(found, failOnDataLoss="false").adjust(at, {A0: (2, 9)}, None)
     assert at.offsets == {A0: 2}
-
-
-# -- made anew, by the times of messages -------------------------------------------------------
 
 
 def test_another_time_of_the_message_before_is_another_topic(found: Discovery) -> None:
@@ -198,9 +189,6 @@ def test_where_there_are_ids_times_are_not_asked_for(found: Discovery) -> None:
     assert found.asked_times == []
 
 
-# -- noting times ------------------------------------------------------------------------------
-
-
 def test_times_of_the_last_messages_are_noted(found: Discovery) -> None:
     found.times = {A0: 1000, B0: 2000}
     at = offset({A0: 5, A1: 3, B0: 6}, times={B0: 2000, A1: 7}, ids={ON_A: "~1"})
@@ -214,9 +202,6 @@ def test_with_ids_they_are_not_needed(found: Discovery) -> None:
     at = offset({A0: 5}, times={A0: 7}, ids={ON_A: "x"})
     going_on(found).mark(at, {A0: 8}, {A0: (0, 9)})
     assert (at.times, found.asked_times) == ({}, [])
-
-
-# -- new, and come back ------------------------------------------------------------------------
 
 
 def test_a_new_queue_begins_where_the_query_says(found: Discovery) -> None:

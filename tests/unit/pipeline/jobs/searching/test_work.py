@@ -51,9 +51,6 @@ def offsets(found: Found) -> list[int]:
     return [row["physOffset"] for row in found.rows]
 
 
-# -- what was found ----------------------------------------------------------------------------
-
-
 def row(number: int, **fields: Any) -> dict[str, Any]:
     at = datetime.fromtimestamp(number, UTC)
     return {"storeTimestamp": at, "topic": "t", "queueId": 0, "queueOffset": 0, **fields}
@@ -75,9 +72,6 @@ def test_of_one_time_topic_queue_and_offset_decide() -> None:
     found.add(rows, 10)
     found.cut(10)
     assert found.rows == [rows[4], rows[3], rows[2], rows[1], rows[0]]
-
-
-# -- a store -----------------------------------------------------------------------------------
 
 
 def test_a_store_is_looked_through(log: WrittenLog) -> None:
@@ -103,9 +97,6 @@ def test_a_limit_keeps_the_first(log: WrittenLog) -> None:
     found = search_store(store_task(log, limit=4, tag="red"))
     assert offsets(found) == log.offsets[:4]
     assert found.match_count == 120
-
-
-# -- an archive --------------------------------------------------------------------------------
 
 
 def test_an_archive_is_looked_through(log: WrittenLog, tmp_path: Path) -> None:
@@ -149,9 +140,6 @@ def test_a_file_of_an_archive_that_cannot_be_read_is_named(log: WrittenLog, tmp_
         (said,) = found.skipped
         assert said.startswith(f"{archive}/{task.file.path}: ")
         assert found.rows == []
-
-
-# -- brokers -----------------------------------------------------------------------------------
 
 
 def test_what_a_partition_brings_is_looked_at(log: WrittenLog) -> None:
