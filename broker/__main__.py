@@ -20,9 +20,9 @@ import structlog
 from rockhopper.broker.observing import log as logging
 from rockhopper.broker.remoting.limits import raise_open_files_limit
 from rockhopper.broker.remoting.startup import StartError
-from rockhopper.broker.settings.config import BrokerConfig, Role
+from rockhopper.broker.settings.broker_config import BrokerConfig, Role
 from rockhopper.broker.settings.config_file import LoadedConfig, load_config, properties_of
-from rockhopper.broker.settings.settings import SettingError
+from rockhopper.broker.settings.setting_fields import SettingError
 
 log = structlog.get_logger("broker.main")
 

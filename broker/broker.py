@@ -42,10 +42,10 @@ from rockhopper.broker.remoting.ports import Ports
 from rockhopper.broker.remoting.server import Server
 from rockhopper.broker.remoting.startup import StartError, store_errors_explained
 from rockhopper.broker.settings.advertise import Advertiser, fixed_host
-from rockhopper.broker.settings.config import BrokerConfig, Role
+from rockhopper.broker.settings.broker_config import BrokerConfig, Role
 from rockhopper.broker.settings.config_file import apply_live, build_config, check_keys
 from rockhopper.broker.settings.delay_levels import DelayLevels
-from rockhopper.broker.settings.settings import format_value
+from rockhopper.broker.settings.setting_fields import format_value
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files.disk import make_directories
 from rockhopper.broker.store.files.errors import StoreError, StoreFailedError

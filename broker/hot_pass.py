@@ -46,7 +46,7 @@ from rockhopper.broker.remoting.server import Connection
 from rockhopper.broker.remoting.turn import Turn
 from rockhopper.broker.sending.send_request import waits_for_disk
 from rockhopper.broker.sending.sender import INNER_BATCH_FLAGS, broker_properties
-from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.log.fast_encoding import message_ids
 from rockhopper.broker.store.message_store import MessageStore

@@ -22,8 +22,8 @@ from typing import Self
 
 from rockhopper.client.callbacks import check_coroutine_function
 from rockhopper.client.consuming.allocation import Allocation, allocation_of
-from rockhopper.client.consuming.delivery import Delivered
 from rockhopper.client.consuming.engine import Engine
+from rockhopper.client.consuming.handout import Delivered
 from rockhopper.client.consuming.redelivery import BY_THE_LADDER, Delay, RetryLater
 from rockhopper.client.consuming.settings import ConsumerSettings, StartFrom
 from rockhopper.client.consuming.subscriptions import Topics, subscriptions_of
@@ -126,10 +126,10 @@ class Consumer:
             ),
         )
         """What consumes: the assignment of queues, and all that goes on for them."""
-        self._delivery = self.engine.delivery
+        self._handout = self.engine.handout
         if trace:
             topic = trace if isinstance(trace, str) else TRACE_TOPIC
-            self._delivery.trace = MessageTrace(self.engine.session, topic=topic)
+            self._handout.trace = MessageTrace(self.engine.session, topic=topic)
         self._handler = handler
         self._concurrency = concurrency
         self._running: asyncio.Task[None] | None = None
@@ -161,8 +161,8 @@ class Consumer:
         or when a broker refuses a filter.
         """
         await self.engine.start()
-        if self._delivery.trace is not None:
-            self._delivery.trace.start()
+        if self._handout.trace is not None:
+            self._handout.trace.start()
         if self._handler is not None:
             running = self.run(self._handler, concurrency=self._concurrency)
             self._running = asyncio.get_running_loop().create_task(running)
@@ -182,7 +182,7 @@ class Consumer:
         if self.engine.session.is_inherited:
             await self.engine.session.close()
             return
-        self._delivery.stop()
+        self._handout.stop()
         timeout_s = self.engine.settings.close_timeout_s
         self.engine.assignment.stop_fetching()
         try:
@@ -190,7 +190,7 @@ class Consumer:
         finally:
             current, self._current = self._current, None
             if current is not None:
-                self._delivery.acknowledge(*current)
+                self._handout.acknowledge(*current)
             try:
                 await self._close_trace()
             finally:
@@ -205,25 +205,25 @@ class Consumer:
         if self.engine.session.is_inherited:
             await self.engine.session.close()
             return
-        self._delivery.stop()
+        self._handout.stop()
         try:
             await self._end_workers(0.0)
         finally:
             current, self._current = self._current, None
             if current is not None:
-                self._delivery.redeliver(*current, delay)
+                self._handout.redeliver(*current, delay)
             try:
                 await self._close_trace()
             finally:
                 await self.engine.close(self.engine.settings.close_timeout_s)
 
     async def _close_trace(self) -> None:
-        if self._delivery.trace is not None:
-            await self._delivery.trace.close()
+        if self._handout.trace is not None:
+            await self._handout.trace.close()
 
     def stop(self) -> None:
         """Let loops and `run` end after the messages that are in work; may be called anywhere."""
-        self._delivery.stop()
+        self._handout.stop()
 
     @property
     def group(self) -> str:
@@ -251,7 +251,7 @@ class Consumer:
 
         It comes again uncounted: next of its queue here, or to whoever has the queue by then.
         """
-        self._delivery.put_back(*self._give_up(message))
+        self._handout.put_back(*self._give_up(message))
 
     async def retry_later(
         self, message: ReceivedMessage, delay_level: int = 0, *, seconds: float | None = None
@@ -261,7 +261,7 @@ class Consumer:
         See RetryLater for `delay_level` and `seconds`.
         """
         delay = Delay(delay_level, seconds)
-        await asyncio.shield(self._delivery.redeliver(*self._give_up(message), delay))
+        await asyncio.shield(self._handout.redeliver(*self._give_up(message), delay))
 
     def _give_up(self, message: ReceivedMessage) -> Delivered:
         self.engine.session.check_open()
@@ -278,7 +278,7 @@ class Consumer:
         self.engine.session.check_open()
         current, self._current = self._current, None
         if current is not None:
-            self._delivery.redeliver(*current)
+            self._handout.redeliver(*current)
         self._loop = _Messages(self)
         return self._loop
 
@@ -291,8 +291,8 @@ class Consumer:
         current = self._current
         if current is not None:
             self._current = None
-            self._delivery.acknowledge(*current)
-        delivered = self._delivery.take() or await self._delivery.next()
+            self._handout.acknowledge(*current)
+        delivered = self._handout.take() or await self._handout.next()
         if delivered is None:
             raise StopAsyncIteration
         self._current = delivered
@@ -324,9 +324,9 @@ class Consumer:
                 raise outcome
 
     async def _work(self, handler: Handler) -> None:
-        delivery = self._delivery
+        handout = self._handout
         while True:
-            delivered = delivery.take() or await delivery.next()
+            delivered = handout.take() or await handout.next()
             if delivered is None:
                 return
             held, message = delivered
@@ -334,10 +334,10 @@ class Consumer:
                 await handler(message)
             except RetryLater as later:
                 log.debug("%r is asked for again: %s", message, later)
-                await asyncio.shield(delivery.redeliver(held, message, later.delay))
+                await asyncio.shield(handout.redeliver(held, message, later.delay))
             except (asyncio.CancelledError, Exception) as error:
                 if _is_cancelled(error):
-                    delivery.redeliver(held, message)
+                    handout.redeliver(held, message)
                     raise
                 log.warning(
                     "the handler failed on %r, delivered %d times before: it is asked for again",
@@ -345,9 +345,9 @@ class Consumer:
                     message.reconsume_times,
                     exc_info=error,
                 )
-                await asyncio.shield(delivery.redeliver(held, message))
+                await asyncio.shield(handout.redeliver(held, message))
             else:
-                delivery.acknowledge(held, message)
+                handout.acknowledge(held, message)
 
     async def _end_workers(self, timeout_s: float) -> None:
         """Let handlers finish, then cancel those that do not; never waits for its own caller."""

@@ -11,7 +11,7 @@ from rockhopper.client.network.session import Session
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.receipts import SENT_CODES, SendReceipt
 from rockhopper.client.received import ReceivedMessage
-from rockhopper.client.sending.delivery import Delivery, send_fields
+from rockhopper.client.sending.group_sender import GroupSender, send_fields
 from rockhopper.client.sending.outgoing import OutgoingMessage, OutgoingPolicy
 from rockhopper.client.sending.recall import broker_of_handle, topic_and_handle
 from rockhopper.client.sending.request_reply import PendingRequests, reply_address
@@ -70,7 +70,7 @@ class Producer:
         )
         """Its connections, and the routes that it knows."""
         self.session.producer_groups.add(group)
-        self.delivery = Delivery(self.session, group, timeout_s=timeout_s, retries=retries)
+        self.sender = GroupSender(self.session, group, timeout_s=timeout_s, retries=retries)
         self.requests = PendingRequests(self.session)
         self.trace: MessageTrace | None = None
         if trace:
@@ -93,7 +93,7 @@ class Producer:
         await self.session.start()
         if self.trace is not None:
             self.trace.start()
-            self.delivery.on_sent = self._trace_sent
+            self.sender.on_sent = self._trace_sent
         return self
 
     async def close(self) -> None:
@@ -124,7 +124,7 @@ class Producer:
         BrokerUnreachableError, RequestTimeoutError.
         """
         prepared = self._policy.prepare(_as_message(message, body, tags, keys, properties))
-        return (await self.delivery.send(prepared, [prepared], queue, timeout_s))[0]
+        return (await self.sender.send(prepared, [prepared], queue, timeout_s))[0]
 
     async def send_batch(
         self,
@@ -145,7 +145,7 @@ class Producer:
         if not batch:
             return []
         whole, parts = self._policy.prepare_batch(batch)
-        return await self.delivery.send(whole, parts, queue, timeout_s)
+        return await self.sender.send(whole, parts, queue, timeout_s)
 
     async def send_oneway(
         self,
@@ -159,7 +159,7 @@ class Producer:
     ) -> None:
         """Send one message without learning whether it was stored: the broker does not answer."""
         prepared = self._policy.prepare(_as_message(message, body, tags, keys, properties))
-        await self.delivery.send_oneway(prepared, queue)
+        await self.sender.send_oneway(prepared, queue)
 
     async def request(
         self,
@@ -179,14 +179,14 @@ class Producer:
         correlation_id, properties = self.requests.begin(allowed_s)
         try:
             prepared = self._policy.prepare(message, system=properties)
-            route = await self.delivery.route(message.topic)
+            route = await self.sender.route(message.topic)
             try:
                 async with asyncio.timeout_at(deadline_s):
                     await self.requests.introduce(route)
             except TimeoutError:
                 pass  # the send says which broker does not answer
             left_s = max(deadline_s - asyncio.get_running_loop().time(), 0.001)
-            await self.delivery.send(prepared, [prepared], queue, left_s)
+            await self.sender.send(prepared, [prepared], queue, left_s)
             return await self.requests.reply(correlation_id, route, deadline_s)
         finally:
             self.requests.end(correlation_id)
@@ -244,7 +244,7 @@ class Producer:
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """Return the queues of a topic that can be written, in the order of sharding."""
-        return list((await self.delivery.route(topic)).write_queues)
+        return list((await self.sender.route(topic)).write_queues)
 
     async def _broker_address(self, broker_name: str, *topics: str) -> str:
         """Return the master of a broker, by the route of the first topic that it serves."""

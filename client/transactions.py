@@ -247,7 +247,7 @@ class TransactionProducer(Producer):
             },
             sys_flag=SYS_FLAG_TRANSACTION_PREPARED,
         )
-        (receipt,) = await self.delivery.send(prepared, [prepared], None, timeout_s)
+        (receipt,) = await self.sender.send(prepared, [prepared], None, timeout_s)
         transaction = Transaction(message, receipt)
         if receipt.status is not SendStatus.OK:
             transaction.state = TransactionState.ROLLBACK

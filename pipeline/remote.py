@@ -23,7 +23,7 @@ from rockhopper.client.network.addresses import BrokerAddress
 from rockhopper.client.network.routing import TopicRoute
 from rockhopper.client.network.session import Session
 from rockhopper.client.queues import MessageQueue
-from rockhopper.client.sending.delivery import Delivery
+from rockhopper.client.sending.group_sender import GroupSender
 from rockhopper.pipeline.errors import PipelineError
 from rockhopper.pipeline.pulls import BulkRead, OrdinaryPulls, Pull, read_answer
 from rockhopper.protocol.bodies.topic_ids import decode_topic_ids, encode_topic_ids
@@ -49,7 +49,7 @@ class Remote:
         self._timeout_s = timeout_s
         self.without_bulk: set[str] = set()
         self._masters: dict[str, str] = {}
-        self._deliveries: dict[str, Delivery] = {}
+        self._senders: dict[str, GroupSender] = {}
         self._loop = _background_loop()
         self.admin = self.run(self._start())
 
@@ -310,20 +310,20 @@ class Remote:
         """``request`` without waiting; ``result`` has the answer."""
         return self.begin(self._request(broker_name, code, ext, body, timeout_s))
 
-    def delivery(self, group: str) -> Delivery:
+    def sender(self, group: str) -> GroupSender:
         """What sends the messages of a producer group."""
-        delivery = self._deliveries.get(group)
-        if delivery is None:
-            delivery = self._deliveries[group] = self.run(self._start_delivery(group))
-        return delivery
+        sender = self._senders.get(group)
+        if sender is None:
+            sender = self._senders[group] = self.run(self._start_sender(group))
+        return sender
 
-    async def _start_delivery(self, group: str) -> Delivery:
+    async def _start_sender(self, group: str) -> GroupSender:
         session = Session(
             self.nameserver, request_timeout_s=self._timeout_s, upkeep_log_level=logging.DEBUG
         )
         session.producer_groups.add(group)
         await session.start()
-        return Delivery(session, group, timeout_s=self._timeout_s, retries=2)
+        return GroupSender(session, group, timeout_s=self._timeout_s, retries=2)
 
 
 def result(answer: Future[_Value]) -> _Value:

@@ -5,6 +5,7 @@
 
 import gc
 import os
+import signal
 from collections.abc import AsyncIterator, Iterator
 from unittest import mock
 
@@ -44,6 +45,11 @@ class _Modules(LoadScopeScheduling):  # type: ignore[misc]
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling:
     """Say who runs what, where there are several workers."""
     return _Modules(config, log)
+
+
+# What a shell starts in the background ignores Ctrl-C, and so would the programs that tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)

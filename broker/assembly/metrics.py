@@ -19,7 +19,7 @@ from rockhopper.broker.members.consumer_groups import BROADCASTING, ConsumerGrou
 from rockhopper.broker.members.producers import ProducerTable
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pop.service import PopService
-from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.tables.topics import TopicTable

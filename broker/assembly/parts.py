@@ -25,7 +25,7 @@ from rockhopper.broker.pulling.long_polling import LongPolling
 from rockhopper.broker.pulling.puller import Puller
 from rockhopper.broker.sending.send_checks import SendChecks
 from rockhopper.broker.sending.sender import Sender, broker_properties
-from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.sinks import SinkPublisher
 from rockhopper.broker.sinks.appender import BatchAppender

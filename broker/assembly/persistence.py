@@ -6,7 +6,7 @@ import structlog
 
 from rockhopper.broker.later.delayed import DelayOffsetTable
 from rockhopper.broker.loop.part import Part
-from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.sinks import SinkHomes, SinkOwners
 from rockhopper.broker.store.files.errors import CorruptFileError

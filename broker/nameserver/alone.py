@@ -11,7 +11,7 @@ from rockhopper.broker.remoting.http import HttpServer, Page
 from rockhopper.broker.remoting.limits import connection_shares
 from rockhopper.broker.remoting.ports import Ports
 from rockhopper.broker.remoting.startup import StartError, store_errors_explained
-from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.settings.broker_config import BrokerConfig
 
 
 class NameServer:

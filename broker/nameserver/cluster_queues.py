@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from rockhopper.broker.loop.part import Part
 from rockhopper.broker.nameserver.link import NameServiceLink, RefusedError
 from rockhopper.broker.nameserver.service import NameService
-from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.protocol.bodies import TopicRouteData
 from rockhopper.protocol.codes import RequestCode

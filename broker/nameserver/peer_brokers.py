@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from rockhopper.broker.loop.part import Part
 from rockhopper.broker.nameserver.link import NameServiceLink, RefusedError
 from rockhopper.broker.nameserver.service import NameService
-from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.protocol.bodies.route import ClusterInfo
 from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.command import Command

@@ -25,10 +25,10 @@ from rockhopper.broker.nameserver.route_table import (
 from rockhopper.broker.nameserver.saved_answers import SavedAnswers
 from rockhopper.broker.nameserver.sharing import CREATES_FIELD, TopicSharing
 from rockhopper.broker.remoting.dispatcher import (
-    Entry,
     Request,
     RequestError,
     Response,
+    Row,
     administers,
     serves,
 )
@@ -38,7 +38,7 @@ from rockhopper.broker.remoting.json_bodies import (
     long_json_response,
 )
 from rockhopper.broker.remoting.needs import Need, everything, on_cluster, on_topic
-from rockhopper.broker.settings.config import BrokerConfig, NameServiceConfig
+from rockhopper.broker.settings.broker_config import BrokerConfig, NameServiceConfig
 from rockhopper.broker.settings.config_file import properties_of
 from rockhopper.broker.tables.json_table import DataVersion
 from rockhopper.broker.tables.topics import TopicConfig
@@ -111,7 +111,7 @@ class NameServiceProcessors:
             local.cluster if local is not None else "",
         )
 
-    def table(self) -> Mapping[int, Entry]:
+    def table(self) -> Mapping[int, Row]:
         """Request code -> processor."""
         return {
             RequestCode.PUT_KV_CONFIG: administers(self.put_value, CHANGE),

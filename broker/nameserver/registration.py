@@ -14,7 +14,7 @@ import structlog
 from rockhopper.broker.nameserver.link import NameServiceLink, RefusedError
 from rockhopper.broker.nameserver.sharing import CREATES_FIELD, adopt, share_fields
 from rockhopper.broker.settings.advertise import Advertiser
-from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.tables.json_table import JsonObject
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 from rockhopper.protocol import fastjson

@@ -14,7 +14,7 @@ from rockhopper.broker.nameserver.route_table import RouteTable
 from rockhopper.broker.remoting.dispatcher import Dispatcher
 from rockhopper.broker.remoting.general_pass import frame_handler
 from rockhopper.broker.remoting.server import Connection, Server
-from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.store_layout import StoreLayout
 
 log = structlog.get_logger("broker.nameserver")

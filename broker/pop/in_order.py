@@ -12,7 +12,7 @@ from rockhopper.broker.pop.lanes import Lane, Lanes
 from rockhopper.broker.pop.ordered import OrderedBatch
 from rockhopper.broker.pop.reading import PopAnswer, Wanted, split_records
 from rockhopper.broker.pop.reviving import Reviving
-from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.reading.get_result import GetResult, GetStatus
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable

@@ -57,7 +57,7 @@ _COPIED = struct.Struct(">Iq")
 _ORDERED = struct.Struct(">Iq")
 
 
-class Entry(NamedTuple):
+class InFlight(NamedTuple):
     """A message in flight."""
 
     pop_ms: int
@@ -86,7 +86,7 @@ class Lane:
         self.topic = topic
         self.queue_id = queue_id
         self.cursor = cursor
-        self.entries: dict[int, Entry] = {}
+        self.entries: dict[int, InFlight] = {}
         self.batch: OrderedBatch | None = None
         self.is_dropped = False
 
@@ -193,7 +193,7 @@ class Lanes:
         lane.cursor = cursor
         if not offsets:
             return
-        entry = Entry(pop_ms, invisible_ms)
+        entry = InFlight(pop_ms, invisible_ms)
         before = len(lane.entries)
         for offset in offsets:
             lane.entries[offset] = entry
@@ -207,7 +207,7 @@ class Lanes:
         self.in_flight -= before - len(lane.entries)
 
     def _change(self, lane: Lane, offset: int, pop_ms: int, invisible_ms: int) -> None:
-        entry = lane.entries[offset] = Entry(pop_ms, invisible_ms)
+        entry = lane.entries[offset] = InFlight(pop_ms, invisible_ms)
         self.call_at(entry.visible_ms, lane, (offset,))
 
     def _copy(self, lane: Lane, offsets: list[int], copy_end: int) -> None:
@@ -385,7 +385,7 @@ def _decode_lane(payload: bytes) -> Lane:
     lane = Lane(number, names[0], names[1], queue_id, cursor)
     end = position + count * _ENTRY.size
     for offset, *entry in _ENTRY.iter_unpack(payload[position:end]):
-        lane.entries[offset] = Entry(*entry)
+        lane.entries[offset] = InFlight(*entry)
     lane.batch = decode_batch(payload[end:])
     return lane
 

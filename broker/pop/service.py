@@ -23,13 +23,13 @@ from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pop.compaction import Compaction
 from rockhopper.broker.pop.extra_info import ORDERLY_REVIVE_QUEUE, ExtraInfo, origin_topic
 from rockhopper.broker.pop.in_order import InOrder, read
-from rockhopper.broker.pop.lanes import Entry, Lane, Lanes
+from rockhopper.broker.pop.lanes import InFlight, Lane, Lanes
 from rockhopper.broker.pop.polling import PopPolling
 from rockhopper.broker.pop.reading import PopAnswer, Wanted, split_records
 from rockhopper.broker.pop.request_modes import MessageRequestModeTable
 from rockhopper.broker.pop.reviving import Reviving
 from rockhopper.broker.pop.sources import QUEUES_PER_SLICE, PopSources, Queue
-from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.live_settings import InitialOffset
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.files.record_journal import RecordJournal
@@ -320,7 +320,7 @@ class PopService(Part):
             self._ring(lane)
 
     @staticmethod
-    def _entry(lane: Lane, offset: int, info: ExtraInfo) -> Entry | None:
+    def _entry(lane: Lane, offset: int, info: ExtraInfo) -> InFlight | None:
         """What is in flight by the pop that *info* tells of."""
         entry = lane.entries.get(offset)
         if entry is None or entry.is_copied or entry.pop_ms != info.pop_ms:

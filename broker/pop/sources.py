@@ -6,7 +6,7 @@ from itertools import chain
 from rockhopper.broker.access.errors import TopicNotFound
 from rockhopper.broker.pop.extra_info import pop_retry_topic
 from rockhopper.broker.pop.reading import Wanted
-from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 

@@ -12,9 +12,9 @@ from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.processors.runtime_info import disk_usage, runtime_info
 from rockhopper.broker.remoting.dispatcher import Request, Response
 from rockhopper.broker.remoting.json_bodies import json_response, refusal
-from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.config_file import change_live, parse_properties, properties_of
-from rockhopper.broker.settings.settings import SettingError
+from rockhopper.broker.settings.setting_fields import SettingError
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.json_table import DataVersion
 from rockhopper.protocol import fastjson

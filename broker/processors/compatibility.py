@@ -12,7 +12,7 @@ from typing import Any, cast
 from rockhopper.broker.nameserver.processors import NameServiceProcessors
 from rockhopper.broker.processors.table import build_table
 from rockhopper.broker.processors.unserved import UNSERVED
-from rockhopper.broker.remoting.dispatcher import Entry
+from rockhopper.broker.remoting.dispatcher import Row
 from rockhopper.protocol.codes import RequestCode
 
 PAGE = Path("docs/compatibility.md")
@@ -29,12 +29,12 @@ class _Anything:
         return _Anything()
 
 
-def broker_table() -> Mapping[int, Entry]:
+def broker_table() -> Mapping[int, Row]:
     """The request codes that a broker serves, of no broker."""
     return build_table(cast(Any, _Anything()))
 
 
-def name_service_table() -> Mapping[int, Entry]:
+def name_service_table() -> Mapping[int, Row]:
     """The same for a name service."""
     anything = cast(Any, _Anything())
     processors = NameServiceProcessors(anything, anything, anything, local=None, now_ms=anything)
@@ -67,7 +67,7 @@ def generated() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _served(table: Mapping[int, Entry], by: str) -> Iterable[str]:
+def _served(table: Mapping[int, Row], by: str) -> Iterable[str]:
     names = {code.value: code.name for code in RequestCode}
     for code in sorted(code for code in table if code in names):
         yield f"| {code} | `{names[code]}`{'*' if table[code].is_administration else ''} | {by} |"

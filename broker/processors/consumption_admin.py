@@ -14,7 +14,7 @@ from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.processors.groups_admin import QUEUES_PER_TURN
 from rockhopper.broker.remoting.dispatcher import Request, Response
 from rockhopper.broker.remoting.json_bodies import json_response, long_json_response
-from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable

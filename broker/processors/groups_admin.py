@@ -21,7 +21,7 @@ from rockhopper.broker.remoting.json_bodies import (
     read_object,
     refusal,
 )
-from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroup, SubscriptionGroupTable

@@ -22,7 +22,7 @@ from rockhopper.broker.pop.sources import Queue, waited_for
 from rockhopper.broker.processors.pop_checks import PopChecks, no_message
 from rockhopper.broker.remoting.dispatcher import Request, RequestError, Response, error_response
 from rockhopper.broker.remoting.json_bodies import SHORT_BODY_SIZE_BYTES_MAX, with_body
-from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.protocol.bodies.popping import BatchAck, BatchAckMessageRequestBody
 from rockhopper.protocol.codes import ResponseCode
 from rockhopper.protocol.errors import FieldError, ProtocolError

@@ -14,7 +14,7 @@ from rockhopper.broker.access.errors import (
     TopicNotFound,
 )
 from rockhopper.broker.remoting.dispatcher import Request, RequestError
-from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable

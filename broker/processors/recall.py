@@ -17,7 +17,7 @@ from rockhopper.broker.remoting.dispatcher import (
     store_error_response,
 )
 from rockhopper.broker.remoting.safe_answers import answer_when_safe
-from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.topics import TopicTable

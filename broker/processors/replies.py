@@ -27,7 +27,7 @@ from rockhopper.broker.remoting.dispatcher import (
 from rockhopper.broker.remoting.server import connection_of
 from rockhopper.broker.sending.send_request import Send
 from rockhopper.broker.sending.sender import Sender
-from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.log.encoding import without_own_properties
 from rockhopper.broker.store.message_store import MessageStore

@@ -15,7 +15,7 @@ from rockhopper.broker.later.delayed import DelayedDelivery
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.remoting.dispatcher import Request, Response
 from rockhopper.broker.remoting.safe_answers import answer_when_safe
-from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.log.encoding import without_own_properties
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.put import Copy

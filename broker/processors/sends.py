@@ -14,7 +14,7 @@ from rockhopper.broker.remoting.dispatcher import (
 from rockhopper.broker.remoting.safe_answers import answer_when_safe
 from rockhopper.broker.sending.send_request import Send
 from rockhopper.broker.sending.sender import Placed, Sender
-from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.files.errors import RecordTooLargeError, StoreError
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol.codes import RequestCode, ResponseCode

@@ -19,7 +19,7 @@ from rockhopper.broker.nameserver.peer_brokers import PeerBrokers, UnreachableEr
 from rockhopper.broker.processors.topics_admin import TopicAdminProcessors
 from rockhopper.broker.remoting.dispatcher import Processor, Request, RequestError, Response
 from rockhopper.broker.remoting.json_bodies import read_object, refusal
-from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
 from rockhopper.broker.tables.static_topics import Piece, StaticTopic, StaticTopicTable

@@ -30,7 +30,7 @@ from rockhopper.broker.processors.store_admin import StoreAdminProcessors
 from rockhopper.broker.processors.topic_ids import TopicIdProcessor
 from rockhopper.broker.processors.topics_admin import TopicAdminProcessors
 from rockhopper.broker.processors.transactions import TransactionProcessors
-from rockhopper.broker.remoting.dispatcher import Entry, administers, serves
+from rockhopper.broker.remoting.dispatcher import Row, administers, serves
 from rockhopper.broker.remoting.needs import on_cluster, on_group, on_topic
 from rockhopper.protocol.codes import RequestCode as Code
 
@@ -39,7 +39,7 @@ CHANGE = on_cluster(Action.UPDATE)
 CONSUME = (on_topic(Action.SUB), on_group(Action.SUB))
 
 
-def build_table(broker: ServingParts) -> dict[int, Entry]:
+def build_table(broker: ServingParts) -> dict[int, Row]:
     """The processors of *broker*; each takes the parts that it uses, and no more."""
     config, store, topics, groups = broker.config, broker.store, broker.topics, broker.groups
     offsets, consumers, producers = broker.offsets, broker.consumers, broker.producers
@@ -222,9 +222,9 @@ def build_table(broker: ServingParts) -> dict[int, Entry]:
     }
 
 
-def _pop(pop: PopProcessors) -> dict[int, Entry]:
+def _pop(pop: PopProcessors) -> dict[int, Row]:
     """The pop family, also by the lower 16 bits of its codes: all that a binary header holds."""
-    entries: dict[int, Entry] = {
+    entries: dict[int, Row] = {
         Code.POP_MESSAGE: serves(pop.pop, *CONSUME),
         Code.ACK_MESSAGE: serves(pop.ack, *CONSUME),
         Code.BATCH_ACK_MESSAGE: serves(pop.batch_ack, *needs.ACKNOWLEDGED),
@@ -236,7 +236,7 @@ def _pop(pop: PopProcessors) -> dict[int, Entry]:
     return entries | {code & 0xFFFF: entry for code, entry in entries.items()}
 
 
-def _of_store(store: StoreAdminProcessors) -> dict[int, Entry]:
+def _of_store(store: StoreAdminProcessors) -> dict[int, Row]:
     return {
         Code.GET_TIMER_CHECK_POINT: administers(store.timer_check_point, SEE),
         Code.GET_TIMER_METRICS: administers(store.timer_metrics, SEE),

@@ -21,7 +21,7 @@ from rockhopper.broker.access.errors import (
     SubscriptionOutdated,
 )
 from rockhopper.broker.access.peer import Peer
-from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.reading.property_stage import MessageFilter, PropertyTest
 from rockhopper.protocol.errors import ProtocolError, SqlSyntaxError
 from rockhopper.protocol.names import is_retry_topic

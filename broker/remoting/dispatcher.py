@@ -154,7 +154,7 @@ class Request:
 Processor = Callable[[Request], Response | Awaitable[Response | None] | None]
 
 
-class Entry(NamedTuple):
+class Row(NamedTuple):
     """What serves a request code, and what must be allowed to those who ask."""
 
     processor: Processor
@@ -166,14 +166,14 @@ class Entry(NamedTuple):
         return ADMINISTRATION in self.needs
 
 
-def serves(processor: Processor, *needs: Need) -> Entry:
+def serves(processor: Processor, *needs: Need) -> Row:
     """A row for everybody who is allowed all *needs*."""
-    return Entry(processor, needs)
+    return Row(processor, needs)
 
 
-def administers(processor: Processor, *needs: Need) -> Entry:
+def administers(processor: Processor, *needs: Need) -> Row:
     """A row for administrators."""
-    return Entry(processor, (ADMINISTRATION, *needs))
+    return Row(processor, (ADMINISTRATION, *needs))
 
 
 def encode_response(request: Command, response: Response) -> bytes:
@@ -259,7 +259,7 @@ def error_response(error: BaseException) -> Response | None:
 class Dispatcher:
     """Finds the processor of each request and answers with what it returns or raises."""
 
-    def __init__(self, table: Mapping[int, Entry], access: Access) -> None:
+    def __init__(self, table: Mapping[int, Row], access: Access) -> None:
         self._table = table
         self.access = access
         self.tasks: set[asyncio.Task[None]] = set()

@@ -18,7 +18,7 @@ from rockhopper.broker.access.errors import (
 )
 from rockhopper.broker.access.peer import Peer
 from rockhopper.broker.sending.send_request import Send
-from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable

@@ -18,7 +18,7 @@ from rockhopper.broker.sending.message_priority import queue_of_priority
 from rockhopper.broker.sending.send_batches import batch_of, check_inner_count, inner_count
 from rockhopper.broker.sending.send_checks import SendChecks
 from rockhopper.broker.sending.send_request import Send, waits_for_disk
-from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.store.files.errors import RecordTooLargeError, StoreError
 from rockhopper.broker.store.log.encoding import BROKER_PROPERTIES, DELAYING_PROPERTIES

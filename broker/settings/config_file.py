@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from rockhopper.broker.settings.config import BrokerConfig, NameServiceConfig, StoreConfig
+from rockhopper.broker.settings.broker_config import BrokerConfig, NameServiceConfig, StoreConfig
 from rockhopper.broker.settings.live_settings import LiveSettings, LiveStoreSettings
 from rockhopper.broker.settings.rocketmq_keys import REFUSED, WITHOUT_EFFECT
-from rockhopper.broker.settings.settings import (
+from rockhopper.broker.settings.setting_fields import (
     SettingError,
     format_fields,
     format_value,

@@ -9,7 +9,7 @@ them holds that object and reads the value when it counts; a change is then seen
 from dataclasses import dataclass
 from enum import Enum
 
-from rockhopper.broker.settings.settings import SettingError, check_fields, setting
+from rockhopper.broker.settings.setting_fields import SettingError, check_fields, setting
 from rockhopper.protocol.sys_flags import PERM_READ, PERM_WRITE
 
 

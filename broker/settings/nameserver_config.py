@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from rockhopper.broker.settings.settings import check_fields, setting
+from rockhopper.broker.settings.setting_fields import check_fields, setting
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from enum import Enum
 from pathlib import Path
 
 from rockhopper.broker.settings.live_settings import LiveStoreSettings, check_hours
-from rockhopper.broker.settings.settings import SettingError, check_fields, setting
+from rockhopper.broker.settings.setting_fields import SettingError, check_fields, setting
 from rockhopper.protocol.store.queue_layout import (
     INDEX_ENTRY_COUNT_MAX,
     INDEX_SLOT_COUNT,

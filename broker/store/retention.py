@@ -45,7 +45,7 @@ UNKNOWN_PERCENT = -1
 
 
 class RetentionSettings(NamedTuple):
-    """How long messages stay; RocketMQ's keys are named in broker/settings/settings/config.py."""
+    """How long messages stay; RocketMQ's keys are named in broker/settings/broker_config.py."""
 
     reserved_ms: int = 72 * 3_600_000
     delete_when: str = "04"

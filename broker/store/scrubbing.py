@@ -26,7 +26,7 @@ from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.index_scrubbing import IndexScrub
 from rockhopper.broker.store.log.commit_log import CommitLog
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
-from rockhopper.broker.store.reading.reader import MessageReader
+from rockhopper.broker.store.reading.message_reader import MessageReader
 from rockhopper.broker.store.recovering.entry_mending import EntryMender
 from rockhopper.broker.store.recovering.record_places import RecordPlaces
 from rockhopper.protocol.properties import PROPERTY_INNER_MULTI_QUEUE_OFFSET

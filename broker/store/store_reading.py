@@ -14,8 +14,8 @@ from rockhopper.broker.store.queues.batch_consume_queue import BatchConsumeQueue
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.broker.store.reading.find_by_tag import TagSearch
 from rockhopper.broker.store.reading.get_result import GetResult, GetStatus
+from rockhopper.broker.store.reading.message_reader import MessageReader, ReadLimits
 from rockhopper.broker.store.reading.property_stage import MessageFilter
-from rockhopper.broker.store.reading.reader import MessageReader, ReadLimits
 from rockhopper.broker.store.recovering.entry_mending import EntryMender
 from rockhopper.broker.store.recovering.record_places import RecordPlaces
 from rockhopper.protocol.message import StoredMessage

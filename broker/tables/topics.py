@@ -10,7 +10,7 @@ from pathlib import Path
 import structlog
 
 from rockhopper.broker.loop.clock import wall_clock_ms
-from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.live_settings import AutoCreateTopic
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.tables.json_table import JsonObject, JsonTable

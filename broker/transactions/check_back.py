@@ -15,7 +15,7 @@ from collections.abc import Callable
 from rockhopper.broker.access.peer import Peer, TransactionCheck
 from rockhopper.broker.loop.wall_waits import WallTimer
 from rockhopper.broker.members.producers import ProducerTable
-from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.transactions.check_counts import CheckCounts
 from rockhopper.broker.transactions.ends import Ends
 from rockhopper.broker.transactions.half_messages import message_to_check

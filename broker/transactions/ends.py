@@ -43,7 +43,7 @@ log = structlog.get_logger("broker.transactions")
 ENDED_REMEMBERED_MAX = 10_000
 
 
-class Place(NamedTuple):
+class Destination(NamedTuple):
     """Where the final message of a half one goes, and with which properties."""
 
     topic: str
@@ -204,7 +204,7 @@ class Ends:
         self._count(self.committed, message)
         return written.end_offset
 
-    def _final(self, message: StoredMessage, place: Place) -> Copy:
+    def _final(self, message: StoredMessage, place: Destination) -> Copy:
         flags = message.sys_flag & ~SYS_FLAG_TRANSACTION_MASK | SYS_FLAG_TRANSACTION_COMMIT
         return Copy(
             place.topic,
@@ -215,7 +215,7 @@ class Ends:
             prepared_offset=message.commit_log_offset,
         )
 
-    def _place_of(self, message: StoredMessage) -> Place:
+    def _place_of(self, message: StoredMessage) -> Destination:
         """Where the final message goes. Raises Refusal when that is gone."""
         properties = dict(message.properties)
         name = properties.pop(PROPERTY_REAL_TOPIC, "")
@@ -231,8 +231,8 @@ class Ends:
             queue_id = max(queue_id, 0) % max(topic.write_queue_nums, 1)
         if name.startswith(DLQ_PREFIX):
             properties[PROPERTY_DELAY_LEVEL] = "-1"
-            return Place(name, queue_id, properties)
-        return Place(*self._redirect(name, queue_id, properties), properties)
+            return Destination(name, queue_id, properties)
+        return Destination(*self._redirect(name, queue_id, properties), properties)
 
     def finish_committed(self, half: OpenHalf) -> Written:
         """Say in the op queue that a transaction is over whose final message is there."""

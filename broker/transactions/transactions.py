@@ -20,7 +20,7 @@ from rockhopper.broker.loop.clock import BrokerClock
 from rockhopper.broker.loop.part import Part
 from rockhopper.broker.members.producers import ProducerTable
 from rockhopper.broker.observing.stats import BrokerStats
-from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.put import Copy, Redirect

@@ -29,7 +29,7 @@ from rockhopper.client.network.session import Session
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.receipts import SendReceipt
 from rockhopper.client.received import ReceivedMessage
-from rockhopper.client.sending.delivery import Delivery
+from rockhopper.client.sending.group_sender import GroupSender
 from rockhopper.client.sending.outgoing import OutgoingMessage
 from rockhopper.protocol.bodies import LockBatchRequestBody, LockBatchResponseBody
 from rockhopper.protocol.codes import RequestCode, ResponseCode
@@ -129,7 +129,7 @@ class DeadLetters:
         self._masters = masters
         self._puller = Puller(session, None)
         # A send without an answer is not repeated: the next requeue finds out what became of it.
-        self._delivery = Delivery(session, REQUEUE_GROUP, timeout_s=_SEND_TIMEOUT_S, retries=0)
+        self._sender = GroupSender(session, REQUEUE_GROUP, timeout_s=_SEND_TIMEOUT_S, retries=0)
 
     async def counts(self) -> list[DeadLetterCount]:
         """Return the groups that have dead letters."""
@@ -244,7 +244,7 @@ class DeadLetters:
         outgoing = _copy(letter, target)
         if dry_run or await self._is_there(letter, outgoing):
             return Requeued(letter, target, None)
-        (receipt,) = await self._delivery.send(outgoing, [outgoing])
+        (receipt,) = await self._sender.send(outgoing, [outgoing])
         return Requeued(letter, target, receipt)
 
     async def _is_there(self, letter: DeadLetter, outgoing: OutgoingMessage) -> bool:

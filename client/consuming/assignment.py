@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime
 from typing import Any
 
-from rockhopper.client.consuming.delivery import Delivery
 from rockhopper.client.consuming.fetching import Fetcher
+from rockhopper.client.consuming.handout import Handout
 from rockhopper.client.consuming.locks import QueueLocks
 from rockhopper.client.consuming.process_queue import ProcessQueue, Room
 from rockhopper.client.consuming.progress import Progress
@@ -40,7 +40,7 @@ class Assignment:
         progress: Progress,
         offsets: QueueOffsets,
         fetcher: Fetcher,
-        delivery: Delivery,
+        handout: Handout,
         shared_room: Room,
         locks: QueueLocks | None,
         on_released: Callable[[], None],
@@ -50,7 +50,7 @@ class Assignment:
         self._progress = progress
         self._offsets = offsets
         self._fetcher = fetcher
-        self._delivery = delivery
+        self._handout = handout
         self._shared_room = shared_room
         self._locks = locks
         self._on_released = on_released
@@ -116,7 +116,7 @@ class Assignment:
     def offer_all(self) -> None:
         """Let every queue stand in line again that has something to hand out."""
         for held in self.held.values():
-            self._delivery.offer(held)
+            self._handout.offer(held)
 
     def commit_soon(self, held: ProcessQueue) -> None:
         """Commit one queue in the background."""

@@ -4,8 +4,8 @@ import asyncio
 import logging
 
 from rockhopper.client.consuming.assignment import Assignment
-from rockhopper.client.consuming.delivery import Delivery
 from rockhopper.client.consuming.fetching import Fetcher
+from rockhopper.client.consuming.handout import Handout
 from rockhopper.client.consuming.locks import QueueLocks
 from rockhopper.client.consuming.notifications import Answer, Notifications
 from rockhopper.client.consuming.process_queue import ProcessQueue, Room
@@ -64,7 +64,7 @@ class Engine:
         )
         self.locks = QueueLocks(self.session, group, _now_s) if settings.orderly else None
         room = Room(settings.consumer_count_max, settings.consumer_bytes_max)
-        self.delivery = Delivery(
+        self.handout = Handout(
             settings,
             Redelivery(self.session, settings),
             may_hand_out=self._may_hand_out,
@@ -76,7 +76,7 @@ class Engine:
             self.progress,
             offsets,
             Fetcher(self._puller, settings, room, self),
-            self.delivery,
+            self.handout,
             room,
             self.locks,
             on_released=self._released,
@@ -88,7 +88,7 @@ class Engine:
             self.session,
             settings,
             self.assignment,
-            self.delivery,
+            self.handout,
             self.locks,
             self.rebalancer.soon,
         )
@@ -113,11 +113,11 @@ class Engine:
 
         What is in flight has been dealt with before; outcomes under way get `timeout_s`.
         """
-        self.delivery.stop()
+        self.handout.stop()
         try:
             await self.rebalancer.stop()
             self.assignment.stop_fetching()
-            await self.delivery.settle(timeout_s)
+            await self.handout.settle(timeout_s)
             await end_tasks([self.committing])
             await self.assignment.close()
         finally:
@@ -125,7 +125,7 @@ class Engine:
                 await asyncio.gather(
                     end_tasks([self.committing]),
                     self.assignment.abandon(),
-                    self.delivery.abandon(),
+                    self.handout.abandon(),
                 )
             finally:
                 await self.progress.close()
@@ -133,7 +133,7 @@ class Engine:
 
     def fetched(self, held: ProcessQueue) -> None:
         """See fetching.Listener."""
-        self.delivery.offer(held)
+        self.handout.offer(held)
 
     def moved(self, held: ProcessQueue) -> None:
         """See fetching.Listener."""
@@ -142,7 +142,7 @@ class Engine:
     def refused(self, held: ProcessQueue, error: RequestRefusedError) -> None:
         """See fetching.Listener."""
         if held.queue.topic != self.settings.retry_topic:
-            self.delivery.fail(error)
+            self.handout.fail(error)
 
     def unknown(self, held: ProcessQueue) -> None:
         """See fetching.Listener."""
@@ -157,7 +157,7 @@ class Engine:
             await self._puller.pull(route.read_queues[0], 0, 1)
         except RequestRefusedError as error:
             self._has_asked_why = True
-            self.delivery.fail(error)
+            self.handout.fail(error)
         except ClientError as error:
             log.debug("a pull that asks why failed: %s", error)
 

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from rockhopper.client.consuming.assignment import Assignment
-from rockhopper.client.consuming.delivery import Delivery
+from rockhopper.client.consuming.handout import Handout
 from rockhopper.client.consuming.locks import QueueLocks
 from rockhopper.client.consuming.process_queue import ProcessQueue
 from rockhopper.client.consuming.settings import ConsumerSettings
@@ -45,7 +45,7 @@ class Notifications:
         session: Session,
         settings: ConsumerSettings,
         assignment: Assignment,
-        delivery: Delivery,
+        handout: Handout,
         locks: QueueLocks | None,
         members_changed: Callable[[], None],
     ) -> None:
@@ -54,7 +54,7 @@ class Notifications:
         self._session = session
         self._settings = settings
         self._assignment = assignment
-        self._delivery = delivery
+        self._handout = handout
         self._locks = locks
         self._members_changed = members_changed
         self._started_ms = _now_ms()
@@ -163,13 +163,13 @@ class Notifications:
         at_s, finished, failed = self._counted
         now_s = time.monotonic()
         passed_s = max(now_s - at_s, 0.001)
-        self._counted = (now_s, self._delivery.finished, self._delivery.failed)
+        self._counted = (now_s, self._handout.finished, self._handout.failed)
         topic = next(iter(self._settings.subscriptions))
-        rate = round((self._delivery.finished - finished) / passed_s, 3)
+        rate = round((self._handout.finished - finished) / passed_s, 3)
         return {
             topic: {
-                "consumeFailedMsgs": self._delivery.failed,
-                "consumeFailedTPS": round((self._delivery.failed - failed) / passed_s, 3),
+                "consumeFailedMsgs": self._handout.failed,
+                "consumeFailedTPS": round((self._handout.failed - failed) / passed_s, 3),
                 "consumeOKTPS": rate,
                 "consumeRT": 0.0,
                 "pullRT": 0.0,

@@ -30,7 +30,7 @@ from rockhopper.client.network.session import Session
 from rockhopper.client.network.tasks import end_tasks
 from rockhopper.client.receipts import SendReceipt
 from rockhopper.client.received import ReceivedMessage
-from rockhopper.client.sending.delivery import Delivery
+from rockhopper.client.sending.group_sender import GroupSender
 from rockhopper.client.sending.outgoing import OutgoingMessage, OutgoingPolicy
 from rockhopper.client.sending.unique_id import unique_ids
 from rockhopper.protocol.command import Command
@@ -162,7 +162,7 @@ class MessageTrace:
         self.client_host = own_host()
         self.dropped_count = 0
         self._topic = topic
-        self._delivery = Delivery(session, TRACE_GROUP, timeout_s=3.0, retries=1)
+        self._delivery = GroupSender(session, TRACE_GROUP, timeout_s=3.0, retries=1)
         self._policy = OutgoingPolicy(unique_ids())
         self._waiting: deque[TraceRecord] = deque()
         self._arrived = asyncio.Event()

@@ -52,7 +52,7 @@ class Sender:
     def __init__(self, rules: SinkRules) -> None:
         self._rules = rules
         self._remote = connect(rules.nameserver, timeout_s=rules.timeout_s)
-        self._delivery = self._remote.delivery(rules.group)
+        self._sender = self._remote.sender(rules.group)
         self._ids = unique_ids()
         self._routes: dict[str, TopicRoute] = {}
         self._turn = 0
@@ -131,7 +131,7 @@ class Sender:
     async def _send_one(self, request: _Request) -> None:
         first = request.messages[0]
         if len(request.messages) == 1:
-            await self._delivery.send(first, [first], request.queue)
+            await self._sender.send(first, [first], request.queue)
             return
         unique_key = self._ids.next()
         body = encode_batch(
@@ -145,7 +145,7 @@ class Sender:
             first.born_time_ms,
             is_batch=True,
         )
-        await self._delivery.send(whole, [whole], request.queue)
+        await self._sender.send(whole, [whole], request.queue)
 
     def _requests(self, messages: Messages) -> list[_Request]:
         found: list[_Request] = []

@@ -16,7 +16,7 @@ import time
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
-from rockhopper.broker.settings.config import StoreConfig
+from rockhopper.broker.settings.broker_config import StoreConfig
 from tests.chaos import topics
 from tests.chaos.disks import Ext4Disk, ReflinkDisk
 from tests.chaos.ledger import LATER, Kind, Ledger

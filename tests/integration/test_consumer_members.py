@@ -76,7 +76,7 @@ class Group:
 async def die(consumer: Consumer) -> None:
     """End a member as a killed process ends: no goodbye, no last commit."""
     engine = consumer.engine
-    engine.delivery.stop()
+    engine.handout.stop()
     await engine.rebalancer.stop()
     engine.assignment.stop_fetching()
     assert engine.committing is not None

@@ -38,11 +38,11 @@ async def test_a_remote_that_outlives_its_brokers_is_silent(
     async with Broker.temporary() as broker, Producer(nameserver=broker.nameserver) as producer:
         await producer.send("T", b"x")
         remote = await asyncio.to_thread(Remote, broker.nameserver)
-        delivery = await asyncio.to_thread(remote.delivery, "g")
+        sender = await asyncio.to_thread(remote.sender, "g")
         assert await asyncio.to_thread(remote.queues, "T")
-        await asyncio.to_thread(remote.run, delivery.session.routes.route("T"))
+        await asyncio.to_thread(remote.run, sender.session.routes.route("T"))
     caplog.clear()
-    for session in (remote.admin.session, delivery.session):
+    for session in (remote.admin.session, sender.session):
         await asyncio.to_thread(remote.run, session.keep_up_once())
     assert [
         record.name for record in caplog.records if record.name.startswith("rockhopper.client")

@@ -8,7 +8,7 @@ import pytest
 
 from rockhopper.broker import Broker
 from rockhopper.broker import __main__ as daemon
-from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.config_file import LoadedConfig
 from rockhopper.broker.store.files.errors import StoreFailedError
 

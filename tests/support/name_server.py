@@ -9,7 +9,7 @@ from rockhopper.broker.nameserver.kv_config import KeyValueTable
 from rockhopper.broker.nameserver.processors import NameServiceProcessors
 from rockhopper.broker.nameserver.route_table import RouteTable
 from rockhopper.broker.remoting.dispatcher import Dispatcher
-from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.tables.topics import TopicTable
 from rockhopper.protocol.codes import RequestCode
 from rockhopper.protocol.command import Command, decode_header

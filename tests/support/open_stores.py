@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from rockhopper.broker.settings.config import StoreConfig
+from rockhopper.broker.settings.broker_config import StoreConfig
 from rockhopper.broker.store.files.mappings import MAPPED_FILES_MAX
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.put import MessageToStore, PutResult

@@ -10,7 +10,7 @@ from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pop.extra_info import ExtraInfo, parse_extra_info, pop_retry_topic
 from rockhopper.broker.pop.reading import Wanted
 from rockhopper.broker.pop.service import PopService
-from rockhopper.broker.settings.config import StoreConfig
+from rockhopper.broker.settings.broker_config import StoreConfig
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.store.files.record_journal import RecordJournal
 from rockhopper.broker.store.put import MessageToStore

@@ -13,7 +13,7 @@ from rockhopper.broker.loop.clock import BrokerClock
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.processors.table import build_table
 from rockhopper.broker.remoting.dispatcher import Dispatcher
-from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.config_file import apply_live, build_config
 from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.store.put import MessageToStore, PutResult

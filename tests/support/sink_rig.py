@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from rockhopper.broker.observing.stats import BrokerStats
-from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.sinks import SinkHomes, SinkOwners, SinkPublisher
 from rockhopper.broker.sinks.appender import BatchAppender
 from rockhopper.broker.sinks.publisher import SinkError

@@ -39,7 +39,7 @@ from rockhopper.broker.loop.part import Part
 from rockhopper.broker.loop.wall_waits import WallTimer
 from rockhopper.broker.observing.stats import BrokerStats
 from rockhopper.broker.pulling.long_polling import LongPolling
-from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import StoreError
 from rockhopper.broker.store.message_store import MessageStore

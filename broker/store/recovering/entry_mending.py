@@ -35,7 +35,7 @@ NEIGHBOURS_MAX = 512
 _OFFSET_BITS = 48
 _OWNER = head_struct("queue_id", "queue_offset")
 
-Place = tuple[int, int]
+Extent = tuple[int, int]
 Key = tuple[str, int, int]
 
 
@@ -75,7 +75,7 @@ class EntryMender:
 
     def right_place(
         self, queue: UnitQueue, offset: int, log_offset: int, size: int
-    ) -> Place | str | None:
+    ) -> Extent | str | None:
         """Offset and size of the record of a message whose entry says *log_offset* and *size*.
 
         A sentence if the message is lost; None while it is being looked for.
@@ -110,7 +110,7 @@ class EntryMender:
 
     # Searching.
 
-    def _search(self, queue: UnitQueue, offset: int, log_offset: int) -> Place | str | None:
+    def _search(self, queue: UnitQueue, offset: int, log_offset: int) -> Extent | str | None:
         key = (queue.topic, queue.queue_id, offset)
         if key in self._lost:
             return _LOST
@@ -133,7 +133,7 @@ class EntryMender:
             break
         return bool(self._searches)
 
-    def _go_on(self, key: Key, search: _Search) -> Place | str | None:
+    def _go_on(self, key: Key, search: _Search) -> Extent | str | None:
         check = self._walk(search)
         if check is not None:
             del self._searches[key]
@@ -210,7 +210,7 @@ class EntryMender:
         behind = None if self._is_file_end(at) else self._places.proven_behind(at)
         return self._log.next_file_offset(at) if behind is None else behind
 
-    def _mend(self, queue: UnitQueue, offset: int, check: RecordCheck) -> Place:
+    def _mend(self, queue: UnitQueue, offset: int, check: RecordCheck) -> Extent:
         was = queue.held(offset, check.commit_log_offset) or (0, 0, 0)
         code = was[2]
         if not is_address(code):

@@ -53,7 +53,7 @@ _QUEUES_SEARCHED_MAX = 10_000
 _LIGHT_QUEUES = f"{PROPERTY_INNER_MULTI_DISPATCH}\x01".encode()
 
 
-class Place(NamedTuple):
+class QueueSpan(NamedTuple):
     """Where a record belongs: *message_count* messages from *first_offset* on, of one queue."""
 
     topic: str
@@ -169,9 +169,9 @@ class QueueRepair:
             ):
                 self._append(progress, queue, record, first_offset, 1)
                 return True
-        place = Place(topic.decode(), queue_id, first_offset, 1)
+        place = QueueSpan(topic.decode(), queue_id, first_offset, 1)
         if progress.is_batch:
-            place = Place(*place[:2], *batch_range(first_offset, decode_properties(properties)))
+            place = QueueSpan(*place[:2], *batch_range(first_offset, decode_properties(properties)))
         if progress.may_be_deleted and self._rules.is_deleted(place.topic, offset):
             return self._place_in_light_queues(record, is_damaged=is_damaged)
         if not self._settle(progress, place, record, is_damaged=is_damaged):
@@ -214,7 +214,7 @@ class QueueRepair:
         return progress
 
     def _settle(
-        self, progress: _Progress, place: Place, record: Record, *, is_damaged: bool
+        self, progress: _Progress, place: QueueSpan, record: Record, *, is_damaged: bool
     ) -> bool:
         """Make the queue have the unit of *record*; False if the record's head is damaged."""
         queue = progress.queue
@@ -257,7 +257,7 @@ class QueueRepair:
         self,
         progress: _Progress,
         queue: UnitQueue,
-        place: Place,
+        place: QueueSpan,
         record: Record,
         *,
         is_damaged: bool,
@@ -293,7 +293,7 @@ class QueueRepair:
             queue.destroy()
         return self._append_at(progress, place, record)
 
-    def _append_at(self, progress: _Progress, place: Place, record: Record) -> bool:
+    def _append_at(self, progress: _Progress, place: QueueSpan, record: Record) -> bool:
         topic, queue_id, first_offset, message_count = place
         if progress.queue is None:
             progress.queue = self._queues.get_or_create(topic, queue_id, batch=progress.is_batch)
@@ -331,7 +331,7 @@ class QueueRepair:
         self._open_queues.append(queue)
         progress.opened_in = self._round
 
-    def _expect_after(self, progress: _Progress, queue: UnitQueue, place: Place) -> None:
+    def _expect_after(self, progress: _Progress, queue: UnitQueue, place: QueueSpan) -> None:
         """Read on in the queue's units: the next record is likely to be the next unit's."""
         if progress.opened_in != self._round:
             self._open(progress, queue)
@@ -379,13 +379,13 @@ class QueueRepair:
             progress = self._by_name.get((light.topic, LIGHT_QUEUE_ID)) or self._begin(light)
             is_deleted = progress.may_be_deleted and self._rules.is_deleted(name, record.offset)
             if not progress.is_skipped and not is_deleted:
-                place = Place(name, LIGHT_QUEUE_ID, offset, 1)
+                place = QueueSpan(name, LIGHT_QUEUE_ID, offset, 1)
                 self._settle(progress, place, light, is_damaged=False)
         return True
 
     # Telling damaged records from damaged queues.
 
-    def _is_known_otherwise(self, place: Place, record: Record) -> bool:
+    def _is_known_otherwise(self, place: QueueSpan, record: Record) -> bool:
         """Whether the unit of another message than *place* points to exactly this record."""
         if self._is_known_hole(record.offset):
             return True
@@ -413,7 +413,7 @@ class QueueRepair:
         return record_at(self._log_files, offset)
 
 
-def _claims(record: Record, place: Place) -> bool:
+def _claims(record: Record, place: QueueSpan) -> bool:
     return (
         record.topic == place.topic.encode()
         and record.queue_id == place.queue_id

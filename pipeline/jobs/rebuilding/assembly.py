@@ -14,8 +14,8 @@ from rockhopper.pipeline.jobs.rebuilding.work import (
     IndexTask,
     PieceResult,
     PieceTask,
-    Place,
     Run,
+    Worksite,
     batch_units,
     first_key_ms,
     keys_path,
@@ -42,7 +42,7 @@ class QueueNote:
 class Assembly:
     """Completes what the tasks began; ``notes`` says what was not as it should be."""
 
-    def __init__(self, place: Place, tasks: list[PieceTask], results: list[PieceResult]) -> None:
+    def __init__(self, place: Worksite, tasks: list[PieceTask], results: list[PieceResult]) -> None:
         self._place = place
         self._tasks = tasks
         self._results = results

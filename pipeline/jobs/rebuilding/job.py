@@ -19,7 +19,7 @@ from rockhopper.pipeline.jobs.rebuilding.options import RebuildOptions
 from rockhopper.pipeline.jobs.rebuilding.store_lock import in_use, locked_store
 from rockhopper.pipeline.jobs.rebuilding.work import (
     PieceTask,
-    Place,
+    Worksite,
     build_index_file,
     rebuild_pieces,
 )
@@ -192,7 +192,7 @@ def rebuild(asked: RebuildOptions) -> RebuildResult:
         scratch = made / f"scratch-{stamp}"
         scratch.mkdir(parents=True)
         stack.callback(shutil.rmtree, made if asked.in_place else scratch, ignore_errors=True)
-        place = Place(made, scratch, geometry, rules)
+        place = Worksite(made, scratch, geometry, rules)
         tasks = [PieceTask(number, pieces, place) for number, pieces in enumerate(groups)]
         results = run(tasks, rebuild_pieces, "reading the commit log")
         assembly = Assembly(place, tasks, results)

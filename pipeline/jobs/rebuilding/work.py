@@ -24,7 +24,7 @@ from rockhopper.pipeline.store_source.scan import Damage, scan
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Worksite:
     """Where a rebuild writes, and in which sizes."""
 
     output: Path
@@ -39,7 +39,7 @@ class PieceTask:
 
     number: int
     pieces: tuple[Piece, ...]
-    place: Place
+    place: Worksite
     only: frozenset[QueueKey] | None = None
     """To write these plain queues and nothing else."""
 
@@ -118,18 +118,18 @@ def _put_aside(path: Path, parts: list[npt.NDArray[Any]]) -> None:
     os.replace(made, path)
 
 
-def keys_path(place: Place, number: int) -> Path:
+def keys_path(place: Worksite, number: int) -> Path:
     """Where a task puts index entries aside."""
     return place.scratch / f"keys-{number}"
 
 
-def batches_path(place: Place, number: int) -> Path:
+def batches_path(place: Worksite, number: int) -> Path:
     """Where a task puts the units of batch queues aside, queue after queue."""
     return place.scratch / f"batches-{number}"
 
 
 def _write_units(
-    place: Place, key: QueueKey, units: npt.NDArray[Any], result: PieceResult
+    place: Worksite, key: QueueKey, units: npt.NDArray[Any], result: PieceResult
 ) -> list[Run]:
     writer = QueueWriter(place.output, key, place.geometry.queue_file_size(key))
     units = _without_impossible(key, units, result)
@@ -200,7 +200,7 @@ def _aside(path: Path, first: int, count: int) -> npt.NDArray[Any]:
     return np.fromfile(path, KEY, count, offset=first * KEY.itemsize)
 
 
-def batch_units(place: Place, result: PieceResult, key: QueueKey) -> npt.NDArray[Any]:
+def batch_units(place: Worksite, result: PieceResult, key: QueueKey) -> npt.NDArray[Any]:
     """The units of a batch queue that a task put aside."""
     before = 0
     for other, count in result.batches.items():

@@ -114,7 +114,7 @@ async def test_a_producer_survives(broker: MessageBroker, name: str) -> None:
         cancelled = await cancel_everywhere(calls[name], break_connections)
         assert cancelled > 5
         assert len(producer.requests) == 0
-        assert len(producer.delivery.lanes) == 0
+        assert len(producer.sender.lanes) == 0
     assert producer.tasks == set()
 
 

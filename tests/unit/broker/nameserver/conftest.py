@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.settings.broker_config import BrokerConfig
 from tests.support.name_server import NameServer
 from tests.support.peers import Clock
 

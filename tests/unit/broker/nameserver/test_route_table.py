@@ -13,7 +13,7 @@ from rockhopper.broker.nameserver.route_table import (
     Registration,
     RouteTable,
 )
-from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.tables.json_table import DataVersion
 from rockhopper.broker.tables.topics import TopicConfig, TopicTable
 

@@ -7,7 +7,7 @@ import pytest
 from rockhopper.broker.access.access import Action, Resource
 from rockhopper.broker.access.peer import Principal
 from rockhopper.broker.processors.table import build_table
-from rockhopper.broker.remoting.dispatcher import Entry
+from rockhopper.broker.remoting.dispatcher import Row
 from rockhopper.broker.remoting.needs import ADMINISTRATION
 from rockhopper.protocol.codes import RequestCode as Code
 from rockhopper.protocol.codes import ResponseCode
@@ -83,7 +83,7 @@ async def test_code_that_is_not_in_the_table_is_not_supported(broker: ServedBrok
     assert answer.remark == " request type 209 not supported"
 
 
-def all_rows(broker: ServedBroker, directory: Path) -> dict[str, Entry]:
+def all_rows(broker: ServedBroker, directory: Path) -> dict[str, Row]:
     name_service = NameServer(
         directory, broker.config, with_broker=False, clock=Clock()
     ).processors.table()

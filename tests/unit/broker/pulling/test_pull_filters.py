@@ -5,7 +5,7 @@ from structlog.testing import capture_logs
 
 from rockhopper.broker.access.errors import Refusal
 from rockhopper.broker.pulling.pull_filters import PullFilters
-from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.protocol.subscription import TYPE_SQL92, Subscription
 
 

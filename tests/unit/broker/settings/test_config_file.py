@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from rockhopper.broker import Broker
-from rockhopper.broker.settings.config import BrokerConfig, Role
+from rockhopper.broker.settings.broker_config import BrokerConfig, Role
 from rockhopper.broker.settings.config_file import apply_live, change_live, load_config
 from rockhopper.broker.settings.live_settings import AutoCreateTopic, InitialOffset
-from rockhopper.broker.settings.settings import SettingError
+from rockhopper.broker.settings.setting_fields import SettingError
 
 SHIPPED = """\
 # The broker.conf that RocketMQ ships, and keys that tutorials add to it.

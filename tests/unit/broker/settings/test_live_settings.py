@@ -3,7 +3,7 @@
 import pytest
 
 from rockhopper.broker.settings.live_settings import LiveSettings, LiveStoreSettings, check_hours
-from rockhopper.broker.settings.settings import SettingError
+from rockhopper.broker.settings.setting_fields import SettingError
 
 
 @pytest.mark.parametrize(

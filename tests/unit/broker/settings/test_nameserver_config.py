@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from rockhopper.broker.settings.nameserver_config import NameServiceConfig
-from rockhopper.broker.settings.settings import SettingError, parse_fields
+from rockhopper.broker.settings.setting_fields import SettingError, parse_fields
 
 
 def test_it_answers_as_one_of_apache_does_unless_it_is_told_otherwise() -> None:

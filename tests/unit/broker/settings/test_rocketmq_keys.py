@@ -1,10 +1,10 @@
 """RocketMQ's keys without effect: none of them means something here, and no promise is dropped."""
 
-from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.live_settings import LiveSettings
 from rockhopper.broker.settings.nameserver_config import NameServiceConfig
 from rockhopper.broker.settings.rocketmq_keys import REFUSED, WITHOUT_EFFECT
-from rockhopper.broker.settings.settings import settings_of
+from rockhopper.broker.settings.setting_fields import settings_of
 from rockhopper.broker.settings.store_config import StoreConfig
 
 

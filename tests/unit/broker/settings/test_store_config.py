@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.settings.settings import SettingError, settings_of
+from rockhopper.broker.settings.setting_fields import SettingError, settings_of
 from rockhopper.broker.settings.store_config import StoreConfig
 
 

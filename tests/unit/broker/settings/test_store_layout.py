@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rockhopper import broker
-from rockhopper.broker.settings.config import StoreConfig
+from rockhopper.broker.settings.broker_config import StoreConfig
 from rockhopper.broker.settings.store_layout import StoreLayout, file_name
 
 

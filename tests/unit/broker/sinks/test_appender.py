@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from rockhopper.broker.observing.stats import BrokerStats
-from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.sinks import appender as appending
 from rockhopper.broker.sinks.appender import BatchAppender
 from rockhopper.broker.store.files.errors import DiskFullError, StoreError

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from rockhopper.broker.settings.config import FlushDiskType
+from rockhopper.broker.settings.broker_config import FlushDiskType
 from rockhopper.broker.sinks import SinkPublisher
 from rockhopper.broker.sinks.journal import Intent, SinkJournal
 from rockhopper.broker.sinks.publisher import SinkError

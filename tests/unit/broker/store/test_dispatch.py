@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.settings.config import FlushDiskType
+from rockhopper.broker.settings.broker_config import FlushDiskType
 from rockhopper.broker.store import reput
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import DiskFullError

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from rockhopper.broker.settings.config import FlushDiskType
+from rockhopper.broker.settings.broker_config import FlushDiskType
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import (
     GeometryError,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.settings.config import FlushDiskType, StoreConfig
+from rockhopper.broker.settings.broker_config import FlushDiskType, StoreConfig
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files.errors import StoreError, StoreFailedError, StoreLockedError
 from tests.support.open_stores import FILE_SIZE_BYTES, Stores, open_store, put

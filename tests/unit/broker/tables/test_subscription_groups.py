@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker.settings.config import BrokerConfig
+from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroup, SubscriptionGroupTable
 from tests.support.peers import Clock

@@ -69,7 +69,7 @@ class Parts:
     async def offset_at(self, queue: MessageQueue, time_ms: int) -> int:
         return time_ms // 1000
 
-    # fetcher, delivery, locks
+    # fetcher, handout, locks
 
     async def run(self, held: ProcessQueue) -> None:
         self.fetching.append(held.queue)

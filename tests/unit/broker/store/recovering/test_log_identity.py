@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from rockhopper.broker.settings.config import FlushDiskType
+from rockhopper.broker.settings.broker_config import FlushDiskType
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import CorruptFileError

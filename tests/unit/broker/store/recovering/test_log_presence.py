@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rockhopper.broker.settings.config import FlushDiskType
+from rockhopper.broker.settings.broker_config import FlushDiskType
 from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files.errors import CorruptFileError, StoreError
 from rockhopper.broker.store.recovering import inventory, log_presence

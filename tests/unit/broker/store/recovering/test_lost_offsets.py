@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from rockhopper.broker.settings.config import FlushDiskType
+from rockhopper.broker.settings.broker_config import FlushDiskType
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.broker.store.recovering import lost_offsets
 from tests.support.killed_store import copy_killed

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rockhopper.broker.settings.config import FlushDiskType
+from rockhopper.broker.settings.broker_config import FlushDiskType
 from rockhopper.broker.store.message_store import MessageStore
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.store.message_codec import decode_message

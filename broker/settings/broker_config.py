@@ -19,7 +19,7 @@ from rockhopper.broker.settings.advertise import AdvertiseRule, parse_rule
 from rockhopper.broker.settings.delay_levels import DelayLevels
 from rockhopper.broker.settings.live_settings import LiveSettings
 from rockhopper.broker.settings.nameserver_config import NameServiceConfig as NameServiceConfig
-from rockhopper.broker.settings.settings import SettingError, check_fields, setting
+from rockhopper.broker.settings.setting_fields import SettingError, check_fields, setting
 from rockhopper.broker.settings.store_config import FlushDiskType as FlushDiskType
 from rockhopper.broker.settings.store_config import StoreConfig as StoreConfig
 from rockhopper.protocol.addresses import split_address

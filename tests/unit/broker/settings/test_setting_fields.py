@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rockhopper.broker.settings.settings import (
+from rockhopper.broker.settings.setting_fields import (
     SettingError,
     check_fields,
     format_fields,

@@ -41,7 +41,7 @@ SentObserver = Callable[
 ]
 
 
-class Delivery:
+class GroupSender:
     """Sends the prepared messages of one producer group."""
 
     def __init__(self, session: Session, group: str, *, timeout_s: float, retries: int) -> None:

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 Delivered = tuple[ProcessQueue, ReceivedMessage]
 
 
-class Delivery:
+class Handout:
     """The line of messages that wait for the application."""
 
     def __init__(

@@ -6,7 +6,7 @@ import inspect
 import pytest
 
 from rockhopper.broker.settings.advertise import AdvertiseRule
-from rockhopper.broker.settings.config import (
+from rockhopper.broker.settings.broker_config import (
     BrokerConfig,
     FlushDiskType,
     NameServiceConfig,
@@ -18,7 +18,7 @@ from rockhopper.broker.settings.live_settings import (
     LiveSettings,
     LiveStoreSettings,
 )
-from rockhopper.broker.settings.settings import SettingError, settings_of
+from rockhopper.broker.settings.setting_fields import SettingError, settings_of
 
 
 def test_defaults_differ_from_rocketmq_only_where_the_design_says() -> None:

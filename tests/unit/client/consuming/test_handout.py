@@ -1,4 +1,4 @@
-"""Delivery: who gets the next message, and what becomes of it."""
+"""Handout: who gets the next message, and what becomes of it."""
 
 import asyncio
 from dataclasses import replace
@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from rockhopper.client import ClientError
-from rockhopper.client.consuming.delivery import Delivery
+from rockhopper.client.consuming.handout import Handout
 from rockhopper.client.consuming.process_queue import ProcessQueue, Room
 from rockhopper.client.consuming.redelivery import BY_THE_LADDER, DEAD_LETTER, Delay
 from rockhopper.client.consuming.settings import ConsumerSettings
@@ -32,9 +32,9 @@ class Backs:
         return self.works
 
 
-def delivery(backs: Backs | None = None, **changes: object) -> Delivery:
+def handout(backs: Backs | None = None, **changes: object) -> Handout:
     settings = replace(SETTINGS, **changes)  # type: ignore[arg-type]
-    return Delivery(settings, backs or Backs())  # type: ignore[arg-type]
+    return Handout(settings, backs or Backs())  # type: ignore[arg-type]
 
 
 def queue_of(count: int, queue_id: int = 0) -> ProcessQueue:
@@ -46,7 +46,7 @@ def queue_of(count: int, queue_id: int = 0) -> ProcessQueue:
 
 
 async def test_queues_take_turns() -> None:
-    line = delivery()
+    line = handout()
     for held in (queue_of(3, 0), queue_of(2, 1)):
         line.offer(held)
         line.offer(held)
@@ -57,7 +57,7 @@ async def test_queues_take_turns() -> None:
 
 
 async def test_whoever_waits_gets_what_comes_each_one_message() -> None:
-    line = delivery()
+    line = handout()
     waiting = [asyncio.create_task(line.next()) for _ in range(3)]
     await asyncio.sleep(0)
     line.offer(queue_of(3))
@@ -66,7 +66,7 @@ async def test_whoever_waits_gets_what_comes_each_one_message() -> None:
 
 
 async def test_a_cancelled_wait_passes_its_turn_on() -> None:
-    line = delivery()
+    line = handout()
     first, second = asyncio.create_task(line.next()), asyncio.create_task(line.next())
     await asyncio.sleep(0)
     line.offer(queue_of(1))
@@ -78,7 +78,7 @@ async def test_a_cancelled_wait_passes_its_turn_on() -> None:
 
 
 async def test_stop_ends_every_wait_and_hands_out_nothing_more() -> None:
-    line = delivery()
+    line = handout()
     waiting = [asyncio.create_task(line.next()) for _ in range(2)]
     await asyncio.sleep(0)
     line.stop()
@@ -88,7 +88,7 @@ async def test_stop_ends_every_wait_and_hands_out_nothing_more() -> None:
 
 
 async def test_an_error_is_raised_once() -> None:
-    line = delivery()
+    line = handout()
     waiting = asyncio.create_task(line.next())
     await asyncio.sleep(0)
     line.fail(ClientError("refused"))
@@ -100,7 +100,7 @@ async def test_an_error_is_raised_once() -> None:
 
 async def test_a_message_that_was_sent_back_is_finished() -> None:
     backs = Backs()
-    line = delivery(backs)
+    line = handout(backs)
     held = queue_of(2)
     line.offer(held)
     delivered = line.take()
@@ -113,7 +113,7 @@ async def test_a_message_that_was_sent_back_is_finished() -> None:
 async def test_a_message_that_could_not_be_sent_back_is_handed_out_again_here() -> None:
     backs = Backs()
     backs.works = False
-    line = delivery(backs)
+    line = handout(backs)
     held = queue_of(1)
     line.offer(held)
     delivered = line.take()
@@ -129,7 +129,7 @@ async def test_a_message_that_could_not_be_sent_back_is_handed_out_again_here() 
 
 async def test_a_message_that_fails_after_its_queue_was_handed_over_is_not_sent_back() -> None:
     backs = Backs()
-    line = delivery(backs)
+    line = handout(backs)
     held = queue_of(1)
     line.offer(held)
     delivered = line.take()
@@ -142,7 +142,7 @@ async def test_a_message_that_fails_after_its_queue_was_handed_over_is_not_sent_
 
 async def test_a_message_that_fails_while_its_queue_is_handed_over_is_sent_back() -> None:
     backs = Backs()
-    line = delivery(backs)
+    line = handout(backs)
     held = queue_of(1)
     line.offer(held)
     delivered = line.take()
@@ -155,7 +155,7 @@ async def test_a_message_that_fails_while_its_queue_is_handed_over_is_sent_back(
 
 async def test_in_broadcast_a_failed_message_is_given_up() -> None:
     backs = Backs()
-    line = delivery(backs, broadcast=True)
+    line = handout(backs, broadcast=True)
     held = queue_of(1)
     line.offer(held)
     delivered = line.take()
@@ -165,7 +165,7 @@ async def test_in_broadcast_a_failed_message_is_given_up() -> None:
 
 
 async def test_in_order_a_queue_hands_out_one_message_at_a_time() -> None:
-    line = delivery(orderly=True)
+    line = handout(orderly=True)
     one, two = queue_of(2, 0), queue_of(2, 1)
     line.offer(one)
     line.offer(two)
@@ -181,7 +181,7 @@ async def test_in_order_a_queue_hands_out_one_message_at_a_time() -> None:
 
 async def test_in_order_a_failed_message_comes_again_before_the_next() -> None:
     backs = Backs()
-    line = delivery(backs, orderly=True, max_reconsume_times=1)
+    line = handout(backs, orderly=True, max_reconsume_times=1)
     line.offer(queue_of(2))
     seen = []
     for _ in range(3):
@@ -196,7 +196,7 @@ async def test_in_order_a_failed_message_comes_again_before_the_next() -> None:
 
 async def test_in_order_nothing_is_handed_out_of_a_queue_that_may_be_another_s() -> None:
     may = False
-    line = Delivery(
+    line = Handout(
         replace(SETTINGS, orderly=True),
         Backs(),  # type: ignore[arg-type]
         may_hand_out=lambda _held: may,
@@ -211,7 +211,7 @@ async def test_in_order_nothing_is_handed_out_of_a_queue_that_may_be_another_s()
 
 async def test_idle_queues_are_told_of() -> None:
     idle: list[ProcessQueue] = []
-    line = Delivery(SETTINGS, Backs(), on_idle=idle.append)  # type: ignore[arg-type]
+    line = Handout(SETTINGS, Backs(), on_idle=idle.append)  # type: ignore[arg-type]
     held = queue_of(2)
     line.offer(held)
     first, second = line.take(), line.take()
