@@ -109,7 +109,7 @@ async def _show(
             ("ID", "TOPIC", "DELIVERED", "SENT", "GIVEN UP", "REQUEUED", "BODY"),
             rows,
         )
-    elif not count and not as_json:
+    elif not as_json:
         click.echo(f"the group {group} has no such dead letters", err=True)
 
 

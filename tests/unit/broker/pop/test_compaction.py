@@ -162,3 +162,25 @@ async def test_closing_begins_nothing_more(compacted: Compacted) -> None:
     await compacted.compaction.close()
     await asyncio.sleep(0)
     assert compacted.numbers() == [0, 1]
+
+
+async def test_after_a_full_disk_it_is_tried_again_when_as_much_has_come_as_made_it_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(data: bytes) -> None:
+        raise OSError(28, "no space")
+
+    made = Compacted(tmp_path, size_bytes_min=1000)
+    made.pop(10)
+    made.compaction.consider()
+    with monkeypatch.context() as patch:
+        patch.setattr(made.journal, "append", full)
+        await asyncio.sleep(0)
+    assert made.numbers() == [0, 1]
+    made.compaction.consider()
+    assert made.numbers() == [0, 1]
+    made.pop(30)
+    made.compaction.consider()
+    assert made.numbers() == [0, 1, 2]
+    await made.compaction.close()
+    made.journal.close()

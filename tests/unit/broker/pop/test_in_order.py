@@ -136,3 +136,14 @@ def test_a_batch_is_known_again_after_a_kill(world: PopWorld) -> None:
     world.ack(first)
     world.ack(second)
     assert bodies(world) == [b"2", b"3"]
+
+
+def test_a_cursor_is_written_when_it_moves(world: PopWorld) -> None:
+    for popped in world.pop(2, order=True):
+        world.ack(popped)
+    journal = world.pop_service.journal
+    sizes_bytes = [journal.size_bytes]
+    for _ in range(2):
+        assert bodies(world, subscription=Subscription(TOPIC, "nobody")) == []
+        sizes_bytes.append(journal.size_bytes)
+    assert sizes_bytes[0] < sizes_bytes[1] == sizes_bytes[2]

@@ -8,11 +8,12 @@ import pytest
 from rockhopper.broker.access.errors import Refusal
 from rockhopper.broker.loop.slices import Work, at_once
 from rockhopper.broker.pop.reading import Wanted
-from rockhopper.broker.pop.sources import QUEUES_PER_SLICE
+from rockhopper.broker.pop.sources import QUEUES_PER_SLICE, PopSources
+from rockhopper.broker.settings.config_file import build_config
 from rockhopper.broker.store.put import MessageToStore
 from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol.store.message_codec import decode_messages
-from tests.support.pop_world import GROUP, TOPIC, PopWorld
+from tests.support.pop_world import GROUP, RETRY, TOPIC, PopWorld
 
 QUEUES = 4 * QUEUES_PER_SLICE
 WANTED = Wanted(GROUP, TOPIC, -1, 32, 1000, False)
@@ -78,3 +79,19 @@ def test_a_topic_that_is_deleted_in_between_gets_no_lanes(world: PopWorld) -> No
     with pytest.raises(Refusal, match="not exist"):
         work.step()
     assert len(world.pop_service.lanes) == 0
+
+
+@pytest.mark.parametrize(
+    ("chance", "percent", "is_first"),
+    [(0.199, 20, True), (0.2, 20, False), (0.0, 0, False), (0.999, 100, True)],
+)
+def test_so_many_of_a_hundred_pops_look_at_the_retry_topic_first(
+    tmp_path: Path, chance: float, percent: int, is_first: bool
+) -> None:
+    world = PopWorld(tmp_path / "store")
+    for name in (TOPIC, RETRY):
+        world.topics.configs[name] = TopicConfig(name, read_queue_nums=1, write_queue_nums=1)
+    config = build_config({"popFromRetryProbability": str(percent)})
+    sources = PopSources(config, world.topics, world.groups, lambda: chance)
+    assert [retry for _, _, retry in sources.of(WANTED)] == [is_first, not is_first]
+    world.abandon()

@@ -1,6 +1,8 @@
 """Codes 34, 35, 38 and 46: heartbeats of every client there is, and what they bring about."""
 
+import itertools
 import json
+import time
 from typing import Any
 
 import pytest
@@ -230,6 +232,19 @@ async def test_long_heartbeat_is_served_too(broker: ServedBroker) -> None:
     group = broker.consumers.get("billing")
     assert group is not None
     assert len(group.subscriptions()) == 1000
+
+
+async def test_the_time_that_producers_take_is_counted_in_milliseconds(
+    broker: ServedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moments = itertools.count(100.0, 0.25)
+    monkeypatch.setattr(time, "perf_counter", lambda: next(moments))
+    counted = broker.stats.producer_registrations
+    before = counted.messages
+    await send(broker, JAVA_BEAT, Peer())
+    assert counted.messages - before == 250
+    await send(broker, GO_BEAT, Peer())
+    assert counted.messages - before == 250
 
 
 async def test_goodbye_of_a_consumer_tells_the_rest(broker: ServedBroker) -> None:

@@ -4,8 +4,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from rockhopper.broker.access.errors import Refusal
-from rockhopper.broker.pulling.pull_filters import PullFilters
+from rockhopper.broker.pulling.pull_filters import PullFilters, RetryFilter
 from rockhopper.broker.settings.broker_config import BrokerConfig
+from rockhopper.broker.settings.config_file import build_config
 from rockhopper.protocol.subscription import TYPE_SQL92, Subscription
 
 
@@ -52,3 +53,17 @@ def test_no_filter_is_made_of_what_wants_everything() -> None:
     assert filters.named("g", "T", "*", "TAG") is None
     assert filters.named("g", "T", "a", "TAG") == Subscription("T", "a")
     assert filters.named("g", "T", "a", "TAG") is filters.named("h", "T", "a", "TAG")
+
+
+@pytest.mark.parametrize(
+    ("is_wanted", "topic", "is_both"),
+    [("true", "%RETRY%g", True), ("true", "orders", False), ("false", "%RETRY%g", False)],
+)
+def test_only_where_it_is_wanted_do_retries_go_by_the_filter_of_their_topic(
+    is_wanted: str, topic: str, is_both: bool
+) -> None:
+    filters = PullFilters(build_config({"filterSupportRetry": is_wanted}))
+    chosen = Subscription(topic, "a")
+    found = filters.on_retry_topic(chosen, topic, lambda _: None)
+    assert isinstance(found, RetryFilter) is is_both
+    assert (found is chosen) is not is_both

@@ -114,6 +114,7 @@ def test_absent_fields_get_rocketmqs_defaults(tmp_path: Path) -> None:
     old = topics.get("old")
     assert old is not None
     assert (old.read_queue_nums, old.write_queue_nums, old.perm) == (16, 16, 2)
+    assert (old.filter_type, old.sys_flag, old.order) == ("SINGLE_TAG", 0, False)
     assert old.is_writable
     assert not old.is_readable
 

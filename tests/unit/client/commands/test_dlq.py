@@ -153,3 +153,18 @@ async def test_a_group_without_dead_letters_is_one_sentence(shell: CommandLine) 
         )
     listed = await shell.run("dlq", "list")
     assert (listed.code, listed.err) == (0, "no group has dead letters\n")
+
+
+async def test_a_list_that_is_empty_says_so_to_people_only(
+    broker: Broker, shell: CommandLine
+) -> None:
+    await send(broker, 1)
+    await fail_on_all(broker, 1)
+    full = await shell.run("dlq", "show", "billing", "--waiting")
+    assert (full.code, full.err) == (0, "")
+    await shell.run("dlq", "requeue", "billing")
+    empty = await shell.run("dlq", "show", "billing", "--waiting")
+    assert (empty.code, empty.out) == (0, "")
+    assert empty.err == "the group billing has no such dead letters\n"
+    empty = await shell.run("dlq", "show", "billing", "--waiting", "--json")
+    assert (empty.code, empty.out, empty.err) == (0, "", "")

@@ -74,6 +74,8 @@ async def test_a_file_is_sent_byte_for_byte(
 
 async def test_a_count_and_oneway(shell: CommandLine) -> None:
     assert (await shell.run("send", "orders", "x", "--count", "300")).out.startswith("stored 300 ")
+    rated = await shell.run("send", "other", "x", "--count", "2")
+    assert rated.out.endswith(" per second\n")
     oneway = await shell.run("send", "orders", "x", "--count", "50", "--oneway")
     assert oneway.out == "sent 50 messages to orders, unconfirmed (--oneway)\n"
     assert len((await shell.run("pull", "orders", "--json")).objects) == 350

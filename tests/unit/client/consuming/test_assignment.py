@@ -160,9 +160,10 @@ async def test_what_cannot_be_committed_is_remembered() -> None:
 async def test_what_is_lost_is_neither_committed_nor_released() -> None:
     parts = Parts()
     held = await parts.take_over()
-    fill(held, 1)
+    fill(held, 2)
     held.finish(held.take())
     parts.assignment.lose(A)
+    assert not held.waiting
     parts.assignment.lose(B)
     await asyncio.sleep(0)
     assert held.is_lost

@@ -128,3 +128,14 @@ async def test_drained_waits_for_what_is_in_flight() -> None:
     held.finish(one)
     assert waiting.done()
     assert held.drained().done()
+
+
+@pytest.mark.parametrize(("count", "size_bytes"), [(1, 0), (0, 1)])
+async def test_a_room_is_free_only_below_its_bounds(count: int, size_bytes: int) -> None:
+    room = Room(10, 100)
+    room.add(9 + 2 * count, 99 + 2 * size_bytes)
+    assert not room.free.is_set()
+    room.remove(count, size_bytes)
+    assert not room.free.is_set()
+    room.remove(count, size_bytes)
+    assert room.free.is_set()
