@@ -47,9 +47,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScope
     return _Modules(config, log)
 
 
-# What a shell starts in the background ignores Ctrl-C, and so would the programs that tests start.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# What a shell starts in the background ignores Ctrl-C, and nohup hangups; the programs that tests
+# start would as well. They do not inherit handlers.
+for ignored, handler in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGHUP, lambda *_: None),
+):
+    if signal.getsignal(ignored) is signal.SIG_IGN:
+        signal.signal(ignored, handler)
 
 
 @pytest.hookimpl(wrapper=True)
