@@ -1,7 +1,8 @@
 """Staging: the messages of one pass, from their parts to records in the commit log.
 
 A pass is what one read of a socket brings. Its messages get their places in log and queue at once,
-their records are collected, and one write at the end makes them part of the log, or none of them.
+their records are collected, and one write at the end makes them part of the log, or none of them;
+of a broker that is killed in that write the first records may stay, none of them acknowledged.
 """
 
 import struct

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from tests.chaos.ledger import Fact, Kind, Ledger
 
 EXAMPLES = 5
-BATCHES = frozenset({Kind.BATCH, Kind.SUNK})
+WHOLE_BATCHES = frozenset({Kind.SUNK})
+"""Of what a producer sends as a batch a part may be there, until it is acknowledged: it is one
+write, and both a power cut and ``kill -9`` may end a write between two pages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ def judge(
     moment_s: float = float("inf"),
     *,
     pops_settle: bool = True,
-    whole_batches: frozenset[Kind] = BATCHES,
+    whole_batches: frozenset[Kind] = WHOLE_BATCHES,
 ) -> Verdict:
     """Hold what was found against what was acknowledged before *moment_s*.
 
