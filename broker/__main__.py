@@ -1,7 +1,7 @@
 """``rockhopper-broker``, or ``python -m rockhopper.broker``: serve until a signal says stop.
 
-Exit codes: 0 after SIGTERM or SIGINT, 1 when the broker cannot start or the store fails, 2 when a
-setting or an option makes no sense. What went wrong is one line on standard error.
+Exit codes: 0 after SIGTERM, SIGINT or SIGHUP, 1 when the broker cannot start or the store fails, 2
+when a setting or an option makes no sense. What went wrong is one line on standard error.
 """
 
 import asyncio
@@ -56,6 +56,7 @@ class Service(Protocol):
     type=click.Path(path_type=Path),
     help="A broker.conf with RocketMQ's keys.",
 )
+@click.version_option(package_name="rockhopper-mq", prog_name="rockhopper-broker")
 @click.option("-n", "--namesrv-addr", metavar="HOST:PORT;…", help="Register there as well.")
 @click.option("--store", metavar="DIRECTORY", help="The store directory (storePathRootDir).")
 @click.option("--name", metavar="NAME", help="The broker's name (brokerName).")
@@ -150,12 +151,21 @@ def _run(main: Coroutine[Any, Any, int]) -> int:
     return uvloop.run(main)
 
 
+def _stop_signals() -> list[signal.Signals]:
+    numbers = [signal.SIGTERM, signal.SIGINT]
+    # A terminal that closes says it with SIGHUP; who was started by nohup is to ignore that.
+    hangup = getattr(signal, "SIGHUP", None)
+    if hangup is not None and signal.getsignal(hangup) is not signal.SIG_IGN:
+        numbers.append(hangup)
+    return numbers
+
+
 async def serve(loaded: LoadedConfig) -> int:
     """Serve until a signal or a failure of the store; return the exit code."""
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_log_stray_exception)
     stopping = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in _stop_signals():
         with contextlib.suppress(NotImplementedError):
             loop.add_signal_handler(number, stopping.set)
     service = _make_service(loaded.config)

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -121,6 +122,16 @@ async def test_printed_settings_come_with_what_is_wrong_with_them(tmp_path: Path
         "rockhopper-broker: setting flushDiskTyp is not known and has no effect; the nearest known "
         "one is flushDiskType"
     )
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+async def test_it_stops_in_good_order_when_it_is_told_to_or_its_terminal_closes(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    async with Daemon(tmp_path) as daemon:
+        assert (tmp_path / "abort").exists()
+        assert await daemon.stop(number) == 0
+    assert not (tmp_path / "abort").exists()
 
 
 async def test_more_clients_than_descriptors_leave_the_broker_serving(tmp_path: Path) -> None:

@@ -112,9 +112,9 @@ class Daemon:
         self._process.kill()
         await self._process.wait()
 
-    async def stop(self) -> int:
-        """End it with SIGTERM; its exit code."""
-        self._process.send_signal(signal.SIGTERM)
+    async def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """End it with a signal; its exit code."""
+        self._process.send_signal(number)
         return await self._process.wait()
 
     async def ended(self) -> int:
