@@ -85,7 +85,8 @@ class _Job:
 def pull(**asked: Any) -> None:
     """Print the messages of TOPIC, oldest first.
 
-    Ends at the queues' ends as they were at the start, unless --follow is given.
+    Ends at the queues' ends as they were at the start; with --follow it goes on with new messages
+    as they come.
 
     \b
     Examples:
@@ -119,16 +120,15 @@ async def _pull(job: _Job, nameserver: str | None) -> None:
         if job.start is not None:
             await asyncio.gather(*(consumer.seek(queue, job.start) for queue in queues))
         printer = _Printer(job)
+        ends = await asyncio.gather(*(consumer.end_offset(queue) for queue in queues))
+        spans = [
+            _Span(queue, consumer.position(queue), end)
+            for queue, end in zip(queues, ends, strict=True)
+        ]
+        printer.expect(sum(max(span.end - span.start, 0) for span in spans))
+        source = _in_order(consumer, spans)
         if job.follow:
-            source = consumer.__aiter__()
-        else:
-            ends = await asyncio.gather(*(consumer.end_offset(queue) for queue in queues))
-            spans = [
-                _Span(queue, consumer.position(queue), end)
-                for queue, end in zip(queues, ends, strict=True)
-            ]
-            printer.expect(sum(max(span.end - span.start, 0) for span in spans))
-            source = _in_order(consumer, spans)
+            source = _and_what_follows(source, consumer, spans)
         is_seen = True
         try:
             async with aclosing(source) as messages:
@@ -208,6 +208,21 @@ async def _in_order(
     finally:
         for stream in streams:
             await stream.aclose()
+
+
+async def _and_what_follows(
+    there: "AsyncGenerator[ReceivedMessage]", consumer: "PullConsumer", spans: Sequence[_Span]
+) -> "AsyncGenerator[ReceivedMessage]":
+    """Yield what is *there*, then the messages behind the spans as they come."""
+    async with aclosing(there) as messages:
+        async for message in messages:
+            yield message
+    for span in spans:
+        if span.start < span.end:
+            await consumer.seek(span.queue, span.end)
+    async with aclosing(consumer.__aiter__()) as messages:
+        async for message in messages:
+            yield message
 
 
 async def _read(consumer: "PullConsumer", span: _Span) -> "AsyncGenerator[ReceivedMessage]":

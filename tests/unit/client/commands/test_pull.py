@@ -3,6 +3,7 @@
 import asyncio
 import json
 import signal
+import time
 
 import pytest
 
@@ -11,6 +12,7 @@ from rockhopper.client import Message, Producer
 from tests.support.command_line import CommandLine
 from tests.support.hang import HANG_S
 from tests.support.shell import Shell, send
+from tests.support.turns import until
 
 
 @pytest.fixture
@@ -60,12 +62,18 @@ async def test_a_group_continues_where_its_last_pull_ended(
 async def test_a_following_pull_shows_messages_as_they_come_and_ends_on_ctrl_c(
     broker: Broker, processes: Shell
 ) -> None:
-    await send(broker, b"old")
+    there = [(b"1", 1), (b"2", 0), (b"3", 1), (b"4", 2), (b"5", 1)]
+    for body, queue in there:
+        await send(broker, body, queue=queue)
+        sent_s = time.time()
+        # Two messages of one millisecond have no order.
+        await until(lambda sent_s=sent_s: time.time() > sent_s + 0.002)  # type: ignore[misc]
     process = await processes.start("pull", "orders", "--follow", "--json")
     assert process.stdout is not None
     assert process.stderr is not None
     async with asyncio.timeout(HANG_S):
-        assert json.loads(await process.stdout.readline())["body"] == "old"
+        shown = [json.loads(await process.stdout.readline())["body"] for _ in there]
+        assert shown == list("12345")
         await send(broker, b"new", queue=1)
         assert json.loads(await process.stdout.readline())["body"] == "new"
         process.send_signal(signal.SIGINT)
