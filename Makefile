@@ -74,6 +74,7 @@ spark-test: $(VENV)/.installed-test  ## run the Spark tests that take minutes (k
 	$(PYTEST) -q $(PARALLEL) -m "spark and slow" --timeout 2400
 
 wheel: $(VENV)/.installed  ## build the wheel, and the pipeline as a zip for spark-submit, in dist/
+	@rm -rf build/lib* build/bdist*  # setuptools would put modules into it that are no longer there
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 	@$(BIN)/python -m rockhopper.pipeline package --output dist/rockhopper-pipeline.zip
 
