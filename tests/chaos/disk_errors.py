@@ -17,12 +17,12 @@ from pathlib import Path
 
 from tests.chaos import topics
 from tests.chaos.disks import Ext4Disk, ReflinkDisk
-from tests.chaos.ledger import Ledger
+from tests.chaos.ledger import Kind, Ledger
 from tests.chaos.lives import Life, living
 from tests.chaos.load import Load
 from tests.chaos.outcome import Outcome, outcome_of
 from tests.chaos.reading import read_in_a_new_life
-from tests.chaos.verdict import Verdict, judge
+from tests.chaos.verdict import BATCHES, Verdict, judge
 from tests.chaos.workshop import Workshop, missing
 
 BEFORE_S, DURING_S = (0.3, 1.5), (0.2, 1.5)
@@ -80,7 +80,8 @@ async def rounds(workshop: Workshop, seed: int) -> AsyncGenerator[Outcome]:
         if disk is not None:
             store = stack.enter_context(disk.cut().mounted()) / "store"
         found = await read_in_a_new_life(store, ledger, flushDiskType=flush)
-    verdict = judge(ledger, found, after_s, pops_settle=disk is None)
+    whole = BATCHES if disk is None else frozenset({Kind.SUNK})
+    verdict = judge(ledger, found, after_s, pops_settle=disk is None, whole_batches=whole)
     yield _outcome(seed, verdict, injection, found.start_s, note, is_clone=disk is not None)
 
 

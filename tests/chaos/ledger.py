@@ -45,7 +45,9 @@ class Fact:
     order: tuple[str, int] | None = None
     """The key of an ordered message, and its number under that key."""
     batch: str | None = None
-    """What appears whole or not at all."""
+    """What appears whole or not at all; of a producer's batch that nobody answered, a part may."""
+    was_refused: bool = False
+    """Whether the broker answered, and refused it."""
     due_ms: int = 0
     """The earliest time at which it may be delivered, by the broker's wall clock."""
     asked_s: float | None = None

@@ -17,6 +17,7 @@ from rockhopper.client import (
     Message,
     Producer,
     PullConsumer,
+    RequestRefusedError,
     Transaction,
     TransactionProducer,
     TransactionState,
@@ -141,9 +142,14 @@ class Load:
             self._ledger.expect(topics.BATCHES, Kind.BATCH, batch=f"batch {name}")
             for _ in range(self._dice.randrange(2, BATCH_MAX))
         ]
-        receipts = await self._producer.send_batch(
-            [Message(fact.topic, fact.body) for fact in facts]
-        )
+        try:
+            receipts = await self._producer.send_batch(
+                [Message(fact.topic, fact.body) for fact in facts]
+            )
+        except RequestRefusedError:
+            for fact in facts:
+                fact.was_refused = True
+            raise
         if all(receipt.status is SendStatus.OK for receipt in receipts):
             self._ledger.acknowledged(*facts)
 

@@ -12,9 +12,7 @@ from dataclasses import dataclass, field
 from tests.chaos.ledger import Fact, Kind, Ledger
 
 EXAMPLES = 5
-WHOLE_BATCHES = frozenset({Kind.SUNK})
-"""Of what a producer sends as a batch a part may be there, until it is acknowledged: it is one
-write, and both a power cut and ``kill -9`` may end a write between two pages."""
+BATCHES = frozenset({Kind.BATCH, Kind.SUNK})
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +60,7 @@ def judge(
     moment_s: float = float("inf"),
     *,
     pops_settle: bool = True,
-    whole_batches: frozenset[Kind] = WHOLE_BATCHES,
+    whole_batches: frozenset[Kind] = BATCHES,
 ) -> Verdict:
     """Hold what was found against what was acknowledged before *moment_s*.
 
@@ -78,7 +76,12 @@ def judge(
     for key, fact in ledger.facts.items():
         seen = sightings.get(key, [])
         _judge_fact(fact, seen, moment_s, verdict)
-    in_batches = [fact for fact in ledger.facts.values() if fact.kind in whole_batches]
+    # What a producer sends as a batch is one write, which ``kill -9`` may end between two pages.
+    in_batches = [
+        fact
+        for fact in ledger.facts.values()
+        if fact.kind in whole_batches and (fact.kind is not Kind.BATCH or fact.was_refused)
+    ]
     _judge_batches(in_batches, sightings, verdict)
     _judge_order(ledger, found.messages, verdict)
     _judge_pops(ledger, found, moment_s, pops_settle, verdict)

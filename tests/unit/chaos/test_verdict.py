@@ -28,7 +28,7 @@ class Store:
             if kind is not Kind.ROLLED_BACK
         }
         self.rolled_back = self.ledger.expect(topics.PAID, Kind.ROLLED_BACK)
-        self.batch = [self.ledger.expect("batches", Kind.SUNK, batch="batch 1") for _ in range(3)]
+        self.batch = [self.ledger.expect("batches", Kind.BATCH, batch="batch 1") for _ in range(3)]
         self.ordered = [
             self.ledger.expect("lined", Kind.ORDERED, order=("key", n)) for n in range(2)
         ]
@@ -109,6 +109,7 @@ def commit_what_was_rolled_back(store: Store) -> None:
 def halve_a_batch(store: Store) -> None:
     for fact in store.batch:
         fact.acknowledged_s = None
+        fact.was_refused = True
     store.lose(store.batch[1])
 
 
@@ -175,15 +176,25 @@ def test_what_must_not_be_is_wrong(break_it: Callable[[Store], None]) -> None:
     assert not outcome_of("kill", 1, verdict, may_lose=True).is_good
 
 
-def test_a_batch_that_a_producer_sent_may_be_torn_until_it_is_acknowledged() -> None:
+def test_a_batch_that_nobody_answered_may_be_torn_and_one_that_was_refused_may_not() -> None:
     store = Store()
-    for fact in store.batch:
-        fact.kind = Kind.BATCH
     halve_a_batch(store)
-    verdict = store.judge()
+    for fact in store.batch:
+        fact.was_refused = False
+    assert store.judge().wrong == []
+    store.batch[0].was_refused = True
+    store.batch[1].was_refused = True
+    assert store.judge().wrong == ["batch 1 is there by 1 of 2 messages"]
+
+
+def test_a_power_cut_may_tear_a_batch_that_was_not_acknowledged() -> None:
+    store = Store()
+    halve_a_batch(store)
+    verdict = judge(store.ledger, store.found, CUT_S, whole_batches=frozenset({Kind.SUNK}))
     assert (verdict.wrong, verdict.lost) == ([], [])
     store.ledger.acknowledged(*store.batch)
-    assert store.judge().lost == [store.batch[1]]
+    verdict = judge(store.ledger, store.found, CUT_S, whole_batches=frozenset({Kind.SUNK}))
+    assert verdict.lost == [store.batch[1]]
 
 
 def test_a_parcel_that_is_never_popped_is_lost_and_one_that_was_settled_need_not_come() -> None:

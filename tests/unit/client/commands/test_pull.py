@@ -59,15 +59,19 @@ async def test_a_group_continues_where_its_last_pull_ended(
     assert third.err == "no messages in orders from there on\n"
 
 
+async def some_milliseconds() -> None:
+    """Two messages of one millisecond have no order."""
+    end_s = time.time() + 0.002
+    await until(lambda: time.time() > end_s)
+
+
 async def test_a_following_pull_shows_messages_as_they_come_and_ends_on_ctrl_c(
     broker: Broker, processes: Shell
 ) -> None:
     there = [(b"1", 1), (b"2", 0), (b"3", 1), (b"4", 2), (b"5", 1)]
     for body, queue in there:
         await send(broker, body, queue=queue)
-        sent_s = time.time()
-        # Two messages of one millisecond have no order.
-        await until(lambda sent_s=sent_s: time.time() > sent_s + 0.002)  # type: ignore[misc]
+        await some_milliseconds()
     process = await processes.start("pull", "orders", "--follow", "--json")
     assert process.stdout is not None
     assert process.stderr is not None
