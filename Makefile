@@ -12,7 +12,7 @@ PARALLEL := --numprocesses $(WORKERS)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test install install-spark lint check format bench bench-peers bench-spark \
+.PHONY: help run test install install-spark lint check format bench bench-peers bench-recovery bench-spark \
 	spark-demo spark-test wheel interop chaos chaos-long \
 	compose-up compose-down compose-test test-slow test-thorough test-timers mutants clean
 
@@ -102,6 +102,9 @@ bench: $(VENV)/.installed  ## measure this broker beside a bare uvloop echo (nee
 
 bench-peers: $(VENV)/.installed  ## the same beside the official Apache broker (needs a JDK and Maven)
 	$(BIN)/python -m benchmarks.bench --peers
+
+bench-recovery: $(VENV)/.installed-test  ## measure a start that derives everything, beside a CRC pass
+	$(BIN)/python -m benchmarks.recovery
 
 bench-spark: $(VENV)/.installed-test  ## measure the Spark pipeline beside native Parquet (2 minutes)
 	$(BIN)/python -m benchmarks.spark_bench

@@ -12,7 +12,9 @@ from rockhopper.broker.store.files.errors import DiskFullError, StoreError, TooM
 from rockhopper.broker.store.index.index import MessageIndex
 from rockhopper.broker.store.log.commit_log import CommitLog
 from rockhopper.broker.store.log.encoding import INDEX_KEY, index_keys
+from rockhopper.broker.store.log.fast_encoding import walk_plain
 from rockhopper.broker.store.log.tags_codes import TagsCodes
+from rockhopper.broker.store.log.walking import PlainRun
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.queues.queue_tail import QueueTail, Run
@@ -58,6 +60,8 @@ class Dispatch:
         # Queues whose new messages nobody sees yet, and the tags codes of those messages.
         self._held: dict[QueueTail, set[int]] = {}
         self.behind: StoreError | None = None
+        # In front of it records are dispatched one by one.
+        self._by_record_until = 0
         self.offset = commit_log.written_offset
         self.store_time_ms = commit_log.store_time_ms
         self.on_arrival: Callable[[QueueTail, int, Set[int]], None] = _ignore_arrival
@@ -78,6 +82,9 @@ class Dispatch:
             self.store_time_ms = store_time_ms
         except (OSError, StoreError) as error:
             self._fall_behind(run.start, error)
+        self._wake_all(group)
+
+    def _wake_all(self, group: list[Run]) -> None:
         for run in group:
             if run.tail.waiters or self._held or run.tail.topic in self._watched:
                 self._wake(run)
@@ -167,11 +174,54 @@ class Dispatch:
         """
         stop = min(bound, self.offset + CATCH_UP_BYTES)
         while self.offset < stop:
-            self._redispatch_one()
+            if not self._redispatch_plain(stop):
+                self._redispatch_one()
         if self.offset < bound:
             return True
         self.behind = None
         return False
+
+    def _redispatch_plain(self, stop: int) -> bool:
+        """Dispatch the plain records in front of *stop*; False if the next one takes more."""
+        begin = self.offset
+        mapping, base, _ = self._log.mapped(begin)
+        if mapping is None or begin < self._by_record_until:
+            return False
+        position, count, store_time_ms, runs, keys = walk_plain(
+            mapping, begin - base, stop - base, base, False
+        )
+        group = self._runs_in(runs) if count and self._is_unindexed(begin) else None
+        if group is None:
+            self._by_record_until = base + position
+            return False
+        try:
+            for run in group:
+                self._append(run, store_time_ms)
+            if self._index is not None:
+                self._index.put_timed(keys)
+        except (OSError, StoreError) as error:
+            self._fall_behind(begin, error)
+            assert self.behind is not None
+            raise self.behind from error
+        self.offset, self.store_time_ms = base + position, store_time_ms
+        self._wake_all(group)
+        return True
+
+    def _is_unindexed(self, log_offset: int) -> bool:
+        return self._index is None or self._index.end_commit_log_offset < log_offset
+
+    def _runs_in(self, found: list[PlainRun]) -> list[Run] | None:
+        """What was found, as dispatch has it; None if some of it takes a look at each record."""
+        runs = []
+        for topic, queue_id, first_offset, count, units, start, end, _ in found:
+            tail = self._tail(topic, queue_id)
+            if tail.is_batch or self._is_deleted(topic, start):
+                return None
+            run = Run(tail, start)
+            run.first_offset, run.count, run.end = first_offset, count, end
+            run.units.append(units)
+            runs.append(run)
+        return runs
 
     def _redispatch_one(self) -> None:
         log_offset = self.offset

@@ -18,12 +18,12 @@ from rockhopper.protocol.store.queue_layout import (
     INDEX_ENTRY_SIZE_BYTES,
     INDEX_HEADER,
     INDEX_HEADER_SIZE_BYTES,
+    INDEX_SECONDS_MAX,
     INDEX_SLOT_SIZE_BYTES,
     index_file_size_bytes,
 )
 
 ENTRY = np.dtype([("hash", ">i4"), ("position", ">i8"), ("seconds", ">i4"), ("previous", ">i4")])
-SECONDS_MAX = 2**31 - 1
 
 _ENTRIES_AT_ONCE = 1 << 18
 _NAME_DIGITS = 17
@@ -172,7 +172,7 @@ def seconds_since(times_ms: npt.NDArray[Any], begin_ms: int) -> npt.NDArray[np.i
     """The seconds of entries in a file that begins at *begin_ms*; 0 if that is not known."""
     if begin_ms <= 0:
         return np.zeros(len(times_ms), np.int64)
-    return np.clip((times_ms.astype(np.int64) - begin_ms) // 1000, 0, SECONDS_MAX)
+    return np.clip((times_ms.astype(np.int64) - begin_ms) // 1000, 0, INDEX_SECONDS_MAX)
 
 
 def chains(hashes: npt.NDArray[Any], slot_count: int) -> tuple[Any, Any]:

@@ -64,6 +64,7 @@ INDEX_HEADER_SIZE_BYTES = 40
 INDEX_SLOT = struct.Struct(">i")
 INDEX_SLOT_SIZE_BYTES = 4
 INDEX_ENTRY = struct.Struct(">iqii")
+INDEX_SECONDS_MAX = 2**31 - 1
 INDEX_ENTRY_SIZE_BYTES = 20
 # RocketMQ's defaults: maxHashSlotNum, maxIndexNum, and entries of a queue file of both kinds.
 INDEX_SLOT_COUNT = 5_000_000

@@ -20,8 +20,8 @@ Layout, big-endian; offsets for IPv4 hosts, each IPv6 host makes what follows 12
         84     4  size of the body
         88     b  body, and what follows (message_codec/record.py)
 
-Two know these bytes besides: the compiled check (broker/store/log/_encoding.c) and the columns of
-pipeline/decoder/records.py; a test holds each against this table.
+Who know these bytes besides: the compiled check and walk (broker/store/log/_checking.c,
+_walking.c) and the columns of pipeline/decoder/records.py; tests hold them against this table.
 """
 
 import struct

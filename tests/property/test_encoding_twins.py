@@ -159,6 +159,30 @@ def test_index_entries_are_written_alike(
     assert ours[:] == theirs[:]
 
 
+@given(
+    entries=st.lists(
+        st.tuples(
+            st.integers(0, 2**31 - 1),
+            st.integers(0, 2**40),
+            st.sampled_from([-(2**63), -1, 0, 4_999, 5_000, 5_999, 6_000, 2**31 * 1000, 2**63 - 1]),
+        ),
+        max_size=40,
+    ),
+    number=st.integers(1, 10),
+    begin_ms=st.sampled_from([0, 5_000, 2**62]),
+)
+def test_index_entries_with_their_times_are_written_alike(
+    entries: list[tuple[int, int, int]], number: int, begin_ms: int
+) -> None:
+    slots, entries_at = 7, 40 + 4 * 7
+    size = entries_at + 20 * 64
+    ours, theirs = mmap.mmap(-1, size), mmap.mmap(-1, size)
+    packed = memoryview(b"".join([encoding.TIMED_KEY.pack(*entry) for entry in entries]))
+    used = encoding.put_timed_entries(ours, slots, entries_at, number, begin_ms, packed)
+    assert compiled.put_timed_entries(theirs, slots, entries_at, number, begin_ms, packed) == used
+    assert ours[:] == theirs[:]
+
+
 def test_entries_beyond_the_mapping_are_refused() -> None:
     with mmap.mmap(-1, 4096) as mapping, pytest.raises(ValueError, match="do not fit"):
         compiled.put_entries(mapping, 7, 68, 300, 0, encoding.INDEX_KEY.pack(1, 2))

@@ -2,14 +2,17 @@
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
+from unittest import mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rockhopper.broker.store.log.fast_encoding import walk_plain
+from rockhopper.broker.store.log.walking import Found
 from rockhopper.broker.store.recovering.inventory import FILE_NAME as INVENTORY_FILE
 from rockhopper.protocol.store.geometry_note import FILE_NAME as GEOMETRY_FILE
 from tests.support.store_directories import LogWriter, Recovered, Written, recover
@@ -172,6 +175,48 @@ def test_a_damaged_queue_index_or_note_costs_nothing(
     check(store, template, [], index_is_whole="index" not in path.parts)
     if "index" not in path.parts:
         check_settled(root, store)
+
+
+def contents(root: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(root)): path.read_bytes()
+        for path in sorted(root.rglob("*"))
+        if path.is_file()
+    }
+
+
+@given(
+    damages=st.lists(st.tuples(st.integers(0, 100), DAMAGES), max_size=3),
+    lost=LOST,
+    clean=st.booleans(),
+    verify_bytes=VERIFY_BYTES,
+)
+def test_records_by_the_stretch_lead_to_the_store_that_single_ones_lead_to(
+    damages: list[tuple[int, Damage]],
+    lost: set[str],
+    clean: bool,
+    verify_bytes: int,
+    template: LogWriter,
+    scratch: Path,
+) -> None:
+    found = []
+    walks: tuple[Callable[..., Found], ...] = (
+        walk_plain,
+        lambda _data, position, *_: (position, 0, 0, [], b""),
+    )
+    for walk in walks:
+        root = copy_of(template, scratch)
+        paths = [path for path in sorted(root.rglob("0*")) if path.is_file()]
+        for number, damage in damages:
+            data = paths[number % len(paths)].read_bytes()
+            paths[number % len(paths)].write_bytes(damage.apply(data, written_length(data)))
+        for name in lost:
+            shutil.rmtree(root / name, ignore_errors=True)
+        with mock.patch("rockhopper.broker.store.recovering.log_walk.walk_plain", walk):
+            store = recover(root, clean=clean, verify_bytes=verify_bytes)
+        store.close()
+        found.append((store.report, contents(root)))
+    assert found[0] == found[1]
 
 
 @given(number=st.integers(0, 100), fraction=st.floats(0, 1), clean=st.booleans())

@@ -141,6 +141,14 @@ class MessageIndex:
             self._add_file()
             rest = self._files[-1].put_many(rest, store_time_ms)
 
+    def put_timed(self, packed_keys: bytes | bytearray) -> None:
+        """``put_many`` for keys that bring their times (encoding.TIMED_KEY). Raises OSError."""
+        keys = memoryview(packed_keys)
+        rest = self._files[-1].put_timed(keys) if self._files else keys
+        while rest:
+            self._add_file()
+            rest = self._files[-1].put_timed(rest)
+
     def _put_with_room(self, key_hash: int, commit_log_offset: int, store_time_ms: int) -> None:
         """Put for when there is no file yet or the current one is full."""
         if not self._files or self._files[-1].is_full:

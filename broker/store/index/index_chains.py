@@ -13,11 +13,15 @@ from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.index.index_file import (
     ENTRY_SIZE_BYTES,
     HEADER_SIZE_BYTES,
-    SECONDS_MAX,
     SLOT_SIZE_BYTES,
     IndexFile,
 )
-from rockhopper.protocol.store.queue_layout import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT
+from rockhopper.protocol.store.queue_layout import (
+    INDEX_ENTRY,
+    INDEX_HEADER,
+    INDEX_SECONDS_MAX,
+    INDEX_SLOT,
+)
 
 SLOT_SLICE_BYTES = 64 << 10
 _STEPS_MAX = 10_000
@@ -72,7 +76,7 @@ class IndexChains:
         if is_last and not store_time_ms <= file.end_ms <= store_time_ms + 999:
             file.end_ms = store_time_ms
             self.has_wrong_times = True
-        right = min(max((store_time_ms - file.begin_ms) // 1000, 0), SECONDS_MAX)
+        right = min(max((store_time_ms - file.begin_ms) // 1000, 0), INDEX_SECONDS_MAX)
         self._is_begin_proven |= right == held
         return right if self._is_begin_proven else held
 

@@ -24,11 +24,12 @@ from typing import Self
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.descriptors import descriptor_needed
 from rockhopper.broker.store.files.errors import CorruptFileError
-from rockhopper.broker.store.log.encoding import INDEX_KEY
-from rockhopper.broker.store.log.fast_encoding import put_entries
+from rockhopper.broker.store.log.encoding import INDEX_KEY, TIMED_KEY
+from rockhopper.broker.store.log.fast_encoding import put_entries, put_timed_entries
 from rockhopper.protocol.store.queue_layout import (
     INDEX_ENTRY,
     INDEX_HEADER,
+    INDEX_SECONDS_MAX,
     INDEX_SLOT,
     index_file_size_bytes,
 )
@@ -38,7 +39,6 @@ SLOT_SIZE_BYTES = INDEX_SLOT.size
 ENTRY_SIZE_BYTES = INDEX_ENTRY.size
 # Entries are reserved 4 MB at a time.
 STEP_ENTRY_COUNT = 200_000
-SECONDS_MAX = 2**31 - 1
 
 _read_slot = INDEX_SLOT.unpack_from
 _write_slot = INDEX_SLOT.pack_into
@@ -189,8 +189,8 @@ class IndexFile:
             self.used_slot_count += 1
         begin_ms = self.begin_ms
         seconds = (store_time_ms - begin_ms) // 1000 if begin_ms > 0 else 0
-        if not 0 <= seconds <= SECONDS_MAX:
-            seconds = 0 if seconds < 0 else SECONDS_MAX
+        if not 0 <= seconds <= INDEX_SECONDS_MAX:
+            seconds = 0 if seconds < 0 else INDEX_SECONDS_MAX
         _write_entry(
             mapping, self.entries_at + number * 20, key_hash, commit_log_offset, seconds, previous
         )
@@ -217,8 +217,8 @@ class IndexFile:
         if number == 1 or number + count > self._reserved_number:
             return self._put_in_steps(packed_keys, store_time_ms)
         seconds = (store_time_ms - self.begin_ms) // 1000
-        if not 0 <= seconds <= SECONDS_MAX:
-            seconds = 0 if seconds < 0 else SECONDS_MAX
+        if not 0 <= seconds <= INDEX_SECONDS_MAX:
+            seconds = 0 if seconds < 0 else INDEX_SECONDS_MAX
         self.used_slot_count += put_entries(
             self.mapping, self.slot_count, self.entries_at, number, seconds, packed_keys
         )
@@ -226,6 +226,26 @@ class IndexFile:
             self.end_ms = store_time_ms
             self.end_offset = INDEX_KEY.unpack_from(packed_keys, -INDEX_KEY.size)[1]
             # Last: the flush thread reads it to know how many entries are complete.
+            self.next_number = number + count
+        return None
+
+    def put_timed(self, packed_keys: memoryview) -> memoryview | None:
+        """``put_many`` for TIMED_KEYs, in the order of the log."""
+        number = self.next_number
+        count = len(packed_keys) // TIMED_KEY.size
+        if number == 1 or number + count > self._reserved_number:
+            while packed_keys and not self.is_full:
+                self.put(*TIMED_KEY.unpack_from(packed_keys))
+                end = 1 + self._reserved_number - self.next_number
+                self.put_timed(packed_keys[TIMED_KEY.size : end * TIMED_KEY.size])
+                packed_keys = packed_keys[end * TIMED_KEY.size :]
+            return packed_keys or None
+        self.used_slot_count += put_timed_entries(
+            self.mapping, self.slot_count, self.entries_at, number, self.begin_ms, packed_keys
+        )
+        if count:
+            at = (count - 1) * TIMED_KEY.size
+            _, self.end_offset, self.end_ms = TIMED_KEY.unpack_from(packed_keys, at)
             self.next_number = number + count
         return None
 

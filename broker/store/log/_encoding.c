@@ -1,141 +1,17 @@
-/* Compiled twins of encode_plain, encode_batch, message_ids and put_entries of encoding.py, and of
-   count_sound and side_by_side of checking.py.
+/* Compiled twins of encode_plain, encode_batch, message_ids and put_entries of encoding.py; the table
+   at the end names those of the other files, too.
 
    The Python functions say what these have to do, and the tests compare them; here is only how.
    Whatever takes more than ASCII to decide is handed over to them. */
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-#include <stdint.h>
-#include <string.h>
+#include "_encoding.h"
+#include "_properties.h"
 
-#define HOST_FLAGS 0x30
-#define BORN_HOST_V6 0x10
-#define STORE_HOST_V6 0x20
 #define PROPERTIES_SIZE_MAX 32767
 #define BATCH_COUNT_MAX 290000
 #define BATCH_HEAD_SIZE 20
-#define UNIT_SIZE 20
-#define INDEX_KEY_SIZE 12
 
 static PyObject *plain_in_python, *batch_in_python;
-
-static uint32_t crc_table[8][256];
-
-static void make_crc_table(void)
-{
-    for (uint32_t n = 0; n < 256; n++) {
-        uint32_t c = n;
-        for (int k = 0; k < 8; k++)
-            c = c & 1 ? 0xEDB88320u ^ (c >> 1) : c >> 1;
-        crc_table[0][n] = c;
-    }
-    for (uint32_t n = 0; n < 256; n++)
-        for (int t = 1; t < 8; t++)
-            crc_table[t][n] = crc_table[0][crc_table[t - 1][n] & 0xFF] ^ (crc_table[t - 1][n] >> 8);
-}
-
-/* The register after *p went through it byte by byte. */
-static uint32_t crc_on(uint32_t c, const unsigned char *p, Py_ssize_t size)
-{
-    while (size >= 8) {
-        uint32_t low = c ^ ((uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16
-                            | (uint32_t)p[3] << 24);
-        c = crc_table[7][low & 0xFF] ^ crc_table[6][(low >> 8) & 0xFF]
-            ^ crc_table[5][(low >> 16) & 0xFF] ^ crc_table[4][low >> 24]
-            ^ crc_table[3][p[4]] ^ crc_table[2][p[5]] ^ crc_table[1][p[6]] ^ crc_table[0][p[7]];
-        p += 8;
-        size -= 8;
-    }
-    while (size-- > 0)
-        c = crc_table[0][(c ^ *p++) & 0xFF] ^ (c >> 8);
-    return c;
-}
-
-#if defined(__x86_64__) && defined(__GNUC__)
-#include <immintrin.h>
-#define CAN_FOLD 1
-
-/* Two polynomials of 64 bits, each times what moves it over the bits that follow, and those bits. */
-__attribute__((target("pclmul,sse4.1")))
-static inline __m128i fold(__m128i value, __m128i movers, __m128i following)
-{
-    __m128i low = _mm_clmulepi64_si128(value, movers, 0x00);
-    __m128i high = _mm_clmulepi64_si128(value, movers, 0x11);
-    return _mm_xor_si128(_mm_xor_si128(low, high), following);
-}
-
-/* Folds all whole blocks of 16 bytes, at least 64 bytes, into the last one, which then takes the
-   place of them all: x^n mod P, bits reflected, moves a block on by n bits. */
-__attribute__((target("pclmul,sse4.1")))
-static uint32_t crc_folded(uint32_t c, const unsigned char *p, Py_ssize_t size)
-{
-    const __m128i over_64_bytes = _mm_set_epi64x(0x1c6e41596, 0x154442bd4);
-    const __m128i over_16_bytes = _mm_set_epi64x(0x0ccaa009e, 0x1751997d0);
-    const __m128i *block = (const __m128i *)p;
-    __m128i a = _mm_xor_si128(_mm_loadu_si128(block), _mm_cvtsi32_si128((int)c));
-    __m128i b = _mm_loadu_si128(block + 1);
-    __m128i d = _mm_loadu_si128(block + 2);
-    __m128i e = _mm_loadu_si128(block + 3);
-    for (block += 4, size -= 64; size >= 64; block += 4, size -= 64) {
-        a = fold(a, over_64_bytes, _mm_loadu_si128(block));
-        b = fold(b, over_64_bytes, _mm_loadu_si128(block + 1));
-        d = fold(d, over_64_bytes, _mm_loadu_si128(block + 2));
-        e = fold(e, over_64_bytes, _mm_loadu_si128(block + 3));
-    }
-    a = fold(a, over_16_bytes, b);
-    a = fold(a, over_16_bytes, d);
-    a = fold(a, over_16_bytes, e);
-    for (; size >= 16; block++, size -= 16)
-        a = fold(a, over_16_bytes, _mm_loadu_si128(block));
-    unsigned char last[16];
-    _mm_storeu_si128((__m128i *)last, a);
-    return crc_on(crc_on(0, last, 16), (const unsigned char *)block, size);
-}
-
-static int can_fold;
-#endif
-
-static uint32_t crc32_of(const unsigned char *p, Py_ssize_t size)
-{
-#ifdef CAN_FOLD
-    if (size >= 64 && can_fold)
-        return ~crc_folded(0xFFFFFFFFu, p, size);
-#endif
-    return ~crc_on(0xFFFFFFFFu, p, size);
-}
-
-static unsigned char *put16(unsigned char *p, uint32_t v)
-{
-    p[0] = (unsigned char)(v >> 8);
-    p[1] = (unsigned char)v;
-    return p + 2;
-}
-
-static unsigned char *put32(unsigned char *p, uint32_t v)
-{
-    p[0] = (unsigned char)(v >> 24);
-    p[1] = (unsigned char)(v >> 16);
-    p[2] = (unsigned char)(v >> 8);
-    p[3] = (unsigned char)v;
-    return p + 4;
-}
-
-static unsigned char *put64(unsigned char *p, uint64_t v)
-{
-    return put32(put32(p, (uint32_t)(v >> 32)), (uint32_t)v);
-}
-
-static unsigned char *put_bytes(unsigned char *p, const void *data, Py_ssize_t size)
-{
-    memcpy(p, data, (size_t)size);
-    return p + size;
-}
-
-static uint32_t get32(const unsigned char *p)
-{
-    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
-}
 
 /* What all records of one call share. */
 typedef struct {
@@ -145,40 +21,6 @@ typedef struct {
     const char *topic_field, *born_host, *store_host;
     Py_ssize_t topic_field_size, born_host_size, store_host_size;
 } Shared;
-
-/* A stretch of bytes; size < 0 means that it is not there. */
-typedef struct {
-    const char *data;
-    Py_ssize_t size;
-} Span;
-
-/* Numbers that do not fit are for the general way to refuse: 0 then, and no exception. */
-static int fits_int64(PyObject *object, int64_t *value)
-{
-    int overflow = 0;
-    *value = PyLong_AsLongLongAndOverflow(object, &overflow);
-    return !overflow && !(*value == -1 && PyErr_Occurred());
-}
-
-static int fits_int32(PyObject *object, int32_t *value)
-{
-    int64_t wide;
-    if (!fits_int64(object, &wide) || wide < INT32_MIN || wide > INT32_MAX)
-        return 0;
-    *value = (int32_t)wide;
-    return 1;
-}
-
-static int take_bytes(PyObject *object, const char **data, Py_ssize_t *size)
-{
-    if (!PyBytes_Check(object)) {
-        PyErr_Format(PyExc_TypeError, "bytes expected, not %.100s", Py_TYPE(object)->tp_name);
-        return 0;
-    }
-    *data = PyBytes_AS_STRING(object);
-    *size = PyBytes_GET_SIZE(object);
-    return 1;
-}
 
 /* constants, position, queue_offset, store_time_ms, store_host: what both functions start with. */
 static int take_shared(PyObject *const *args, Shared *shared)
@@ -245,167 +87,6 @@ static unsigned char *put_head(unsigned char *p, const Shared *shared, Py_ssize_
 static unsigned char *put_unit(unsigned char *p, int64_t position, Py_ssize_t size, int64_t code)
 {
     return put64(put32(put64(p, (uint64_t)position), (uint32_t)size), (uint64_t)code);
-}
-
-static int is_ascii(Span span)
-{
-    for (Py_ssize_t i = 0; i < span.size; i++)
-        if ((unsigned char)span.data[i] >= 0x80)
-            return 0;
-    return 1;
-}
-
-/* Java's String.hashCode going on from *value*. */
-static uint32_t hash_on(uint32_t value, Span span)
-{
-    for (Py_ssize_t i = 0; i < span.size; i++)
-        value = value * 31u + (unsigned char)span.data[i];
-    return value;
-}
-
-static uint32_t index_hash(uint32_t seed, Span key)
-{
-    uint32_t value = hash_on(seed, key);
-    if (value < 0x80000000u)
-        return value;
-    return value == 0x80000000u ? 0 : (uint32_t)(0u - value);
-}
-
-/* Packed index keys under construction; few enough, they need no memory of their own. */
-typedef struct {
-    unsigned char *data;
-    Py_ssize_t size, room;
-    unsigned char first[64 * INDEX_KEY_SIZE];
-} Keys;
-
-static void start_keys(Keys *keys)
-{
-    keys->data = keys->first;
-    keys->size = 0;
-    keys->room = sizeof keys->first;
-}
-
-static void free_keys(Keys *keys)
-{
-    if (keys->data != keys->first)
-        PyMem_Free(keys->data);
-}
-
-static int append_key(Keys *keys, uint32_t hash, int64_t position)
-{
-    if (keys->size + INDEX_KEY_SIZE > keys->room) {
-        unsigned char *data = PyMem_Malloc((size_t)keys->room * 2);
-        if (data == NULL) {
-            PyErr_NoMemory();
-            return -1;
-        }
-        memcpy(data, keys->data, (size_t)keys->size);
-        free_keys(keys);
-        keys->data = data;
-        keys->room *= 2;
-    }
-    put64(put32(keys->data + keys->size, hash), (uint64_t)position);
-    keys->size += INDEX_KEY_SIZE;
-    return 0;
-}
-
-static PyObject *packed_keys(const Keys *keys)
-{
-    return PyBytes_FromStringAndSize((const char *)keys->data, keys->size);
-}
-
-static int append_keys(Keys *packed, uint32_t seed, Span unique_key, Span keys, int64_t position)
-{
-    if (unique_key.size > 0 && append_key(packed, index_hash(seed, unique_key), position) < 0)
-        return -1;
-    const char *p = keys.data, *end = keys.size > 0 ? keys.data + keys.size : keys.data;
-    while (p < end) {
-        const char *blank = memchr(p, ' ', (size_t)(end - p));
-        Span key = {p, (blank == NULL ? end : blank) - p};
-        if (key.size > 0 && append_key(packed, index_hash(seed, key), position) < 0)
-            return -1;
-        p += key.size + 1;
-    }
-    return 0;
-}
-
-static int64_t tags_code(Span tags)
-{
-    return tags.size > 0 ? (int64_t)(int32_t)hash_on(0, tags) : 0;
-}
-
-static int is_text(Span span, const char *text)
-{
-    size_t size = strlen(text);
-    return span.size == (Py_ssize_t)size && memcmp(span.data, text, size) == 0;
-}
-
-static const char *const special_names[] = {
-    "CLUSTER", "DELAY", "DUP_INFO", "INNER_BASE", "INNER_MULTI_DISPATCH",
-    "INNER_MULTI_QUEUE_OFFSET", "INNER_NUM", "MSG_REGION", "POP_CK", "REAL_QID", "REAL_TOPIC",
-    "RH_FINAL", "RH_SINK",
-    "TIMER_DELAY_MS", "TIMER_DELAY_SEC", "TIMER_DELIVER_MS", "TIMER_DEQUEUE_MS",
-    "TIMER_ENQUEUE_MS", "TIMER_ORIGIN", "TIMER_OUT_MS", "TIMER_ROLL_TIMES", "TRACE_ON", "TRAN_MSG",
-    "_SYS_MSG_PRIORITY_", "__CRC32#", "__LITE_TOPIC", "__STARTDELIVERTIME", NULL};
-
-static int is_special(Span item)
-{
-    if (item.size < 5 || item.size > 24 || strchr("CDIMPRT_", item.data[0]) == NULL)
-        return 0;
-    for (const char *const *name = special_names; *name != NULL; name++)
-        if ((*name)[0] == item.data[0] && is_text(item, *name))
-            return 1;
-    return 0;
-}
-
-static int is_delaying(Span name)
-{
-    return is_text(name, "DELAY") || is_text(name, "TIMER_DELIVER_MS")
-           || is_text(name, "TIMER_DELAY_MS") || is_text(name, "TIMER_DELAY_SEC")
-           || is_text(name, "__STARTDELIVERTIME");
-}
-
-static int is_own(Span name)
-{
-    return is_text(name, "INNER_MULTI_QUEUE_OFFSET") || is_text(name, "RH_FINAL")
-           || is_text(name, "RH_SINK") || is_text(name, "TIMER_ORIGIN")
-           || is_text(name, "__CRC32#");
-}
-
-/* What a properties string says to the broker; of two with one name the last one counts, and a pair
-   without a name or a value is none. */
-typedef struct {
-    Span unique_key, tags, keys, wait;
-    int special, barred;
-} Properties;
-
-static Properties read_properties(const char *data, Py_ssize_t size)
-{
-    Properties found = {{data, -1}, {data, -1}, {data, -1}, {data, -1}, 0, 0};
-    const char *p = data, *end = data + size;
-    while (p < end) {
-        const char *stop = memchr(p, 2, (size_t)(end - p));
-        if (stop == NULL)
-            stop = end;
-        const char *separator = memchr(p, 1, (size_t)(stop - p));
-        if (separator != NULL && separator > p && separator + 1 < stop) {
-            Span name = {p, separator - p}, value = {separator + 1, stop - separator - 1};
-            if (is_text(name, "UNIQ_KEY"))
-                found.unique_key = value;
-            else if (is_text(name, "TAGS"))
-                found.tags = value;
-            else if (is_text(name, "KEYS"))
-                found.keys = value;
-            else if (is_text(name, "WAIT"))
-                found.wait = value;
-            else if (is_special(name)) {
-                found.special = 1;
-                found.barred |= is_delaying(name) || is_own(name);
-            }
-        }
-        p = stop + 1;
-    }
-    return found;
 }
 
 static int is_alnum(Span span)
@@ -678,18 +359,28 @@ static PyObject *message_ids(PyObject *module, PyObject *const *args, Py_ssize_t
     return ids;
 }
 
-/* put_entries(mapping, slot_count, entries_at, number, seconds, packed_keys) -> new slots in use */
-static PyObject *put_entries(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
+/* The seconds of an entry in a file that begins at *begin_ms*. */
+static uint32_t seconds_of(int64_t time_ms, int64_t begin_ms)
 {
-    (void)module;
-    int64_t slot_count, entries_at, number;
-    int32_t seconds;
+    if (time_ms < begin_ms)
+        return 0;
+    uint64_t seconds = ((uint64_t)time_ms - (uint64_t)begin_ms) / 1000;
+    return seconds > INT32_MAX ? INT32_MAX : (uint32_t)seconds;
+}
+
+/* (mapping, slot_count, entries_at, number, time, keys) -> new slots in use. Each of *keys* has
+   *stride* bytes; it ends with its time, in ms since *time*, if it is longer than an index key, and
+   *time* is in seconds otherwise. */
+static PyObject *put_keys(PyObject *const *args, Py_ssize_t nargs, Py_ssize_t stride)
+{
+    int64_t slot_count, entries_at, number, time;
     if (nargs != 6) {
-        PyErr_SetString(PyExc_TypeError, "put_entries takes 6 arguments");
+        PyErr_SetString(PyExc_TypeError, "6 arguments are needed");
         return NULL;
     }
     if (!fits_int64(args[1], &slot_count) || !fits_int64(args[2], &entries_at)
-        || !fits_int64(args[3], &number) || !fits_int32(args[4], &seconds)) {
+        || !fits_int64(args[3], &number) || !fits_int64(args[4], &time)
+        || (stride == INDEX_KEY_SIZE && (time < INT32_MIN || time > INT32_MAX))) {
         if (!PyErr_Occurred())
             PyErr_SetString(PyExc_OverflowError, "a number is too large");
         return NULL;
@@ -701,7 +392,7 @@ static PyObject *put_entries(PyObject *module, PyObject *const *args, Py_ssize_t
         PyBuffer_Release(&mapping);
         return NULL;
     }
-    Py_ssize_t count = keys.len / INDEX_KEY_SIZE;
+    Py_ssize_t count = keys.len / stride;
     const unsigned char *key = keys.buf;
     long used = 0;
     PyObject *result = NULL;
@@ -711,8 +402,11 @@ static PyObject *put_entries(PyObject *module, PyObject *const *args, Py_ssize_t
         goto done;
     }
     unsigned char *base = mapping.buf;
-    for (Py_ssize_t i = 0; i < count; i++, number++, key += INDEX_KEY_SIZE) {
+    for (Py_ssize_t i = 0; i < count; i++, number++, key += stride) {
         uint32_t hash = get32(key);
+        uint32_t seconds = stride == INDEX_KEY_SIZE
+                               ? (uint32_t)time
+                               : seconds_of(get64(key + INDEX_KEY_SIZE), time);
         unsigned char *slot = base + 40 + hash % slot_count * 4;
         int32_t previous = (int32_t)get32(slot);
         if (previous <= 0 || previous >= number) {
@@ -721,7 +415,7 @@ static PyObject *put_entries(PyObject *module, PyObject *const *args, Py_ssize_t
         }
         unsigned char *p = base + entries_at + number * 20;
         p = put_bytes(p, key, INDEX_KEY_SIZE);
-        put32(put32(p, (uint32_t)seconds), (uint32_t)previous);
+        put32(put32(p, seconds), (uint32_t)previous);
         put32(slot, (uint32_t)number);
     }
     result = PyLong_FromLong(used);
@@ -731,104 +425,16 @@ done:
     return result;
 }
 
-static int64_t get64(const unsigned char *p)
-{
-    return (int64_t)((uint64_t)get32(p) << 32 | get32(p + 4));
-}
-
-#define HEAD_SIZE 88
-#define RECORD_SIZE_MIN 91
-#define MAGIC_V1 0xDAA320A7u
-#define MAGIC_V2 0xDAA320ABu
-
-/* What all records of one queue have in common. */
-typedef struct {
-    const char *topic_field;
-    Py_ssize_t topic_field_size;
-    int32_t queue_id;
-} Owner;
-
-/* Whether the record at *p* is the one of *unit*, of message *queue_offset* (any for -1). */
-static int is_sound(const unsigned char *p, const unsigned char *unit, const Owner *owner,
-                    int64_t queue_offset, int64_t unchecked_from)
-{
-    int64_t position = get64(unit), size = get32(unit + 8);
-    uint32_t magic = get32(p + 4);
-    if (get32(p) != size || get64(p + 28) != position || (magic != MAGIC_V1 && magic != MAGIC_V2))
-        return 0;
-    uint32_t sys_flag = get32(p + 36);
-    int64_t body_at = HEAD_SIZE + (sys_flag & BORN_HOST_V6 ? 12 : 0)
-                      + (sys_flag & STORE_HOST_V6 ? 12 : 0);
-    if (body_at + 3 > size)
-        return 0;
-    int32_t body_size = (int32_t)get32(p + body_at - 4);
-    int64_t at = body_at + body_size;
-    if (body_size < 0 || at + 3 > size)
-        return 0;
-    if (queue_offset >= 0
-        && ((int32_t)get32(p + 12) != owner->queue_id || get64(p + 20) != queue_offset
-            || at + owner->topic_field_size + 2 > size
-            || memcmp(p + at, owner->topic_field, (size_t)owner->topic_field_size) != 0))
-        return 0;
-    at += magic == MAGIC_V1 ? 1 + p[at] : 2 + (p[at] << 8 | p[at + 1]);
-    if (at + 2 > size || at + 2 + (p[at] << 8 | p[at + 1]) != size)
-        return 0;
-    return position >= unchecked_from || body_size == 0
-           || (crc32_of(p + body_at, body_size) & 0x7FFFFFFFu) == get32(p + 8);
-}
-
-/* side_by_side(units) -> the size of all their records if nothing stands between them, or -1 */
-static PyObject *side_by_side(PyObject *module, PyObject *units)
+static PyObject *put_entries(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
 {
     (void)module;
-    const char *data;
-    Py_ssize_t size;
-    if (!take_bytes(units, &data, &size))
-        return NULL;
-    const unsigned char *unit = (const unsigned char *)data, *end = unit + size;
-    int64_t size_all = 0, next = size >= UNIT_SIZE ? get64(unit) : 0;
-    for (; end - unit >= UNIT_SIZE; unit += UNIT_SIZE) {
-        int32_t record_size = (int32_t)get32(unit + 8);
-        if (record_size < RECORD_SIZE_MIN || get64(unit) != next || next > INT64_MAX - record_size)
-            return PyLong_FromLong(-1);
-        next += record_size;
-        size_all += record_size;
-    }
-    return PyLong_FromLongLong(size_all);
+    return put_keys(args, nargs, INDEX_KEY_SIZE);
 }
 
-/* count_sound(topic_field, queue_id, queue_offset, units, count, records, unchecked_from) */
-static PyObject *count_sound(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
+static PyObject *put_timed_entries(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
 {
     (void)module;
-    Owner owner;
-    int64_t queue_offset, count, unchecked_from;
-    const char *units, *records;
-    Py_ssize_t units_size, size;
-    if (nargs != 7) {
-        PyErr_SetString(PyExc_TypeError, "count_sound takes 7 arguments");
-        return NULL;
-    }
-    if (!take_bytes(args[0], &owner.topic_field, &owner.topic_field_size)
-        || !fits_int32(args[1], &owner.queue_id) || !fits_int64(args[2], &queue_offset)
-        || !take_bytes(args[3], &units, &units_size) || !fits_int64(args[4], &count)
-        || !take_bytes(args[5], &records, &size) || !fits_int64(args[6], &unchecked_from)) {
-        if (!PyErr_Occurred())
-            PyErr_SetString(PyExc_OverflowError, "a number is too large");
-        return NULL;
-    }
-    const unsigned char *unit = (const unsigned char *)units;
-    const unsigned char *p = (const unsigned char *)records, *end = p + size;
-    int64_t sound = 0;
-    for (; sound < count && (sound + 1) * UNIT_SIZE <= units_size; sound++, unit += UNIT_SIZE) {
-        int64_t record_size = (int32_t)get32(unit + 8);
-        if (record_size < RECORD_SIZE_MIN || record_size > end - p
-            || !is_sound(p, unit, &owner, queue_offset < 0 ? -1 : queue_offset + sound,
-                         unchecked_from))
-            break;
-        p += record_size;
-    }
-    return PyLong_FromLongLong(sound);
+    return put_keys(args, nargs, TIMED_KEY_SIZE);
 }
 
 static PyMethodDef methods[] = {
@@ -839,6 +445,8 @@ static PyMethodDef methods[] = {
     {"count_sound", (PyCFunction)(void (*)(void))count_sound, METH_FASTCALL, NULL},
     {"side_by_side", side_by_side, METH_O, NULL},
     {"put_entries", (PyCFunction)(void (*)(void))put_entries, METH_FASTCALL, NULL},
+    {"put_timed_entries", (PyCFunction)(void (*)(void))put_timed_entries, METH_FASTCALL, NULL},
+    {"walk_plain", (PyCFunction)(void (*)(void))walk_plain, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL}};
 
 static struct PyModuleDef definition = {
@@ -848,10 +456,6 @@ static struct PyModuleDef definition = {
 
 PyMODINIT_FUNC PyInit__encoding(void)
 {
-    make_crc_table();
-#ifdef CAN_FOLD
-    __builtin_cpu_init();
-    can_fold = __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
-#endif
+    prepare_crc();
     return PyModule_Create(&definition);
 }

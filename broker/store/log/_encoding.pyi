@@ -2,6 +2,7 @@ from collections.abc import Callable
 from mmap import mmap
 
 from rockhopper.broker.store.log.encoding import Batch, Plain, QueueConstants
+from rockhopper.broker.store.log.walking import Found
 
 def set_fallbacks(
     plain: Callable[..., Plain | None], batch: Callable[..., Batch | None], /
@@ -55,3 +56,15 @@ def put_entries(
     packed_keys: bytes | bytearray,
     /,
 ) -> int: ...
+def put_timed_entries(
+    mapping: mmap,
+    slot_count: int,
+    entries_at: int,
+    number: int,
+    begin_ms: int,
+    packed_keys: memoryview,
+    /,
+) -> int: ...
+def walk_plain(
+    data: mmap | bytes, position: int, end: int, base_offset: int, check_crc: bool, /
+) -> Found: ...

@@ -55,7 +55,12 @@ from rockhopper.protocol.properties import (
     decode_properties,
 )
 from rockhopper.protocol.store.message_codec import decode_batch
-from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT, INDEX_ENTRY, INDEX_SLOT
+from rockhopper.protocol.store.queue_layout import (
+    CONSUME_QUEUE_UNIT,
+    INDEX_ENTRY,
+    INDEX_SECONDS_MAX,
+    INDEX_SLOT,
+)
 from rockhopper.protocol.store.record_head import MAGIC_V1, MAGIC_V2, RECORD_HEADS
 from rockhopper.protocol.sys_flags import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
 
@@ -70,6 +75,9 @@ Batch = tuple[bytes, bytes, bytes]
 # What an index entry will be made of: key hash and commit log offset. Packed, because an object
 # for each key of each message would cost more than the rest of its encoding.
 INDEX_KEY = struct.Struct(">Iq")
+# The same with the store time of its message, where several times come together.
+TIMED_KEY = struct.Struct(">Iqq")
+_TIME = struct.Struct(">q")
 
 # What a message of a batch may not have.
 DELAYING_PROPERTIES = frozenset(
@@ -344,5 +352,24 @@ def put_entries(
             mapping, entries_at + number * 20, key_hash, commit_log_offset, seconds, previous
         )
         _write_slot(mapping, slot_at, number)
+        number += 1
+    return used
+
+
+def put_timed_entries(
+    mapping: mmap,
+    slot_count: int,
+    entries_at: int,
+    number: int,
+    begin_ms: int,
+    packed_keys: memoryview,
+) -> int:
+    """``put_entries`` for TIMED_KEYs; their seconds count from *begin_ms* on."""
+    used = 0
+    for at in range(0, len(packed_keys), TIMED_KEY.size):
+        (time_ms,) = _TIME.unpack_from(packed_keys, at + INDEX_KEY.size)
+        seconds = min(max((time_ms - begin_ms) // 1000, 0), INDEX_SECONDS_MAX)
+        key = bytes(packed_keys[at : at + INDEX_KEY.size])
+        used += put_entries(mapping, slot_count, entries_at, number, seconds, key)
         number += 1
     return used

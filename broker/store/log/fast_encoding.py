@@ -8,15 +8,17 @@ ROCKHOPPER_PURE_PYTHON=1 in the environment turns them off.
 import os
 from collections.abc import Callable
 
-from rockhopper.broker.store.log import checking, encoding
+from rockhopper.broker.store.log import checking, encoding, walking
 from rockhopper.broker.store.log.encoding import Batch, Plain
 
 encode_plain: Callable[..., Plain | None] = encoding.encode_plain
 encode_batch: Callable[..., Batch | None] = encoding.encode_batch
 message_ids: Callable[[str, bytes], str] = encoding.message_ids
 put_entries: Callable[..., int] = encoding.put_entries
+put_timed_entries: Callable[..., int] = encoding.put_timed_entries
 count_sound: Callable[..., int] = checking.count_sound
 side_by_side: Callable[[bytes], int] = checking.side_by_side
+walk_plain: Callable[..., walking.Found] = walking.walk_plain
 is_compiled = False
 
 if os.environ.get("ROCKHOPPER_PURE_PYTHON") != "1":
@@ -30,6 +32,8 @@ if os.environ.get("ROCKHOPPER_PURE_PYTHON") != "1":
         encode_batch = _encoding.encode_batch
         message_ids = _encoding.message_ids
         put_entries = _encoding.put_entries
+        put_timed_entries = _encoding.put_timed_entries
         count_sound = _encoding.count_sound
         side_by_side = _encoding.side_by_side
+        walk_plain = _encoding.walk_plain
         is_compiled = True

@@ -8,7 +8,7 @@ import structlog
 
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.index.index import MessageIndex
-from rockhopper.broker.store.log.encoding import INDEX_KEY
+from rockhopper.broker.store.log.encoding import TIMED_KEY
 from rockhopper.broker.store.log.log_scan import Record
 from rockhopper.broker.store.log.record_properties import (
     KeysAndTags,
@@ -25,7 +25,7 @@ from rockhopper.protocol.store.message_codec import (
 
 log = structlog.get_logger("broker.store")
 
-_PACKED_KEYS_MAX = 128 * INDEX_KEY.size
+_PACKED_KEYS_MAX = 128 * TIMED_KEY.size
 
 
 def key_hashes(record: Record) -> list[int]:
@@ -80,7 +80,6 @@ class IndexCatchUp:
         self._reader = reader
         self._seeds: dict[bytes, int] = {}
         self._packed_keys = bytearray()
-        self._time_ms = 0
         self.put_count = 0
         # Records in front of it are in the index.
         self.from_offset = index.end_commit_log_offset
@@ -101,11 +100,24 @@ class IndexCatchUp:
             for key_hash in self._index.hashes_at_end():
                 if key_hash in hashes:
                     hashes.remove(key_hash)
-        if record.store_time_ms != self._time_ms or len(self._packed_keys) >= _PACKED_KEYS_MAX:
-            self.finish()
-            self._time_ms = record.store_time_ms
         for key_hash in hashes:
-            self._packed_keys += INDEX_KEY.pack(key_hash, offset)
+            self._packed_keys += TIMED_KEY.pack(key_hash, offset, record.store_time_ms)
+        if len(self._packed_keys) >= _PACKED_KEYS_MAX:
+            self.finish()
+
+    def ends_within(self, start: int, end: int) -> bool:
+        """Whether the index has only some of the records from *start* up to *end*."""
+        return start <= self.from_offset < end
+
+    def place_keys(self, packed_keys: bytes, start: int) -> None:
+        """Index the records behind *start*, unless they are; ``ends_within`` must not be true.
+
+        Raises:
+            OSError: the index cannot grow.
+        """
+        if start > self.from_offset:
+            self._packed_keys += packed_keys
+            self.finish()
 
     def finish(self) -> None:
         """Put what has been gathered.
@@ -115,5 +127,5 @@ class IndexCatchUp:
         """
         packed_keys, self._packed_keys = self._packed_keys, bytearray()
         if packed_keys:
-            self._index.put_many(packed_keys, self._time_ms)
-            self.put_count += len(packed_keys) // INDEX_KEY.size
+            self._index.put_timed(packed_keys)
+            self.put_count += len(packed_keys) // TIMED_KEY.size

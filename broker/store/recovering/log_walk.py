@@ -15,6 +15,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import NamedTuple
 
 from rockhopper.broker.store.files.mapped_file import MappedFile
+from rockhopper.broker.store.log.fast_encoding import walk_plain
 from rockhopper.broker.store.log.log_scan import (
     Record,
     find_next,
@@ -24,7 +25,10 @@ from rockhopper.broker.store.log.log_scan import (
     read_record,
     why_not,
 )
+from rockhopper.broker.store.log.walking import Found
 from rockhopper.broker.store.recovering.damage import QueueWitnesses, leads_on, stated_end
+
+STRETCH_BYTES = 4 << 20
 
 
 class Hole(NamedTuple):
@@ -38,8 +42,9 @@ class Hole(NamedTuple):
 class LogWalk:
     """One walk over *files*, from *start* on.
 
-    While it goes on: ``holes`` so far, ``is_damaged`` of the record handed out, ``last`` the last
-    one that was not. Afterwards ``end`` is where the log ends.
+    While it goes on: ``holes`` so far, ``is_damaged`` of the record handed out, and
+    ``last_store_time_ms`` of the last one that was not, 0 before the first. Afterwards ``end`` is
+    where the log ends.
     """
 
     def __init__(
@@ -66,15 +71,22 @@ class LogWalk:
         self._proven_end = min(proven_end, files[-1].end_offset) if files else 0
         self._quiet_from = quiet_from
         self._valid_from = -1
+        self._take: Callable[[Found], bool] | None = None
+        self._refused_end = 0
         self.start = max(start, files[0].base_offset) if files else 0
         self.end = self.start
         self.holes: list[Hole] = []
         self.is_damaged = False
-        self.last: Record | None = None
+        self.last_store_time_ms = 0
         self.record_count = 0
 
-    def records(self) -> Iterator[Record]:
-        """Hand out the records one by one."""
+    def records(self, take: Callable[[Found], bool] | None = None) -> Iterator[Record]:
+        """Hand out the records one by one.
+
+        Stretches of plain ones are given to *take* first, if there is one; only if it returns
+        False are their records handed out as well.
+        """
+        self._take = take
         offset = self.start
         for number, file in enumerate(self._files):
             if file.end_offset <= offset:
@@ -94,12 +106,15 @@ class LogWalk:
         data = file.mapping
         base_offset = file.base_offset
         check_crc = self._check_crc
+        take = self._take
         while True:
+            if take is not None:
+                position = self._take_stretches(file, position, take)
             record = read_record(data, position, base_offset, check_crc)
             if record is not None and record[7].endswith(b"\0") and self._is_torn(number, record):
                 return base_offset + position
             if record is not None:
-                self.last = record
+                self.last_store_time_ms = record.store_time_ms
                 self.record_count += 1
                 yield record
                 position += record[1]
@@ -121,6 +136,21 @@ class LogWalk:
             if beyond >= file.end_offset:
                 return beyond
             position = beyond - base_offset
+
+    def _take_stretches(
+        self, file: MappedFile, position: int, take: Callable[[Found], bool]
+    ) -> int:
+        """Where to go on record by record."""
+        base_offset = file.base_offset
+        while base_offset + position >= self._refused_end:
+            end = position + STRETCH_BYTES
+            found = walk_plain(file.mapping, position, end, base_offset, self._check_crc)
+            if not (found[1] and take(found)):
+                self._refused_end = base_offset + found[0]
+                break
+            position, self.last_store_time_ms = found[0], found[2]
+            self.record_count += found[1]
+        return position
 
     def _is_torn(self, number: int, record: Record) -> bool:
         """Whether a record that fits but ends with zeros is one whose last bytes are missing.

@@ -23,6 +23,7 @@ import structlog
 from rockhopper.broker.store.files.mapped_file_queue import MappedFileQueue
 from rockhopper.broker.store.log.log_scan import Record
 from rockhopper.broker.store.log.record_properties import KeysAndTagsReader
+from rockhopper.broker.store.log.walking import PlainRun
 from rockhopper.broker.store.queues.batch_consume_queue import batch_range
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.queues.unit_queue import UnitQueue
@@ -40,6 +41,7 @@ from rockhopper.protocol.store.message_codec import (
     SYS_FLAG_INNER_BATCH,
     SYS_FLAG_TRANSACTION_PREPARED,
 )
+from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
 from rockhopper.protocol.store.record_head import RECORD_SIZE_BYTES_MIN
 
 log = structlog.get_logger("broker.store")
@@ -178,6 +180,58 @@ class QueueRepair:
             return False
         return self._place_in_light_queues(record, is_damaged=is_damaged)
 
+    def place_runs(self, runs: list[PlainRun]) -> bool:
+        """Compare what ``walk_plain`` found with the queues, all of it or nothing.
+
+        Returns False, with nothing done, if it takes more than units that a queue has already,
+        begins with or goes on with: then ``place`` has to see the records.
+        """
+        places: dict[tuple[bytes, int], tuple[_Progress, PlainRun]] = {}
+        for run in runs:
+            key = (run[0].encode(), run[1])
+            progress = self._by_name.get(key)
+            if progress is None:
+                progress = self._begin_named(*run[:2], is_batch_record=False)
+                self._by_name[key] = progress
+            if key in places or not (progress.is_skipped or self._goes_on(progress, run)):
+                return False
+            places[key] = progress, run
+        for progress, (topic, queue_id, first_offset, count, units, _, end, _) in places.values():
+            if progress.is_skipped:
+                continue
+            queue = progress.queue
+            if queue is None:
+                queue = self._queues.get_or_create(topic, queue_id, batch=False)
+                progress.queue = queue
+            if queue.has_files and first_offset < queue.max_offset:
+                progress.next_offset = first_offset + count
+                progress.units = iter(())
+                continue
+            if progress.opened_in != self._round:
+                self._open(progress, queue)
+            queue.append_many(first_offset, units, count, end)
+            progress.changed_count += count
+            progress.next_offset = -1
+        return True
+
+    def _goes_on(self, progress: _Progress, run: PlainRun) -> bool:
+        """Whether a queue begins with *run*, ends right in front of it, or has all of its units."""
+        _, _, first_offset, count, units, start, _, _ = run
+        queue = progress.queue
+        if progress.needs_care:
+            return False
+        if queue is None or not queue.has_files:
+            return (
+                start >= self._units_end
+                and (first_offset == 0 or self._start <= self._log_files.min_offset)
+                and not any(map(self._is_known_hole, _offsets_of(units)))
+            )
+        if first_offset == queue.max_offset:
+            return start >= queue.commit_log_end >= 0
+        if progress.opened_in != self._round:
+            self._open(progress, queue)
+        return queue.read_units(first_offset, count) == units
+
     def changed_counts(self) -> dict[QueueKey, int]:
         """How many units were put into each queue, but for those that ``fill`` put."""
         return {
@@ -199,18 +253,23 @@ class QueueRepair:
             topic = record.topic.decode()
         except UnicodeDecodeError:
             topic = ""
-        queue = self._queues.get(topic, record.queue_id)
+        is_batch_record = bool(record.sys_flag & SYS_FLAG_INNER_BATCH)
+        progress = self._begin_named(topic, record.queue_id, is_batch_record=is_batch_record)
+        self._by_name[record.topic, record.queue_id] = progress
+        return progress
+
+    def _begin_named(self, topic: str, queue_id: int, *, is_batch_record: bool) -> _Progress:
+        queue = self._queues.get(topic, queue_id)
         is_batch = (
             queue.IS_BATCH
             if queue is not None
-            else self._rules.is_batch_topic(topic) or bool(record.sys_flag & SYS_FLAG_INNER_BATCH)
+            else is_batch_record or self._rules.is_batch_topic(topic)
         )
         may_be_deleted = self._rules.is_deleted(topic, self._start)
         progress = _Progress(queue, is_batch=is_batch, may_be_deleted=may_be_deleted)
         progress.is_skipped = not _is_nameable(topic) or (
-            self._only is not None and (topic, record.queue_id) not in self._only
+            self._only is not None and (topic, queue_id) not in self._only
         )
-        self._by_name[record.topic, record.queue_id] = progress
         return progress
 
     def _settle(
@@ -411,6 +470,10 @@ class QueueRepair:
 
     def _record_at(self, offset: int) -> Record | None:
         return record_at(self._log_files, offset)
+
+
+def _offsets_of(units: bytes) -> Iterator[int]:
+    return (unit[0] for unit in CONSUME_QUEUE_UNIT.iter_unpack(units))
 
 
 def _claims(record: Record, place: QueueSpan) -> bool:

@@ -32,6 +32,7 @@ from rockhopper.broker.store.index.index import MessageIndex
 from rockhopper.broker.store.log import log_tail
 from rockhopper.broker.store.log.log_scan import Record
 from rockhopper.broker.store.log.record_properties import KeysAndTagsReader
+from rockhopper.broker.store.log.walking import Found
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
 from rockhopper.broker.store.recovering import inventory
 from rockhopper.broker.store.recovering.damage import QueueWitnesses
@@ -236,13 +237,23 @@ class _Recovery:
         repair.may_lack_first_files = self._may_lack_first_files
         catch_up = None if self._index is None else IndexCatchUp(self._index, reader)
         place = repair.place
-        for record in walk.records():
+
+        def take(found: Found) -> bool:
+            runs, keys = found[3:]
+            start, end = runs[0][5], max(run[6] for run in runs)
+            if catch_up is not None and catch_up.ends_within(start, end):
+                return False
+            is_taken = repair.place_runs(runs)
+            if is_taken and catch_up is not None:
+                catch_up.place_keys(keys, start)
+            return is_taken
+
+        for record in walk.records(take):
             if walk.is_damaged:
                 place(record, is_damaged=True)
             elif place(record) and catch_up is not None and record[0] >= catch_up.from_offset:
                 catch_up.place(record)
-        if walk.last is not None:
-            self._last_store_time_ms = max(self._last_store_time_ms, walk.last.store_time_ms)
+        self._last_store_time_ms = max(self._last_store_time_ms, walk.last_store_time_ms)
         if catch_up is not None:
             catch_up.finish()
             self._indexed_count += catch_up.put_count
@@ -260,9 +271,9 @@ class _Recovery:
         It is older than what is in front of it then. RocketMQ's store times can go back a little
         with the clock, so unless it is much older, its queue offset has to be taken as well.
         """
-        if walk.last is None or record.store_time_ms >= walk.last.store_time_ms:
+        if record.store_time_ms >= walk.last_store_time_ms:
             return False
-        if record.store_time_ms < walk.last.store_time_ms - CLOCK_STEP_MARGIN_MS:
+        if record.store_time_ms < walk.last_store_time_ms - CLOCK_STEP_MARGIN_MS:
             return True
         queue = self._queues.get(record.topic.decode(errors="replace"), record.queue_id)
         if queue is None or record.queue_offset >= queue.max_offset:

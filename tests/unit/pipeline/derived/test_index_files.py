@@ -10,7 +10,6 @@ import pytest
 from rockhopper.broker.store.index.index import MessageIndex
 from rockhopper.broker.store.log.encoding import INDEX_KEY
 from rockhopper.pipeline.derived.index_files import (
-    SECONDS_MAX,
     IndexFileInfo,
     chains,
     check_chains,
@@ -21,7 +20,7 @@ from rockhopper.pipeline.derived.index_files import (
     seconds_since,
     write_index_file,
 )
-from rockhopper.protocol.store.queue_layout import INDEX_HEADER
+from rockhopper.protocol.store.queue_layout import INDEX_HEADER, INDEX_SECONDS_MAX
 from tests.support.rot import overwrite
 from tests.support.written_logs import T0_MS
 
@@ -79,7 +78,7 @@ def test_names_are_local_times_and_no_two_are_the_same(monkeypatch: pytest.Monke
         (T0_MS + 1999, T0_MS, 1),
         (T0_MS - 1, T0_MS, 0),
         (T0_MS, 0, 0),
-        (2**31 * 1000 + 1, 1, SECONDS_MAX),
+        (2**31 * 1000 + 1, 1, INDEX_SECONDS_MAX),
     ],
 )
 def test_seconds_of_an_entry(time_ms: int, begin_ms: int, seconds: int) -> None:

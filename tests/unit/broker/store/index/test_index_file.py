@@ -10,7 +10,7 @@ from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import CorruptFileError
 from rockhopper.broker.store.index import index_file
 from rockhopper.broker.store.index.index_file import IndexFile
-from rockhopper.broker.store.log.encoding import INDEX_KEY
+from rockhopper.broker.store.log.encoding import INDEX_KEY, TIMED_KEY
 from rockhopper.protocol.store.queue_layout import index_file_size_bytes
 from tests.support.rot import overwrite
 
@@ -284,3 +284,28 @@ def test_many_keys_are_put_one_by_one_only_where_room_is_reserved(
     one_by_one.flush()
     file.flush()
     assert path.read_bytes() == one_by_one.path.read_bytes()
+
+
+@pytest.mark.parametrize("step", [4, 8, 1000])
+def test_keys_with_their_times_are_put_as_one_by_one(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    monkeypatch.setattr(index_file, "STEP_ENTRY_COUNT", step)
+    keys = [(K0_HASH + n % 5, 100 + n, T0 + 700 * n - 1400 * (n % 3)) for n in range(ENTRIES + 3)]
+    one_by_one = create(tmp_path / "20261120091843716")
+    for key in keys[: ENTRIES - 1]:
+        one_by_one.put(*key)
+    file = create(path)
+    for some in (keys[:1], keys[1:3], keys[3:3]):
+        assert file.put_timed(timed(some)) is None
+    rest = file.put_timed(timed(keys[3:]))
+    assert rest is not None
+    assert bytes(rest) == bytes(timed(keys[ENTRIES - 1 :]))
+    assert (file.end_ms, file.end_offset) == (one_by_one.end_ms, one_by_one.end_offset)
+    one_by_one.flush()
+    file.flush()
+    assert path.read_bytes() == one_by_one.path.read_bytes()
+
+
+def timed(keys: list[tuple[int, int, int]]) -> memoryview:
+    return memoryview(b"".join(TIMED_KEY.pack(*key) for key in keys))

@@ -11,10 +11,13 @@ _NAMES = (
     "encode_batch",
     "message_ids",
     "put_entries",
+    "put_timed_entries",
+    "walk_plain",
     "count_sound",
     "side_by_side",
     "is_compiled",
 )
+_TWINS = {"encoding", "checking", "walking"}
 _ASK = """
 from rockhopper.broker.store.log import fast_encoding
 for name in {names!r}:
@@ -38,12 +41,12 @@ def modules(pure: str) -> dict[str, str]:
 def test_the_compiled_form_can_be_turned_off() -> None:
     pure = modules("1")
     assert pure.pop("is_compiled") == "False"
-    assert {name.rpartition(".")[2] for name in pure.values()} == {"encoding", "checking"}
+    assert {name.rpartition(".")[2] for name in pure.values()} == _TWINS
 
 
 def test_it_is_all_of_one_form() -> None:
     found = modules("0")
     is_compiled = found.pop("is_compiled") == "True"
     assert is_compiled == fast_encoding.is_compiled
-    expected = {"_encoding"} if is_compiled else {"encoding", "checking"}
+    expected = {"_encoding"} if is_compiled else _TWINS
     assert {name.rpartition(".")[2] for name in found.values()} == expected

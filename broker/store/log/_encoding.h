@@ -1,0 +1,12 @@
+/* The functions of the module that have files of their own. */
+
+#ifndef ROCKHOPPER_ENCODING_H
+#define ROCKHOPPER_ENCODING_H
+
+#include "_bytes.h"
+
+PyObject *count_sound(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
+PyObject *side_by_side(PyObject *module, PyObject *units);
+PyObject *walk_plain(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
+
+#endif

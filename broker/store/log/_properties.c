@@ -1,0 +1,113 @@
+#include "_properties.h"
+
+void start_keys(Keys *keys)
+{
+    keys->data = keys->first;
+    keys->size = 0;
+    keys->room = sizeof keys->first;
+}
+
+void free_keys(Keys *keys)
+{
+    if (keys->data != keys->first)
+        PyMem_Free(keys->data);
+}
+
+static int append_key(Keys *keys, uint32_t hash, int64_t position)
+{
+    if (keys->size + INDEX_KEY_SIZE > keys->room) {
+        unsigned char *data = PyMem_Malloc((size_t)keys->room * 2);
+        if (data == NULL) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        memcpy(data, keys->data, (size_t)keys->size);
+        free_keys(keys);
+        keys->data = data;
+        keys->room *= 2;
+    }
+    put64(put32(keys->data + keys->size, hash), (uint64_t)position);
+    keys->size += INDEX_KEY_SIZE;
+    return 0;
+}
+
+PyObject *packed_keys(const Keys *keys)
+{
+    return PyBytes_FromStringAndSize((const char *)keys->data, keys->size);
+}
+
+int append_keys(Keys *packed, uint32_t seed, Span unique_key, Span keys, int64_t position)
+{
+    if (unique_key.size > 0 && append_key(packed, index_hash(seed, unique_key), position) < 0)
+        return -1;
+    const char *p = keys.data, *end = keys.size > 0 ? keys.data + keys.size : keys.data;
+    while (p < end) {
+        const char *blank = memchr(p, ' ', (size_t)(end - p));
+        Span key = {p, (blank == NULL ? end : blank) - p};
+        if (key.size > 0 && append_key(packed, index_hash(seed, key), position) < 0)
+            return -1;
+        p += key.size + 1;
+    }
+    return 0;
+}
+
+static const char *const special_names[] = {
+    "CLUSTER", "DELAY", "DUP_INFO", "INNER_BASE", "INNER_MULTI_DISPATCH",
+    "INNER_MULTI_QUEUE_OFFSET", "INNER_NUM", "MSG_REGION", "POP_CK", "REAL_QID", "REAL_TOPIC",
+    "RH_FINAL", "RH_SINK",
+    "TIMER_DELAY_MS", "TIMER_DELAY_SEC", "TIMER_DELIVER_MS", "TIMER_DEQUEUE_MS",
+    "TIMER_ENQUEUE_MS", "TIMER_ORIGIN", "TIMER_OUT_MS", "TIMER_ROLL_TIMES", "TRACE_ON", "TRAN_MSG",
+    "_SYS_MSG_PRIORITY_", "__CRC32#", "__LITE_TOPIC", "__STARTDELIVERTIME", NULL};
+
+static int is_special(Span item)
+{
+    if (item.size < 5 || item.size > 24 || strchr("CDIMPRT_", item.data[0]) == NULL)
+        return 0;
+    for (const char *const *name = special_names; *name != NULL; name++)
+        if ((*name)[0] == item.data[0] && is_text(item, *name))
+            return 1;
+    return 0;
+}
+
+static int is_delaying(Span name)
+{
+    return is_text(name, "DELAY") || is_text(name, "TIMER_DELIVER_MS")
+           || is_text(name, "TIMER_DELAY_MS") || is_text(name, "TIMER_DELAY_SEC")
+           || is_text(name, "__STARTDELIVERTIME");
+}
+
+static int is_own(Span name)
+{
+    return is_text(name, "INNER_MULTI_QUEUE_OFFSET") || is_text(name, "RH_FINAL")
+           || is_text(name, "RH_SINK") || is_text(name, "TIMER_ORIGIN")
+           || is_text(name, "__CRC32#");
+}
+
+Properties read_properties(const char *data, Py_ssize_t size)
+{
+    Properties found = {{data, -1}, {data, -1}, {data, -1}, {data, -1}, 0, 0};
+    const char *p = data, *end = data + size;
+    while (p < end) {
+        const char *stop = memchr(p, 2, (size_t)(end - p));
+        if (stop == NULL)
+            stop = end;
+        const char *separator = memchr(p, 1, (size_t)(stop - p));
+        if (separator != NULL && separator > p && separator + 1 < stop) {
+            Span name = {p, separator - p}, value = {separator + 1, stop - separator - 1};
+            if (is_text(name, "UNIQ_KEY"))
+                found.unique_key = value;
+            else if (is_text(name, "TAGS"))
+                found.tags = value;
+            else if (is_text(name, "KEYS"))
+                found.keys = value;
+            else if (is_text(name, "WAIT"))
+                found.wait = value;
+            else if (is_special(name)) {
+                found.special = 1;
+                found.barred |= is_delaying(name) || is_own(name);
+            }
+        }
+        p = stop + 1;
+    }
+    return found;
+}

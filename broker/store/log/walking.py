@@ -1,0 +1,121 @@
+"""Plain records of the log by the thousand: what queues and index get of them, in runs.
+
+A record is plain when its unit and its keys follow from it alone, for its own queue alone, and none
+of its bytes asks for a closer look: of version 1 with IPv4 hosts, neither prepared nor rolled back,
+no record that holds a batch, of no delay level and no light queue, of a topic that can be a
+directory, with properties of ASCII that do not end with a zero. All others are left to who asks.
+
+``fast_encoding`` has the compiled form, which stands in ``_walking.c``.
+"""
+
+from mmap import mmap
+from typing import TypeAlias
+
+from rockhopper.broker.store.log.encoding import TIMED_KEY
+from rockhopper.broker.store.log.log_scan import Record, read_record
+from rockhopper.broker.store.log.record_properties import keys_and_tags
+from rockhopper.broker.store.log.tags_codes import hash_of_tags
+from rockhopper.protocol.java_hash import index_key_seed, seeded_index_key_hash
+from rockhopper.protocol.names import LMQ_PREFIX, SCHEDULE_TOPIC
+from rockhopper.protocol.properties import PROPERTY_INNER_MULTI_DISPATCH
+from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
+from rockhopper.protocol.store.record_head import HOST_FLAGS_MASK, MAGIC_V1
+from rockhopper.protocol.sys_flags import SYS_FLAG_INNER_BATCH, SYS_FLAG_TRANSACTION_PREPARED
+
+_NOT_PLAIN = HOST_FLAGS_MASK | SYS_FLAG_TRANSACTION_PREPARED | SYS_FLAG_INNER_BATCH
+_LIGHT_QUEUES = f"{PROPERTY_INNER_MULTI_DISPATCH}\x01".encode()
+_V1 = MAGIC_V1.to_bytes(4, "big")
+
+
+PlainRun: TypeAlias = tuple[str, int, int, int, bytes, int, int, int]
+"""Consecutive messages of one queue: topic, queue id, offset of the first one, how many, units, the
+commit log offsets of the first one and behind the last one, and the store time of the last one.
+What stands between their records is of other queues."""
+
+Found: TypeAlias = tuple[int, int, int, list[PlainRun], bytes]
+"""A stretch of plain records: where it ends, how many there are, the store time of the last one (0
+without any), their runs, by their first records, and TIMED_KEY of every key, in the order of the
+log. A queue has several runs where its offsets leave some out."""
+
+
+def walk_plain(
+    data: mmap | bytes, position: int, end: int, base_offset: int, check_crc: bool
+) -> Found:
+    """Walk over the plain records that begin in [*position*, *end*) of a file.
+
+    *base_offset* is the commit log offset of the file's first byte. Changes nothing.
+    """
+    runs: list[_Growing] = []
+    newest: dict[tuple[bytes, int], _Growing] = {}
+    keys: list[bytes] = []
+    record_count = store_time_ms = 0
+    while position < end:
+        record = read_record(data, position, base_offset, check_crc)
+        if record is None or not is_plain(record, data[position + 4 : position + 8]):
+            break
+        run = newest.get((record.topic, record.queue_id))
+        if run is None or run.next_offset != record.queue_offset:
+            run = newest[record.topic, record.queue_id] = _Growing(record)
+            runs.append(run)
+        keys += run.add(record)
+        position += record.size_bytes
+        record_count += 1
+        store_time_ms = record.store_time_ms
+    return position, record_count, store_time_ms, [run.done() for run in runs], b"".join(keys)
+
+
+def is_plain(record: Record, magic: bytes) -> bool:
+    """Whether queue and index get of *record* what ``walk_plain`` gives them."""
+    topic = record.topic.decode()
+    return (
+        magic == _V1
+        and not record.sys_flag & _NOT_PLAIN
+        and topic.isascii()
+        and topic not in ("", ".", "..", SCHEDULE_TOPIC)
+        and not topic.startswith(LMQ_PREFIX)
+        and not any(char in topic for char in "/\\\0")
+        and record.properties.isascii()
+        and _LIGHT_QUEUES not in record.properties
+        and not record.properties.endswith(b"\0")
+    )
+
+
+class _Growing:
+    """A run to which records are still added."""
+
+    def __init__(self, first: Record) -> None:
+        self._topic = first.topic.decode()
+        self._seed = index_key_seed(self._topic)
+        self._first = self._last = first
+        self._units: list[bytes] = []
+
+    @property
+    def next_offset(self) -> int:
+        return self._first.queue_offset + len(self._units)
+
+    def add(self, record: Record) -> list[bytes]:
+        """Returns the keys."""
+        unique_key, keys, tags = keys_and_tags(record.properties)
+        code = hash_of_tags(tags)
+        self._units.append(CONSUME_QUEUE_UNIT.pack(record.offset, record.size_bytes, code))
+        self._last = record
+        return [
+            TIMED_KEY.pack(
+                seeded_index_key_hash(self._seed, key), record.offset, record.store_time_ms
+            )
+            for key in (unique_key, *keys.split(" "))
+            if key
+        ]
+
+    def done(self) -> PlainRun:
+        first, last = self._first, self._last
+        return (
+            self._topic,
+            first.queue_id,
+            first.queue_offset,
+            len(self._units),
+            b"".join(self._units),
+            first.offset,
+            last.end_offset,
+            last.store_time_ms,
+        )
