@@ -17,7 +17,7 @@ from rockhopper.broker.store.log.tags_codes import TagsCodes
 from rockhopper.broker.store.log.walking import PlainRun
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.broker.store.queues.queue_table import ConsumeQueueTable
-from rockhopper.broker.store.queues.queue_tail import QueueTail, Run
+from rockhopper.broker.store.queues.queue_tail import QueueTail, Run, Staged
 from rockhopper.broker.store.queues.unit_queue import UnitQueue
 from rockhopper.protocol.message import StoredMessage
 from rockhopper.protocol.properties import PROPERTY_INNER_NUM, PROPERTY_KEYS, PROPERTY_UNIQUE_KEY
@@ -68,24 +68,25 @@ class Dispatch:
         self._watched: Container[str] = ()
         self._on_watched: Callable[[str, int], None] = _ignore_watched
 
-    def dispatch(self, group: list[Run], store_time_ms: int) -> None:
-        """The dispatch step: consume queue entries, index entries, wake-up of who waits."""
-        index = self._index
-        run = group[0]
+    def dispatch(self, staged: Staged, store_time_ms: int, timed_keys: bytes = b"") -> None:
+        """The dispatch step: consume queue entries, index entries, wake-up of who waits.
+
+        *timed_keys* are index keys of messages that were not stored all at one time.
+        """
+        appended = 0
         try:
-            for run in group:
+            for run in staged.runs:
                 if not run.tail.is_deleted:
                     self._append(run, store_time_ms)
-                if index is not None:
-                    index.put_many(run.packed_keys, store_time_ms)
-                self.offset = run.end
-            self.store_time_ms = store_time_ms
+                appended += 1
+            if self._index is not None:
+                self._index.put_many(staged.packed_keys, store_time_ms)
+                if timed_keys:
+                    self._index.put_timed(timed_keys)
+            self.offset, self.store_time_ms = staged.end, store_time_ms
         except (OSError, StoreError) as error:
-            self._fall_behind(run.start, error)
-        self._wake_all(group)
-
-    def _wake_all(self, group: list[Run]) -> None:
-        for run in group:
+            self._fall_behind(staged.start, error)
+        for run in staged.runs[:appended]:
             if run.tail.waiters or self._held or run.tail.topic in self._watched:
                 self._wake(run)
 
@@ -128,10 +129,8 @@ class Dispatch:
         queue.append_many(run.first_offset, units, run.count, run.end, per_unit, store_time_ms)
 
     def _wake(self, run: Run) -> None:
-        """Tell who waits of the messages and their tags: unless they are not in the queue yet."""
+        """Tell who waits of the messages and their tags."""
         held = self._held.get(run.tail)
-        if run.start >= self.offset:
-            return
         codes = {code for _, _, code in CONSUME_QUEUE_UNIT.iter_unpack(b"".join(run.units))}
         if held is None:
             self.tell(run.tail, run.first_offset + run.count, codes)
@@ -194,18 +193,17 @@ class Dispatch:
         if group is None:
             self._by_record_until = base + position
             return False
-        try:
-            for run in group:
-                self._append(run, store_time_ms)
-            if self._index is not None:
-                self._index.put_timed(keys)
-        except (OSError, StoreError) as error:
-            self._fall_behind(begin, error)
-            assert self.behind is not None
-            raise self.behind from error
-        self.offset, self.store_time_ms = base + position, store_time_ms
-        self._wake_all(group)
+        staged = Staged(begin)
+        staged.runs, staged.end = group, base + position
+        self._redispatch(staged, store_time_ms, keys)
         return True
+
+    def _redispatch(self, staged: Staged, store_time_ms: int, timed_keys: bytes = b"") -> None:
+        behind, self.behind = self.behind, None
+        self.dispatch(staged, store_time_ms, timed_keys)
+        if self.behind is not None:
+            raise self.behind
+        self.behind = behind
 
     def _is_unindexed(self, log_offset: int) -> bool:
         return self._index is None or self._index.end_commit_log_offset < log_offset
@@ -230,33 +228,37 @@ class Dispatch:
             self.offset = self._log.next_file_offset(log_offset)
             return
         message = decode_message(record)
-        runs = self._runs_of(message, log_offset, len(record))
-        if not runs:
-            self.offset = log_offset + len(record)
-            return
-        behind, self.behind = self.behind, None
-        self.dispatch(runs, message.store_time_ms)
-        if self.behind is not None:
-            raise self.behind
-        self.behind = behind
+        staged = self._stage_anew(message, log_offset, log_offset + len(record))
+        self._redispatch(staged, message.store_time_ms)
 
-    def _runs_of(self, message: StoredMessage, log_offset: int, size_bytes: int) -> list[Run]:
-        """A record's run in its own queue, and one in each light queue."""
+    def _stage_anew(self, message: StoredMessage, log_offset: int, end: int) -> Staged:
+        """A record's run in its own queue, and one in each light queue, unless they are deleted."""
         code = self._tags_codes.of(message.topic, message.properties, message.store_time_ms)
-        unit = CONSUME_QUEUE_UNIT.pack(log_offset, size_bytes, code)
-        runs = []
+        unit = CONSUME_QUEUE_UNIT.pack(log_offset, end - log_offset, code)
+        staged = Staged(log_offset)
+        staged.end = end
         if not self._is_deleted(message.topic, log_offset):
-            runs.append(self._own_run(message, log_offset, unit))
+            run = self._own_run(message, log_offset, unit)
+            staged.runs.append(run)
+            staged.packed_keys += self._not_indexed(
+                log_offset,
+                index_keys(
+                    run.tail.constants,
+                    log_offset,
+                    message.properties.get(PROPERTY_UNIQUE_KEY),
+                    message.properties.get(PROPERTY_KEYS),
+                ),
+            )
         for name, offset in light_places(message.topic, message.properties):
             if not self._is_deleted(name, log_offset):
                 light = Run(self._tail(name, LIGHT_QUEUE_ID), log_offset)
                 light.first_offset = offset
                 light.count = light.batch_count = 1
                 light.units.append(unit)
-                runs.append(light)
-        for run in runs:
-            run.end = log_offset + size_bytes
-        return runs
+                staged.runs.append(light)
+        for run in staged.runs:
+            run.end = end
+        return staged
 
     def _own_run(self, message: StoredMessage, log_offset: int, unit: bytes) -> Run:
         properties = message.properties
@@ -267,15 +269,6 @@ class Dispatch:
         if tail.is_batch and message.sys_flag & SYS_FLAG_INNER_BATCH:
             run.count = run.batch_count = int(properties[PROPERTY_INNER_NUM])
         run.units.append(unit)
-        run.packed_keys += self._not_indexed(
-            log_offset,
-            index_keys(
-                tail.constants,
-                log_offset,
-                properties.get(PROPERTY_UNIQUE_KEY),
-                properties.get(PROPERTY_KEYS),
-            ),
-        )
         return run
 
     def _not_indexed(self, log_offset: int, packed_keys: bytes) -> bytes:

@@ -36,7 +36,7 @@ from rockhopper.broker.store.opening import OpenedStore
 from rockhopper.broker.store.put import MessageToStore, PutResult
 from rockhopper.broker.store.put_times import QUICK_S, PutTimes
 from rockhopper.broker.store.queues.light_queues import LightQueues
-from rockhopper.broker.store.queues.queue_tail import QueueTail, Run
+from rockhopper.broker.store.queues.queue_tail import QueueTail, Staged
 from rockhopper.broker.store.queues.unit_queue import UnitQueue
 from rockhopper.broker.store.recovering.inventory import QueueKey
 from rockhopper.broker.store.reput import ReputService
@@ -82,7 +82,7 @@ class MessageStore(StoreReading):
         self.stage_plain = self.staging.stage_plain
         self.stage_batch = self.staging.stage_batch
         self.forget_unused = self.staging.forget_unused
-        self._awaiting_flush: deque[tuple[int, int, list[Run]]] = deque()
+        self._awaiting_flush: deque[tuple[int, Staged]] = deque()
         self._parked = ParkedAnswers(config.sync_flush_timeout_ms)
         self._reput = ReputService(self.catch_up)
         self._dispatch = Dispatch(
@@ -290,28 +290,28 @@ class MessageStore(StoreReading):
         """
         begun_s = time.perf_counter()
         try:
-            group = self.staging.write()
+            staged = self.staging.write()
         except StoreError:
             self._hand_on(self.staging.take_written())
             raise
         elapsed_s = time.perf_counter() - begun_s
-        messages = group[0].count if len(group) == 1 else sum([run.count for run in group])
+        messages = 0 if staged is None else sum([run.count for run in staged.runs])
         if elapsed_s < QUICK_S:
             self.put_times.quick += messages
         else:
             self.put_times.add(elapsed_s, messages)
-        self._hand_on(group)
+        self._hand_on(staged)
         return self._log.written_offset
 
-    def _hand_on(self, group: list[Run]) -> None:
+    def _hand_on(self, staged: Staged | None) -> None:
         """Dispatch what was written, or wait with that until it is on disk."""
-        if not group:
+        if staged is None:
             return
         if not self.written_is_safe:
-            self._awaiting_flush.append((group[-1].end, self._log.store_time_ms, group))
+            self._awaiting_flush.append((self._log.store_time_ms, staged))
             self.flush_service.request()
         elif self._dispatch.behind is None:
-            self._dispatch.dispatch(group, self._log.store_time_ms)
+            self._dispatch.dispatch(staged, self._log.store_time_ms)
 
     def put(self, message: MessageToStore) -> PutResult:
         """Store one message outside of a pass: for everything but the producers' hot path.
@@ -391,18 +391,19 @@ class MessageStore(StoreReading):
         """Whether all messages in front of a commit log offset are in their queues."""
         awaiting = self._awaiting_flush
         return self._dispatch.behind is None and (
-            not awaiting or awaiting[0][2][0].start >= end_offset
+            not awaiting or awaiting[0][1].start >= end_offset
         )
 
     def _flushed(self, offset: int) -> None:
         """Dispatch and answer what *offset* covers. One answer that fails must not stop others."""
         awaiting = self._awaiting_flush
-        while awaiting and awaiting[0][0] <= offset:
-            _, store_time_ms, group = awaiting.popleft()
+        while awaiting and awaiting[0][1].end <= offset:
+            store_time_ms, staged = awaiting.popleft()
             # The reput coroutine may have been there before, if dispatch was behind.
-            group = [run for run in group if run.end > self._dispatch.offset]
-            if group and self._dispatch.behind is None:
-                self._dispatch.dispatch(group, store_time_ms)
+            if staged.start < self._dispatch.offset:
+                staged = staged.split_at(self._dispatch.offset)
+            if staged.runs and self._dispatch.behind is None:
+                self._dispatch.dispatch(staged, store_time_ms)
         self._parked.release(offset)
         if awaiting or self._parked:
             self.flush_service.request()

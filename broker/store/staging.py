@@ -20,7 +20,7 @@ from rockhopper.broker.store.log.fast_encoding import encode_batch, encode_plain
 from rockhopper.broker.store.log.tags_codes import TagsCodes
 from rockhopper.broker.store.put import Copy
 from rockhopper.broker.store.queues.light_queues import LightQueues
-from rockhopper.broker.store.queues.queue_tail import QueueTail, Run
+from rockhopper.broker.store.queues.queue_tail import QueueTail, Run, Staged
 from rockhopper.protocol.addresses import host_bytes
 from rockhopper.protocol.properties import (
     PROPERTY_INNER_MULTI_DISPATCH,
@@ -55,7 +55,7 @@ class Staging:
         self.tails: dict[tuple[str, int], QueueTail] = {}
         # By topic, so that forgetting one does not look at all.
         self._queue_ids: dict[str, list[int]] = {}
-        self._group: list[Run] = []
+        self._staged: Staged | None = None
         self._run: Run | None = None
 
     def tail(self, topic: str, queue_id: int) -> QueueTail:
@@ -141,9 +141,8 @@ class Staging:
         if run is None or run.tail is not tail:
             run = self._open_run(tail, log_offset)
         run.units.append(unit)
-        run.packed_keys += packed_keys
         run.count += 1
-        run.end = commit_log.staged_offset
+        self._extend(run, packed_keys)
         tail.next_offset += 1
         return log_offset, unique_key, waits, len(record)
 
@@ -188,10 +187,9 @@ class Staging:
         if run is None or run.tail is not tail:
             run = self._open_run(tail, log_offset)
         run.units.append(units)
-        run.packed_keys += packed_keys
         count = len(units) // CONSUME_QUEUE_UNIT_SIZE_BYTES
         run.count += count
-        run.end = commit_log.staged_offset
+        self._extend(run, packed_keys)
         tail.next_offset += count
         return log_offset, units
 
@@ -227,8 +225,11 @@ class Staging:
             for unused in (tail, *light_tails):
                 self.forget_unused(unused)
             raise
-        for light in light_tails:
-            self._stage_light(light, self._group[-1].units[-1], log_offset)
+        if light_tails:
+            assert self._staged is not None
+            unit = self._staged.runs[-1].units[-1]
+            for light in light_tails:
+                self._stage_light(light, unit, log_offset)
         return log_offset
 
     def stage_again(self, copy: Copy) -> int:
@@ -285,14 +286,9 @@ class Staging:
         code = self._tags_codes.of(tail.topic, properties, commit_log.store_time_ms)
         run = self._open_run(tail, log_offset)
         run.units.append(CONSUME_QUEUE_UNIT.pack(log_offset, len(record), code))
-        run.packed_keys += index_keys(
-            tail.constants,
-            log_offset,
-            properties.get(PROPERTY_UNIQUE_KEY),
-            properties.get(PROPERTY_KEYS),
-        )
         run.count = run.batch_count = batch_count or 1
-        run.end = commit_log.staged_offset
+        unique_key, keys = properties.get(PROPERTY_UNIQUE_KEY), properties.get(PROPERTY_KEYS)
+        self._extend(run, index_keys(tail.constants, log_offset, unique_key, keys))
         tail.next_offset += run.count
         if tail.is_batch:
             self._run = None
@@ -300,22 +296,31 @@ class Staging:
 
     def _stage_light(self, tail: QueueTail, unit: bytes, log_offset: int) -> None:
         """Let the record at *log_offset*, the last of the pass, be in a light queue as well."""
-        run = Run(tail, log_offset)
+        run = self._open_run(tail, log_offset)
         run.units.append(unit)
         run.count = run.batch_count = 1
-        run.end = self._log.staged_offset
+        self._extend(run, b"")
         tail.next_offset += 1
-        self._group.append(run)
         # What follows must not go to a run in front of this one.
         self._run = None
 
     def _open_run(self, tail: QueueTail, log_offset: int) -> Run:
+        staged = self._staged
+        if staged is None:
+            staged = self._staged = Staged(log_offset)
         run = self._run = Run(tail, log_offset)
-        self._group.append(run)
+        staged.runs.append(run)
         return run
 
-    def write(self) -> list[Run]:
-        """Write the pass and return its runs, for dispatch.
+    def _extend(self, run: Run, packed_keys: bytes) -> None:
+        """Let *run*, and what is staged, reach to the end of the pass."""
+        staged = self._staged
+        assert staged is not None
+        staged.packed_keys += packed_keys
+        staged.end = run.end = self._log.staged_offset
+
+    def write(self) -> Staged | None:
+        """Write the pass and return what it has put into the log, for dispatch.
 
         Raises:
             StoreError: it is not in the log, but for ``take_written``; its queue offsets are free.
@@ -327,16 +332,15 @@ class Staging:
             raise
         return self.take_written()
 
-    def take_written(self) -> list[Run]:
+    def take_written(self) -> Staged | None:
         """What is in the log of a pass that failed: a full file made part of it be written."""
-        group, self._group, self._run = self._group, [], None
-        return group
+        staged, self._staged, self._run = self._staged, None, None
+        return staged if staged is not None and staged.runs else None
 
     def give_back(self) -> None:
         """Free the queue offsets of what was not written."""
-        end = self._log.written_offset
-        group = self._group
-        self._group = [run for run in group if run.end <= end]
-        for run in reversed(group[len(self._group) :]):
+        if self._staged is None:
+            return
+        for run in reversed(self._staged.split_at(self._log.written_offset).runs):
             run.tail.next_offset = run.first_offset
             self.forget_unused(run.tail)

@@ -1,6 +1,8 @@
-"""QueueTail: where the next message of one queue goes, and what waits there for it."""
+"""QueueTail: where the next message of one queue goes, what waits there, and what a pass adds."""
 
-from rockhopper.broker.store.log.encoding import QueueConstants, queue_constants
+from bisect import bisect_left
+
+from rockhopper.broker.store.log.encoding import INDEX_KEY, QueueConstants, queue_constants
 from rockhopper.broker.store.queues.unit_queue import UnitQueue
 
 
@@ -35,9 +37,11 @@ class QueueTail:
 
 
 class Run:
-    """Consecutive messages of one queue in one pass, written by one call and dispatched by one.
+    """Consecutive messages of one queue in one pass, dispatched by one call.
 
-    For a record that holds a whole batch ``batch_count`` says how many messages that is.
+    ``start`` is the commit log offset of the first one's record, ``end`` is behind the last one's;
+    in between there may be records of other queues. For a record that holds a whole batch
+    ``batch_count`` says how many messages that is.
     """
 
     __slots__ = (
@@ -45,7 +49,6 @@ class Run:
         "count",
         "end",
         "first_offset",
-        "packed_keys",
         "start",
         "tail",
         "units",
@@ -58,4 +61,34 @@ class Run:
         self.count = 0
         self.batch_count = 0
         self.units: list[bytes] = []
+
+
+class Staged:
+    """What a pass has put between two commit log offsets: runs, and everybody's index keys.
+
+    The keys stand in the order of the log, runs in that of their first records. No run goes on
+    from one file of the log to the next.
+    """
+
+    __slots__ = ("end", "packed_keys", "runs", "start")
+
+    def __init__(self, start: int) -> None:
+        self.start = self.end = start
+        self.runs: list[Run] = []
         self.packed_keys = bytearray()
+
+    def split_at(self, log_offset: int) -> "Staged":
+        """Return what stands behind an offset that is within no run, and keep the rest."""
+        behind = Staged(max(log_offset, self.start))
+        behind.end = max(self.end, behind.start)
+        self.end = min(self.end, behind.start)
+        behind.runs = [run for run in self.runs if run.start >= log_offset]
+        self.runs = [run for run in self.runs if run.start < log_offset]
+        size = INDEX_KEY.size
+        keys = range(0, len(self.packed_keys), size)
+        cut = size * bisect_left(
+            keys, log_offset, key=lambda at: INDEX_KEY.unpack_from(self.packed_keys, at)[1]
+        )
+        behind.packed_keys = self.packed_keys[cut:]
+        del self.packed_keys[cut:]
+        return behind
