@@ -184,13 +184,11 @@ class HotPass:
         if placed is None:
             return False
         log_offset, queue_id, queue_offset, unique_key, waits = placed
-        opaque = request.opaque
-        if request.flag & FLAG_ONEWAY:
-            turn.staged += 1
-        else:
-            values = (log_offset, queue_id, queue_offset, unique_key, opaque)
+        answer = b""
+        if not request.flag & FLAG_ONEWAY:
+            values = (log_offset, queue_id, queue_offset, unique_key, request.opaque)
             answer = json_frame(self._sent, values)
-            turn.sent(answer, log_offset, opaque, SerializeType.JSON, waits=waits)
+        turn.sent(answer, log_offset, waits=waits)
         return True
 
     def _send_other(self, turn: Turn, serialize_type: int, header: bytes, body: bytes) -> bool:
@@ -203,9 +201,8 @@ class HotPass:
         if placed is None:
             return False
         log_offset, queue_id, queue_offset, unique_key, waits = placed
-        if is_oneway:
-            turn.staged += 1
-        else:
+        answer = b""
+        if not is_oneway:
             answer = other_frame(
                 self._templates,
                 serialize_type,
@@ -215,7 +212,7 @@ class HotPass:
                 unique_key,
                 opaque,
             )
-            turn.sent(answer, log_offset, opaque, serialize_type, waits=waits)
+        turn.sent(answer, log_offset, waits=waits)
         return True
 
     def _stage(
@@ -311,14 +308,12 @@ class HotPass:
         traffic.messages += count
         traffic.calls += 1
         traffic.bytes += self._store.staged_offset - log_offset
-        opaque = request.opaque
-        if request.flag & FLAG_ONEWAY:
-            turn.staged += 1
-        else:
+        answer = b""
+        if not request.flag & FLAG_ONEWAY:
             ids = message_ids(self._id_host, units)
-            answer = json_frame(self._batch_sent, (ids, tail.queue_id, first_offset, opaque))
-            waits = waits_for_disk(fields.i)
-            turn.sent(answer, log_offset, opaque, SerializeType.JSON, waits=waits)
+            values = (ids, tail.queue_id, first_offset, request.opaque)
+            answer = json_frame(self._batch_sent, values)
+        turn.sent(answer, log_offset, waits=waits_for_disk(fields.i))
         return True
 
     def _serve_pull(self, turn: Turn, header: bytes) -> bool:

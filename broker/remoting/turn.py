@@ -14,9 +14,9 @@ from rockhopper.protocol.codes import FLAG_RESPONSE
 from rockhopper.protocol.command import Command, decode_header, encode_command
 from rockhopper.protocol.frame import HEADER_SIZE_BYTES_WRITABLE, FrameDecoder
 
-# The answer that a staged send is owed, where its message stands in the log, the request's opaque
-# and serialisation, and whether it waits for the disk.
-_Send = tuple[bytes, int, int, int, bool]
+# The answers that staged sends are owed, where the first one's message stands in the log, and
+# whether they wait for the disk. What is answered together is written together.
+_Owed = tuple[bytes, int, bool]
 
 
 class Turn:
@@ -25,7 +25,7 @@ class Turn:
     __slots__ = (
         "_began",
         "_on_refused",
-        "_sends",
+        "_owed",
         "_store",
         "answers",
         "connection",
@@ -40,8 +40,8 @@ class Turn:
         self._store = store
         self._on_refused = on_refused
         self._began = False
-        # Answers to staged sends, in the order of the log.
-        self._sends: list[_Send] = []
+        # In the order of the log.
+        self._owed: list[_Owed] = []
         self.connection = connection
         self.answers: list[bytes] = []
         self.size_bytes = 0
@@ -61,12 +61,14 @@ class Turn:
             self._began = True
         return True
 
-    def sent(
-        self, frame: bytes, log_offset: int, opaque: int, serialize_type: int, *, waits: bool
-    ) -> None:
-        """Owe the answer to a staged send until the pass is written; *waits*: until it is safe."""
+    def sent(self, frames: bytes, log_offset: int, *, waits: bool) -> None:
+        """Owe answers to staged sends until the pass is written; *waits*: until they are safe.
+
+        *frames* may be none, for sends that are oneway.
+        """
         self.staged += 1
-        self._sends.append((frame, log_offset, opaque, serialize_type, waits))
+        if frames:
+            self._owed.append((frames, log_offset, waits))
 
     def answer(self, frame: bytes) -> None:
         """Send *frame* with the pass."""
@@ -78,31 +80,34 @@ class Turn:
         if not self.staged:
             return
         store = self._store
-        sends, self._sends = self._sends, []
+        owed, self._owed = self._owed, []
         self.staged = 0
         self._began = False
         try:
             end = store.commit()
         except StoreError as error:
             end = store.max_commit_log_offset
-            self._refuse([send for send in sends if send[1] >= end], error)
-            sends = [send for send in sends if send[1] < end]
+            self._refuse(b"".join([one[0] for one in owed if one[1] >= end]), error)
+            owed = [one for one in owed if one[1] < end]
         if store.written_is_safe or end <= store.safe_offset:
-            for frame, _, _, _, _ in sends:
-                self.answer(frame)
+            for frames, _, _ in owed:
+                self.answer(frames)
             return
-        waiting = [frame for frame, _, _, _, waits in sends if waits]
-        for frame, _, _, _, waits in sends:
+        waiting = [frames for frames, _, waits in owed if waits]
+        for frames, _, waits in owed:
             if not waits:
-                self.answer(frame)
+                self.answer(frames)
         if waiting:
             store.when_safe(end, _release(self.connection, b"".join(waiting)))
 
-    def _refuse(self, sends: list[_Send], error: StoreError) -> None:
-        self._on_refused(len(sends))
+    def _refuse(self, frames: bytes, error: StoreError) -> None:
+        """Answer otherwise, in the place of *frames*."""
         response = store_error_response(error)
-        for _, _, opaque, serialize_type, _ in sends:
+        refused = _decoder().feed(frames)
+        for serialize_type, header, _ in refused:
+            opaque = decode_header(serialize_type, header).opaque
             self.answer(_error_frame(response, opaque, serialize_type))
+        self._on_refused(len(refused))
 
     def end(self) -> None:
         """Settle and send everything."""

@@ -55,7 +55,7 @@ class Pass:
 
     def sent(self, opaque: int, log_offset: int = 0, *, waits: bool = True) -> None:
         frame = encode_command(Command(0, opaque, 1, ext={"msgId": str(opaque)}))
-        self.turn.sent(frame, log_offset, opaque, 0, waits=waits)
+        self.turn.sent(frame, log_offset, waits=waits)
 
     def answers(self) -> list[tuple[int, int]]:
         """Opaque and code of everything written, write by write."""
