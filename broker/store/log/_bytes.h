@@ -138,4 +138,37 @@ static inline int is_text(Span span, const char *text)
     return span.size == (Py_ssize_t)size && memcmp(span.data, text, size) == 0;
 }
 
+static inline int contains(Span span, const char *text)
+{
+    Py_ssize_t size = (Py_ssize_t)strlen(text);
+    const char *p = span.data, *end = span.data + span.size - size;
+    while (p <= end) {
+        p = memchr(p, text[0], (size_t)(end - p + 1));
+        if (p == NULL)
+            return 0;
+        if (memcmp(p, text, (size_t)size) == 0)
+            return 1;
+        p++;
+    }
+    return 0;
+}
+
+/* At least *size* bytes at *data*, twice as many as before; 0 with an exception without memory. */
+static inline int make_room(void **data, Py_ssize_t *room, Py_ssize_t size)
+{
+    if (size <= *room)
+        return 1;
+    Py_ssize_t wanted = *room > 0 ? *room * 2 : 256;
+    while (wanted < size)
+        wanted *= 2;
+    void *larger = PyMem_Realloc(*data, (size_t)wanted);
+    if (larger == NULL) {
+        PyErr_NoMemory();
+        return 0;
+    }
+    *data = larger;
+    *room = wanted;
+    return 1;
+}
+
 #endif

@@ -42,39 +42,6 @@ static void free_walk(Walk *walk)
     PyMem_Free(walk->keys);
 }
 
-/* At least *size* bytes at *data*, twice as many as before; 0 with an exception without memory. */
-static int make_room(void **data, Py_ssize_t *room, Py_ssize_t size)
-{
-    if (size <= *room)
-        return 1;
-    Py_ssize_t wanted = *room > 0 ? *room * 2 : 256;
-    while (wanted < size)
-        wanted *= 2;
-    void *larger = PyMem_Realloc(*data, (size_t)wanted);
-    if (larger == NULL) {
-        PyErr_NoMemory();
-        return 0;
-    }
-    *data = larger;
-    *room = wanted;
-    return 1;
-}
-
-static int contains(Span span, const char *text)
-{
-    Py_ssize_t size = (Py_ssize_t)strlen(text);
-    const char *p = span.data, *end = span.data + span.size - size;
-    while (p <= end) {
-        p = memchr(p, text[0], (size_t)(end - p + 1));
-        if (p == NULL)
-            return 0;
-        if (memcmp(p, text, (size_t)size) == 0)
-            return 1;
-        p++;
-    }
-    return 0;
-}
-
 static int starts_with(Span span, const char *text)
 {
     size_t size = strlen(text);

@@ -1,0 +1,48 @@
+/* Records: the bytes of one message, or of each message of a batch, and its consume queue unit. */
+
+#ifndef ROCKHOPPER_RECORDS_H
+#define ROCKHOPPER_RECORDS_H
+
+#include "_properties.h"
+
+/* What the next record gets from its queue and its pass; position and queue_offset are its own. */
+typedef struct {
+    uint32_t magic, seed;
+    int32_t queue_id, sys_flag;
+    int64_t position, queue_offset, store_time_ms, born_time_ms;
+    const char *topic_field, *born_host, *store_host;
+    Py_ssize_t topic_field_size, born_host_size, store_host_size;
+} Shared;
+
+/* From the constants of a queue (encoding.py). 0 with an exception, or without one for a number
+   that does not fit. */
+int take_constants(PyObject *constants, Shared *shared);
+
+/* The widths of hosts are for us to say, whatever *sys_flag* says. */
+void set_host_flags(Shared *shared);
+
+/* Who has to see to a message: nobody but the general way; these functions; their Python twins. */
+typedef enum { NOT_PLAIN, PLAIN, PLAIN_IN_PYTHON } Plainness;
+
+/* How the record of a producer's message will look. */
+typedef struct {
+    Properties found;
+    Span front, back; /* what is kept of its properties, without WAIT=true */
+    int waits, is_closed;
+    Py_ssize_t size, properties_size;
+} PlainRecord;
+
+Plainness plan_plain(const Shared *shared, Py_ssize_t body_size, Span properties, Span suffix,
+                     PlainRecord *record);
+/* *record*.size bytes; *unit* gets UNIT_SIZE, *keys* what the index gets. 0 without memory. */
+int write_plain(unsigned char *p, const Shared *shared, Span body, Span suffix, int32_t flag,
+                int32_t reconsume_times, const PlainRecord *record, unsigned char *unit, Keys *keys);
+
+/* How many messages a batch body has, and the size of their records; 0 if it is not sound. */
+Py_ssize_t count_batch(const Shared *shared, Span body, Py_ssize_t *size);
+/* Writes *count* records and units from *shared*'s offsets on, which go on behind them. Returns a
+   Plainness (what was written counts only if it is PLAIN), or -1 with an exception, without memory. */
+int write_batch(unsigned char *p, Shared *shared, Span body, Py_ssize_t count, unsigned char *units,
+                Keys *keys);
+
+#endif
