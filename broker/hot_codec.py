@@ -25,6 +25,11 @@ PREFIX_SIZE_BYTES = 11
 SEND_PREFIX = b'{"code":310'
 BATCH_PREFIX = b'{"code":320'
 PULL_PREFIX = b'{"code":11,'
+SEND_STARTS: dict[int, tuple[bytes, ...]] = {
+    SerializeType.JSON: (SEND_PREFIX, BATCH_PREFIX, b'{"code":10,'),
+    SerializeType.ROCKETMQ: (b"\x01\x36", b"\x01\x40", b"\0\x0a"),
+}
+"""How headers begin that ask for messages to be stored, by their serialisation."""
 SIGNED = b"AccessKey"
 """In headers that are signed, in every serialisation; they are verified where they are decoded."""
 _LENGTHS = ByteStruct(">II")

@@ -14,7 +14,7 @@ A pass that lasts, or answers much, ends early: the rest is served in a later ro
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from rockhopper.broker.access.access import Action, Kind, Resource
 from rockhopper.broker.access.errors import Refusal
@@ -24,6 +24,7 @@ from rockhopper.broker.hot_codec import (
     PREFIX_SIZE_BYTES,
     PULL_PREFIX,
     SEND_PREFIX,
+    SEND_STARTS,
     SIGNED,
     UNDECODABLE,
     SendFields,
@@ -38,6 +39,7 @@ from rockhopper.broker.hot_codec import (
 )
 from rockhopper.broker.loop.rounds import PASS_BYTES_MAX, PASS_S
 from rockhopper.broker.observing.stats import BrokerStats, Traffic
+from rockhopper.broker.plain_sends import common, take_sends
 from rockhopper.broker.processors.pulls import PULL_CODES
 from rockhopper.broker.pulling.puller import Outcome, Pull, Puller
 from rockhopper.broker.remoting.dispatcher import Dispatcher
@@ -104,6 +106,7 @@ class HotPass:
         self._body_bytes_max = self._live_store.message_size_max_bytes
         self._suffix = broker_properties(config)
         self._templates = templates(config.region_id, store_host, trace_on=config.trace_on)
+        self._common = common(self._templates, store_host, self._suffix, self._body_bytes_max)
         # Taken apart, for they are used for each message.
         _, self._id_host, self._sent, self._batch_sent, self._pulled = self._templates
         topics.listeners.append(self._topic_changed)
@@ -112,8 +115,9 @@ class HotPass:
         for sendable in self._sendable_of.values():
             sendable.clear()
         self._body_bytes_max = self._live_store.message_size_max_bytes
+        self._common = self._common._replace(body_size_bytes_max=self._body_bytes_max)
 
-    def handle(self, connection: Connection, frames: Sequence[Frame]) -> int:
+    def handle(self, connection: Connection, frames: list[Frame]) -> int:
         """Serve *frames* in order; return how many were taken."""
         if not self._access.is_open:
             self._serve_in_name_of(connection.principal)
@@ -121,11 +125,15 @@ class HotPass:
                 return self._general_pass(connection, frames)
         return self._serve(connection, frames)
 
-    def _serve(self, connection: Connection, frames: Sequence[Frame]) -> int:
+    def _serve(self, connection: Connection, frames: list[Frame]) -> int:
         turn = Turn(self._store, self._stats.puts_refused, connection)
         ends_at_s = self._clock() + PASS_S
         taken = 0
-        for serialize_type, header, body in frames:
+        while taken < len(frames):
+            taken += self._take_sends(turn, frames, taken)
+            if taken == len(frames):
+                break
+            serialize_type, header, body = frames[taken]
             taken += 1
             served = False
             if serialize_type != SerializeType.JSON:
@@ -172,6 +180,33 @@ class HotPass:
         else:
             turn.answer(self._dispatcher.dispatch(connection, command))
         return True
+
+    def _take_sends(self, turn: Turn, frames: list[Frame], first: int) -> int:
+        """Serve the plain sends from frame *first* on, as far as compiled code can."""
+        serialize_type, header, _ = frames[first]
+        starts = SEND_STARTS.get(serialize_type)
+        if starts is None or not header.startswith(starts) or not turn.can_stage():
+            return 0
+        taken = take_sends(
+            frames,
+            first,
+            self._sendable,
+            self._common,
+            turn.connection.born_host,
+            *self._store.place(),
+        )
+        if taken is None:
+            return 0
+        count, records, runs, packed_keys, counted, owed = taken
+        self._store.stage_encoded(records, runs, packed_keys)
+        for traffic, messages, calls, size_bytes in counted:
+            traffic.messages += messages
+            traffic.calls += calls
+            traffic.bytes += size_bytes
+        for answers, log_offset, waits in owed:
+            turn.sent(answers, log_offset, waits=waits)
+        turn.staged += count
+        return count
 
     def _send(self, turn: Turn, header: bytes, body: bytes) -> bool:
         try:

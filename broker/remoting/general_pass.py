@@ -4,7 +4,7 @@ For servers without a hot path, like the name service.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from rockhopper.broker.loop.rounds import PASS_BYTES_MAX, PASS_S
 from rockhopper.broker.remoting.server import Connection, FrameHandler
@@ -19,7 +19,7 @@ def frame_handler(
 ) -> FrameHandler:
     """A handler that has *dispatch* serve each request."""
 
-    def handle(connection: Connection, frames: Sequence[Frame]) -> int:
+    def handle(connection: Connection, frames: list[Frame]) -> int:
         ends_at_s = clock() + PASS_S
         answers: list[bytes] = []
         size_bytes = taken = 0

@@ -18,7 +18,7 @@ frames it took. The connection keeps the others for a later round, or until its 
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import cast
 
 import structlog
@@ -50,7 +50,7 @@ SWEEP_INTERVAL_S = 1.0
 SWEPT_PER_TURN = 200
 CLOSE_TIMEOUT_S = 1.0
 
-FrameHandler = Callable[["Connection", Sequence[Frame]], int]
+FrameHandler = Callable[["Connection", list[Frame]], int]
 
 
 def socket_address(name: object) -> tuple[str, int]:

@@ -79,6 +79,8 @@ class MessageStore(StoreReading):
         self.begin = self.staging.begin
         self.stage = self.staging.stage
         self.stage_again = self.staging.stage_again
+        self.place = self.staging.place
+        self.stage_encoded = self.staging.stage_encoded
         self.stage_plain = self.staging.stage_plain
         self.stage_batch = self.staging.stage_batch
         self.forget_unused = self.staging.forget_unused

@@ -20,7 +20,7 @@ from rockhopper.broker.store.log.fast_encoding import encode_batch, encode_plain
 from rockhopper.broker.store.log.tags_codes import TagsCodes
 from rockhopper.broker.store.put import Copy
 from rockhopper.broker.store.queues.light_queues import LightQueues
-from rockhopper.broker.store.queues.queue_tail import QueueTail, Run, Staged
+from rockhopper.broker.store.queues.queue_tail import EncodedRun, QueueTail, Run, Staged
 from rockhopper.protocol.addresses import host_bytes
 from rockhopper.protocol.properties import (
     PROPERTY_INNER_MULTI_DISPATCH,
@@ -145,6 +145,31 @@ class Staging:
         self._extend(run, packed_keys)
         tail.next_offset += 1
         return log_offset, unique_key, waits, len(record)
+
+    def place(self) -> tuple[int, int, int]:
+        """Where the next record of the pass goes, where its file ends for it, its store time in ms.
+
+        Records that reach to the second of these need no new file.
+        """
+        commit_log = self._log
+        return commit_log.staged_offset, commit_log.room_end, commit_log.store_time_ms
+
+    def stage_encoded(self, records: bytes, runs: list[EncodedRun], packed_keys: bytes) -> None:
+        """Add records that were made for ``place``, and do not reach beyond it, to the pass."""
+        staged = self._open(self._log.staged_offset)
+        added = self._log.add(records)
+        assert added
+        for tail, start, end, units, count in runs:
+            run = Run(tail, start)
+            run.units.append(units)
+            run.count = count
+            run.end = end
+            tail.next_offset += count
+            staged.runs.append(run)
+        staged.packed_keys += packed_keys
+        staged.end = self._log.staged_offset
+        # What follows must not go to a run in front of these.
+        self._run = None
 
     def stage_batch(
         self,
@@ -305,12 +330,15 @@ class Staging:
         self._run = None
 
     def _open_run(self, tail: QueueTail, log_offset: int) -> Run:
+        run = self._run = Run(tail, log_offset)
+        self._open(log_offset).runs.append(run)
+        return run
+
+    def _open(self, log_offset: int) -> Staged:
         staged = self._staged
         if staged is None:
             staged = self._staged = Staged(log_offset)
-        run = self._run = Run(tail, log_offset)
-        staged.runs.append(run)
-        return run
+        return staged
 
     def _extend(self, run: Run, packed_keys: bytes) -> None:
         """Let *run*, and what is staged, reach to the end of the pass."""

@@ -1,7 +1,6 @@
 """A broker without sockets whose frames go through the hot pass."""
 
 import random
-from collections.abc import Sequence
 from pathlib import Path
 
 from rockhopper.broker.access.access import Access
@@ -72,7 +71,7 @@ class HotBroker:
         """Let go of the store."""
         self.served.store.abandon()
 
-    def serve(self, frames: Sequence[Frame]) -> None:
+    def serve(self, frames: list[Frame]) -> None:
         """Serve *frames* as one pass."""
         random.seed(1)
         assert self.hot.handle(self.peer.connection, frames) == len(frames)

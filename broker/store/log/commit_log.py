@@ -73,6 +73,11 @@ class CommitLog:
         return self._files.file_size_bytes
 
     @property
+    def room_end(self) -> int:
+        """The offset that records may reach in the current file; a blank one goes behind them."""
+        return self._file_end - BLANK_RECORD.size
+
+    @property
     def min_offset(self) -> int:
         """The offset of the oldest file's first byte."""
         return self._files.min_offset
@@ -89,7 +94,7 @@ class CommitLog:
                 the pass, ``write``, says which.
         """
         end = self.staged_offset + len(records)
-        if end + 8 > self._file_end:
+        if end > self.room_end:
             self._roll(len(records))
             return False
         self._parts.append(records)

@@ -1,6 +1,7 @@
 """QueueTail: where the next message of one queue goes, what waits there, and what a pass adds."""
 
 from bisect import bisect_left
+from typing import TypeAlias
 
 from rockhopper.broker.store.log.encoding import INDEX_KEY, QueueConstants, queue_constants
 from rockhopper.broker.store.queues.unit_queue import UnitQueue
@@ -34,6 +35,11 @@ class QueueTail:
         self.constants: QueueConstants = queue_constants(topic, queue_id)
         self.consume_queue: UnitQueue | None = None
         self.waiters: dict[object, None] | None = None
+
+
+EncodedRun: TypeAlias = tuple[QueueTail, int, int, bytes, int]
+"""Messages of one queue whose records are made: tail, log offsets of the first one and behind the
+last one, units, how many."""
 
 
 class Run:

@@ -1,7 +1,7 @@
 """Rounds: a connection that pipelines has one pass in each turn of the loop, like all others."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -53,7 +53,7 @@ class Taking:
         self.passes: list[tuple[Connection, int]] = []
         self.bodies: list[bytes] = []
 
-    def __call__(self, connection: Connection, frames: Sequence[Frame]) -> int:
+    def __call__(self, connection: Connection, frames: list[Frame]) -> int:
         taken = min(self.taken_max, len(frames))
         self.passes.append((connection, taken))
         self.bodies += [body for _, _, body in frames[:taken]]
@@ -286,7 +286,7 @@ async def test_a_handler_that_breaks_costs_its_connection_only(
     broken.send(numbered(FLOOD))
     other.send(numbered(FLOOD))
 
-    def handle(_connection: Connection, _frames: Sequence[Frame]) -> int:
+    def handle(_connection: Connection, _frames: list[Frame]) -> int:
         raise RuntimeError("no")
 
     monkeypatch.setattr(broken.connection, "_handler", handle)

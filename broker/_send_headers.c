@@ -1,0 +1,379 @@
+#include "_send_headers.h"
+
+#define FLAG_RESPONSE 1
+#define FLAG_ONEWAY 2
+#define CODE_SEND 10
+#define CODE_SEND_V2 310
+#define CODE_BATCH 320
+/* Of the binary header: in front of the remark, of which there is none, and of the fields. */
+#define BINARY_HEAD_SIZE 17
+#define FIELDS_MAX 64
+
+/* The letters that fields have in SEND_MESSAGE_V2, as bits. */
+#define BIT(letter) (1u << ((letter) - 'a'))
+#define NEEDED (BIT('a') | BIT('b') | BIT('e') | BIT('f') | BIT('g') | BIT('h'))
+#define NEEDED_V1 (NEEDED | BIT('c') | BIT('d'))
+
+static const struct {
+    const char *name;
+    char letter;
+} names_v1[] = {
+    {"producerGroup", 'a'}, {"topic", 'b'}, {"defaultTopic", 'c'}, {"defaultTopicQueueNums", 'd'},
+    {"queueId", 'e'}, {"sysFlag", 'f'}, {"bornTimestamp", 'g'}, {"flag", 'h'}, {"properties", 'i'},
+    {"reconsumeTimes", 'j'}, {"unitMode", 'k'}, {"maxReconsumeTimes", 'l'}, {"batch", 'm'},
+    {NULL, 0}};
+
+/* A number as it is printed; 0 for any other form. */
+static int read_number(Span text, int64_t *value)
+{
+    const char *p = text.data, *end = text.data + text.size;
+    int is_negative = p < end && *p == '-';
+    p += is_negative;
+    if (p >= end || end - p > 18 || (*p == '0' && (end - p > 1 || is_negative)))
+        return 0;
+    int64_t number = 0;
+    for (; p < end; p++) {
+        if (*p < '0' || *p > '9')
+            return 0;
+        number = number * 10 + (*p - '0');
+    }
+    *value = is_negative ? -number : number;
+    return 1;
+}
+
+static int read_int32(Span text, int32_t *value)
+{
+    int64_t wide;
+    if (!read_number(text, &wide) || wide < INT32_MIN || wide > INT32_MAX)
+        return 0;
+    *value = (int32_t)wide;
+    return 1;
+}
+
+static int is_boolean(Span text)
+{
+    return is_text(text, "true") || is_text(text, "false");
+}
+
+/* The letter of a field; 0 if it plays no part, -1 if it is for Python. */
+static int letter_of(int32_t code, Span name)
+{
+    if (code == CODE_SEND) {
+        for (int i = 0; names_v1[i].name != NULL; i++)
+            if (is_text(name, names_v1[i].name))
+                return names_v1[i].letter;
+        return -1;
+    }
+    if (name.size == 1 && name.data[0] >= 'a' && name.data[0] <= 'z')
+        return name.data[0];
+    return name.size == 0 || is_text(name, "rh") ? -1 : 0;
+}
+
+/* Takes one field; 0 if it is for Python. *seen* has the letters so far. */
+static int take_field(int32_t code, int letter, Span value, uint32_t *seen, SendHeader *read)
+{
+    int32_t ignored;
+    if (letter <= 0)
+        return letter == 0;
+    if (*seen & BIT(letter))
+        return 0;
+    *seen |= BIT(letter);
+    switch (letter) {
+    case 'b':
+        read->topic = value;
+        return 1;
+    case 'd':
+    case 'l':
+        return code != CODE_SEND || read_int32(value, &ignored);
+    case 'e':
+        return read_int32(value, &read->queue_id);
+    case 'f':
+        return read_int32(value, &read->sys_flag);
+    case 'g':
+        return read_number(value, &read->born_time_ms);
+    case 'h':
+        return read_int32(value, &read->flag);
+    case 'i':
+        read->properties = value;
+        return 1;
+    case 'j':
+        return read_int32(value, &read->reconsume_times);
+    case 'k':
+        return code != CODE_SEND || is_boolean(value);
+    case 'm':
+        return is_text(value, "false") || (code == CODE_BATCH && is_text(value, "true"));
+    default:
+        return 1;
+    }
+}
+
+static int start(SendHeader *read, int64_t code)
+{
+    *read = (SendHeader){.topic = {NULL, 0}, .properties = {"", 0}};
+    read->is_batch = code == CODE_BATCH;
+    return code == CODE_SEND || code == CODE_SEND_V2 || code == CODE_BATCH;
+}
+
+static int finish(SendHeader *read, int32_t code, int32_t flag, uint32_t seen)
+{
+    uint32_t needed = code == CODE_SEND ? NEEDED_V1 : NEEDED;
+    read->is_oneway = (flag & FLAG_ONEWAY) != 0;
+    return (flag & FLAG_RESPONSE) == 0 && (seen & needed) == needed;
+}
+
+/* Whether *span* is UTF-8, without surrogates and overlong forms. */
+static int is_utf8(Span span)
+{
+    const unsigned char *p = (const unsigned char *)span.data, *end = p + span.size;
+    while (p < end) {
+        if (*p < 0x80) {
+            p++;
+            continue;
+        }
+        int more = *p >= 0xC2 && *p <= 0xDF ? 1 : (*p & 0xF0) == 0xE0 ? 2
+                   : *p >= 0xF0 && *p <= 0xF4 ? 3 : 0;
+        if (more == 0 || end - p <= more)
+            return 0;
+        if ((p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xED && p[1] > 0x9F)
+            || (p[0] == 0xF0 && p[1] < 0x90) || (p[0] == 0xF4 && p[1] > 0x8F))
+            return 0;
+        for (int i = 1; i <= more; i++)
+            if ((p[i] & 0xC0) != 0x80)
+                return 0;
+        p += more + 1;
+    }
+    return 1;
+}
+
+/* What is left of a JSON text. */
+typedef struct {
+    const char *p, *end;
+} Cursor;
+
+static int take_char(Cursor *cursor, char c)
+{
+    if (cursor->p >= cursor->end || *cursor->p != c)
+        return 0;
+    cursor->p++;
+    return 1;
+}
+
+static int is_usual(char c)
+{
+    return (unsigned char)c >= 0x20 && (unsigned char)c < 0x80 && c != '"' && c != '\\';
+}
+
+/* A string of ASCII without escapes. */
+static int take_plain_string(Cursor *cursor, Span *text)
+{
+    if (!take_char(cursor, '"'))
+        return 0;
+    const char *p = cursor->p;
+    while (p < cursor->end && is_usual(*p))
+        p++;
+    *text = (Span){cursor->p, p - cursor->p};
+    cursor->p = p;
+    return take_char(cursor, '"');
+}
+
+static int hex_digit(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+/* The character behind a backslash, to *out as UTF-8; 0 for one that takes more than this. */
+static int take_escape(Cursor *cursor, unsigned char **out)
+{
+    static const char letters[] = "\"\\/bfnrt", meanings[] = "\"\\/\b\f\n\r\t";
+    if (cursor->end - cursor->p < 2)
+        return 0;
+    char c = cursor->p[1];
+    const char *simple = c == 0 ? NULL : strchr(letters, c);
+    if (simple != NULL) {
+        *(*out)++ = (unsigned char)meanings[simple - letters];
+        cursor->p += 2;
+        return 1;
+    }
+    if (c != 'u' || cursor->end - cursor->p < 6)
+        return 0;
+    int value = 0;
+    for (int i = 2; i < 6; i++) {
+        int digit = hex_digit(cursor->p[i]);
+        if (digit < 0)
+            return 0;
+        value = value << 4 | digit;
+    }
+    if (value >= 0xD800 && value < 0xE000)
+        return 0;
+    if (value >= 0x800) {
+        *(*out)++ = (unsigned char)(0xE0 | value >> 12);
+        *(*out)++ = (unsigned char)(0x80 | (value >> 6 & 0x3F));
+        *(*out)++ = (unsigned char)(0x80 | (value & 0x3F));
+    } else if (value >= 0x80) {
+        *(*out)++ = (unsigned char)(0xC0 | value >> 6);
+        *(*out)++ = (unsigned char)(0x80 | (value & 0x3F));
+    } else {
+        *(*out)++ = (unsigned char)value;
+    }
+    cursor->p += 6;
+    return 1;
+}
+
+/* Any string; it is no longer than it is written. -1 without memory. */
+static int take_string(Cursor *cursor, Scratch *scratch, Span *text)
+{
+    Cursor whole = *cursor;
+    if (take_plain_string(cursor, text))
+        return 1;
+    *cursor = whole;
+    if (!take_char(cursor, '"'))
+        return 0;
+    if (!make_room((void **)&scratch->data, &scratch->room, cursor->end - cursor->p))
+        return -1;
+    unsigned char *out = scratch->data;
+    while (cursor->p < cursor->end && *cursor->p != '"') {
+        if (*cursor->p == '\\') {
+            if (!take_escape(cursor, &out))
+                return 0;
+        } else if ((unsigned char)*cursor->p < 0x20) {
+            return 0;
+        } else {
+            *out++ = (unsigned char)*cursor->p++;
+        }
+    }
+    *text = (Span){(const char *)scratch->data, (const char *)out - (const char *)scratch->data};
+    return take_char(cursor, '"') && is_utf8(*text);
+}
+
+/* A bare number, true, false or null. */
+static int take_word(Cursor *cursor, Span *text)
+{
+    const char *p = cursor->p;
+    while (p < cursor->end && (*p == '-' || (*p >= '0' && *p <= '9') || (*p >= 'a' && *p <= 'z')))
+        p++;
+    *text = (Span){cursor->p, p - cursor->p};
+    cursor->p = p;
+    return text->size > 0;
+}
+
+static int take_fields(Cursor *cursor, int32_t code, Scratch *scratch, SendHeader *read,
+                       uint32_t *seen)
+{
+    if (!take_char(cursor, '{'))
+        return 0;
+    do {
+        Span name, value;
+        if (!take_plain_string(cursor, &name) || !take_char(cursor, ':'))
+            return 0;
+        int letter = letter_of(code, name);
+        int taken = letter == 'i' ? take_string(cursor, scratch, &value)
+                                  : take_plain_string(cursor, &value);
+        if (taken <= 0 || !take_field(code, letter, value, seen, read))
+            return taken < 0 ? -1 : 0;
+    } while (take_char(cursor, ','));
+    return take_char(cursor, '}');
+}
+
+/* A value that plays no part. */
+static int pass_over(Cursor *cursor)
+{
+    Span text;
+    int64_t number;
+    if (cursor->p < cursor->end && *cursor->p == '"')
+        return take_plain_string(cursor, &text);
+    return take_word(cursor, &text)
+           && (read_number(text, &number) || is_boolean(text) || is_text(text, "null"));
+}
+
+#define HAS_OPAQUE 1
+#define HAS_FLAG 2
+#define HAS_FIELDS 4
+
+static int read_json(Span header, Scratch *scratch, SendHeader *read)
+{
+    static const char beginning[] = "{\"code\":";
+    Cursor cursor = {header.data, header.data + header.size};
+    Span name, text;
+    int32_t code, flag = 0;
+    uint32_t seen = 0;
+    int parts = 0, taken = 1;
+    if (header.size < (Py_ssize_t)sizeof beginning
+        || memcmp(cursor.p, beginning, sizeof beginning - 1) != 0)
+        return 0;
+    cursor.p += sizeof beginning - 1;
+    if (!take_word(&cursor, &text) || !read_int32(text, &code) || !start(read, code))
+        return 0;
+    while (take_char(&cursor, ',')) {
+        if (!take_plain_string(&cursor, &name) || !take_char(&cursor, ':'))
+            return 0;
+        int part = is_text(name, "opaque") ? HAS_OPAQUE : is_text(name, "flag") ? HAS_FLAG
+                   : is_text(name, "extFields") ? HAS_FIELDS : 0;
+        if (parts & part || is_text(name, "code"))
+            return 0;
+        parts |= part;
+        if (part == HAS_FIELDS)
+            taken = take_fields(&cursor, code, scratch, read, &seen);
+        else if (part != 0)
+            taken = take_word(&cursor, &text)
+                    && read_int32(text, part == HAS_FLAG ? &flag : &read->opaque);
+        else
+            taken = pass_over(&cursor);
+        if (taken <= 0)
+            return taken;
+    }
+    if (!take_char(&cursor, '}') || cursor.p != cursor.end)
+        return 0;
+    if ((parts & (HAS_OPAQUE | HAS_FIELDS)) != (HAS_OPAQUE | HAS_FIELDS))
+        return 0;
+    return finish(read, code, flag, seen);
+}
+
+/* The stretch of *size* bytes at *p; 0 if it is not all there. */
+static int take_span(const unsigned char **p, const unsigned char *end, uint32_t size, Span *span)
+{
+    if (size > (uint64_t)(end - *p))
+        return 0;
+    *span = (Span){(const char *)*p, (Py_ssize_t)size};
+    *p += size;
+    return 1;
+}
+
+static int read_binary(Span header, SendHeader *read)
+{
+    const unsigned char *p = (const unsigned char *)header.data, *end = p + header.size;
+    if (header.size < BINARY_HEAD_SIZE + 4)
+        return 0;
+    int32_t code = p[0] << 8 | p[1], flag = (int32_t)get32(p + 9);
+    if (!start(read, code) || get32(p + 13) != 0
+        || get32(p + BINARY_HEAD_SIZE) != (uint64_t)header.size - BINARY_HEAD_SIZE - 4)
+        return 0;
+    read->opaque = (int32_t)get32(p + 5);
+    uint32_t seen = 0;
+    int count = 0;
+    for (p += BINARY_HEAD_SIZE + 4; p < end;) {
+        Span name, value;
+        if (end - p < 2)
+            return 0;
+        uint32_t name_size = (uint32_t)(p[0] << 8 | p[1]);
+        p += 2;
+        if (!take_span(&p, end, name_size, &name) || end - p < 4)
+            return 0;
+        uint32_t value_size = get32(p);
+        p += 4;
+        if (!take_span(&p, end, value_size, &value) || value.size == 0 || ++count > FIELDS_MAX)
+            return 0;
+        int letter = letter_of(code, name);
+        if (!is_ascii(name) || !(letter == 'i' ? is_utf8(value) : is_ascii(value))
+            || !take_field(code, letter, value, &seen, read))
+            return 0;
+    }
+    return finish(read, code, flag, seen);
+}
+
+int read_send_header(int64_t serialize_type, Span header, Scratch *scratch, SendHeader *read)
+{
+    if (serialize_type == SERIALIZE_JSON)
+        return read_json(header, scratch, read);
+    return serialize_type == SERIALIZE_BINARY ? read_binary(header, read) : 0;
+}

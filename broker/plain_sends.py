@@ -1,0 +1,95 @@
+"""The plain sends at the front of a pass, all in one call, where there was a compiler.
+
+``take_sends`` is compiled (``_sends.c``): from the frames of a pass it makes records, consume queue
+units, index keys and answers, for as many sends as follow each other that are plain. HotPass is its
+oracle: what it takes, it serves as HotPass serves it one by one, to the byte, and whatever is a
+little unusual it leaves to HotPass. Without it everything is left.
+"""
+
+import os
+import re
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+from rockhopper.broker.hot_codec import Templates
+from rockhopper.broker.observing.stats import Traffic
+from rockhopper.broker.store.queues.queue_tail import EncodedRun, QueueTail
+from rockhopper.protocol.codes import FLAG_RESPONSE, MQ_VERSION, LanguageCode
+from rockhopper.protocol.headers.header_binary import encode_binary_header
+
+Sendable: TypeAlias = dict[str, tuple[list[QueueTail], Traffic]]
+"""Topics that plain messages may go to: the tails of their queues, and what is counted."""
+
+_PLACE = re.compile("%016X|%d|%s")
+# Where the opaque of a binary header stands, where the sizes behind its flag, and its fields.
+_OPAQUE_AT, _FLAG_AT, _SIZE_AT, _FIELDS_AT = 5, 9, 17, 21
+
+Taken: TypeAlias = tuple[
+    int,
+    bytes,
+    list[EncodedRun],
+    bytes,
+    list[tuple[Traffic, int, int, int]],
+    list[tuple[bytes, int, bool]],
+]
+"""What became of some sends: how many there are, their records, the runs of these, and their packed
+index keys; for each run what to count, messages, requests and bytes; and the answers, with the log
+offset of the first one's message and whether they wait for the disk."""
+
+
+class Common(NamedTuple):
+    """What all sends to a broker have in common."""
+
+    store_host: bytes
+    suffix: bytes
+    """The properties that the broker adds, as they are stored."""
+    id_host: bytes
+    body_size_bytes_max: int
+    sent: tuple[bytes, ...]
+    """The pieces of a JSON header between message id, queue, queue offset, key and opaque."""
+    batch_sent: tuple[bytes, ...]
+    """The same without a key."""
+    binary: tuple[bytes, bytes, bytes]
+    """Of a binary header: in front of the opaque, behind it, and the first fields."""
+
+
+def common(
+    templates: Templates, store_host: bytes, suffix: bytes, body_size_bytes_max: int
+) -> Common:
+    """What ``take_sends`` has to know of a broker whose answers have these *templates*."""
+    binary = encode_binary_header(
+        0, LanguageCode.JAVA, MQ_VERSION, 0, FLAG_RESPONSE, None, templates.ext
+    )
+    sent, batch_sent = _pieces(templates.sent), _pieces(templates.batch_sent)
+    host = templates.id_host.encode()
+    return Common(
+        store_host,
+        suffix,
+        host,
+        body_size_bytes_max,
+        (sent[0].removesuffix(host), *sent[1:]),
+        batch_sent,
+        (binary[:_OPAQUE_AT], binary[_FLAG_AT:_SIZE_AT], binary[_FIELDS_AT:]),
+    )
+
+
+def _pieces(template: str) -> tuple[bytes, ...]:
+    return tuple(piece.replace("%%", "%").encode() for piece in _PLACE.split(template))
+
+
+def _take_nothing(*_: object) -> None:
+    return None
+
+
+take_sends: Callable[..., Taken | None] = _take_nothing
+"""(frames, number of the first one, sendable topics, Common, born host, log offset of the next
+record, log offset that records may reach, store time in ms): what became of the plain sends in
+front; None if there is none. Nothing but its result says that they were there."""
+
+if os.environ.get("ROCKHOPPER_PURE_PYTHON") != "1":
+    try:
+        from rockhopper.broker import _sends
+    except ImportError:
+        pass
+    else:
+        take_sends = _sends.take_sends
