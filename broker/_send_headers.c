@@ -50,6 +50,12 @@ static int read_int32(Span text, int32_t *value)
     return 1;
 }
 
+/* Whether a field is text that is no number and no boolean. */
+static int is_name(int letter)
+{
+    return letter <= 0 || strchr("defghjklm", letter) == NULL;
+}
+
 static int is_boolean(Span text)
 {
     return is_text(text, "true") || is_text(text, "false");
@@ -84,7 +90,7 @@ static int take_field(int32_t code, int letter, Span value, uint32_t *seen, Send
         return 1;
     case 'd':
     case 'l':
-        return code != CODE_SEND || read_int32(value, &ignored);
+        return read_int32(value, &ignored);
     case 'e':
         return read_int32(value, &read->queue_id);
     case 'f':
@@ -99,7 +105,7 @@ static int take_field(int32_t code, int letter, Span value, uint32_t *seen, Send
     case 'j':
         return read_int32(value, &read->reconsume_times);
     case 'k':
-        return code != CODE_SEND || is_boolean(value);
+        return is_boolean(value);
     case 'm':
         return is_text(value, "false") || (code == CODE_BATCH && is_text(value, "true"));
     default:
@@ -182,7 +188,7 @@ static int hex_digit(char c)
            : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* The character behind a backslash, to *out as UTF-8; 0 for one that takes more than this. */
+/* The character behind a backslash, to *out; one of a pair of surrogates does not make UTF-8. */
 static int take_escape(Cursor *cursor, unsigned char **out)
 {
     static const char letters[] = "\"\\/bfnrt", meanings[] = "\"\\/\b\f\n\r\t";
@@ -204,8 +210,6 @@ static int take_escape(Cursor *cursor, unsigned char **out)
             return 0;
         value = value << 4 | digit;
     }
-    if (value >= 0xD800 && value < 0xE000)
-        return 0;
     if (value >= 0x800) {
         *(*out)++ = (unsigned char)(0xE0 | value >> 12);
         *(*out)++ = (unsigned char)(0x80 | (value >> 6 & 0x3F));
@@ -257,6 +261,11 @@ static int take_word(Cursor *cursor, Span *text)
     return text->size > 0;
 }
 
+static int is_bare(const Cursor *cursor)
+{
+    return cursor->p < cursor->end && *cursor->p != '"';
+}
+
 static int take_fields(Cursor *cursor, int32_t code, Scratch *scratch, SendHeader *read,
                        uint32_t *seen)
 {
@@ -268,7 +277,8 @@ static int take_fields(Cursor *cursor, int32_t code, Scratch *scratch, SendHeade
             return 0;
         int letter = letter_of(code, name);
         int taken = letter == 'i' ? take_string(cursor, scratch, &value)
-                                  : take_plain_string(cursor, &value);
+                    : is_bare(cursor) ? !is_name(letter) && take_word(cursor, &value)
+                                      : take_plain_string(cursor, &value);
         if (taken <= 0 || !take_field(code, letter, value, seen, read))
             return taken < 0 ? -1 : 0;
     } while (take_char(cursor, ','));

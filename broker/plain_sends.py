@@ -77,11 +77,11 @@ def _pieces(template: str) -> tuple[bytes, ...]:
     return tuple(piece.replace("%%", "%").encode() for piece in _PLACE.split(template))
 
 
-def _take_nothing(*_: object) -> None:
-    return None
+def take_nothing(*_: object) -> None:
+    """Leave everything."""
 
 
-take_sends: Callable[..., Taken | None] = _take_nothing
+take_sends: Callable[..., Taken | None] = take_nothing
 """(frames, number of the first one, sendable topics, Common, born host, log offset of the next
 record, log offset that records may reach, store time in ms): what became of the plain sends in
 front; None if there is none. Nothing but its result says that they were there."""
