@@ -21,7 +21,6 @@ from rockhopper.protocol.command import Command, decode_header, encode_command
 from rockhopper.protocol.errors import MalformedHeaderError
 from rockhopper.protocol.requests.fields import Int32, Int64
 
-PREFIX_SIZE_BYTES = 11
 SEND_PREFIX = b'{"code":310'
 BATCH_PREFIX = b'{"code":320'
 PULL_PREFIX = b'{"code":11,'
@@ -141,18 +140,11 @@ def templates(region_id: str, store_host: bytes, *, trace_on: bool) -> Templates
     )
 
 
-def json_frame(template: str, values: tuple[object, ...]) -> bytes:
-    """An answer without a body: *values* are those of the template ``sent`` or ``batch_sent``."""
+def json_frame(template: str, values: tuple[object, ...], body_size_bytes: int = 0) -> bytes:
+    """An answer, up to its body: *values* are those of the template."""
     header = (template % values).encode()
     size = len(header)
-    return _LENGTHS.pack(size + 4, size) + header
-
-
-def json_frame_with_body(template: str, values: tuple[object, ...], body: bytes) -> bytes:
-    """The answer to a pull: *values* are those of the template ``pulled``."""
-    header = (template % values).encode()
-    size = len(header)
-    return b"".join((_LENGTHS.pack(size + 4 + len(body), size), header, body))
+    return _LENGTHS.pack(size + 4 + body_size_bytes, size) + header
 
 
 def other_frame(

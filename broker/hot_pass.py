@@ -21,7 +21,6 @@ from rockhopper.broker.access.errors import Refusal
 from rockhopper.broker.access.peer import Principal
 from rockhopper.broker.hot_codec import (
     BATCH_PREFIX,
-    PREFIX_SIZE_BYTES,
     PULL_PREFIX,
     SEND_PREFIX,
     SEND_STARTS,
@@ -33,7 +32,6 @@ from rockhopper.broker.hot_codec import (
     decode_pull,
     decode_send,
     json_frame,
-    json_frame_with_body,
     other_frame,
     templates,
 )
@@ -130,27 +128,18 @@ class HotPass:
         ends_at_s = self._clock() + PASS_S
         taken = 0
         while taken < len(frames):
-            taken += self._take_sends(turn, frames, taken)
-            if taken == len(frames):
-                break
             serialize_type, header, body = frames[taken]
-            taken += 1
-            served = False
-            if serialize_type != SerializeType.JSON:
-                if self._send_other(turn, serialize_type, header, body):
-                    continue
+            if serialize_type == SerializeType.JSON and header.startswith(PULL_PREFIX):
+                taken += 1
+                served = self._serve_pull(turn, header)
+            elif count := self._take_sends(turn, frames, taken):
+                taken += count
+                served = True
             else:
-                prefix = header[:PREFIX_SIZE_BYTES]
-                if prefix == SEND_PREFIX:
-                    if self._send(turn, header, body):
-                        continue
-                elif prefix == PULL_PREFIX:
-                    served = self._serve_pull(turn, header)
-                elif prefix == BATCH_PREFIX:
-                    served = self._send_batch(turn, header, body)
+                taken += 1
+                served = self._send_one(turn, serialize_type, header, body)
             if not served and not self._general(turn, serialize_type, header, body):
                 return len(frames)
-            # Plain sends cost alike, so that their number bounds them.
             if turn.size_bytes > PASS_BYTES_MAX or self._clock() >= ends_at_s:
                 break
         turn.end()
@@ -207,6 +196,13 @@ class HotPass:
             turn.sent(answers, log_offset, waits=waits)
         turn.staged += count
         return count
+
+    def _send_one(self, turn: Turn, serialize_type: int, header: bytes, body: bytes) -> bool:
+        if serialize_type != SerializeType.JSON:
+            return self._send_other(turn, serialize_type, header, body)
+        if header.startswith(SEND_PREFIX):
+            return self._send(turn, header, body)
+        return header.startswith(BATCH_PREFIX) and self._send_batch(turn, header, body)
 
     def _send(self, turn: Turn, header: bytes, body: bytes) -> bool:
         try:
@@ -373,7 +369,7 @@ class HotPass:
         connection = turn.connection
 
         def answer(outcome: Outcome, result: GetResult) -> None:
-            connection.write(self._pull_answer(outcome, result, opaque))
+            connection.write_parts(self._pull_answer(outcome, result, opaque))
 
         try:
             served = self._pull(
@@ -397,10 +393,11 @@ class HotPass:
         except Refusal:
             return False
         if served is not None:
-            turn.answer(self._pull_answer(*served, opaque))
+            for part in self._pull_answer(*served, opaque):
+                turn.answer(part)
         return True
 
-    def _pull_answer(self, outcome: Outcome, result: GetResult, opaque: int) -> bytes:
+    def _pull_answer(self, outcome: Outcome, result: GetResult, opaque: int) -> tuple[bytes, bytes]:
         values = (
             PULL_CODES[outcome],
             result.next_offset,
@@ -409,4 +406,4 @@ class HotPass:
             opaque,
             result.status.value,
         )
-        return json_frame_with_body(self._pulled, values, result.body)
+        return json_frame(self._pulled, values, len(result.body)), result.body

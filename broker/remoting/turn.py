@@ -71,7 +71,7 @@ class Turn:
             self._owed.append((frames, log_offset, waits))
 
     def answer(self, frame: bytes) -> None:
-        """Send *frame* with the pass."""
+        """Send *frame*, or a part of one, with the pass."""
         self.answers.append(frame)
         self.size_bytes += len(frame)
 
@@ -113,7 +113,7 @@ class Turn:
         """Settle and send everything."""
         self.settle()
         if self.answers:
-            self.connection.write(b"".join(self.answers))
+            self.connection.write_parts(self.answers)
             self.answers = []
             self.size_bytes = 0
 

@@ -69,20 +69,41 @@ def test_any_bytes_are_judged_alike(
 
 
 @given(
-    sizes=st.lists(st.integers(-5, 300), max_size=6),
-    start=st.sampled_from([0, 4096, 2**63 - 400, -8]),
-    gap=st.sampled_from([0, 0, 1]),
+    log=LOGS,
+    topic=TOPICS,
+    flips=st.lists(st.integers(0, 2**14), max_size=1),
+    chosen=st.lists(st.integers(0, 3), max_size=5),
+    limits=st.tuples(st.integers(0, 5), st.sampled_from([0, 500, 1 << 20])),
+    data=st.data(),
 )
-def test_what_stands_side_by_side_is_judged_alike(sizes: list[int], start: int, gap: int) -> None:
-    units = b""
-    position = start
-    for size in sizes:
-        units += CONSUME_QUEUE_UNIT.pack(min(position, 2**63 - 1), size, 7)
-        position += size + gap
-    found = compiled.side_by_side(units)
-    assert found == checking.side_by_side(units)
-    if not gap and start == 4096 and all(size >= 91 for size in sizes):
-        assert found == sum(sizes)
+def test_any_bytes_are_gathered_alike(
+    log: tuple[bytes, bytes],
+    topic: str,
+    flips: list[int],
+    chosen: list[int],
+    limits: tuple[int, int],
+    data: st.DataObject,
+) -> None:
+    parts = [bytearray(part) for part in log]
+    for flip in flips:
+        part = parts[data.draw(st.integers(0, 1))]
+        part[(flip >> 3) % len(part)] ^= 1 << (flip & 7)
+    records, units = map(bytes, parts)
+    base = CONSUME_QUEUE_UNIT.unpack_from(log[1])[0]
+    if chosen:
+        units = b"".join(units[20 * number : 20 * number + 20] for number in chosen)
+    arguments = (
+        checking.topic_field(topic),
+        3,
+        data.draw(st.sampled_from([7, 8])),
+        units,
+        *limits,
+        records,
+        base,
+        base + len(records) - data.draw(st.sampled_from([0, 0, 1])),
+        data.draw(st.sampled_from([0, 2**62])),
+    )
+    assert compiled.gather_sound(*arguments) == checking.gather_sound(*arguments)
 
 
 @given(log=LOGS, topic=TOPICS)

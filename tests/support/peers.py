@@ -1,7 +1,7 @@
 """A clock that stands still and a peer without a socket, for tests of what the broker keeps."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import cast
 
 from rockhopper.broker.access.peer import Notice, Principal
@@ -76,6 +76,10 @@ class Peer:
         """Take an answer."""
         self.written.append(data)
         self.answered.set()
+
+    def write_parts(self, parts: Sequence[bytes]) -> None:
+        """Take answers."""
+        self.write(b"".join(parts))
 
     def hang_up(self) -> None:
         """Close the socket, as the broker notices it."""

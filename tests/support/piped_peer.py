@@ -1,6 +1,7 @@
 """A connection of a server over a transport without a socket: what is fed is read as it allows."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import cast
 
 from rockhopper.broker.remoting.server import Connection, Server
@@ -68,6 +69,10 @@ class PipedPeer:
         """Take answers."""
         assert not self.closing
         self.writes.append(data)
+
+    def writelines(self, parts: Sequence[bytes]) -> None:
+        """Take answers in parts."""
+        self.write(b"".join(parts))
 
     def close(self) -> None:
         """Be closed by the server."""

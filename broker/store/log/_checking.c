@@ -1,4 +1,4 @@
-/* Compiled twins of count_sound and side_by_side of checking.py. */
+/* Compiled twins of count_sound and gather_sound of checking.py. */
 
 #include "_encoding.h"
 
@@ -38,26 +38,6 @@ static int is_sound(const unsigned char *p, const unsigned char *unit, const Own
            || (crc32_of(p + body_at, body_size) & 0x7FFFFFFFu) == get32(p + 8);
 }
 
-/* side_by_side(units) -> the size of all their records if nothing stands between them, or -1 */
-PyObject *side_by_side(PyObject *module, PyObject *units)
-{
-    (void)module;
-    const char *data;
-    Py_ssize_t size;
-    if (!take_bytes(units, &data, &size))
-        return NULL;
-    const unsigned char *unit = (const unsigned char *)data, *end = unit + size;
-    int64_t size_all = 0, next = size >= UNIT_SIZE ? get64(unit) : 0;
-    for (; end - unit >= UNIT_SIZE; unit += UNIT_SIZE) {
-        int32_t record_size = (int32_t)get32(unit + 8);
-        if (record_size < RECORD_SIZE_MIN || get64(unit) != next || next > INT64_MAX - record_size)
-            return PyLong_FromLong(-1);
-        next += record_size;
-        size_all += record_size;
-    }
-    return PyLong_FromLongLong(size_all);
-}
-
 /* count_sound(topic_field, queue_id, queue_offset, units, count, records, unchecked_from) */
 PyObject *count_sound(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
 {
@@ -90,4 +70,89 @@ PyObject *count_sound(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
         p += record_size;
     }
     return PyLong_FromLongLong(sound);
+}
+
+/* The records that an answer has room for. */
+typedef struct {
+    const unsigned char *units;
+    int64_t unit_count, count_max, size_max;
+    /* What stands in the mapping: the log from base to end. */
+    const unsigned char *log;
+    int64_t base, end, unchecked_from, queue_offset;
+    int64_t count, size;
+} Wanted;
+
+/* Whether all that is wanted is sound and there; sets its count and its size. */
+static int is_all_sound(Wanted *wanted, const Owner *owner)
+{
+    for (; wanted->count < wanted->unit_count; wanted->count++) {
+        const unsigned char *unit = wanted->units + wanted->count * UNIT_SIZE;
+        int64_t position = get64(unit), size = (int32_t)get32(unit + 8);
+        if (wanted->count > 0
+            && (wanted->count >= wanted->count_max || size > wanted->size_max - wanted->size))
+            break;
+        if (size < RECORD_SIZE_MIN || position < wanted->base || position > wanted->end
+            || size > wanted->end - position
+            || !is_sound(wanted->log + (position - wanted->base), unit, owner,
+                         wanted->queue_offset + wanted->count, wanted->unchecked_from))
+            return 0;
+        wanted->size += size;
+    }
+    return wanted->count > 0;
+}
+
+static PyObject *copy_of(const Wanted *wanted)
+{
+    PyObject *records = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)wanted->size);
+    if (records == NULL)
+        return NULL;
+    unsigned char *p = (unsigned char *)PyBytes_AS_STRING(records);
+    const unsigned char *unit = wanted->units, *end = unit + wanted->count * UNIT_SIZE;
+    while (unit < end) {
+        int64_t start = get64(unit), size = 0;
+        for (; unit < end && get64(unit) == start + size; unit += UNIT_SIZE)
+            size += get32(unit + 8);
+        p = put_bytes(p, wanted->log + (start - wanted->base), (Py_ssize_t)size);
+    }
+    return Py_BuildValue("(LN)", (long long)wanted->count, records);
+}
+
+/* gather_sound(topic_field, queue_id, queue_offset, units, count_max, size_max, log, base_offset,
+   end_offset, unchecked_from) */
+PyObject *gather_sound(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
+{
+    (void)module;
+    Owner owner;
+    Wanted wanted = {0};
+    const char *units;
+    Py_ssize_t units_size;
+    if (nargs != 10) {
+        PyErr_SetString(PyExc_TypeError, "gather_sound takes 10 arguments");
+        return NULL;
+    }
+    if (!take_bytes(args[0], &owner.topic_field, &owner.topic_field_size)
+        || !fits_int32(args[1], &owner.queue_id) || !fits_int64(args[2], &wanted.queue_offset)
+        || !take_bytes(args[3], &units, &units_size) || !fits_int64(args[4], &wanted.count_max)
+        || !fits_int64(args[5], &wanted.size_max) || !fits_int64(args[7], &wanted.base)
+        || !fits_int64(args[8], &wanted.end) || !fits_int64(args[9], &wanted.unchecked_from)
+        || wanted.queue_offset < 0 || wanted.base < 0 || wanted.end < wanted.base) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_OverflowError, "a number is too large, or negative");
+        return NULL;
+    }
+    Py_buffer log;
+    if (PyObject_GetBuffer(args[6], &log, PyBUF_SIMPLE) < 0)
+        return NULL;
+    PyObject *result = NULL;
+    wanted.units = (const unsigned char *)units;
+    wanted.unit_count = units_size / UNIT_SIZE;
+    wanted.log = log.buf;
+    if (wanted.end - wanted.base > log.len)
+        PyErr_SetString(PyExc_ValueError, "the log does not reach so far");
+    else if (is_all_sound(&wanted, &owner))
+        result = copy_of(&wanted);
+    else
+        result = Py_NewRef(Py_None);
+    PyBuffer_Release(&log);
+    return result;
 }

@@ -262,7 +262,7 @@ static PyMethodDef methods[] = {
     {"encode_batch", (PyCFunction)(void (*)(void))encode_batch, METH_FASTCALL, NULL},
     {"message_ids", (PyCFunction)(void (*)(void))message_ids, METH_FASTCALL, NULL},
     {"count_sound", (PyCFunction)(void (*)(void))count_sound, METH_FASTCALL, NULL},
-    {"side_by_side", side_by_side, METH_O, NULL},
+    {"gather_sound", (PyCFunction)(void (*)(void))gather_sound, METH_FASTCALL, NULL},
     {"put_entries", (PyCFunction)(void (*)(void))put_entries, METH_FASTCALL, NULL},
     {"put_timed_entries", (PyCFunction)(void (*)(void))put_timed_entries, METH_FASTCALL, NULL},
     {"walk_plain", (PyCFunction)(void (*)(void))walk_plain, METH_FASTCALL, NULL},

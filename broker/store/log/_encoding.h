@@ -6,7 +6,7 @@
 #include "_bytes.h"
 
 PyObject *count_sound(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
-PyObject *side_by_side(PyObject *module, PyObject *units);
+PyObject *gather_sound(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
 PyObject *walk_plain(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
 
 #endif

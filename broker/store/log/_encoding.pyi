@@ -46,7 +46,19 @@ def count_sound(
     unchecked_from: int,
     /,
 ) -> int: ...
-def side_by_side(units: bytes, /) -> int: ...
+def gather_sound(
+    topic_field: bytes,
+    queue_id: int,
+    queue_offset: int,
+    units: bytes,
+    count_max: int,
+    size_max: int,
+    log: mmap | bytes,
+    base_offset: int,
+    end_offset: int,
+    unchecked_from: int,
+    /,
+) -> tuple[int, bytes] | None: ...
 def put_entries(
     mapping: mmap,
     slot_count: int,

@@ -1,6 +1,6 @@
 """Whether records are what the entries of a consume queue say: what every read asks.
 
-``count_sound`` and ``side_by_side`` have compiled twins (_encoding.c), which fast_encoding.py
+``count_sound`` and ``gather_sound`` have compiled twins (_checking.c), which fast_encoding.py
 prefers; what follows is what both have to do. A record is sound when
 
 - it begins with the size of its unit and a magic, and says that it stands where the unit points;
@@ -10,6 +10,7 @@ prefers; what follows is what both have to do. A record is sound when
 """
 
 import struct
+from mmap import mmap
 from zlib import crc32
 
 from rockhopper.protocol.store.message_codec import BODY_CRC_MASK
@@ -33,18 +34,6 @@ def topic_field(topic: str) -> bytes:
     """The name of *topic* as it stands in records, behind its size."""
     name = topic.encode("utf-8", "surrogateescape")
     return len(name).to_bytes(2 if len(name) > 127 else 1, "big") + name
-
-
-def side_by_side(units: bytes) -> int:
-    """The size of all records of *units* if they stand one behind the other in the log, or −1."""
-    start = next_log_offset = CONSUME_QUEUE_UNIT.unpack_from(units)[0] if units else 0
-    for log_offset, size, _ in CONSUME_QUEUE_UNIT.iter_unpack(units):
-        if size < RECORD_SIZE_BYTES_MIN or log_offset != next_log_offset:
-            return -1
-        next_log_offset += size
-        if next_log_offset >= 1 << 63:
-            return -1
-    return next_log_offset - start
 
 
 def count_sound(
@@ -73,6 +62,40 @@ def count_sound(
         at += size
         sound += 1
     return sound
+
+
+def gather_sound(
+    topic_field: bytes,
+    queue_id: int,
+    queue_offset: int,
+    units: bytes,
+    count_max: int,
+    size_max: int,
+    log: mmap | bytes,
+    base_offset: int,
+    end_offset: int,
+    unchecked_from: int,
+) -> tuple[int, bytes] | None:
+    """The records of *units* that an answer has room for, back to back, and how many they are.
+
+    The first one always has room. *log* holds what stands from commit log offset *base_offset* to
+    *end_offset*. None if one of them is elsewhere, or not sound.
+    """
+    records: list[bytes] = []
+    size_all = 0
+    for log_offset, size, _ in CONSUME_QUEUE_UNIT.iter_unpack(units):
+        if records and (len(records) >= count_max or size_all + size > size_max):
+            break
+        is_there = base_offset <= log_offset and log_offset + size <= end_offset
+        if size < RECORD_SIZE_BYTES_MIN or not is_there:
+            return None
+        record = log[log_offset - base_offset : log_offset - base_offset + size]
+        owner = topic_field, queue_id, queue_offset + len(records)
+        if not _is_sound(record, log_offset, owner, log_offset < unchecked_from):
+            return None
+        records.append(record)
+        size_all += size
+    return (len(records), b"".join(records)) if records else None
 
 
 def _is_sound(

@@ -214,7 +214,9 @@ class CommitLog:
 
         For many reads within one turn of the loop: it may be closed in the next.
         """
-        file = self._files.file_at(offset)
+        file = self._file
+        if file is None or not file.base_offset <= offset:
+            file = self._files.file_at(offset)
         if file is None or offset >= self.written_offset:
             return None, offset, offset
         end = min(file.base_offset + file.size_bytes, self.written_offset)

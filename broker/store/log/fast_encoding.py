@@ -17,7 +17,7 @@ message_ids: Callable[[str, bytes], str] = encoding.message_ids
 put_entries: Callable[..., int] = encoding.put_entries
 put_timed_entries: Callable[..., int] = encoding.put_timed_entries
 count_sound: Callable[..., int] = checking.count_sound
-side_by_side: Callable[[bytes], int] = checking.side_by_side
+gather_sound: Callable[..., tuple[int, bytes] | None] = checking.gather_sound
 walk_plain: Callable[..., walking.Found] = walking.walk_plain
 is_compiled = False
 
@@ -34,6 +34,6 @@ if os.environ.get("ROCKHOPPER_PURE_PYTHON") != "1":
         put_entries = _encoding.put_entries
         put_timed_entries = _encoding.put_timed_entries
         count_sound = _encoding.count_sound
-        side_by_side = _encoding.side_by_side
+        gather_sound = _encoding.gather_sound
         walk_plain = _encoding.walk_plain
         is_compiled = True

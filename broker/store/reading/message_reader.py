@@ -12,7 +12,6 @@ log's tail, which is what came within the last seconds and was checked on arriva
 damaged costs the one message, is reported once, and never reaches a consumer.
 """
 
-import struct
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -20,7 +19,7 @@ import structlog
 
 from rockhopper.broker.store.log.checking import ANY_MESSAGE
 from rockhopper.broker.store.log.commit_log import CommitLog
-from rockhopper.broker.store.log.fast_encoding import count_sound, side_by_side
+from rockhopper.broker.store.log.fast_encoding import count_sound, gather_sound
 from rockhopper.broker.store.queues.batch_consume_queue import BatchConsumeQueue
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.broker.store.queues.consume_queue_ext import is_address
@@ -35,14 +34,12 @@ from rockhopper.protocol.store.message_codec import RecordCheck, check_record, d
 from rockhopper.protocol.store.queue_layout import (
     BATCH_CONSUME_QUEUE_UNIT,
     CONSUME_QUEUE_UNIT,
-    CONSUME_QUEUE_UNIT_SIZE_BYTES,
 )
 
 log = structlog.get_logger("broker.store")
 
 _iter_units = CONSUME_QUEUE_UNIT.iter_unpack
 _iter_batch_units = BATCH_CONSUME_QUEUE_UNIT.iter_unpack
-_POSITION = struct.Struct(">q")
 _pack_unit = CONSUME_QUEUE_UNIT.pack
 # A unit that is wrong may state a size that it would take long to read.
 _LARGE_BYTES = 1 << 16
@@ -113,16 +110,23 @@ class MessageReader:
         else:
             count_max, size_max = min(count_max, limits.count_on_disk), limits.size_bytes_on_disk
         if subscription is None and not queue.is_light:
-            ranges, count = _contiguous(units, count_max, size_max)
-            if count > 1 or ranges[0][1] - ranges[0][0] <= _LARGE_BYTES:
-                read = self._log.read
-                parts = [read(start, end) for start, end in ranges]
-                body = parts[0] if len(parts) == 1 else b"".join(parts)
-                if count == count_sound(
-                    queue.topic_field, queue.queue_id, offset, units, count, body, self.tail_start
-                ):
-                    return GetResult(GetStatus.FOUND, offset + count, low, high, body, count)
+            gathered = self._gather(queue, units, offset, count_max, size_max)
+            if gathered is not None:
+                count, body = gathered
+                return GetResult(GetStatus.FOUND, offset + count, low, high, body, count)
         return self._get_each(queue, units, offset, count_max, size_max, subscription)
+
+    def _gather(
+        self, queue: ConsumeQueue, units: bytes, offset: int, count_max: int, size_max: int
+    ) -> tuple[int, bytes] | None:
+        """Messages that are sound and stand in one file of the log; None if there is more to do."""
+        mapping, base, end = self._log.mapped(CONSUME_QUEUE_UNIT.unpack_from(units)[0])
+        if mapping is None:
+            return None
+        field, number, unchecked_from = queue.topic_field, queue.queue_id, self.tail_start
+        return gather_sound(
+            field, number, offset, units, count_max, size_max, mapping, base, end, unchecked_from
+        )
 
     def _get_each(
         self,
@@ -388,32 +392,3 @@ def _range_status(offset: int, low: int, high: int) -> tuple[GetStatus, int] | N
     if offset > high:
         return GetStatus.OFFSET_OVERFLOW_BADLY, high
     return None
-
-
-def _contiguous(units: bytes, count_max: int, size_max: int) -> tuple[list[tuple[int, int]], int]:
-    """Merge neighbouring records into ranges; return them, and the number of messages in them."""
-    count = len(units) // CONSUME_QUEUE_UNIT_SIZE_BYTES
-    if count <= count_max:
-        size_all = side_by_side(units)
-        if size_all >= 0 and (size_all <= size_max or count == 1):
-            start = _POSITION.unpack_from(units)[0]
-            return [(start, start + size_all)], count
-    return _ranges(units, count_max, size_max)
-
-
-def _ranges(units: bytes, count_max: int, size_max: int) -> tuple[list[tuple[int, int]], int]:
-    ranges: list[tuple[int, int]] = []
-    start = end = -1
-    size_all = count = 0
-    for log_offset, size, _ in _iter_units(units):
-        if count and (count >= count_max or size_all + size > size_max):
-            break
-        if log_offset != end:
-            if count:
-                ranges.append((start, end))
-            start = log_offset
-        end = log_offset + size
-        size_all += size
-        count += 1
-    ranges.append((start, end))
-    return ranges, count

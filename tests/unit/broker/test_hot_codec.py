@@ -14,7 +14,6 @@ from rockhopper.broker.hot_codec import (
     decode_pull,
     decode_send,
     json_frame,
-    json_frame_with_body,
     other_frame,
     templates,
 )
@@ -131,7 +130,8 @@ def test_an_answer_to_a_batch_names_all_its_messages() -> None:
 
 
 def test_an_answer_to_a_pull_carries_its_messages() -> None:
-    answer = read(json_frame_with_body(COMMON.pulled, (19, 41, 0, 41, 5, "NO_MSG"), b"records"))
+    frame = json_frame(COMMON.pulled, (19, 41, 0, 41, 5, "NO_MSG"), len(b"records"))
+    answer = read(frame + b"records")
     assert (answer.code, answer.opaque, answer.remark, answer.body) == (19, 5, "NO_MSG", b"records")
     assert answer.ext == {
         "suggestWhichBrokerId": "0",

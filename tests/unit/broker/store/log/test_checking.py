@@ -7,7 +7,7 @@ import pytest
 from rockhopper.broker.store.log.checking import (
     ANY_MESSAGE,
     count_sound,
-    side_by_side,
+    gather_sound,
     topic_field,
 )
 from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
@@ -93,14 +93,47 @@ def test_bytes_that_are_missing_end_the_count() -> None:
     assert sound(given, b"") == 0
 
 
-def test_units_side_by_side_have_one_size() -> None:
+def gathered(
+    given: list[bytes], data: bytes | None = None, *, count_max: int = 32, size_max: int = 1 << 20
+) -> tuple[int, bytes] | None:
+    data = b"".join(given) if data is None else data
+    end = 1000 + len(data)
+    return gather_sound(FIELD, 3, 40, units(given), count_max, size_max, data, 1000, end, 1 << 40)
+
+
+def test_what_an_answer_has_room_for_is_gathered() -> None:
     given = records(3)
-    together = units(given)
-    assert side_by_side(together) == sum(map(len, given))
-    assert side_by_side(b"") == 0
-    assert side_by_side(together[:20] + together[40:]) == -1
-    assert side_by_side(CONSUME_QUEUE_UNIT.pack(1000, 5, 0)) == -1
-    assert side_by_side(CONSUME_QUEUE_UNIT.pack((1 << 63) - 1, 100, 0)) == -1
+    size = len(given[0])
+    assert gathered(given) == (3, b"".join(given))
+    assert gathered(given, count_max=2) == (2, b"".join(given[:2]))
+    assert gathered(given, size_max=2 * size) == (2, b"".join(given[:2]))
+    assert gathered(given, size_max=2 * size - 1) == (1, given[0])
+    assert gathered(given, count_max=0, size_max=0) == (1, given[0])
+
+
+def test_records_of_other_queues_may_stand_between_them() -> None:
+    given = records(4)
+    some = units(given)
+    some = some[:20] + some[40:]
+    data = b"".join(given)
+    end = 1000 + len(data)
+    stranger = gather_sound(FIELD, 3, 40, some, 32, 1 << 20, data, 1000, end, 1 << 40)
+    assert stranger is None  # the third record says that it is number 42
+    assert gather_sound(FIELD, 3, 40, some[:20], 32, 1 << 20, data, 1000, end, 0) == (1, given[0])
+    rest = units(given)[60:] + units(given)[60:]
+    assert gather_sound(FIELD, 3, 43, rest, 1, 1 << 20, data, 1000, end, 0) == (1, given[3])
+
+
+def test_nothing_is_gathered_when_one_of_them_is_elsewhere_or_not_sound() -> None:
+    given = records(3)
+    data = b"".join(given)
+    assert gathered(given, data[:-1]) is None
+    assert gathered(given, data[:-1], count_max=2) == (2, b"".join(given[:2]))
+    assert gathered(given, data.replace(b"hello", b"jello", 1)) is None
+    assert gather_sound(FIELD, 3, 40, b"", 32, 1 << 20, data, 1000, 1000 + len(data), 0) is None
+    before = CONSUME_QUEUE_UNIT.pack(999, len(given[0]), 0)
+    for unit in (before, CONSUME_QUEUE_UNIT.pack(1000, 5, 0), CONSUME_QUEUE_UNIT.pack(1000, -1, 0)):
+        assert gather_sound(FIELD, 3, 40, unit, 32, 99, data, 1000, 1000 + len(data), 0) is None
 
 
 @pytest.mark.parametrize(("size", "width"), [(1, 1), (127, 1), (128, 2), (300, 2)])

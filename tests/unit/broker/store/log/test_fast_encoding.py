@@ -14,7 +14,7 @@ _NAMES = (
     "put_timed_entries",
     "walk_plain",
     "count_sound",
-    "side_by_side",
+    "gather_sound",
     "is_compiled",
 )
 _TWINS = {"encoding", "checking", "walking"}
