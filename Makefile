@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help run test install install-spark lint check format bench bench-peers bench-recovery bench-spark \
 	spark-demo spark-test wheel interop chaos chaos-long \
-	compose-up compose-down compose-test test-slow test-thorough test-timers mutants clean
+	compose-up compose-down compose-test test-slow test-thorough test-timers mutants fuzz clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,6 +66,9 @@ test-timers: $(VENV)/.installed-test  ## 100,000 timers of an hour within minute
 
 mutants: $(VENV)/.installed-test  ## see whether the tests notice 200 changes of the code (an hour); goes on where it was stopped
 	$(BIN)/python -m tests.house.mutants
+
+fuzz: $(VENV)/.installed-test  ## fuzz the compiled functions under sanitizers for an hour (needs clang)
+	$(BIN)/python -m tests.fuzz
 
 spark-demo: $(VENV)/.installed-spark  ## stream text through a broker into Spark; ends with a plot
 	@$(BIN)/python -m rockhopper.pipeline demo --output build/spark-demo

@@ -182,6 +182,8 @@ static Run *run_of(Walk *walk, const Plain *plain, int64_t offset)
 static int append_timed_keys(Walk *walk, const Keys *keys, int64_t store_time_ms)
 {
     Py_ssize_t count = keys->size / INDEX_KEY_SIZE;
+    if (count == 0)
+        return 1;
     if (!make_room((void **)&walk->keys, &walk->keys_room, walk->keys_size + count * TIMED_KEY_SIZE))
         return 0;
     unsigned char *p = walk->keys + walk->keys_size;

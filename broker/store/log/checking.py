@@ -53,11 +53,10 @@ def count_sound(
     sound = at = 0
     units = units[: count * CONSUME_QUEUE_UNIT.size]
     for log_offset, size, _ in CONSUME_QUEUE_UNIT.iter_unpack(units):
-        record = records[at : at + size] if size >= RECORD_SIZE_BYTES_MIN else b""
-        number = ANY_MESSAGE if queue_offset < 0 else queue_offset + sound
-        if len(record) != size or not _is_sound(
-            record, log_offset, (topic_field, queue_id, number), log_offset < unchecked_from
-        ):
+        record = records[at : at + max(size, 0)]
+        owner = topic_field, queue_id, ANY_MESSAGE if queue_offset < 0 else queue_offset + sound
+        is_whole = len(record) == size >= RECORD_SIZE_BYTES_MIN
+        if not is_whole or not _is_sound(record, log_offset, owner, log_offset < unchecked_from):
             break
         at += size
         sound += 1

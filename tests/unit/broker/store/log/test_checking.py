@@ -87,6 +87,12 @@ def test_another_topics_record_is_not_ours() -> None:
     assert count_sound(FIELD, 3, ANY_MESSAGE, units(given), 2, b"".join(given), 1 << 40) == 2
 
 
+@pytest.mark.parametrize("size", [0, -1, 90])
+def test_a_unit_of_no_size_is_of_no_record(size: int) -> None:
+    unit = CONSUME_QUEUE_UNIT.pack(1000, size, 0)
+    assert count_sound(FIELD, 3, 40, unit, 1, b"".join(records(1)), 1 << 40) == 0
+
+
 def test_bytes_that_are_missing_end_the_count() -> None:
     given = records(3)
     assert sound(given, b"".join(given)[:-1]) == 2

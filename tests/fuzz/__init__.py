@@ -1,0 +1,1 @@
+"""Coverage-guided fuzzing of the compiled functions under sanitizers: ``make fuzz``."""

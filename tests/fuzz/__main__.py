@@ -1,0 +1,84 @@
+"""Build the compiled functions for the fuzzer and run it: ``python -m tests.fuzz``.
+
+What it finds interesting is kept in ``build/fuzz/corpus``, so that a run goes on where the last one
+ended; an input that fails is written beside it, and ``--input`` runs one again.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tomllib
+from pathlib import Path
+
+import click
+
+from tests.fuzz.seeds import SEEDS
+
+ROOT = Path(__file__).parents[2]
+BUILD = ROOT / "build" / "fuzz"
+CORPUS = BUILD / "corpus"
+SANITIZERS = "fuzzer,address,undefined"
+
+
+@click.command()
+@click.option("--seconds", default=3600, show_default=True, help="How long.")
+@click.option("--input", "one", type=click.Path(exists=True), help="Run one input again.")
+def main(seconds: int, one: str | None) -> None:
+    """Fuzz the compiled functions under sanitizers for addresses and undefined behaviour."""
+    if shutil.which("clang") is None:
+        raise click.ClickException("clang is needed, with libFuzzer: on Debian, apt install clang")
+    fuzzer = build()
+    CORPUS.mkdir(parents=True, exist_ok=True)
+    for number, seed in enumerate(SEEDS):
+        (CORPUS / f"seed-{number}").write_bytes(seed)
+    options = [one] if one else [str(CORPUS), f"-max_total_time={seconds}"]
+    done = subprocess.run(
+        [
+            *(str(fuzzer), *options),
+            *("-max_len=4096", "-timeout=60", "-rss_limit_mb=4096", "-print_final_stats=1"),
+            f"-artifact_prefix={BUILD}/",
+        ],
+        env=environment(),
+        cwd=ROOT,
+    )
+    sys.exit(done.returncode)
+
+
+def build() -> Path:
+    """Compile the sources of both extension modules, and the harness, into one program."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    modules = project["tool"]["setuptools"]["ext-modules"]
+    sources = sorted({source for module in modules for source in module["sources"]})
+    BUILD.mkdir(parents=True, exist_ok=True)
+    fuzzer = BUILD / "fuzzer"
+    version, library = sysconfig.get_config_var("VERSION"), sysconfig.get_config_var("LIBDIR")
+    subprocess.run(
+        [
+            *("clang", "-g", "-O1", f"-fsanitize={SANITIZERS}", "-fno-sanitize-recover=all"),
+            *(f"-I{sysconfig.get_path('include')}", "tests/fuzz/harness.c", *sources),
+            *(f"-L{library}", f"-Wl,-rpath,{library}", f"-lpython{version}"),
+            *("-o", str(fuzzer)),
+        ],
+        check=True,
+        cwd=ROOT,
+    )
+    return fuzzer
+
+
+def environment() -> dict[str, str]:
+    """So that each piece of memory is its own, and Python's modules are found."""
+    paths = [str(ROOT), *(path for path in sys.path if path.endswith("site-packages"))]
+    return os.environ | {
+        "PYTHONMALLOC": "malloc",
+        "PYTHONPATH": os.pathsep.join(paths),
+        "PYTHONHOME": sys.base_prefix,
+        "ROCKHOPPER_PURE_PYTHON": "1",
+        # Python keeps its types and modules to the end.
+        "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1",
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+"""What is done with the bytes that the fuzzer makes: its first byte chooses the function.
+
+Beside the sanitizers it is an error when a compiled function says something else than its Python
+twin, or raises what it should not.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from rockhopper.broker import _sends
+from rockhopper.broker.hot_codec import templates
+from rockhopper.broker.observing.stats import Traffic
+from rockhopper.broker.plain_sends import common
+from rockhopper.broker.store.log import _encoding, checking, encoding, walking
+from rockhopper.broker.store.queues.queue_tail import QueueTail
+from rockhopper.protocol.frame import Frame, FrameDecoder
+
+STORE_HOST = b"\x7f\0\0\1\0\0\x2a\x9f"
+V6_HOST = bytes(16) + b"\0\0\x2a\x9f"
+LOG_OFFSET = 4096
+NOW_MS = 1_700_000_000_000
+TOPIC = "orders"
+CONSTANTS = encoding.queue_constants(TOPIC, 1)
+TAILS = [QueueTail(TOPIC, number, 7, is_batch=False) for number in range(3)]
+SENDABLE = {TOPIC: (TAILS, Traffic())}
+_ANSWERS = templates("DefaultRegion", STORE_HOST, trace_on=True)
+COMMON = common(_ANSWERS, STORE_HOST, b"C\x01c\x02", 512)
+
+_encoding.set_fallbacks(encoding.encode_plain, encoding.encode_batch)
+
+
+def frames_of(data: bytes) -> list[Frame]:
+    """Frames as they stand in a stream, or one whose header is everything."""
+    decoder = FrameDecoder()
+    frames = decoder.feed(data)
+    return frames or [(data[0] & 1, data[1:], b"body")] if data else []
+
+
+def take_sends(data: bytes) -> None:
+    frames = frames_of(data[1:])
+    born_host = STORE_HOST if data[0] & 1 else V6_HOST
+    room_end = LOG_OFFSET + 8 * data[0] * data[0]
+    taken = _sends.take_sends(frames, 0, SENDABLE, COMMON, born_host, LOG_OFFSET, room_end, NOW_MS)
+    if taken is None:
+        return
+    count, records, runs, packed_keys, counted, owed = taken
+    end = LOG_OFFSET + len(records)
+    assert 0 < count <= len(frames)
+    assert end <= room_end
+    assert max(run[2] for run in runs) == end
+    assert sum(one[3] for one in counted) == len(records)
+    assert sum(run[4] for run in runs) == sum(len(run[3]) for run in runs) // 20
+    assert len(packed_keys) % encoding.INDEX_KEY.size == 0
+    decoder = FrameDecoder()
+    for answers, log_offset, _ in owed:
+        assert LOG_OFFSET <= log_offset < end
+        assert decoder.feed(answers)
+        assert decoder.error is None
+        assert not decoder.pending_bytes
+
+
+def walk_plain(data: bytes) -> None:
+    check_crc = bool(data[0] & 1)
+    log = bytes(data[0] >> 4) + data[1:]
+    arguments = log, data[0] >> 4, len(log), 0, check_crc
+    assert _encoding.walk_plain(*arguments) == walking.walk_plain(*arguments)
+
+
+def gather_sound(data: bytes) -> None:
+    count = data[0] & 7
+    units, log = data[1 : 1 + 20 * count], data[1 + 20 * count :]
+    for base in (0, 4096):
+        arguments = b"\6orders", 1, 7, units, 4, 600, log, base, base + len(log), 1 << 62
+        if len(units) % 20 == 0:
+            assert _encoding.gather_sound(*arguments) == checking.gather_sound(*arguments)
+            sound = b"\6orders", 1, 7, units, count, log, 1 << 62
+            assert _encoding.count_sound(*sound) == checking.count_sound(*sound)
+
+
+def encode_plain(data: bytes) -> None:
+    size = data[0]
+    properties, body = data[1 : 1 + size].decode(errors="replace"), data[1 + size :]
+    arguments = (
+        *(CONSTANTS, LOG_OFFSET, 7, NOW_MS, STORE_HOST, body, properties, b"C\x01c\x02"),
+        *(size, size & 0xF3, NOW_MS, V6_HOST, 0),
+    )
+    assert _encoding.encode_plain(*arguments) == encoding.encode_plain(*arguments)
+
+
+def encode_batch(data: bytes) -> None:
+    arguments = CONSTANTS, LOG_OFFSET, 7, NOW_MS, V6_HOST, data[1:], data[0], NOW_MS, STORE_HOST
+    assert _encoding.encode_batch(*arguments) == encoding.encode_batch(*arguments)
+
+
+def put_timed_entries(data: bytes) -> None:
+    """Slots and entries as they come, and keys that are to be put among them."""
+    size = encoding.TIMED_KEY.size
+    split = min(data[0] & 3, (len(data) - 1) // size) * size + 1
+    keys, rest = data[1:split], data[split:]
+    # A hash is never negative.
+    keys = b"".join(
+        encoding.TIMED_KEY.pack(key_hash & 0x7FFFFFFF, *others)
+        for key_hash, *others in encoding.TIMED_KEY.iter_unpack(keys)
+    )
+    files: list[Any] = [bytearray(rest.ljust(40 + 4 * 5 + 20 * 8, b"\0")) for _ in range(2)]
+    used = _encoding.put_timed_entries(files[0], 5, 60, 2, NOW_MS, memoryview(keys))
+    assert used == encoding.put_timed_entries(files[1], 5, 60, 2, NOW_MS, memoryview(keys))
+    assert files[0] == files[1]
+
+
+TARGETS: tuple[Callable[[bytes], Any], ...] = (
+    take_sends,
+    walk_plain,
+    gather_sound,
+    encode_plain,
+    encode_batch,
+    put_timed_entries,
+)
+
+
+def run(data: bytes) -> None:
+    """Do one of them with *data*."""
+    if len(data) > 1:
+        TARGETS[data[0] % len(TARGETS)](data[1:])
