@@ -15,7 +15,9 @@ and memory in proportion to its size. Lengths beyond the limits are noticed as s
 are there, before anything is kept.
 """
 
+import os
 import struct
+from collections.abc import Callable
 from typing import TypeAlias
 
 from rockhopper.protocol.errors import MalformedFrameError, ProtocolError
@@ -76,38 +78,23 @@ class FrameDecoder:
             data = self._take()
         elif self.error is not None:
             return []
-        unpack_head = _HEAD.unpack_from
-        frame_size_max = self._frame_size_bytes_max
-        header_size_max = self._header_size_bytes_max
-        end = len(data)
-        frames: list[Frame] = []
-        start = 0
-        while end - start >= 8:
-            length, word = unpack_head(data, start)
-            header_size = word & 0xFFFFFF
-            header_start = start + 8
-            body_start = header_start + header_size
-            frame_end = start + 4 + length
-            if frame_end < body_start or length > frame_size_max or header_size > header_size_max:
-                self._fail(length, header_size)
-                return frames
-            if frame_end > end:
-                break
-            frames.append((word >> 24, data[header_start:body_start], data[body_start:frame_end]))
-            start = frame_end
-        if start < end:
+        frames, start = split_frames(data, self._frame_size_bytes_max, self._header_size_bytes_max)
+        if start < len(data):
             self._begin(data[start:] if start else data)
         return frames
 
     def _begin(self, data: bytes) -> None:
-        """Keep the start of a frame whose end has not come yet."""
+        """Keep the start of a frame whose end has not come yet, unless it can have none."""
         size = len(data)
         if size < 4:
             self._needed_bytes = 4
         else:
             (length,) = _LENGTH.unpack_from(data)
-            if not 4 <= length <= self._frame_size_bytes_max:
-                self._fail(length, None)
+            header_size = _HEAD.unpack_from(data)[1] & 0xFFFFFF if size >= 8 else None
+            if not 4 + (header_size or 0) <= length <= self._frame_size_bytes_max or (
+                header_size is not None and header_size > self._header_size_bytes_max
+            ):
+                self._fail(length, header_size)
                 return
             self._needed_bytes = 8 if size < 8 else 4 + length
         self._pieces.append(data)
@@ -137,6 +124,44 @@ class FrameDecoder:
         else:
             reason = f"a header of {header_size} bytes in a frame of {length} bytes"
         self.error = MalformedFrameError(f"the peer announced {reason}")
+
+
+def split_in_python(
+    data: bytes, frame_size_bytes_max: int, header_size_bytes_max: int
+) -> tuple[list[Frame], int]:
+    """What ``split_frames`` does where it is not compiled."""
+    unpack_head = _HEAD.unpack_from
+    end = len(data)
+    frames: list[Frame] = []
+    start = 0
+    while end - start >= 8:
+        length, word = unpack_head(data, start)
+        header_size = word & 0xFFFFFF
+        body_start = start + 8 + header_size
+        frame_end = start + 4 + length
+        if (
+            not body_start <= frame_end <= end
+            or length > frame_size_bytes_max
+            or header_size > header_size_bytes_max
+        ):
+            break
+        frames.append((word >> 24, data[start + 8 : body_start], data[body_start:frame_end]))
+        start = frame_end
+    return frames, start
+
+
+split_frames: Callable[[bytes, int, int], tuple[list[Frame], int]] = split_in_python
+"""The whole frames in front, and where what is none begins: the start of one, or something else.
+
+Compiled where there was a compiler (``_framing.c``)."""
+
+if os.environ.get("ROCKHOPPER_PURE_PYTHON") != "1":
+    try:
+        from rockhopper.protocol import _framing
+    except ImportError:
+        pass
+    else:
+        split_frames = _framing.split_frames
 
 
 def encode_frame(serialize_type: int, header: bytes, body: bytes = b"") -> bytes:

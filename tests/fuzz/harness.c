@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+PyMODINIT_FUNC PyInit__framing(void);
 PyMODINIT_FUNC PyInit__sends(void);
 PyMODINIT_FUNC PyInit__encoding(void);
 
@@ -15,10 +16,12 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
     (void)argc;
     (void)argv;
+    PyImport_AppendInittab("_framing", PyInit__framing);
     PyImport_AppendInittab("_sends", PyInit__sends);
     PyImport_AppendInittab("_encoding", PyInit__encoding);
     Py_InitializeEx(0);
-    PyRun_SimpleString("import sys, _encoding, _sends\n"
+    PyRun_SimpleString("import sys, _encoding, _framing, _sends\n"
+                       "sys.modules['rockhopper.protocol._framing'] = _framing\n"
                        "sys.modules['rockhopper.broker._sends'] = _sends\n"
                        "sys.modules['rockhopper.broker.store.log._encoding'] = _encoding\n");
     PyObject *module = PyImport_ImportModule("tests.fuzz.targets");

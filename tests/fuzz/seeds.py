@@ -75,5 +75,6 @@ SEEDS = [
     b"\2\1" + _unit + _record_0,
     b"\3" + bytes([len(_PROPERTIES)]) + _PROPERTIES.encode() + b"body",
     b"\4\0" + _BATCH,
+    b"\6\x40" + b"".join(_sends) + b"\0\0\0",
     b"\5\2" + TIMED_KEY.pack(7, 4096, 1_700_000_000_000) * 2,
 ]

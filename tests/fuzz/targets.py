@@ -13,7 +13,8 @@ from rockhopper.broker.observing.stats import Traffic
 from rockhopper.broker.plain_sends import common
 from rockhopper.broker.store.log import _encoding, checking, encoding, walking
 from rockhopper.broker.store.queues.queue_tail import QueueTail
-from rockhopper.protocol.frame import Frame, FrameDecoder
+from rockhopper.protocol import _framing
+from rockhopper.protocol.frame import Frame, FrameDecoder, split_in_python
 
 STORE_HOST = b"\x7f\0\0\1\0\0\x2a\x9f"
 V6_HOST = bytes(16) + b"\0\0\x2a\x9f"
@@ -108,6 +109,11 @@ def put_timed_entries(data: bytes) -> None:
     assert files[0] == files[1]
 
 
+def split_frames(data: bytes) -> None:
+    for limits in ((1 << 24, 1 << 18), (data[0], data[0] >> 1)):
+        assert _framing.split_frames(data[1:], *limits) == split_in_python(data[1:], *limits)
+
+
 TARGETS: tuple[Callable[[bytes], Any], ...] = (
     take_sends,
     walk_plain,
@@ -115,6 +121,7 @@ TARGETS: tuple[Callable[[bytes], Any], ...] = (
     encode_plain,
     encode_batch,
     put_timed_entries,
+    split_frames,
 )
 
 

@@ -2,9 +2,11 @@
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rockhopper.protocol import frame
 from rockhopper.protocol.errors import MalformedFrameError
 from rockhopper.protocol.frame import Frame, FrameDecoder, encode_frame
 
@@ -59,3 +61,18 @@ def test_garbage_gives_the_same_frames_and_error_however_it_is_split(
     assert feed_all(in_pieces, split(stream, cuts)) == expected
     assert type(in_pieces.error) is type(at_once.error)
     assert at_once.error is None or isinstance(at_once.error, MalformedFrameError)
+
+
+@given(
+    frames=FRAMES,
+    garbage=st.one_of(st.binary(max_size=60), st.binary(max_size=60).map(lambda b: bytes(3) + b)),
+    keep=st.integers(0, 10_000),
+)
+def test_the_compiled_twin_splits_as_python_does(
+    frames: list[Frame], garbage: bytes, keep: int
+) -> None:
+    pytest.importorskip("rockhopper.protocol._framing", reason="it is not compiled")
+    stream = b"".join(encode_frame(*frame) for frame in frames)
+    for data in (stream + garbage, stream[: keep % (len(stream) + 1)]):
+        for limits in ((100_000, 1000), (90, 20)):
+            assert frame.split_frames(data, *limits) == frame.split_in_python(data, *limits)
