@@ -19,7 +19,7 @@ from benchmarks.cases import CASES, ECHO, Case
 from benchmarks.load import BenchError, Sample
 from benchmarks.report import Results
 from benchmarks.servers import Server
-from rockhopper.broker.store.log import fast_encoding
+from rockhopper.protocol import compiled
 
 FILL_S = 0.5
 SETTLE_S = 1.0
@@ -78,10 +78,9 @@ def _machine() -> str:
     where = f"servers on core {server_core}, load on core {load_core}"
     if server_core == load_core:
         where = "ONE core for servers and load together: the ratios mean little"
-    encoding = "compiled" if fast_encoding.is_compiled else "NOT compiled (no C compiler?)"
     return (
         f"CPython {platform.python_version()}, {os.cpu_count()} cores; {where}; "
-        f"message encoding {encoding}."
+        f"compiled: {compiled.extent()}."
     )
 
 

@@ -50,7 +50,7 @@ from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files.disk import make_directories
 from rockhopper.broker.store.files.errors import StoreError, StoreFailedError
 from rockhopper.broker.store.files.lock_file import StoreLock
-from rockhopper.broker.store.log import fast_encoding
+from rockhopper.protocol import compiled
 from rockhopper.protocol.addresses import host_bytes
 
 log = structlog.get_logger("broker")
@@ -155,7 +155,7 @@ class Broker(ServingParts):
             "nameserver": self.nameserver or "none",
             "http": self.http_address or "none",
             "store": str(self.config.store.root),
-            "encoding": "compiled" if fast_encoding.is_compiled else "python",
+            "compiled": compiled.extent(),
         }
 
     def prepare(self) -> None:

@@ -6,7 +6,6 @@ oracle: what it takes, it serves as HotPass serves it one by one, to the byte, a
 little unusual it leaves to HotPass. Without it everything is left.
 """
 
-import os
 import re
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
@@ -15,6 +14,7 @@ from rockhopper.broker.hot_codec import Templates
 from rockhopper.broker.observing.stats import Traffic
 from rockhopper.broker.store.queues.queue_tail import EncodedRun, QueueTail
 from rockhopper.protocol.codes import FLAG_RESPONSE, MQ_VERSION, LanguageCode
+from rockhopper.protocol.compiled import compiled
 from rockhopper.protocol.headers.header_binary import encode_binary_header
 
 Sendable: TypeAlias = dict[str, tuple[list[QueueTail], Traffic]]
@@ -81,15 +81,8 @@ def take_nothing(*_: object) -> None:
     """Leave everything."""
 
 
-take_sends: Callable[..., Taken | None] = take_nothing
+_sends = compiled("rockhopper.broker._sends")
+take_sends: Callable[..., Taken | None] = take_nothing if _sends is None else _sends.take_sends
 """(frames, number of the first one, sendable topics, Common, born host, log offset of the next
 record, log offset that records may reach, store time in ms): what became of the plain sends in
 front; None if there is none. Nothing but its result says that they were there."""
-
-if os.environ.get("ROCKHOPPER_PURE_PYTHON") != "1":
-    try:
-        from rockhopper.broker import _sends
-    except ImportError:
-        pass
-    else:
-        take_sends = _sends.take_sends

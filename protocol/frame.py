@@ -15,11 +15,11 @@ and memory in proportion to its size. Lengths beyond the limits are noticed as s
 are there, before anything is kept.
 """
 
-import os
 import struct
 from collections.abc import Callable
 from typing import TypeAlias
 
+from rockhopper.protocol.compiled import compiled
 from rockhopper.protocol.errors import MalformedFrameError, ProtocolError
 
 # Serialisation, header, body.
@@ -129,7 +129,7 @@ class FrameDecoder:
 def split_in_python(
     data: bytes, frame_size_bytes_max: int, header_size_bytes_max: int
 ) -> tuple[list[Frame], int]:
-    """What ``split_frames`` does where it is not compiled."""
+    """What ``split_frames`` does where ``_framing.c`` could not be compiled."""
     unpack_head = _HEAD.unpack_from
     end = len(data)
     frames: list[Frame] = []
@@ -150,18 +150,11 @@ def split_in_python(
     return frames, start
 
 
-split_frames: Callable[[bytes, int, int], tuple[list[Frame], int]] = split_in_python
-"""The whole frames in front, and where what is none begins: the start of one, or something else.
-
-Compiled where there was a compiler (``_framing.c``)."""
-
-if os.environ.get("ROCKHOPPER_PURE_PYTHON") != "1":
-    try:
-        from rockhopper.protocol import _framing
-    except ImportError:
-        pass
-    else:
-        split_frames = _framing.split_frames
+_framing = compiled("rockhopper.protocol._framing")
+split_frames: Callable[[bytes, int, int], tuple[list[Frame], int]] = (
+    split_in_python if _framing is None else _framing.split_frames
+)
+"""The whole frames in front, and where what is none begins: the start of one, or something else."""
 
 
 def encode_frame(serialize_type: int, header: bytes, body: bytes = b"") -> bytes:

@@ -3,8 +3,7 @@
 import os
 import subprocess
 import sys
-
-from rockhopper.broker.store.log import fast_encoding
+from importlib.util import find_spec
 
 _NAMES = (
     "encode_plain",
@@ -15,14 +14,15 @@ _NAMES = (
     "walk_plain",
     "count_sound",
     "gather_sound",
-    "is_compiled",
 )
 _TWINS = {"encoding", "checking", "walking"}
 _ASK = """
+from rockhopper.protocol.compiled import extent
 from rockhopper.broker.store.log import fast_encoding
 for name in {names!r}:
     found = getattr(fast_encoding, name)
     print(name, getattr(found, "__module__", found))
+print("extent", extent())
 """
 
 
@@ -40,13 +40,13 @@ def modules(pure: str) -> dict[str, str]:
 
 def test_the_compiled_form_can_be_turned_off() -> None:
     pure = modules("1")
-    assert pure.pop("is_compiled") == "False"
+    assert pure.pop("extent") == "all but encoding: slower, no C compiler at installation"
     assert {name.rpartition(".")[2] for name in pure.values()} == _TWINS
 
 
 def test_it_is_all_of_one_form() -> None:
     found = modules("0")
-    is_compiled = found.pop("is_compiled") == "True"
-    assert is_compiled == fast_encoding.is_compiled
+    is_compiled = found.pop("extent") == "all"
+    assert is_compiled == (find_spec("rockhopper.broker.store.log._encoding") is not None)
     expected = {"_encoding"} if is_compiled else _TWINS
     assert {name.rpartition(".")[2] for name in found.values()} == expected
