@@ -9,7 +9,8 @@ import asyncio
 import time
 from collections.abc import Callable
 from enum import IntEnum
-from typing import NamedTuple
+
+import msgspec
 
 from rockhopper.broker.access.errors import (
     Forbidden,
@@ -65,7 +66,7 @@ _OUTCOMES = {
 }
 
 
-class Pull(NamedTuple):
+class Pull(msgspec.Struct, frozen=True, gc=False):
     """A pull request, whatever it was encoded in; *answer* tells its client what became of it."""
 
     connection: Peer
@@ -188,7 +189,9 @@ class Puller:
                 pull.answer(*moved)
                 return
             # What lies between the two was looked at, and was not wanted.
-            from_there = pull if offset <= pull.offset else pull._replace(offset=offset)
+            from_there = (
+                pull if offset <= pull.offset else msgspec.structs.replace(pull, offset=offset)
+            )
             outcome, result = self._read(from_there, chosen)
             if not self._waits_on(from_there, chosen, result, until_s):
                 pull.answer(outcome, result)
