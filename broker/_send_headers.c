@@ -1,3 +1,4 @@
+#include "_json_text.h"
 #include "_send_headers.h"
 
 #define FLAG_RESPONSE 1
@@ -23,42 +24,10 @@ static const struct {
     {"reconsumeTimes", 'j'}, {"unitMode", 'k'}, {"maxReconsumeTimes", 'l'}, {"batch", 'm'},
     {NULL, 0}};
 
-/* A number as it is printed; 0 for any other form. */
-static int read_number(Span text, int64_t *value)
-{
-    const char *p = text.data, *end = text.data + text.size;
-    int is_negative = p < end && *p == '-';
-    p += is_negative;
-    if (p >= end || end - p > 18 || (*p == '0' && (end - p > 1 || is_negative)))
-        return 0;
-    int64_t number = 0;
-    for (; p < end; p++) {
-        if (*p < '0' || *p > '9')
-            return 0;
-        number = number * 10 + (*p - '0');
-    }
-    *value = is_negative ? -number : number;
-    return 1;
-}
-
-static int read_int32(Span text, int32_t *value)
-{
-    int64_t wide;
-    if (!read_number(text, &wide) || wide < INT32_MIN || wide > INT32_MAX)
-        return 0;
-    *value = (int32_t)wide;
-    return 1;
-}
-
 /* Whether a field is text that is no number and no boolean. */
 static int is_name(int letter)
 {
     return letter <= 0 || strchr("defghjklm", letter) == NULL;
-}
-
-static int is_boolean(Span text)
-{
-    return is_text(text, "true") || is_text(text, "false");
 }
 
 /* The letter of a field; 0 if it plays no part, -1 if it is for Python. */
@@ -151,37 +120,6 @@ static int is_utf8(Span span)
     return 1;
 }
 
-/* What is left of a JSON text. */
-typedef struct {
-    const char *p, *end;
-} Cursor;
-
-static int take_char(Cursor *cursor, char c)
-{
-    if (cursor->p >= cursor->end || *cursor->p != c)
-        return 0;
-    cursor->p++;
-    return 1;
-}
-
-static int is_usual(char c)
-{
-    return (unsigned char)c >= 0x20 && (unsigned char)c < 0x80 && c != '"' && c != '\\';
-}
-
-/* A string of ASCII without escapes. */
-static int take_plain_string(Cursor *cursor, Span *text)
-{
-    if (!take_char(cursor, '"'))
-        return 0;
-    const char *p = cursor->p;
-    while (p < cursor->end && is_usual(*p))
-        p++;
-    *text = (Span){cursor->p, p - cursor->p};
-    cursor->p = p;
-    return take_char(cursor, '"');
-}
-
 static int hex_digit(char c)
 {
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10
@@ -250,22 +188,6 @@ static int take_string(Cursor *cursor, Scratch *scratch, Span *text)
     return take_char(cursor, '"') && is_utf8(*text);
 }
 
-/* A bare number, true, false or null. */
-static int take_word(Cursor *cursor, Span *text)
-{
-    const char *p = cursor->p;
-    while (p < cursor->end && (*p == '-' || (*p >= '0' && *p <= '9') || (*p >= 'a' && *p <= 'z')))
-        p++;
-    *text = (Span){cursor->p, p - cursor->p};
-    cursor->p = p;
-    return text->size > 0;
-}
-
-static int is_bare(const Cursor *cursor)
-{
-    return cursor->p < cursor->end && *cursor->p != '"';
-}
-
 static int take_fields(Cursor *cursor, int32_t code, Scratch *scratch, SendHeader *read,
                        uint32_t *seen)
 {
@@ -283,17 +205,6 @@ static int take_fields(Cursor *cursor, int32_t code, Scratch *scratch, SendHeade
             return taken < 0 ? -1 : 0;
     } while (take_char(cursor, ','));
     return take_char(cursor, '}');
-}
-
-/* A value that plays no part. */
-static int pass_over(Cursor *cursor)
-{
-    Span text;
-    int64_t number;
-    if (cursor->p < cursor->end && *cursor->p == '"')
-        return take_plain_string(cursor, &text);
-    return take_word(cursor, &text)
-           && (read_number(text, &number) || is_boolean(text) || is_text(text, "null"));
 }
 
 #define HAS_OPAQUE 1

@@ -12,7 +12,6 @@
 #define SENT_PIECES 6
 #define BATCH_PIECES 5
 #define BINARY_PIECES 3
-#define NUMBER_SIZE_MAX 20
 /* More would not fit the header of an answer. */
 #define IDS_SIZE_MAX (15 << 20)
 
@@ -174,25 +173,6 @@ static Run *run_of(Pass *pass, PyObject *tail)
         return NULL;
     pass->run_count++;
     return run;
-}
-
-static unsigned char *put_span(unsigned char *p, Span span)
-{
-    return put_bytes(p, span.data, span.size);
-}
-
-static unsigned char *put_number(unsigned char *p, int64_t value)
-{
-    char digits[NUMBER_SIZE_MAX];
-    int at = NUMBER_SIZE_MAX;
-    uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
-    do {
-        digits[--at] = (char)('0' + rest % 10);
-        rest /= 10;
-    } while (rest > 0);
-    if (value < 0)
-        *p++ = '-';
-    return put_bytes(p, digits + at, NUMBER_SIZE_MAX - at);
 }
 
 /* The id of the message at a place of the log: 16 digits behind the host. */

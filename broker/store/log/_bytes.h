@@ -171,4 +171,26 @@ static inline int make_room(void **data, Py_ssize_t *room, Py_ssize_t size)
     return 1;
 }
 
+#define NUMBER_SIZE_MAX 20
+
+static inline unsigned char *put_span(unsigned char *p, Span span)
+{
+    return put_bytes(p, span.data, span.size);
+}
+
+/* At most NUMBER_SIZE_MAX bytes. */
+static inline unsigned char *put_number(unsigned char *p, int64_t value)
+{
+    char digits[NUMBER_SIZE_MAX];
+    int at = NUMBER_SIZE_MAX;
+    uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+    do {
+        digits[--at] = (char)('0' + rest % 10);
+        rest /= 10;
+    } while (rest > 0);
+    if (value < 0)
+        *p++ = '-';
+    return put_bytes(p, digits + at, NUMBER_SIZE_MAX - at);
+}
+
 #endif
