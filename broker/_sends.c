@@ -15,6 +15,9 @@
 /* More would not fit the header of an answer. */
 #define IDS_SIZE_MAX (15 << 20)
 
+/* Names of attributes of a tail. */
+static PyObject *constants_name, *next_offset_name;
+
 /* The messages of one queue. Its tail and its traffic are kept alive by the table of topics, in which
    nothing changes meanwhile. */
 typedef struct {
@@ -141,12 +144,12 @@ static int find_topic(Pass *pass, Span topic)
 static int begin_run(Pass *pass, Run *run, PyObject *tail)
 {
     *run = (Run){.tail = tail, .traffic = pass->traffic, .start = pass->log_offset};
-    PyObject *constants = PyObject_GetAttrString(tail, "constants");
+    PyObject *constants = PyObject_GetAttr(tail, constants_name);
     if (constants == NULL)
         return 0;
     int taken = take_constants(constants, &run->shared);
     Py_DECREF(constants);
-    PyObject *offset = taken ? PyObject_GetAttrString(tail, "next_offset") : NULL;
+    PyObject *offset = taken ? PyObject_GetAttr(tail, next_offset_name) : NULL;
     if (offset == NULL)
         return 0;
     taken = fits_int64(offset, &run->shared.queue_offset);
@@ -492,5 +495,9 @@ static struct PyModuleDef definition = {
 PyMODINIT_FUNC PyInit__sends(void)
 {
     prepare_crc();
+    constants_name = PyUnicode_InternFromString("constants");
+    next_offset_name = PyUnicode_InternFromString("next_offset");
+    if (constants_name == NULL || next_offset_name == NULL)
+        return NULL;
     return PyModule_Create(&definition);
 }

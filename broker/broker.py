@@ -33,6 +33,7 @@ from rockhopper.broker.nameserver.registration import Registration
 from rockhopper.broker.nameserver.service import NameService
 from rockhopper.broker.observing import log as logging
 from rockhopper.broker.observing.stats import SAMPLE_INTERVAL_MS, BrokerStats
+from rockhopper.broker.plain_pulls import PlainPulls
 from rockhopper.broker.processors.table import build_table
 from rockhopper.broker.remoting.dispatcher import Dispatcher
 from rockhopper.broker.remoting.health import HealthServer
@@ -237,6 +238,15 @@ class Broker(ServingParts):
             dispatcher,
             self.stats,
             store_host,
+            PlainPulls(
+                self.puller,
+                self.store,
+                self.stats,
+                self.topics,
+                self.groups,
+                self.consumers,
+                self.offsets,
+            ),
         )
         self.server = Server("broker", hot_pass.handle, connections_max=connections_max)
         self.store.on_failure = self._store_failed

@@ -11,6 +11,7 @@ Out: whole frames, ``>I frame length - 4, >I header length, header, body``, from
 made once: of an answer to a send only numbers and the message's key are its own.
 """
 
+import re
 from struct import Struct as ByteStruct
 from typing import Literal, NamedTuple
 
@@ -32,6 +33,7 @@ SEND_STARTS: dict[int, tuple[bytes, ...]] = {
 SIGNED = b"AccessKey"
 """In headers that are signed, in every serialisation; they are verified where they are decoded."""
 _LENGTHS = ByteStruct(">II")
+_PLACE = re.compile("%016X|%d|%s")
 
 
 class SendFields(msgspec.Struct, gc=False):
@@ -138,6 +140,11 @@ def templates(region_id: str, store_host: bytes, *, trace_on: bool) -> Templates
         '{"code":%d,"extFields":{"suggestWhichBrokerId":"0","nextBeginOffset":"%d",'
         f'"minOffset":"%d","maxOffset":"%d"}},{tail[:-1]},"remark":"%s"}}',
     )
+
+
+def pieces(template: str) -> tuple[bytes, ...]:
+    """What stands between the values of a template."""
+    return tuple(piece.replace("%%", "%").encode() for piece in _PLACE.split(template))
 
 
 def json_frame(template: str, values: tuple[object, ...], body_size_bytes: int = 0) -> bytes:

@@ -37,6 +37,7 @@ from rockhopper.broker.hot_codec import (
 )
 from rockhopper.broker.loop.rounds import PASS_BYTES_MAX, PASS_S
 from rockhopper.broker.observing.stats import BrokerStats, Traffic
+from rockhopper.broker.plain_pulls import PlainPulls
 from rockhopper.broker.plain_sends import common, take_sends
 from rockhopper.broker.processors.pulls import PULL_CODES
 from rockhopper.broker.pulling.puller import Outcome, Pull, Puller
@@ -84,6 +85,7 @@ class HotPass:
         dispatcher: Dispatcher,
         stats: BrokerStats,
         store_host: bytes,
+        plain_pulls: PlainPulls,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._live = config.live
@@ -107,6 +109,7 @@ class HotPass:
         self._common = common(self._templates, store_host, self._suffix, self._body_bytes_max)
         # Taken apart, for they are used for each message.
         _, self._id_host, self._sent, self._batch_sent, self._pulled = self._templates
+        self._plain_pulls = plain_pulls
         topics.listeners.append(self._topic_changed)
 
     def _topic_changed(self, *_: object) -> None:
@@ -130,8 +133,9 @@ class HotPass:
         while taken < len(frames):
             serialize_type, header, body = frames[taken]
             if serialize_type == SerializeType.JSON and header.startswith(PULL_PREFIX):
-                taken += 1
-                served = self._serve_pull(turn, header)
+                count, key = self._take_pulls(turn, frames, taken)
+                taken += count or 1
+                served = count > 0 or self._serve_pull(turn, header, key)
             elif count := self._take_sends(turn, frames, taken):
                 taken += count
                 served = True
@@ -347,7 +351,15 @@ class HotPass:
         turn.sent(answer, log_offset, waits=waits_for_disk(fields.i))
         return True
 
-    def _serve_pull(self, turn: Turn, header: bytes) -> bool:
+    def _take_pulls(self, turn: Turn, frames: list[Frame], first: int) -> tuple[int, bytes | None]:
+        """Serve the plain pulls from frame *first* on, as far as compiled code can."""
+        if not self._access.is_open:
+            return 0, None
+        turn.settle()
+        return self._plain_pulls.take(turn, frames, first)
+
+    def _serve_pull(self, turn: Turn, header: bytes, key: bytes | None) -> bool:
+        """Serve one pull; *key* is under what others of its kind may be allowed."""
         try:
             request = decode_pull(header)
         except UNDECODABLE:
@@ -371,28 +383,29 @@ class HotPass:
         def answer(outcome: Outcome, result: GetResult) -> None:
             connection.write_parts(self._pull_answer(outcome, result, opaque))
 
+        pull = Pull(
+            connection,
+            False,
+            group,
+            topic,
+            fields.queueId,
+            fields.queueOffset,
+            fields.maxMsgNums,
+            fields.sysFlag,
+            fields.commitOffset,
+            fields.suspendTimeoutMillis,
+            fields.subscription,
+            fields.expressionType,
+            fields.subVersion,
+            answer,
+        )
         try:
-            served = self._pull(
-                Pull(
-                    connection,
-                    False,
-                    group,
-                    topic,
-                    fields.queueId,
-                    fields.queueOffset,
-                    fields.maxMsgNums,
-                    fields.sysFlag,
-                    fields.commitOffset,
-                    fields.suspendTimeoutMillis,
-                    fields.subscription,
-                    fields.expressionType,
-                    fields.subVersion,
-                    answer,
-                )
-            )
+            served = self._pull(pull)
         except Refusal:
             return False
         if served is not None:
+            if key is not None and served[0] is Outcome.FOUND:
+                self._plain_pulls.allow(key, pull)
             for part in self._pull_answer(*served, opaque):
                 turn.answer(part)
         return True

@@ -6,11 +6,10 @@ oracle: what it takes, it serves as HotPass serves it one by one, to the byte, a
 little unusual it leaves to HotPass. Without it everything is left.
 """
 
-import re
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
-from rockhopper.broker.hot_codec import Templates
+from rockhopper.broker.hot_codec import Templates, pieces
 from rockhopper.broker.observing.stats import Traffic
 from rockhopper.broker.store.queues.queue_tail import EncodedRun, QueueTail
 from rockhopper.protocol.codes import FLAG_RESPONSE, MQ_VERSION, LanguageCode
@@ -20,7 +19,6 @@ from rockhopper.protocol.headers.header_binary import encode_binary_header
 Sendable: TypeAlias = dict[str, tuple[list[QueueTail], Traffic]]
 """Topics that plain messages may go to: the tails of their queues, and what is counted."""
 
-_PLACE = re.compile("%016X|%d|%s")
 # Where the opaque of a binary header stands, where the sizes behind its flag, and its fields.
 _OPAQUE_AT, _FLAG_AT, _SIZE_AT, _FIELDS_AT = 5, 9, 17, 21
 
@@ -60,7 +58,7 @@ def common(
     binary = encode_binary_header(
         0, LanguageCode.JAVA, MQ_VERSION, 0, FLAG_RESPONSE, None, templates.ext
     )
-    sent, batch_sent = _pieces(templates.sent), _pieces(templates.batch_sent)
+    sent, batch_sent = pieces(templates.sent), pieces(templates.batch_sent)
     host = templates.id_host.encode()
     return Common(
         store_host,
@@ -71,10 +69,6 @@ def common(
         batch_sent,
         (binary[:_OPAQUE_AT], binary[_FLAG_AT:_SIZE_AT], binary[_FIELDS_AT:]),
     )
-
-
-def _pieces(template: str) -> tuple[bytes, ...]:
-    return tuple(piece.replace("%%", "%").encode() for piece in _PLACE.split(template))
 
 
 def take_nothing(*_: object) -> None:

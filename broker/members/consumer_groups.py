@@ -167,6 +167,8 @@ class ConsumerGroups(Part):
         self._early_members: dict[str, set[Peer]] = {}
         # What V2 clients told us before they lost their connection: they do not repeat it.
         self._departed: dict[tuple[str, str], tuple[int, Member]] = {}
+        self.listeners: list[Callable[[], None]] = []
+        """Called when somebody comes, goes, or subscribes to something else."""
 
     def __iter__(self) -> Iterator[ConsumerGroup]:
         return iter(list(self._groups.values()))
@@ -247,8 +249,10 @@ class ConsumerGroups(Part):
         if client.connection.closed:
             return
         online, member, is_new = self._seen(group, client)
-        online.settings = settings
         changed = is_new or member.subscriptions.keys() != subscriptions.keys()
+        if changed or online.settings != settings or member.subscriptions != subscriptions:
+            self._tell_listeners()
+        online.settings = settings
         was_consistent = online.is_consistent()
         online.subscribe(member, subscriptions)
         member.fingerprint = fingerprint
@@ -285,6 +289,7 @@ class ConsumerGroups(Part):
             online.subscribe(member, self._remembered.find_all(group, fingerprint))
             member.fingerprint = fingerprint if member.subscriptions else 0
         if is_new:
+            self._tell_listeners()
             self._notices.changed(group)
         return member.fingerprint == fingerprint
 
@@ -345,12 +350,17 @@ class ConsumerGroups(Part):
         member = online.remove(connection) if online is not None else None
         if online is None or member is None:
             return
+        self._tell_listeners()
         if remember and member.fingerprint != 0:
             self._departed[group, member.client_id] = (self._now_ms(), member)
         if online.members:
             self._notices.changed(group)
         else:
             del self._groups[group]
+
+    def _tell_listeners(self) -> None:
+        for listener in self.listeners:
+            listener()
 
     def _may_tell(self, name: str) -> bool:
         group = self._groups.get(name)

@@ -17,6 +17,7 @@ from rockhopper.broker.access.errors import (
     GroupNotFound,
     InvalidParameter,
     NoPermission,
+    Refusal,
     SubscriptionNotFound,
     TooManyWait,
     TopicNotFound,
@@ -28,6 +29,7 @@ from rockhopper.broker.pulling.long_polling import FILTERED_RECHECK_S, LongPolli
 from rockhopper.broker.pulling.pull_filters import PullFilters
 from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.broker.store.reading.get_result import GetResult, GetStatus
 from rockhopper.broker.store.reading.property_stage import MessageFilter
 from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
@@ -256,6 +258,19 @@ class Puller:
         if live.filter_support_retry:
             return self._on_retry_topic(pull, chosen)
         return chosen
+
+    def plain_queue(self, pull: Pull) -> ConsumeQueue | None:
+        """The queue that *pull* reads, if it may, and all of it, until something changes."""
+        online = self._consumers.get(pull.group)
+        is_member = online is not None and pull.connection in online.members
+        is_known = is_member or pull.sys_flag & PULL_FLAG_SUBSCRIPTION
+        if not is_known or pull.topic.startswith("%"):
+            return None
+        try:
+            chosen = self.check(pull)
+        except Refusal:
+            return None
+        return None if chosen is not None else self._store.consume_queue(pull.topic, pull.queue_id)
 
     def _on_retry_topic(self, pull: Pull, chosen: Subscription | None) -> MessageFilter | None:
         def find(topic: str) -> Subscription | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from functools import partial
+from mmap import mmap
 
 from rockhopper.broker.settings.store_config import StoreConfig
 from rockhopper.broker.settings.store_layout import StoreLayout
@@ -71,6 +72,15 @@ class StoreReading:
         if isinstance(queue, BatchConsumeQueue):
             return self.reader.get_batch(queue, offset, count_max, subscription)
         return GetResult(GetStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
+
+    def newest_of_log(self) -> tuple[mmap | None, int, int]:
+        """The mapping of the file that is written to, and [start, end) of what it holds."""
+        return self._log.newest()
+
+    def consume_queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """A queue whose units are its own messages, one each; None for any other."""
+        queue = self._queues.get(topic, queue_id)
+        return queue if isinstance(queue, ConsumeQueue) and not queue.is_light else None
 
     def get_bulk(
         self, topic: str, queue_id: int, offset: int, count_max: int, size_max: int

@@ -235,6 +235,11 @@ class ConsumerOffsetTable(JsonTable):
             return None
         return self._resets.get(f"{topic}@{group}", {}).get(queue_id)
 
+    @property
+    def has_resets(self) -> bool:
+        """Whether any pull may have to learn of a reset."""
+        return bool(self._resets)
+
     def take_reset(self, topic: str, group: str, queue_id: int) -> int | None:
         """The same, for the pull that learns of it: from then on commits count again.
 

@@ -144,6 +144,8 @@ class SubscriptionGroupTable(JsonTable):
         if config.store.light_queues_enabled:
             self.get = self._get_or_light
         self._forbidden: dict[str, dict[str, int]] = {}
+        self.listeners: list[Callable[[], None]] = []
+        """Called when anything has changed."""
 
     def to_json(self) -> JsonObject:
         """The content of subscriptionGroup.json."""
@@ -234,6 +236,8 @@ class SubscriptionGroupTable(JsonTable):
         self.version.advance(self._now_ms())
         self.mark_changed()
         self.save_soon()
+        for listener in self.listeners:
+            listener()
 
     def seed_system_groups(self) -> None:
         """Create the groups that every broker has."""

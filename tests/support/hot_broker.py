@@ -5,6 +5,7 @@ from pathlib import Path
 
 from rockhopper.broker.access.access import Access
 from rockhopper.broker.hot_pass import HotPass
+from rockhopper.broker.plain_pulls import PlainPulls
 from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol.command import Command, decode_header
 from rockhopper.protocol.errors import ProtocolError
@@ -61,6 +62,15 @@ class HotBroker:
             served.dispatcher,
             served.stats,
             STORE_HOST,
+            PlainPulls(
+                served.puller,
+                served.store,
+                served.stats,
+                served.topics,
+                served.groups,
+                served.consumers,
+                served.offsets,
+            ),
             clock=lambda: self.now_s,
         )
         self.peer = HotPeer()

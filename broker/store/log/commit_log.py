@@ -222,6 +222,13 @@ class CommitLog:
         end = min(file.base_offset + file.size_bytes, self.written_offset)
         return file.mapping, file.base_offset, end
 
+    def newest(self) -> tuple[mmap.mmap | None, int, int]:
+        """As ``mapped``, for the file that is written to."""
+        file = self._file
+        if file is None:
+            return None, 0, 0
+        return file.mapping, file.base_offset, self.written_offset
+
     def place_of(self, offset: int, size_bytes: int) -> tuple[str, int, int] | None:
         """File, position in it and size of so many bytes from *offset* on; None if it is gone."""
         file = self._files.file_at(offset)

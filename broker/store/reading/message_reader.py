@@ -77,7 +77,7 @@ class MessageReader:
         self._log = commit_log
         self._places = places
         self._mender = mender
-        self._limits = limits
+        self.limits = limits
         self._resolve_ext = resolve_ext
         self._reported: set[int] = set()
         self.tail_start = commit_log.written_offset
@@ -98,7 +98,7 @@ class MessageReader:
         refused = _range_status(offset, low, high)
         if refused is not None:
             return GetResult(*refused, low, high)
-        limits = self._limits
+        limits = self.limits
         count_max = min(count_max, limits.count_in_memory)
         scan_count = count_max if subscription is None else max(limits.scan_count, count_max)
         units = queue.read_units(offset, min(scan_count, high - offset))
@@ -286,7 +286,7 @@ class MessageReader:
         refused = _range_status(offset, low, high)
         if refused is not None:
             return GetResult(*refused, low, high)
-        limits = self._limits
+        limits = self.limits
         parts: list[bytes] = []
         size_all = 0
         next_offset, count = offset, 0

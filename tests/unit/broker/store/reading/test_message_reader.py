@@ -131,7 +131,7 @@ def test_a_pull_of_what_is_not_in_memory_gets_8_messages_or_64_kib(
     store = stores.open(commit_log_file_size_bytes=1 << 20)
     fill(store, 20)
     fill(store, 10, 20_000)
-    store.reader._limits = store.reader._limits._replace(memory_bytes=1000)
+    store.reader.limits = store.reader.limits._replace(memory_bytes=1000)
     subscription = None if expression == "*" else Subscription(TOPIC, expression)
     assert store.get_message(TOPIC, 0, 0, 32, subscription).count == 8
     assert store.get_message(TOPIC, 0, 20, 32, subscription).count == 3

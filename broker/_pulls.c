@@ -1,0 +1,489 @@
+/* Compiled: the plain pulls at the front of a pass, from frames to one stretch of answers.
+
+   hot_pass.py says what is to be done with each; here it is done for those whose queue is known to be
+   readable for them, and whose messages stand, sound, in the newest file of queue and log. The first
+   for which that does not hold is for Python. */
+
+#include "_json_text.h"
+#include "store/log/_soundness.h"
+
+#define FLAG_RESPONSE 1
+#define FLAG_ONEWAY 2
+#define CODE_PULL 11
+#define PULL_FLAG_COMMIT 1
+#define ANSWER_PIECES 5
+#define KEY_SIZE_MAX 1024
+
+/* Names of attributes of a queue. */
+static PyObject *min_offset, *max_offset, *mapping_start_name, *mapping_name, *topic_field;
+
+/* The fields of a pull, as bits of what was seen. */
+enum {
+    GROUP = 1, TOPIC = 2, QUEUE_ID = 4, OFFSET = 8, COUNT_MAX = 16, SYS_FLAG = 32, COMMIT = 64,
+    SUSPEND = 128, VERSION = 256, SUBSCRIPTION = 512, EXPRESSION_TYPE = 1024, NEEDED = 511
+};
+
+static const struct {
+    const char *name;
+    int field;
+} fields[] = {
+    {"consumerGroup", GROUP}, {"topic", TOPIC}, {"queueId", QUEUE_ID}, {"queueOffset", OFFSET},
+    {"maxMsgNums", COUNT_MAX}, {"sysFlag", SYS_FLAG}, {"commitOffset", COMMIT},
+    {"suspendTimeoutMillis", SUSPEND}, {"subVersion", VERSION}, {"subscription", SUBSCRIPTION},
+    {"expressionType", EXPRESSION_TYPE}, {NULL, 0}};
+
+typedef struct {
+    uint32_t seen;
+    int32_t opaque, queue_id, count_max, sys_flag;
+    int64_t offset, commit_offset;
+    Span group, topic, version, subscription, expression_type;
+} PullHeader;
+
+/* What became of the pulls of a queue by a group, in whatever words: one of their entries, and what
+   is to be counted. */
+typedef struct {
+    PyObject *entry;
+    int64_t pulls, messages, size, next_offset;
+} Counted;
+
+typedef struct {
+    PyObject *readable;
+    Span pieces[ANSWER_PIECES];
+    int64_t count_max, size_max, memory_size, answers_size_max;
+    /* The newest file of the log. */
+    const unsigned char *log;
+    int64_t base, end, unchecked_from;
+    /* What it has made; the bytes object has room for more than is in it. */
+    PyObject *answers;
+    Py_ssize_t size;
+    Counted *counted;
+    Py_ssize_t counted_count, counted_room;
+    PyObject *commits, *missing_key;
+} Pass;
+
+static int field_of(Span name)
+{
+    for (int i = 0; fields[i].name != NULL; i++)
+        if (is_text(name, fields[i].name))
+            return fields[i].field;
+    return is_text(name, "rh") ? -1 : 0;
+}
+
+/* Takes one field; 0 if it is for Python. */
+static int take_field(int field, Span value, PullHeader *pull)
+{
+    int64_t ignored;
+    if (field <= 0)
+        return field == 0;
+    if (pull->seen & (uint32_t)field)
+        return 0;
+    pull->seen |= (uint32_t)field;
+    switch (field) {
+    case GROUP:
+        pull->group = value;
+        return 1;
+    case TOPIC:
+        pull->topic = value;
+        return 1;
+    case QUEUE_ID:
+        return read_int32(value, &pull->queue_id);
+    case OFFSET:
+        return read_number(value, &pull->offset);
+    case COUNT_MAX:
+        return read_int32(value, &pull->count_max);
+    case SYS_FLAG:
+        return read_int32(value, &pull->sys_flag);
+    case COMMIT:
+        return read_number(value, &pull->commit_offset);
+    case VERSION:
+        pull->version = value;
+        return read_number(value, &ignored);
+    case SUBSCRIPTION:
+        pull->subscription = value;
+        return 1;
+    case EXPRESSION_TYPE:
+        pull->expression_type = value;
+        return 1;
+    default:
+        return read_number(value, &ignored);
+    }
+}
+
+static int is_name(int field)
+{
+    return field <= 0 || (field & (GROUP | TOPIC | SUBSCRIPTION | EXPRESSION_TYPE)) != 0;
+}
+
+static int take_fields(Cursor *cursor, PullHeader *pull)
+{
+    if (!take_char(cursor, '{'))
+        return 0;
+    do {
+        Span name, value;
+        if (!take_plain_string(cursor, &name) || !take_char(cursor, ':'))
+            return 0;
+        int field = field_of(name);
+        int taken = is_bare(cursor) ? !is_name(field) && take_word(cursor, &value)
+                                    : take_plain_string(cursor, &value);
+        if (!taken || !take_field(field, value, pull))
+            return 0;
+    } while (take_char(cursor, ','));
+    return take_char(cursor, '}');
+}
+
+#define HAS_OPAQUE 1
+#define HAS_FLAG 2
+#define HAS_FIELDS 4
+
+static int read_header(Span header, PullHeader *pull)
+{
+    static const char beginning[] = "{\"code\":11,";
+    Cursor cursor = {header.data, header.data + header.size};
+    Span name, text;
+    int32_t flag = 0;
+    int parts = 0, taken;
+    *pull = (PullHeader){.subscription = {"", -1}, .expression_type = {"", -1}};
+    if (header.size < (Py_ssize_t)sizeof beginning
+        || memcmp(cursor.p, beginning, sizeof beginning - 1) != 0)
+        return 0;
+    cursor.p += sizeof beginning - 2;
+    while (take_char(&cursor, ',')) {
+        if (!take_plain_string(&cursor, &name) || !take_char(&cursor, ':'))
+            return 0;
+        int part = is_text(name, "opaque") ? HAS_OPAQUE : is_text(name, "flag") ? HAS_FLAG
+                   : is_text(name, "extFields") ? HAS_FIELDS : 0;
+        if (parts & part || is_text(name, "code"))
+            return 0;
+        parts |= part;
+        if (part == HAS_FIELDS)
+            taken = take_fields(&cursor, pull);
+        else if (part != 0)
+            taken = take_word(&cursor, &text)
+                    && read_int32(text, part == HAS_FLAG ? &flag : &pull->opaque);
+        else
+            taken = pass_over(&cursor);
+        if (!taken)
+            return 0;
+    }
+    return take_char(&cursor, '}') && cursor.p == cursor.end
+           && (parts & (HAS_OPAQUE | HAS_FIELDS)) == (HAS_OPAQUE | HAS_FIELDS)
+           && (pull->seen & NEEDED) == NEEDED && (flag & (FLAG_RESPONSE | FLAG_ONEWAY)) == 0;
+}
+
+static unsigned char *put_text(unsigned char *p, Span text)
+{
+    *p++ = text.size < 0 ? 0 : 1;
+    if (text.size > 0)
+        p = put_bytes(p, text.data, text.size);
+    *p++ = '\n';
+    return p;
+}
+
+/* What decides whether a pull is allowed, and what it reads; NULL with an exception, or without one
+   if that is too long. */
+static PyObject *key_of(const PullHeader *pull)
+{
+    unsigned char key[KEY_SIZE_MAX + 64], *p = key;
+    if (pull->group.size + pull->topic.size + pull->version.size + pull->subscription.size
+            + pull->expression_type.size
+        > KEY_SIZE_MAX)
+        return NULL;
+    p = put_text(put_text(p, pull->group), pull->topic);
+    p = put_text(put_text(p, pull->subscription), pull->expression_type);
+    p = put_text(p, pull->version);
+    p = put32(put32(p, (uint32_t)pull->queue_id), (uint32_t)(pull->sys_flag & ~PULL_FLAG_COMMIT));
+    return PyBytes_FromStringAndSize((const char *)key, p - key);
+}
+
+/* The entry for a pull: (queue, traffic, reads, topic, group); NULL if there is none, and *key* then
+   says which was looked for, or with an exception. */
+static PyObject *entry_of(Pass *pass, const PullHeader *pull)
+{
+    PyObject *key = key_of(pull);
+    if (key == NULL)
+        return NULL;
+    PyObject *entry = PyDict_GetItemWithError(pass->readable, key);
+    if (entry != NULL && (!PyTuple_Check(entry) || PyTuple_GET_SIZE(entry) != 5)) {
+        PyErr_SetString(PyExc_TypeError, "an entry is a tuple of five");
+        entry = NULL;
+    }
+    if (entry == NULL && !PyErr_Occurred())
+        Py_XSETREF(pass->missing_key, Py_NewRef(key));
+    Py_DECREF(key);
+    return entry;
+}
+
+static int number_of(PyObject *object, PyObject *name, int64_t *value)
+{
+    PyObject *number = PyObject_GetAttr(object, name);
+    if (number == NULL)
+        return 0;
+    int fits = fits_int64(number, value);
+    Py_DECREF(number);
+    return fits;
+}
+
+/* Room for *size* more bytes of answers; NULL without memory, with an exception. */
+static unsigned char *room_for(Pass *pass, int64_t size)
+{
+    Py_ssize_t room = pass->answers == NULL ? 0 : PyBytes_GET_SIZE(pass->answers);
+    Py_ssize_t needed = pass->size + (Py_ssize_t)size;
+    if (needed > room) {
+        Py_ssize_t wanted = room * 2 > needed ? room * 2 : needed;
+        if (pass->answers == NULL)
+            pass->answers = PyBytes_FromStringAndSize(NULL, wanted);
+        else
+            _PyBytes_Resize(&pass->answers, wanted);
+        if (pass->answers == NULL)
+            return NULL;
+    }
+    return (unsigned char *)PyBytes_AS_STRING(pass->answers) + pass->size;
+}
+
+static unsigned char *put_piece(unsigned char *p, Span piece, int64_t number)
+{
+    return put_number(put_bytes(p, piece.data, piece.size), number);
+}
+
+static int answer(Pass *pass, const PullHeader *pull, const Wanted *wanted, int64_t low, int64_t high)
+{
+    int64_t most = wanted->size + 8 + 4 * NUMBER_SIZE_MAX;
+    for (int i = 0; i < ANSWER_PIECES; i++)
+        most += pass->pieces[i].size;
+    unsigned char *begin = room_for(pass, most);
+    if (begin == NULL)
+        return 0;
+    unsigned char *p = put_piece(begin + 8, pass->pieces[0], pull->offset + wanted->count);
+    p = put_piece(put_piece(p, pass->pieces[1], low), pass->pieces[2], high);
+    p = put_piece(p, pass->pieces[3], pull->opaque);
+    p = put_bytes(p, pass->pieces[4].data, pass->pieces[4].size);
+    uint32_t header_size = (uint32_t)(p - begin - 8);
+    put32(put32(begin, header_size + 4 + (uint32_t)wanted->size), header_size);
+    pass->size += copy_records(p, wanted) - begin;
+    return 1;
+}
+
+static Counted *counted_of(Pass *pass, PyObject *entry)
+{
+    for (Py_ssize_t i = pass->counted_count; i-- > 0;)
+        if (PyTuple_GET_ITEM(pass->counted[i].entry, 2) == PyTuple_GET_ITEM(entry, 2))
+            return &pass->counted[i];
+    if (!make_room((void **)&pass->counted, &pass->counted_room,
+                   (pass->counted_count + 1) * (Py_ssize_t)sizeof(Counted)))
+        return NULL;
+    Counted *counted = &pass->counted[pass->counted_count++];
+    *counted = (Counted){.entry = entry};
+    return counted;
+}
+
+static int note_commit(Pass *pass, const PullHeader *pull, PyObject *entry)
+{
+    if (!(pull->sys_flag & PULL_FLAG_COMMIT) || pull->commit_offset < 0)
+        return 1;
+    PyObject *commit = Py_BuildValue("OOiL", PyTuple_GET_ITEM(entry, 3), PyTuple_GET_ITEM(entry, 4),
+                                     (int)pull->queue_id, (long long)pull->commit_offset);
+    int is_noted = commit != NULL && PyList_Append(pass->commits, commit) == 0;
+    Py_XDECREF(commit);
+    return is_noted;
+}
+
+/* Sets what is wanted of the queue's newest file; 0 if that is for Python. */
+static int find_units(const Pass *pass, const PullHeader *pull, int64_t high,
+                      const Py_buffer *mapping, int64_t mapping_start, Wanted *wanted)
+{
+    int64_t count = pull->count_max < 1 ? 1 : pull->count_max;
+    if (count > pass->count_max)
+        count = pass->count_max;
+    if (count > high - pull->offset)
+        count = high - pull->offset;
+    if (pull->offset > INT64_MAX / UNIT_SIZE - count)
+        return 0;
+    int64_t at = pull->offset * UNIT_SIZE - mapping_start;
+    if (at < 0 || at + count * UNIT_SIZE > mapping->len)
+        return 0;
+    *wanted = (Wanted){.units = (const unsigned char *)mapping->buf + at, .unit_count = count,
+                       .count_max = count, .size_max = pass->size_max, .log = pass->log,
+                       .base = pass->base, .end = pass->end,
+                       .unchecked_from = pass->unchecked_from, .queue_offset = pull->offset};
+    return pass->end - get64(wanted->units) <= pass->memory_size;
+}
+
+/* Answers from the mapped units; 1 if it was done, 0 if it is for Python, -1 with an exception. */
+static int answer_from(Pass *pass, const PullHeader *pull, PyObject *entry, int64_t low, int64_t high,
+                       const Py_buffer *mapping, int64_t mapping_start)
+{
+    PyObject *queue = PyTuple_GET_ITEM(entry, 0);
+    Wanted wanted;
+    if (!find_units(pass, pull, high, mapping, mapping_start, &wanted))
+        return 0;
+    PyObject *field = PyObject_GetAttr(queue, topic_field);
+    Owner owner = {.queue_id = pull->queue_id};
+    if (field == NULL || !take_bytes(field, &owner.topic_field, &owner.topic_field_size)) {
+        Py_XDECREF(field);
+        return -1;
+    }
+    int done = is_all_sound(&wanted, &owner);
+    Py_DECREF(field);
+    if (!done)
+        return 0;
+    Counted *counted = counted_of(pass, entry);
+    Py_ssize_t size_before = pass->size;
+    if (counted == NULL || !answer(pass, pull, &wanted, low, high)
+        || !note_commit(pass, pull, entry)) {
+        pass->size = size_before;
+        return -1;
+    }
+    counted->pulls++;
+    counted->messages += wanted.count;
+    counted->size += wanted.size;
+    counted->next_offset = pull->offset + wanted.count;
+    return 1;
+}
+
+static int serve(Pass *pass, Span header)
+{
+    PullHeader pull;
+    if (!read_header(header, &pull))
+        return 0;
+    PyObject *entry = entry_of(pass, &pull);
+    if (entry == NULL)
+        return PyErr_Occurred() ? -1 : 0;
+    PyObject *queue = PyTuple_GET_ITEM(entry, 0);
+    int64_t low, high, mapping_start;
+    if (!number_of(queue, min_offset, &low) || !number_of(queue, max_offset, &high)
+        || !number_of(queue, mapping_start_name, &mapping_start))
+        return PyErr_Occurred() ? -1 : 0;
+    if (pull.offset < low || pull.offset >= high)
+        return 0;
+    PyObject *mapped = PyObject_GetAttr(queue, mapping_name);
+    Py_buffer mapping;
+    if (mapped == NULL || PyObject_GetBuffer(mapped, &mapping, PyBUF_SIMPLE) < 0) {
+        Py_XDECREF(mapped);
+        return -1;
+    }
+    int done = answer_from(pass, &pull, entry, low, high, &mapping, mapping_start);
+    PyBuffer_Release(&mapping);
+    Py_DECREF(mapped);
+    return done;
+}
+
+/* Takes the pulls in front; returns how many, -1 with an exception. */
+static Py_ssize_t serve_all(Pass *pass, PyObject *frames, Py_ssize_t first)
+{
+    Py_ssize_t at = first;
+    for (; at < PyList_GET_SIZE(frames) && pass->size <= pass->answers_size_max; at++) {
+        PyObject *frame = PyList_GET_ITEM(frames, at);
+        int64_t serialize_type;
+        Span header;
+        if (!PyTuple_Check(frame) || PyTuple_GET_SIZE(frame) != 3) {
+            PyErr_SetString(PyExc_TypeError, "a frame is a tuple of three");
+            return -1;
+        }
+        if (!fits_int64(PyTuple_GET_ITEM(frame, 0), &serialize_type)
+            || !take_bytes(PyTuple_GET_ITEM(frame, 1), &header.data, &header.size))
+            return PyErr_Occurred() ? -1 : at - first;
+        int done = serialize_type == 0 ? serve(pass, header) : 0;
+        if (done < 0)
+            return -1;
+        if (done == 0)
+            break;
+    }
+    return at - first;
+}
+
+static PyObject *result_of(Pass *pass, Py_ssize_t taken)
+{
+    PyObject *counted = PyList_New(pass->counted_count);
+    for (Py_ssize_t i = 0; counted != NULL && i < pass->counted_count; i++) {
+        const Counted *one = &pass->counted[i];
+        PyObject *tuple = Py_BuildValue("OLLLL", one->entry, (long long)one->pulls,
+                                        (long long)one->messages, (long long)one->size,
+                                        (long long)one->next_offset);
+        if (tuple == NULL)
+            Py_CLEAR(counted);
+        else
+            PyList_SET_ITEM(counted, i, tuple);
+    }
+    if (counted == NULL || (pass->answers != NULL && _PyBytes_Resize(&pass->answers, pass->size) < 0)) {
+        Py_XDECREF(counted);
+        return NULL;
+    }
+    PyObject *answers = pass->answers != NULL ? pass->answers : Py_None;
+    PyObject *key = pass->missing_key != NULL ? pass->missing_key : Py_None;
+    return Py_BuildValue("nONOO", taken, answers, counted, pass->commits, key);
+}
+
+static int take_common(PyObject *common, Pass *pass)
+{
+    if (!PyTuple_Check(common) || PyTuple_GET_SIZE(common) != ANSWER_PIECES) {
+        PyErr_SetString(PyExc_TypeError, "the pieces of an answer are needed");
+        return 0;
+    }
+    for (int i = 0; i < ANSWER_PIECES; i++)
+        if (!take_bytes(PyTuple_GET_ITEM(common, i), &pass->pieces[i].data, &pass->pieces[i].size))
+            return 0;
+    return 1;
+}
+
+/* take_pulls(frames, first, readable, pieces, count_max, size_max, memory_size, answers_size_max, log,
+   base_offset, end_offset, unchecked_from) */
+static PyObject *take_pulls(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
+{
+    (void)module;
+    int64_t first;
+    Pass pass = {0};
+    if (nargs != 12 || !PyList_Check(args[0]) || !PyDict_Check(args[2])) {
+        PyErr_SetString(PyExc_TypeError, "a list, a number, a dict and nine more are needed");
+        return NULL;
+    }
+    pass.readable = args[2];
+    if (!fits_int64(args[1], &first) || first < 0 || !take_common(args[3], &pass)
+        || !fits_int64(args[4], &pass.count_max) || !fits_int64(args[5], &pass.size_max)
+        || !fits_int64(args[6], &pass.memory_size) || !fits_int64(args[7], &pass.answers_size_max)
+        || !fits_int64(args[9], &pass.base) || !fits_int64(args[10], &pass.end)
+        || !fits_int64(args[11], &pass.unchecked_from) || pass.base < 0 || pass.end < pass.base) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_OverflowError, "a number is too large, or negative");
+        return NULL;
+    }
+    Py_buffer log;
+    if (PyObject_GetBuffer(args[8], &log, PyBUF_SIMPLE) < 0)
+        return NULL;
+    PyObject *result = NULL;
+    pass.log = log.buf;
+    pass.commits = PyList_New(0);
+    if (pass.end - pass.base > log.len) {
+        PyErr_SetString(PyExc_ValueError, "the log does not reach so far");
+    } else if (pass.commits != NULL) {
+        Py_ssize_t taken = serve_all(&pass, args[0], (Py_ssize_t)first);
+        result = taken < 0 ? NULL : result_of(&pass, taken);
+    }
+    PyBuffer_Release(&log);
+    PyMem_Free(pass.counted);
+    Py_XDECREF(pass.answers);
+    Py_XDECREF(pass.commits);
+    Py_XDECREF(pass.missing_key);
+    return result;
+}
+
+static PyMethodDef methods[] = {
+    {"take_pulls", (PyCFunction)(void (*)(void))take_pulls, METH_FASTCALL, NULL},
+    {NULL, NULL, 0, NULL}};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "rockhopper.broker._pulls", "The compiled part of the hot pass.", 0,
+    methods, NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__pulls(void)
+{
+    prepare_crc();
+    min_offset = PyUnicode_InternFromString("min_offset");
+    max_offset = PyUnicode_InternFromString("max_offset");
+    mapping_start_name = PyUnicode_InternFromString("_mapping_start");
+    mapping_name = PyUnicode_InternFromString("_mapping");
+    topic_field = PyUnicode_InternFromString("topic_field");
+    if (min_offset == NULL || max_offset == NULL || mapping_start_name == NULL
+        || mapping_name == NULL || topic_field == NULL)
+        return NULL;
+    return PyModule_Create(&definition);
+}

@@ -1,0 +1,20 @@
+from mmap import mmap
+
+from rockhopper.broker.plain_pulls import Readable, Taken
+from rockhopper.protocol.frame import Frame
+
+def take_pulls(
+    frames: list[Frame],
+    first: int,
+    readable: dict[bytes, Readable],
+    pieces: tuple[bytes, ...],
+    count_max: int,
+    size_max: int,
+    memory_size: int,
+    answers_size_max: int,
+    log: mmap | bytes,
+    base_offset: int,
+    end_offset: int,
+    unchecked_from: int,
+    /,
+) -> Taken: ...

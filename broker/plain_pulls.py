@@ -1,0 +1,147 @@
+"""The plain pulls at the front of a pass, all in one call, where there was a compiler.
+
+``take_pulls`` is compiled (``_pulls.c``). It answers pulls that were allowed once, in the same
+words and on the same connection, since topics, groups, consumers or settings last changed; that
+want all messages of their queue; and whose messages stand, sound, in the newest files. HotPass
+serves all others, and the first of each kind; it is the oracle of what the answers must be.
+"""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from rockhopper.broker.access.peer import Peer
+from rockhopper.broker.hot_codec import pieces, templates
+from rockhopper.broker.loop.rounds import PASS_BYTES_MAX
+from rockhopper.broker.members.consumer_groups import ConsumerGroups
+from rockhopper.broker.observing.stats import BrokerStats, GroupTraffic, QueueReads
+from rockhopper.broker.pulling.puller import Pull, Puller
+from rockhopper.broker.remoting.turn import Turn
+from rockhopper.broker.store.message_store import MessageStore
+from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
+from rockhopper.broker.tables.consumer_offsets import ConsumerOffsetTable
+from rockhopper.broker.tables.subscription_groups import SubscriptionGroupTable
+from rockhopper.broker.tables.topics import TopicTable
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.compiled import compiled
+from rockhopper.protocol.frame import Frame
+
+Readable: TypeAlias = tuple[ConsumeQueue, GroupTraffic, QueueReads, str, str]
+"""What pulls of one kind read: the queue, what is counted, topic and group."""
+
+Taken: TypeAlias = tuple[
+    int,
+    bytes | None,
+    list[tuple[Readable, int, int, int, int]],
+    list[tuple[str, str, int, int]],
+    bytes | None,
+]
+"""What became of some pulls: how many there are; their answers; for each queue what to count,
+pulls, messages, bytes, and how far it was read; the commits that came with them, topic, group,
+queue and offset; and the key of the first pull that nothing is known of."""
+
+_pulls = compiled("rockhopper.broker._pulls")
+take_pulls: Callable[..., Taken] | None = None if _pulls is None else _pulls.take_pulls
+
+_KEY = "readable"
+# Of one connection; a client has one for each queue that it pulls.
+KINDS_MAX = 4096
+
+
+class PlainPulls:
+    """Which pulls are known to be allowed, and the answers to those."""
+
+    def __init__(
+        self,
+        puller: Puller,
+        store: MessageStore,
+        stats: BrokerStats,
+        topics: TopicTable,
+        groups: SubscriptionGroupTable,
+        consumers: ConsumerGroups,
+        offsets: ConsumerOffsetTable,
+    ) -> None:
+        self._puller = puller
+        self._store = store
+        self._stats = stats
+        self._topics = topics
+        self._offsets = offsets
+        # An answer to a pull says nothing of its broker.
+        pulled = templates("", b"", trace_on=False).pulled
+        code, *others, remark, end = pieces(pulled)
+        found = b"%d" % ResponseCode.SUCCESS
+        self._pieces = (code + found + others[0], *others[1:], remark + b"FOUND" + end)
+        # Counts the changes behind which everything has to be looked up again.
+        self._epoch = 0
+        topics.listeners.append(self._something_changed)
+        groups.listeners.append(self._something_changed)
+        consumers.listeners.append(self._something_changed)
+
+    def _something_changed(self, *_: object) -> None:
+        self._epoch += 1
+
+    def take(self, turn: Turn, frames: list[Frame], first: int) -> tuple[int, bytes | None]:
+        """Serve the pulls from frame *first* on, as far as compiled code can.
+
+        Returns how many, and the key for ``allow`` of the one behind them, if that is a pull of a
+        kind that was not served yet.
+        """
+        store = self._store
+        mapping, base, end = store.newest_of_log()
+        needs_looks = self._offsets.has_resets or self._topics.mappings
+        if take_pulls is None or mapping is None or needs_looks:
+            return 0, None
+        limits = store.reader.limits
+        count, answers, counted, commits, key = take_pulls(
+            frames,
+            first,
+            self._readable(turn.connection),
+            self._pieces,
+            limits.count_in_memory,
+            limits.size_bytes_in_memory,
+            limits.memory_bytes,
+            PASS_BYTES_MAX,
+            mapping,
+            base,
+            end,
+            store.reader.tail_start,
+        )
+        for commit in commits:
+            self._offsets.commit(*commit)
+        for (_, traffic, reads, _, _), pulls, messages, size_bytes, next_offset in counted:
+            self._stats.get_found += pulls
+            traffic.calls += pulls
+            traffic.messages += messages
+            traffic.bytes += size_bytes
+            reads.calls += pulls
+            reads.next_offset = next_offset
+        if answers is not None:
+            turn.answer(answers)
+        return count, key
+
+    def allow(self, key: bytes, pull: Pull) -> None:
+        """Remember that *pull* was answered with messages, unless it takes a look each time."""
+        queue = self._puller.plain_queue(pull)
+        if queue is not None:
+            traffic = self._stats.got(pull.topic, pull.group)
+            reads = traffic.handed_out(pull.queue_id, traffic.queues[pull.queue_id].next_offset)
+            readable = self._readable(pull.connection)
+            if len(readable) >= KINDS_MAX:
+                readable.clear()
+            readable[key] = queue, traffic, reads, pull.topic, pull.group
+
+    def _readable(self, connection: Peer) -> dict[bytes, Readable]:
+        known = connection.attributes.get(_KEY)
+        if isinstance(known, _Known) and known.epoch == self._epoch:
+            return known.readable
+        known = connection.attributes[_KEY] = _Known(self._epoch)
+        return known.readable
+
+
+class _Known:
+    """What is known to be readable for one connection, until something changes."""
+
+    __slots__ = ("epoch", "readable")
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.readable: dict[bytes, Readable] = {}

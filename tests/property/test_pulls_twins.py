@@ -1,0 +1,185 @@
+"""The compiled pass answers pulls as HotPass does in Python, whatever changes in between."""
+
+import asyncio
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+from unittest import mock
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rockhopper.broker import plain_pulls
+from rockhopper.broker.members.consumer_groups import Client, ConsumeSettings
+from rockhopper.broker.tables.subscription_groups import SubscriptionGroup
+from rockhopper.broker.tables.topics import TopicConfig
+from rockhopper.protocol.frame import Frame
+from rockhopper.protocol.subscription import Subscription
+from tests.support.hot_broker import HotBroker
+from tests.support.send_requests import json_frame, usual_sends
+
+pytestmark = pytest.mark.skipif(plain_pulls.take_pulls is None, reason="it is not compiled")
+
+GROUP, TOPIC = "group", "orders"
+Event = Callable[[HotBroker], object]
+
+
+def heartbeat(expression: str, version: int, model: str = "CLUSTERING") -> Event:
+    def happen(broker: HotBroker) -> None:
+        client = Client(broker.peer.connection, "me", 0, 453)
+        subscription = Subscription(TOPIC, expression, version=version)
+        told = ConsumeSettings(message_model=model)
+        broker.served.consumers.register(GROUP, client, told, {TOPIC: subscription})
+
+    return happen
+
+
+def leave(broker: HotBroker) -> None:
+    broker.served.consumers.unregister(GROUP, broker.peer.connection)
+
+
+def topic(perm: int, queues: int = 3) -> Event:
+    made = TopicConfig(TOPIC, read_queue_nums=queues, write_queue_nums=3, perm=perm)
+    return lambda broker: broker.served.topics.put(made)
+
+
+def forget_the_topic(broker: HotBroker) -> None:
+    broker.served.topics.delete(TOPIC)
+    broker.served.store.delete_topics([TOPIC])
+    broker.served.create_topic(TOPIC, 3)
+
+
+def group(*, consume_enable: bool) -> Event:
+    made = SubscriptionGroup(GROUP, consume_enable=consume_enable)
+    return lambda broker: broker.served.groups.put(made)
+
+
+def forbid(*, readable: bool) -> Event:
+    return lambda broker: broker.served.groups.forbid(GROUP, TOPIC, readable=readable)
+
+
+def reset(broker: HotBroker) -> None:
+    broker.served.offsets.reset(TOPIC, GROUP, 0, 1)
+
+
+EVENTS: dict[str, Event] = {
+    "nothing": lambda _broker: None,
+    "a heartbeat": heartbeat("*", 1),
+    "the same for a tag": heartbeat("A", 2),
+    "a broadcasting one": heartbeat("*", 1, "BROADCASTING"),
+    "a goodbye": leave,
+    "the topic is closed": topic(2),
+    "the topic is open": topic(6),
+    "fewer queues": topic(6, 1),
+    "the topic is made anew": forget_the_topic,
+    "the group is closed": group(consume_enable=False),
+    "the group is open": group(consume_enable=True),
+    "forbidden": forbid(readable=False),
+    "allowed": forbid(readable=True),
+    "a reset": reset,
+}
+
+
+class Served(NamedTuple):
+    """What came of it."""
+
+    answers: list[bytes]
+    offset: int | None
+    counted: list[tuple[int, int, int]]
+    found: int
+
+
+@st.composite
+def pull(draw: st.DrawFn) -> dict[str, object]:
+    """The fields of a pull, usual ones nearly always."""
+    fields: dict[str, object] = {
+        "consumerGroup": GROUP,
+        "topic": TOPIC,
+        "queueId": "0",
+        "queueOffset": str(draw(st.integers(0, 6))),
+        "maxMsgNums": str(draw(st.sampled_from([32, 1, 2, 0, -1]))),
+        "sysFlag": draw(st.sampled_from(["4", "5", "0", "1"])),
+        "commitOffset": str(draw(st.integers(-1, 5))),
+        "suspendTimeoutMillis": "15000",
+        "subVersion": "1",
+        "subscription": "*",
+        "expressionType": "TAG",
+        "maxMsgBytes": "262144",
+    }
+    if draw(st.integers(0, 3)):
+        return fields
+    fields |= {
+        "queueId": draw(st.sampled_from(["0", "1", 0, "7"])),
+        "queueOffset": str(draw(st.integers(-1, 12))),
+        "sysFlag": draw(st.sampled_from(["0", "2", "6"])),
+        "subVersion": draw(st.sampled_from(["1", "0", "3"])),
+        "subscription": draw(st.sampled_from(["*", "A", "", None])),
+    }
+    if draw(st.integers(0, 9)) == 0:
+        del fields[draw(st.sampled_from(sorted(fields)))]
+    if draw(st.integers(0, 19)) == 0:
+        fields["rh"] = "1"
+    return fields
+
+
+def pull_frame(fields: dict[str, object], opaque: int) -> Frame:
+    parts = {"code": 11, "extFields": fields, "flag": 0, "language": "JAVA", "opaque": opaque}
+    return 0, json.dumps(parts, separators=(",", ":")).encode(), b""
+
+
+@st.composite
+def passes(draw: st.DrawFn) -> list[tuple[str, list[Frame]]]:
+    """Events, and what is asked behind each."""
+    made = []
+    for _ in range(draw(st.integers(1, 5))):
+        frames = [
+            pull_frame(draw(pull()), opaque)
+            if draw(st.integers(0, 4))
+            else json_frame(draw(usual_sends(batch=draw(st.booleans()))), opaque, code_first=True)
+            for opaque in range(draw(st.integers(1, 12)))
+        ]
+        made.append((draw(st.sampled_from([*EVENTS, *["nothing"] * 8])), frames))
+    return made
+
+
+def serve(stream: list[tuple[str, list[Frame]]], store: dict[str, str]) -> Served:
+    async def serve_it() -> Served:
+        with tempfile.TemporaryDirectory() as directory:
+            broker = HotBroker(Path(directory), store)
+            try:
+                answers = []
+                heartbeat("*", 1)(broker)
+                for number in range(4):
+                    broker.served.put(TOPIC, b"%d" % number, properties="TAGS\x01A\x02")
+                for event, frames in stream:
+                    EVENTS[event](broker)
+                    broker.serve(frames)
+                    answers.append(b"".join(broker.peer.written))
+                    broker.peer.written.clear()
+                traffic = broker.served.stats.got(TOPIC, GROUP)
+                counted = [(traffic.messages, traffic.calls, traffic.bytes)] + [
+                    (queue_id, reads.calls, reads.next_offset)
+                    for queue_id, reads in sorted(traffic.queues.items())
+                ]
+                offset = broker.served.offsets.get(TOPIC, GROUP, 0)
+                return Served(answers, offset, counted, broker.served.stats.get_found)
+            finally:
+                broker.close()
+
+    with mock.patch.object(os, "fsync"), mock.patch.object(os, "fdatasync"):
+        return asyncio.run(serve_it())
+
+
+@settings(max_examples=5 * settings().max_examples)
+@given(stream=passes(), file_size_bytes=st.sampled_from(["2048", "65536"]))
+def test_every_stream_is_served_alike(
+    stream: list[tuple[str, list[Frame]]], file_size_bytes: str
+) -> None:
+    store = {"mappedFileSizeCommitLog": "4096", "mappedFileSizeConsumeQueue": file_size_bytes}
+    compiled = serve(stream, store)
+    with mock.patch.object(plain_pulls, "take_pulls", None):
+        assert compiled == serve(stream, store)

@@ -1,0 +1,266 @@
+"""Which pulls compiled code answers, and what makes it look again.
+
+That it answers as Python does is tests/property's.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from rockhopper.broker import plain_pulls
+from rockhopper.broker.members.consumer_groups import Client, ConsumeSettings
+from rockhopper.broker.tables.subscription_groups import SubscriptionGroup
+from rockhopper.broker.tables.topics import TopicConfig
+from rockhopper.protocol.codes import ResponseCode
+from rockhopper.protocol.frame import Frame
+from rockhopper.protocol.store.message_codec import decode_messages
+from rockhopper.protocol.subscription import Subscription
+from tests.support.hot_broker import HotBroker
+
+pytestmark = pytest.mark.skipif(plain_pulls.take_pulls is None, reason="it is not compiled")
+
+FIELDS = {
+    "consumerGroup": "group",
+    "topic": "orders",
+    "queueId": "0",
+    "queueOffset": "0",
+    "maxMsgNums": "32",
+    "sysFlag": "0",
+    "commitOffset": "0",
+    "suspendTimeoutMillis": "0",
+    "subVersion": "1",
+    "subscription": "*",
+    "expressionType": "TAG",
+}
+
+
+class Pulled:
+    """A broker with some messages, of which a group is told that it may pull them."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.broker = HotBroker(root)
+        self.taken = 0
+        real = plain_pulls.take_pulls
+        assert real is not None
+
+        def counting(*arguments: object) -> plain_pulls.Taken:
+            result = real(*arguments)
+            self.taken += result[0]
+            return result
+
+        monkeypatch.setattr(plain_pulls, "take_pulls", counting)
+        self.join("*", 1)
+        for number in range(5):
+            self.broker.served.put("orders", b"%d" % number, properties="TAGS\x01A\x02")
+
+    def join(self, expression: str, version: int) -> None:
+        client = Client(self.broker.peer.connection, "me", 0, 453)
+        told = {"orders": Subscription("orders", expression, version=version)}
+        self.broker.served.consumers.register("group", client, ConsumeSettings(), told)
+
+    def frame(self, **fields: object) -> Frame:
+        ext = {name: value for name, value in (FIELDS | fields).items() if value is not None}
+        parts = {"code": 11, "extFields": ext, "flag": 0, "language": "JAVA", "opaque": 1}
+        return 0, json.dumps(parts, separators=(",", ":")).encode(), b""
+
+    def serve(self, *frames: Frame) -> tuple[int, list[tuple[int, list[bytes]]]]:
+        """How many of them compiled code took, and the code and the bodies of each answer."""
+        before = self.taken
+        self.broker.serve(list(frames))
+        answers = [
+            (command.code, [message.body for message in decode_messages(body)])
+            for command, body in self.broker.answers()
+        ]
+        self.broker.peer.written.clear()
+        return self.taken - before, answers
+
+    def pull(self, **fields: object) -> tuple[int, int, list[bytes]]:
+        """Whether compiled code took one pull, its code, and its bodies."""
+        taken, ((code, bodies),) = self.serve(self.frame(**fields))
+        return taken, code, bodies
+
+
+@pytest.fixture
+def pulled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pulled]:
+    made = Pulled(tmp_path, monkeypatch)
+    yield made
+    made.broker.close()
+
+
+ALL = [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_the_second_of_a_kind_is_taken(pulled: Pulled) -> None:
+    assert pulled.pull() == (0, 0, ALL)
+    assert pulled.pull() == (1, 0, ALL)
+    assert pulled.pull(queueOffset="3") == (1, 0, ALL[3:])
+    assert pulled.pull(queueOffset="1", maxMsgNums="2") == (1, 0, ALL[1:3])
+    assert pulled.pull(maxMsgNums="-1") == (1, 0, ALL[:1])
+    taken, answers = pulled.serve(*(pulled.frame(queueOffset=str(n)) for n in range(5)))
+    assert (taken, answers) == (5, [(0, ALL[n:]) for n in range(5)])
+
+
+def test_what_has_no_messages_is_left_to_python(pulled: Pulled) -> None:
+    pulled.pull()
+    assert pulled.pull(queueOffset="5") == (0, ResponseCode.PULL_NOT_FOUND, [])
+    assert pulled.pull(queueOffset="-1") == (0, ResponseCode.PULL_OFFSET_MOVED, [])
+    assert pulled.pull(queueOffset="99") == (0, ResponseCode.PULL_OFFSET_MOVED, [])
+    assert pulled.pull(queueOffset=str(2**62)) == (0, ResponseCode.PULL_OFFSET_MOVED, [])
+    taken, answers = pulled.serve(pulled.frame(), pulled.frame(queueOffset="5"), pulled.frame())
+    assert (taken, [code for code, _ in answers]) == (2, [0, ResponseCode.PULL_NOT_FOUND, 0])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"consumerGroup": "other"},
+        {"queueId": "1"},
+        {"sysFlag": "2"},
+        {"subVersion": "0"},
+        {"subscription": ""},
+        {"subscription": None},
+        {"expressionType": None},
+    ],
+)
+def test_a_pull_in_other_words_is_another_kind(pulled: Pulled, change: dict[str, object]) -> None:
+    pulled.broker.served.put("orders", b"1/0", queue_id=1)
+    pulled.pull()
+    assert pulled.pull(**change)[0] == 0
+
+
+def close_the_topic(pulled: Pulled) -> None:
+    closed = TopicConfig("orders", read_queue_nums=3, write_queue_nums=3, perm=2)
+    pulled.broker.served.topics.put(closed)
+
+
+def close_the_group(pulled: Pulled) -> None:
+    pulled.broker.served.groups.put(SubscriptionGroup("group", consume_enable=False))
+
+
+def forbid_the_group(pulled: Pulled) -> None:
+    pulled.broker.served.groups.forbid("group", "orders", readable=False)
+
+
+def leave(pulled: Pulled) -> None:
+    pulled.broker.served.consumers.unregister("group", pulled.broker.peer.connection)
+
+
+def want_another_tag(pulled: Pulled) -> None:
+    pulled.join("B", 1)
+
+
+@pytest.mark.parametrize(
+    ("happen", "code"),
+    [
+        (close_the_topic, ResponseCode.NO_PERMISSION),
+        (close_the_group, ResponseCode.NO_PERMISSION),
+        (forbid_the_group, ResponseCode.NO_PERMISSION),
+        (leave, ResponseCode.SUBSCRIPTION_NOT_EXIST),
+        (want_another_tag, ResponseCode.PULL_RETRY_IMMEDIATELY),
+    ],
+)
+def test_what_changes_is_heeded_at_once(
+    pulled: Pulled, happen: Callable[[Pulled], None], code: int
+) -> None:
+    pulled.pull()
+    assert pulled.pull()[0] == 1
+    happen(pulled)
+    assert pulled.pull() == (0, code, [])
+
+
+def test_a_heartbeat_that_says_nothing_new_changes_nothing(pulled: Pulled) -> None:
+    pulled.pull()
+    pulled.join("*", 1)
+    assert pulled.pull()[0] == 1
+
+
+def test_a_reset_is_told_once(pulled: Pulled) -> None:
+    pulled.pull()
+    pulled.broker.served.offsets.reset("orders", "group", 0, 2)
+    assert pulled.pull() == (0, ResponseCode.PULL_OFFSET_MOVED, [])
+    assert pulled.pull(queueOffset="2") == (1, 0, ALL[2:])
+
+
+def test_a_filter_takes_a_look_each_time(pulled: Pulled) -> None:
+    pulled.join("A", 1)
+    for _ in range(2):
+        assert pulled.pull() == (0, 0, ALL)
+
+
+def test_a_retry_topic_takes_a_look_each_time(pulled: Pulled) -> None:
+    pulled.broker.served.create_topic("%RETRY%group")
+    pulled.broker.served.put("%RETRY%group", b"again")
+    for _ in range(2):
+        found = pulled.pull(topic="%RETRY%group", sysFlag="4")
+        assert found == (0, 0, [b"again"])
+
+
+def test_another_connection_is_not_known(pulled: Pulled) -> None:
+    pulled.pull()
+    attributes = pulled.broker.peer.attributes
+    attributes.clear()
+    assert pulled.pull()[0] == 0
+
+
+def test_commits_come_along_and_everything_is_counted(pulled: Pulled) -> None:
+    served = pulled.broker.served
+    pulled.pull()
+    pulled.serve(
+        pulled.frame(sysFlag="1", commitOffset="3"),
+        pulled.frame(sysFlag="1", commitOffset="4", queueOffset="2", maxMsgNums="1"),
+    )
+    assert served.offsets.get("orders", "group", 0) == 4
+    pulled.serve(pulled.frame(sysFlag="1", commitOffset="-1"), pulled.frame(commitOffset="5"))
+    assert served.offsets.get("orders", "group", 0) == 4
+    traffic = served.stats.got("orders", "group")
+    assert (traffic.calls, traffic.messages, served.stats.get_found) == (5, 21, 5)
+    reads = traffic.queues[0]
+    assert (reads.calls, reads.next_offset) == (5, 5)
+
+
+def test_a_damaged_message_is_left_to_python(pulled: Pulled) -> None:
+    pulled.pull()
+    path = next((pulled.broker.root / "commitlog").iterdir())
+    data = path.read_bytes()
+    with path.open("r+b") as file:
+        file.seek(data.index(b"\x06orders"))
+        file.write(b"\x06ardors")
+    taken, _, bodies = pulled.pull()
+    assert (taken, bodies) == (0, ALL[1:])
+
+
+def test_kinds_are_bounded(pulled: Pulled, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plain_pulls, "KINDS_MAX", 2)
+    for version in range(1, 6):
+        pulled.pull(sysFlag="4", subVersion=str(version))
+    assert pulled.pull(sysFlag="4", subVersion="5")[0] == 1
+    assert pulled.pull(sysFlag="4", subVersion="1")[0] == 0
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda head: head.replace(b'"queueOffset":"0"', b'"queueOffset":"00"'),
+        lambda head: head.replace(b'"queueOffset":"0"', b'"queueOffset":null'),
+        lambda head: head.replace(b'"flag":0', b'"flag":2'),
+        lambda head: head.replace(b'"opaque":1', b'"opaque":1.0'),
+        lambda head: head.replace(b'"opaque":1', b'"opaque": 1'),
+        lambda head: head.replace(b'"topic":"orders"', b'"topic":"orders","topic":"orders"'),
+        lambda head: head.replace(b'"topic":"orders"', b'"rh":"1","topic":"orders"'),
+        lambda head: head.replace(b"orders", b"\\u006frders"),
+        lambda head: head.replace(b'"language":"JAVA"', b'"code":11'),
+        lambda head: head + b" ",
+        lambda head: head[:-1],
+    ],
+)
+def test_whatever_is_a_little_unusual_is_left_to_python(
+    pulled: Pulled, spoil: Callable[[bytes], bytes]
+) -> None:
+    pulled.pull()
+    kind, head, body = pulled.frame()
+    assert spoil(head) != head
+    before = pulled.taken
+    pulled.broker.hot.handle(pulled.broker.peer.connection, [(kind, spoil(head), body)])
+    assert pulled.taken == before
