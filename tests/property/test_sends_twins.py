@@ -123,7 +123,8 @@ def files_of(root: Path) -> dict[str, bytes]:
     found = {}
     for folder in ("commitlog", "consumequeue", "index"):
         for number, path in enumerate(sorted((root / folder).rglob("*"))):
-            if path.is_file():
+            # The next file of the log is made ahead, and may be there already.
+            if path.is_file() and any(path.read_bytes()):
                 # Index files are named after the time that they were made.
                 name = str(number) if folder == "index" else str(path.relative_to(root))
                 found[f"{folder} {name}"] = path.read_bytes()
