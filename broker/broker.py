@@ -25,7 +25,8 @@ from rockhopper.broker.access.access import Access
 from rockhopper.broker.access.peer import Peer
 from rockhopper.broker.assembly.metrics import families, rendered
 from rockhopper.broker.assembly.parts import ServingParts
-from rockhopper.broker.hot_pass import HotPass
+from rockhopper.broker.hot.hot_pass import HotPass
+from rockhopper.broker.hot.plain_pulls import PlainPulls
 from rockhopper.broker.loop.clock import BrokerClock
 from rockhopper.broker.loop.stalls import StallWatchdog
 from rockhopper.broker.nameserver.embedded import EmbeddedBroker
@@ -33,7 +34,6 @@ from rockhopper.broker.nameserver.registration import Registration
 from rockhopper.broker.nameserver.service import NameService
 from rockhopper.broker.observing import log as logging
 from rockhopper.broker.observing.stats import SAMPLE_INTERVAL_MS, BrokerStats
-from rockhopper.broker.plain_pulls import PlainPulls
 from rockhopper.broker.processors.table import build_table
 from rockhopper.broker.remoting.dispatcher import Dispatcher
 from rockhopper.broker.remoting.health import HealthServer
@@ -234,7 +234,6 @@ class Broker(ServingParts):
             self.config,
             self.store,
             self.topics,
-            self.puller,
             dispatcher,
             self.stats,
             store_host,

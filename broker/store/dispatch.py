@@ -183,9 +183,10 @@ class Dispatch:
     def _redispatch_plain(self, stop: int) -> bool:
         """Dispatch the plain records in front of *stop*; False if the next one takes more."""
         begin = self.offset
-        mapping, base, _ = self._log.mapped(begin)
-        if mapping is None or begin < self._by_record_until:
+        stretch = self._log.mapped(begin)
+        if stretch is None or begin < self._by_record_until:
             return False
+        mapping, base, _ = stretch
         position, count, store_time_ms, runs, keys = walk_plain(
             mapping, begin - base, stop - base, base, False
         )

@@ -73,7 +73,7 @@ class StoreReading:
             return self.reader.get_batch(queue, offset, count_max, subscription)
         return GetResult(GetStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
 
-    def newest_of_log(self) -> tuple[mmap | None, int, int]:
+    def newest_of_log(self) -> tuple[mmap, int, int] | None:
         """The mapping of the file that is written to, and [start, end) of what it holds."""
         return self._log.newest()
 

@@ -5,12 +5,13 @@ twin, or raises what it should not.
 """
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
-from rockhopper.broker import _sends
-from rockhopper.broker.hot_codec import templates
+from rockhopper.broker.hot import _pulls, _sends
+from rockhopper.broker.hot.hot_codec import decode_pull, json_frame, pieces, templates
+from rockhopper.broker.hot.plain_sends import common
 from rockhopper.broker.observing.stats import Traffic
-from rockhopper.broker.plain_sends import common
 from rockhopper.broker.store.log import _encoding, checking, encoding, walking
 from rockhopper.broker.store.queues.queue_tail import QueueTail
 from rockhopper.protocol import _framing
@@ -25,6 +26,7 @@ CONSTANTS = encoding.queue_constants(TOPIC, 1)
 TAILS = [QueueTail(TOPIC, number, 7, is_batch=False) for number in range(3)]
 SENDABLE = {TOPIC: (TAILS, Traffic())}
 _ANSWERS = templates("DefaultRegion", STORE_HOST, trace_on=True)
+PULL_PIECES = pieces(_ANSWERS.pulled.replace("%d", "0", 1).replace("%s", "FOUND"))
 COMMON = common(_ANSWERS, STORE_HOST, b"C\x01c\x02", 512)
 
 _encoding.set_fallbacks(encoding.encode_plain, encoding.encode_batch)
@@ -60,6 +62,45 @@ def take_sends(data: bytes) -> None:
         assert not decoder.pending_bytes
 
 
+def take_pulls(data: bytes) -> None:
+    """Up to 7 units, a header up to a zero, and the log."""
+    count, low = data[0] & 7, 7
+    units, rest = data[1 : 1 + 20 * count].ljust(20 * count, b"\0"), data[1 + 20 * count :]
+    header, _, log = rest.partition(b"\0")
+    queue: Any = SimpleNamespace(
+        topic_field=b"\6orders",
+        min_offset=low,
+        max_offset=low + count,
+        mapping=units,
+        mapping_start=low * 20,
+    )
+    frames: list[Frame] = [(0, header, b"")] * 2
+    limits = PULL_PIECES, 4, 600, 1 << 20, 1 << 16, log, 0, len(log), 1 << 62
+    *nothing, key = _pulls.take_pulls(frames, 0, {}, *limits)
+    assert nothing == [0, None, [], []]
+    if key is None:
+        return
+    request = decode_pull(header)
+    pull, expected = request.extFields, None
+    if low <= pull.queueOffset < low + count:
+        count_max = min(max(1, pull.maxMsgNums), 4, low + count - pull.queueOffset)
+        place = (pull.queueOffset - low) * 20
+        wanted = units[place : place + 20 * count_max], count_max, 600, limits[5:8], limits[8]
+        expected = checking.gather_sound(b"\6orders", pull.queueId, pull.queueOffset, *wanted)
+    entry: Any = queue, None, None, TOPIC, "group"
+    taken, answers, counted, commits, _ = _pulls.take_pulls(frames, 0, {key: entry}, *limits)
+    if expected is None:
+        assert (taken, answers, counted, commits) == (0, None, [], [])
+        return
+    found, records = expected
+    values = 0, pull.queueOffset + found, low, low + count, request.opaque, "FOUND"
+    answer = json_frame(_ANSWERS.pulled, values, len(records)) + records
+    assert (taken, answers) == (2, answer * 2)
+    assert counted == [(entry, 2, 2 * found, 2 * len(records), pull.queueOffset + found)]
+    commit = TOPIC, "group", pull.queueId, pull.commitOffset
+    assert commits == [commit] * (2 * (pull.sysFlag & 1 and pull.commitOffset >= 0))
+
+
 def walk_plain(data: bytes) -> None:
     check_crc = bool(data[0] & 1)
     log = bytes(data[0] >> 4) + data[1:]
@@ -71,7 +112,7 @@ def gather_sound(data: bytes) -> None:
     count = data[0] & 7
     units, log = data[1 : 1 + 20 * count], data[1 + 20 * count :]
     for base in (0, 4096):
-        arguments = b"\6orders", 1, 7, units, 4, 600, log, base, base + len(log), 1 << 62
+        arguments = b"\6orders", 1, 7, units, 4, 600, (log, base, base + len(log)), 1 << 62
         if len(units) % 20 == 0:
             assert _encoding.gather_sound(*arguments) == checking.gather_sound(*arguments)
             sound = b"\6orders", 1, 7, units, count, log, 1 << 62
@@ -122,6 +163,7 @@ TARGETS: tuple[Callable[[bytes], Any], ...] = (
     encode_batch,
     put_timed_entries,
     split_frames,
+    take_pulls,
 )
 
 

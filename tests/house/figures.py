@@ -20,7 +20,7 @@ from tests.house.tree import Module, Tree
 # From the ground up; a room stands on the first floor that names it. Rooms of one floor may not
 # use each other; what no floor names stands on top.
 FLOORS = (
-    ("settings", "loop", "observing", "hot_codec"),
+    ("settings", "loop", "observing"),
     ("access", "store"),
     ("remoting", "tables"),
     ("members",),
@@ -41,8 +41,7 @@ DOORS = (
     "broker.remoting",
     "broker.processors",
     "broker.nameserver",
-    "broker.hot_pass",
-    "broker.hot_codec",
+    "broker.hot",
 )
 WIRE_NAMES = frozenset({"Connection", "Request", "RequestCode", "ResponseCode"})
 

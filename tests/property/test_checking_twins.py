@@ -98,9 +98,7 @@ def test_any_bytes_are_gathered_alike(
         data.draw(st.sampled_from([7, 8])),
         units,
         *limits,
-        records,
-        base,
-        base + len(records) - data.draw(st.sampled_from([0, 0, 1])),
+        (records, base, base + len(records) - data.draw(st.sampled_from([0, 0, 1]))),
         data.draw(st.sampled_from([0, 2**62])),
     )
     assert compiled.gather_sound(*arguments) == checking.gather_sound(*arguments)

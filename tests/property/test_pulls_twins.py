@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rockhopper.broker import plain_pulls
+from rockhopper.broker.hot import plain_pulls
 from rockhopper.broker.members.consumer_groups import Client, ConsumeSettings
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroup
 from rockhopper.broker.tables.topics import TopicConfig

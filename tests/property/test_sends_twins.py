@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rockhopper.broker import hot_pass, plain_sends
+from rockhopper.broker.hot import hot_pass, plain_sends
 from rockhopper.protocol.codes import SerializeType
 from rockhopper.protocol.command import Command, encode_command
 from rockhopper.protocol.frame import Frame, FrameDecoder

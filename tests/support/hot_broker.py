@@ -4,8 +4,8 @@ import random
 from pathlib import Path
 
 from rockhopper.broker.access.access import Access
-from rockhopper.broker.hot_pass import HotPass
-from rockhopper.broker.plain_pulls import PlainPulls
+from rockhopper.broker.hot.hot_pass import HotPass
+from rockhopper.broker.hot.plain_pulls import PlainPulls
 from rockhopper.broker.tables.topics import TopicConfig
 from rockhopper.protocol.command import Command, decode_header
 from rockhopper.protocol.errors import ProtocolError
@@ -58,7 +58,6 @@ class HotBroker:
             served.config,
             served.store,
             served.topics,
-            served.puller,
             served.dispatcher,
             served.stats,
             STORE_HOST,

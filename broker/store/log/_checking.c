@@ -46,8 +46,8 @@ static PyObject *copy_of(const Wanted *wanted)
     return Py_BuildValue("(LN)", (long long)wanted->count, records);
 }
 
-/* gather_sound(topic_field, queue_id, queue_offset, units, count_max, size_max, log, base_offset,
-   end_offset, unchecked_from) */
+/* gather_sound(topic_field, queue_id, queue_offset, units, count_max, size_max, (log, base_offset,
+   end_offset), unchecked_from) */
 PyObject *gather_sound(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
 {
     (void)module;
@@ -55,22 +55,27 @@ PyObject *gather_sound(PyObject *module, PyObject *const *args, Py_ssize_t nargs
     Wanted wanted = {0};
     const char *units;
     Py_ssize_t units_size;
-    if (nargs != 10) {
-        PyErr_SetString(PyExc_TypeError, "gather_sound takes 10 arguments");
+    if (nargs != 8) {
+        PyErr_SetString(PyExc_TypeError, "gather_sound takes 8 arguments");
         return NULL;
     }
+    if (!PyTuple_CheckExact(args[6]) || PyTuple_GET_SIZE(args[6]) != 3) {
+        PyErr_SetString(PyExc_TypeError, "log is a tuple of three");
+        return NULL;
+    }
+    PyObject *const *stretch = &PyTuple_GET_ITEM(args[6], 0);
     if (!take_bytes(args[0], &owner.topic_field, &owner.topic_field_size)
         || !fits_int32(args[1], &owner.queue_id) || !fits_int64(args[2], &wanted.queue_offset)
         || !take_bytes(args[3], &units, &units_size) || !fits_int64(args[4], &wanted.count_max)
-        || !fits_int64(args[5], &wanted.size_max) || !fits_int64(args[7], &wanted.base)
-        || !fits_int64(args[8], &wanted.end) || !fits_int64(args[9], &wanted.unchecked_from)
+        || !fits_int64(args[5], &wanted.size_max) || !fits_int64(stretch[1], &wanted.base)
+        || !fits_int64(stretch[2], &wanted.end) || !fits_int64(args[7], &wanted.unchecked_from)
         || wanted.queue_offset < 0 || wanted.base < 0 || wanted.end < wanted.base) {
         if (!PyErr_Occurred())
             PyErr_SetString(PyExc_OverflowError, "a number is too large, or negative");
         return NULL;
     }
     Py_buffer log;
-    if (PyObject_GetBuffer(args[6], &log, PyBUF_SIMPLE) < 0)
+    if (PyObject_GetBuffer(stretch[0], &log, PyBUF_SIMPLE) < 0)
         return NULL;
     PyObject *result = NULL;
     wanted.units = (const unsigned char *)units;

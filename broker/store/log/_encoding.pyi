@@ -53,9 +53,7 @@ def gather_sound(
     units: bytes,
     count_max: int,
     size_max: int,
-    log: mmap | bytes,
-    base_offset: int,
-    end_offset: int,
+    log: tuple[mmap | bytes, int, int],
     unchecked_from: int,
     /,
 ) -> tuple[int, bytes] | None: ...

@@ -70,16 +70,15 @@ def gather_sound(
     units: bytes,
     count_max: int,
     size_max: int,
-    log: mmap | bytes,
-    base_offset: int,
-    end_offset: int,
+    log: tuple[mmap | bytes, int, int],
     unchecked_from: int,
 ) -> tuple[int, bytes] | None:
     """The records of *units* that an answer has room for, back to back, and how many they are.
 
-    The first one always has room. *log* holds what stands from commit log offset *base_offset* to
-    *end_offset*. None if one of them is elsewhere, or not sound.
+    The first one always has room. *log* is what stands between two commit log offsets, and those.
+    None if one of the records is elsewhere, or not sound.
     """
+    stretch, base_offset, end_offset = log
     records: list[bytes] = []
     size_all = 0
     for log_offset, size, _ in CONSUME_QUEUE_UNIT.iter_unpack(units):
@@ -88,7 +87,7 @@ def gather_sound(
         is_there = base_offset <= log_offset and log_offset + size <= end_offset
         if size < RECORD_SIZE_BYTES_MIN or not is_there:
             return None
-        record = log[log_offset - base_offset : log_offset - base_offset + size]
+        record = stretch[log_offset - base_offset : log_offset - base_offset + size]
         owner = topic_field, queue_id, queue_offset + len(records)
         if not _is_sound(record, log_offset, owner, log_offset < unchecked_from):
             return None

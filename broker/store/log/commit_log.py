@@ -209,8 +209,8 @@ class CommitLog:
             return b""
         return file.read(start - base, end - base)
 
-    def mapped(self, offset: int) -> tuple[mmap.mmap | None, int, int]:
-        """The mapping of the file that holds *offset*, and [start, end) of what it holds.
+    def mapped(self, offset: int) -> tuple[mmap.mmap, int, int] | None:
+        """The mapping of the file that holds *offset*, and [start, end) of what it holds; or None.
 
         For many reads within one turn of the loop: it may be closed in the next.
         """
@@ -218,16 +218,14 @@ class CommitLog:
         if file is None or not file.base_offset <= offset:
             file = self._files.file_at(offset)
         if file is None or offset >= self.written_offset:
-            return None, offset, offset
+            return None
         end = min(file.base_offset + file.size_bytes, self.written_offset)
         return file.mapping, file.base_offset, end
 
-    def newest(self) -> tuple[mmap.mmap | None, int, int]:
+    def newest(self) -> tuple[mmap.mmap, int, int] | None:
         """As ``mapped``, for the file that is written to."""
         file = self._file
-        if file is None:
-            return None, 0, 0
-        return file.mapping, file.base_offset, self.written_offset
+        return None if file is None else (file.mapping, file.base_offset, self.written_offset)
 
     def place_of(self, offset: int, size_bytes: int) -> tuple[str, int, int] | None:
         """File, position in it and size of so many bytes from *offset* on; None if it is gone."""

@@ -77,18 +77,15 @@ def _records(log: CommitLog, places: list[tuple[int, int]]) -> list[bytes]:
     records: list[bytes] = []
     index = 0
     while index < len(places):
-        mapping, start, end = log.mapped(places[index][0])
-        inside: list[tuple[int, int]] = []
-        for place in places[index:]:
-            if place[0] + place[1] > end:
-                break
-            inside.append(place)
-        if mapping is None or not inside:
+        first = index
+        stretch = log.mapped(places[index][0])
+        if stretch is not None:
+            mapping, start, end = stretch
+            while index < len(places) and sum(places[index]) <= end:
+                log_offset, size = places[index]
+                records.append(mapping[log_offset - start : log_offset - start + size])
+                index += 1
+        if index == first:
             records.append(b"")
             index += 1
-            continue
-        records += [
-            mapping[log_offset - start : log_offset - start + size] for log_offset, size in inside
-        ]
-        index += len(inside)
     return records

@@ -120,12 +120,12 @@ class MessageReader:
         self, queue: ConsumeQueue, units: bytes, offset: int, count_max: int, size_max: int
     ) -> tuple[int, bytes] | None:
         """Messages that are sound and stand in one file of the log; None if there is more to do."""
-        mapping, base, end = self._log.mapped(CONSUME_QUEUE_UNIT.unpack_from(units)[0])
-        if mapping is None:
+        stretch = self._log.mapped(CONSUME_QUEUE_UNIT.unpack_from(units)[0])
+        if stretch is None:
             return None
         field, number, unchecked_from = queue.topic_field, queue.queue_id, self.tail_start
         return gather_sound(
-            field, number, offset, units, count_max, size_max, mapping, base, end, unchecked_from
+            field, number, offset, units, count_max, size_max, stretch, unchecked_from
         )
 
     def _get_each(

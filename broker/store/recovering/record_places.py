@@ -85,9 +85,10 @@ class RecordPlaces:
 
     def _proven_in_front(self, log_offset: int) -> int | None:
         """Where a record starts for sure, at or in front of *log_offset* and near it."""
-        mapping, base, _ = self._log.mapped(log_offset)
-        if mapping is None:
+        stretch = self._log.mapped(log_offset)
+        if stretch is None:
             return None
+        mapping, base, _ = stretch
         dispatched = self._dispatched()
         if base <= dispatched <= log_offset:
             return dispatched
@@ -104,11 +105,13 @@ class RecordPlaces:
 
     def proven_behind(self, log_offset: int) -> int | None:
         """Where the next record starts for sure, in the same file; None if none is near."""
-        mapping, base, end = self._log.mapped(log_offset)
-        first = log_offset + 1 - base + MAGIC_AT
-        at = -1 if mapping is None else mapping.find(MAGIC_START, first, end - base)
+        stretch = self._log.mapped(log_offset)
+        if stretch is None:
+            return None
+        mapping, base, end = stretch
+        at = mapping.find(MAGIC_START, log_offset + 1 - base + MAGIC_AT, end - base)
         for _ in range(CANDIDATES_MAX):
-            if mapping is None or at < 0:
+            if at < 0:
                 break
             found = self.claimed(base + at - MAGIC_AT)
             if found is not None and self.is_noted(found[1]):

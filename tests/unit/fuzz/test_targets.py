@@ -2,7 +2,7 @@
 
 import pytest
 
-from rockhopper.broker.plain_sends import take_nothing, take_sends
+from rockhopper.broker.hot.plain_sends import take_nothing, take_sends
 from tests.fuzz.seeds import SEEDS
 
 pytestmark = pytest.mark.skipif(take_sends is take_nothing, reason="it is not compiled")

@@ -104,7 +104,7 @@ def gathered(
 ) -> tuple[int, bytes] | None:
     data = b"".join(given) if data is None else data
     end = 1000 + len(data)
-    return gather_sound(FIELD, 3, 40, units(given), count_max, size_max, data, 1000, end, 1 << 40)
+    return gather_sound(FIELD, 3, 40, units(given), count_max, size_max, (data, 1000, end), 1 << 40)
 
 
 def test_what_an_answer_has_room_for_is_gathered() -> None:
@@ -123,11 +123,11 @@ def test_records_of_other_queues_may_stand_between_them() -> None:
     some = some[:20] + some[40:]
     data = b"".join(given)
     end = 1000 + len(data)
-    stranger = gather_sound(FIELD, 3, 40, some, 32, 1 << 20, data, 1000, end, 1 << 40)
+    stranger = gather_sound(FIELD, 3, 40, some, 32, 1 << 20, (data, 1000, end), 1 << 40)
     assert stranger is None  # the third record says that it is number 42
-    assert gather_sound(FIELD, 3, 40, some[:20], 32, 1 << 20, data, 1000, end, 0) == (1, given[0])
+    assert gather_sound(FIELD, 3, 40, some[:20], 32, 1 << 20, (data, 1000, end), 0) == (1, given[0])
     rest = units(given)[60:] + units(given)[60:]
-    assert gather_sound(FIELD, 3, 43, rest, 1, 1 << 20, data, 1000, end, 0) == (1, given[3])
+    assert gather_sound(FIELD, 3, 43, rest, 1, 1 << 20, (data, 1000, end), 0) == (1, given[3])
 
 
 def test_nothing_is_gathered_when_one_of_them_is_elsewhere_or_not_sound() -> None:
@@ -136,10 +136,10 @@ def test_nothing_is_gathered_when_one_of_them_is_elsewhere_or_not_sound() -> Non
     assert gathered(given, data[:-1]) is None
     assert gathered(given, data[:-1], count_max=2) == (2, b"".join(given[:2]))
     assert gathered(given, data.replace(b"hello", b"jello", 1)) is None
-    assert gather_sound(FIELD, 3, 40, b"", 32, 1 << 20, data, 1000, 1000 + len(data), 0) is None
+    assert gather_sound(FIELD, 3, 40, b"", 32, 1 << 20, (data, 1000, 1000 + len(data)), 0) is None
     before = CONSUME_QUEUE_UNIT.pack(999, len(given[0]), 0)
     for unit in (before, CONSUME_QUEUE_UNIT.pack(1000, 5, 0), CONSUME_QUEUE_UNIT.pack(1000, -1, 0)):
-        assert gather_sound(FIELD, 3, 40, unit, 32, 99, data, 1000, 1000 + len(data), 0) is None
+        assert gather_sound(FIELD, 3, 40, unit, 32, 99, (data, 1000, 1000 + len(data)), 0) is None
 
 
 @pytest.mark.parametrize(("size", "width"), [(1, 1), (127, 1), (128, 2), (300, 2)])

@@ -5,7 +5,7 @@
    Python, and nothing of it has been done then. */
 
 #include "_send_headers.h"
-#include "store/log/_records.h"
+#include "../store/log/_records.h"
 
 /* Of a transaction, or of records that hold a batch: not plain. */
 #define SPECIAL_FLAGS (0xC | 0x80 | 0x40)
@@ -489,7 +489,7 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL}};
 
 static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "rockhopper.broker._sends", "The compiled part of the hot pass.", 0,
+    PyModuleDef_HEAD_INIT, "rockhopper.broker.hot._sends", "The compiled part of the hot pass.", 0,
     methods, NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__sends(void)

@@ -1,6 +1,6 @@
 from mmap import mmap
 
-from rockhopper.broker.plain_pulls import Readable, Taken
+from rockhopper.broker.hot.plain_pulls import Readable, Taken
 from rockhopper.protocol.frame import Frame
 
 def take_pulls(

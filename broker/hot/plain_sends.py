@@ -9,7 +9,7 @@ little unusual it leaves to HotPass. Without it everything is left.
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
-from rockhopper.broker.hot_codec import Templates, pieces
+from rockhopper.broker.hot.hot_codec import Templates, pieces
 from rockhopper.broker.observing.stats import Traffic
 from rockhopper.broker.store.queues.queue_tail import EncodedRun, QueueTail
 from rockhopper.protocol.codes import FLAG_RESPONSE, MQ_VERSION, LanguageCode
@@ -75,7 +75,7 @@ def take_nothing(*_: object) -> None:
     """Leave everything."""
 
 
-_sends = compiled("rockhopper.broker._sends")
+_sends = compiled("rockhopper.broker.hot._sends")
 take_sends: Callable[..., Taken | None] = take_nothing if _sends is None else _sends.take_sends
 """(frames, number of the first one, sendable topics, Common, born host, log offset of the next
 record, log offset that records may reach, store time in ms): what became of the plain sends in

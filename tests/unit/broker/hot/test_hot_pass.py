@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from rockhopper.broker import hot_pass
 from rockhopper.broker.access.access import Action, Kind, Resource
+from rockhopper.broker.hot import hot_pass
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import StoreBusyError, StoreFailedError
 from rockhopper.broker.store.files.mapped_file import MappedFile

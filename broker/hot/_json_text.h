@@ -5,7 +5,7 @@
 #ifndef ROCKHOPPER_JSON_TEXT_H
 #define ROCKHOPPER_JSON_TEXT_H
 
-#include "store/log/_bytes.h"
+#include "../store/log/_bytes.h"
 
 /* What is left of a text. */
 typedef struct {

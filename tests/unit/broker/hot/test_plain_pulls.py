@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rockhopper.broker import plain_pulls
+from rockhopper.broker.hot import plain_pulls
 from rockhopper.broker.members.consumer_groups import Client, ConsumeSettings
 from rockhopper.broker.tables.subscription_groups import SubscriptionGroup
 from rockhopper.broker.tables.topics import TopicConfig

@@ -7,7 +7,7 @@
 #ifndef ROCKHOPPER_SEND_HEADERS_H
 #define ROCKHOPPER_SEND_HEADERS_H
 
-#include "store/log/_bytes.h"
+#include "../store/log/_bytes.h"
 
 #define SERIALIZE_JSON 0
 #define SERIALIZE_BINARY 1

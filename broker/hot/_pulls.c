@@ -5,7 +5,7 @@
    for which that does not hold is for Python. */
 
 #include "_json_text.h"
-#include "store/log/_soundness.h"
+#include "../store/log/_soundness.h"
 
 #define FLAG_RESPONSE 1
 #define FLAG_ONEWAY 2
@@ -305,7 +305,7 @@ static int find_units(const Pass *pass, const PullHeader *pull, int64_t high,
                        .count_max = count, .size_max = pass->size_max, .log = pass->log,
                        .base = pass->base, .end = pass->end,
                        .unchecked_from = pass->unchecked_from, .queue_offset = pull->offset};
-    return pass->end - get64(wanted->units) <= pass->memory_size;
+    return get64(wanted->units) >= pass->end - pass->memory_size;
 }
 
 /* Answers from the mapped units; 1 if it was done, 0 if it is for Python, -1 with an exception. */
@@ -441,7 +441,8 @@ static PyObject *take_pulls(PyObject *module, PyObject *const *args, Py_ssize_t 
         || !fits_int64(args[4], &pass.count_max) || !fits_int64(args[5], &pass.size_max)
         || !fits_int64(args[6], &pass.memory_size) || !fits_int64(args[7], &pass.answers_size_max)
         || !fits_int64(args[9], &pass.base) || !fits_int64(args[10], &pass.end)
-        || !fits_int64(args[11], &pass.unchecked_from) || pass.base < 0 || pass.end < pass.base) {
+        || !fits_int64(args[11], &pass.unchecked_from) || pass.base < 0 || pass.end < pass.base
+        || pass.memory_size < 0) {
         if (!PyErr_Occurred())
             PyErr_SetString(PyExc_OverflowError, "a number is too large, or negative");
         return NULL;
@@ -471,7 +472,7 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL}};
 
 static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "rockhopper.broker._pulls", "The compiled part of the hot pass.", 0,
+    PyModuleDef_HEAD_INIT, "rockhopper.broker.hot._pulls", "The compiled part of the hot pass.", 0,
     methods, NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__pulls(void)
@@ -479,8 +480,8 @@ PyMODINIT_FUNC PyInit__pulls(void)
     prepare_crc();
     min_offset = PyUnicode_InternFromString("min_offset");
     max_offset = PyUnicode_InternFromString("max_offset");
-    mapping_start_name = PyUnicode_InternFromString("_mapping_start");
-    mapping_name = PyUnicode_InternFromString("_mapping");
+    mapping_start_name = PyUnicode_InternFromString("mapping_start");
+    mapping_name = PyUnicode_InternFromString("mapping");
     topic_field = PyUnicode_InternFromString("topic_field");
     if (min_offset == NULL || max_offset == NULL || mapping_start_name == NULL
         || mapping_name == NULL || topic_field == NULL)

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from rockhopper.broker.access.access import Action, Kind, Resource
 from rockhopper.broker.access.errors import Refusal
 from rockhopper.broker.access.peer import Principal
-from rockhopper.broker.hot_codec import (
+from rockhopper.broker.hot.hot_codec import (
     BATCH_PREFIX,
     PULL_PREFIX,
     SEND_PREFIX,
@@ -35,12 +35,12 @@ from rockhopper.broker.hot_codec import (
     other_frame,
     templates,
 )
+from rockhopper.broker.hot.plain_pulls import PlainPulls
+from rockhopper.broker.hot.plain_sends import common, take_sends
 from rockhopper.broker.loop.rounds import PASS_BYTES_MAX, PASS_S
 from rockhopper.broker.observing.stats import BrokerStats, Traffic
-from rockhopper.broker.plain_pulls import PlainPulls
-from rockhopper.broker.plain_sends import common, take_sends
 from rockhopper.broker.processors.pulls import PULL_CODES
-from rockhopper.broker.pulling.puller import Outcome, Pull, Puller
+from rockhopper.broker.pulling.puller import Outcome, Pull
 from rockhopper.broker.remoting.dispatcher import Dispatcher
 from rockhopper.broker.remoting.general_pass import frame_handler
 from rockhopper.broker.remoting.server import Connection
@@ -81,7 +81,6 @@ class HotPass:
         config: BrokerConfig,
         store: MessageStore,
         topics: TopicTable,
-        puller: Puller,
         dispatcher: Dispatcher,
         stats: BrokerStats,
         store_host: bytes,
@@ -93,7 +92,7 @@ class HotPass:
         self._clock = clock
         self._store = store
         self._topics = topics
-        self._pull = puller.pull
+        self._pull = plain_pulls.puller.pull
         self._dispatcher = dispatcher
         self._access = dispatcher.access
         self._general_pass = frame_handler(dispatcher.dispatch)

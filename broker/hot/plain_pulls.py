@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from rockhopper.broker.access.peer import Peer
-from rockhopper.broker.hot_codec import pieces, templates
+from rockhopper.broker.hot.hot_codec import pieces, templates
 from rockhopper.broker.loop.rounds import PASS_BYTES_MAX
 from rockhopper.broker.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.observing.stats import BrokerStats, GroupTraffic, QueueReads
@@ -39,7 +39,7 @@ Taken: TypeAlias = tuple[
 pulls, messages, bytes, and how far it was read; the commits that came with them, topic, group,
 queue and offset; and the key of the first pull that nothing is known of."""
 
-_pulls = compiled("rockhopper.broker._pulls")
+_pulls = compiled("rockhopper.broker.hot._pulls")
 take_pulls: Callable[..., Taken] | None = None if _pulls is None else _pulls.take_pulls
 
 _KEY = "readable"
@@ -60,7 +60,8 @@ class PlainPulls:
         consumers: ConsumerGroups,
         offsets: ConsumerOffsetTable,
     ) -> None:
-        self._puller = puller
+        # Serves those that are not so plain.
+        self.puller = puller
         self._store = store
         self._stats = stats
         self._topics = topics
@@ -86,9 +87,9 @@ class PlainPulls:
         kind that was not served yet.
         """
         store = self._store
-        mapping, base, end = store.newest_of_log()
+        log = store.newest_of_log()
         needs_looks = self._offsets.has_resets or self._topics.mappings
-        if take_pulls is None or mapping is None or needs_looks:
+        if take_pulls is None or log is None or needs_looks:
             return 0, None
         limits = store.reader.limits
         count, answers, counted, commits, key = take_pulls(
@@ -100,9 +101,7 @@ class PlainPulls:
             limits.size_bytes_in_memory,
             limits.memory_bytes,
             PASS_BYTES_MAX,
-            mapping,
-            base,
-            end,
+            *log,
             store.reader.tail_start,
         )
         for commit in commits:
@@ -120,7 +119,7 @@ class PlainPulls:
 
     def allow(self, key: bytes, pull: Pull) -> None:
         """Remember that *pull* was answered with messages, unless it takes a look each time."""
-        queue = self._puller.plain_queue(pull)
+        queue = self.puller.plain_queue(pull)
         if queue is not None:
             traffic = self._stats.got(pull.topic, pull.group)
             reads = traffic.handed_out(pull.queue_id, traffic.queues[pull.queue_id].next_offset)

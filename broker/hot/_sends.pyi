@@ -1,4 +1,4 @@
-from rockhopper.broker.plain_sends import Common, Sendable, Taken
+from rockhopper.broker.hot.plain_sends import Common, Sendable, Taken
 from rockhopper.protocol.frame import Frame
 
 def take_sends(

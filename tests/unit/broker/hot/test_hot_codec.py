@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rockhopper.broker.hot_codec import (
+from rockhopper.broker.hot.hot_codec import (
     UNDECODABLE,
     SendFields,
     decode_batch,

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from rockhopper.broker.hot_codec import templates
+from rockhopper.broker.hot.hot_codec import templates
+from rockhopper.broker.hot.plain_sends import Common, Taken, common, take_nothing, take_sends
 from rockhopper.broker.observing.stats import Traffic
-from rockhopper.broker.plain_sends import Common, Taken, common, take_nothing, take_sends
 from rockhopper.broker.store.log.encoding import INDEX_KEY
 from rockhopper.broker.store.queues.queue_tail import QueueTail
 from rockhopper.protocol.codes import SerializeType

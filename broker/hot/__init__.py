@@ -1,0 +1,1 @@
+"""The hot pass: what makes up nearly all traffic, and the compiled code that serves it."""
