@@ -86,8 +86,8 @@ class BatchConsumeQueue(UnitQueue):
         position = 0 if is_empty else self._end
         if position >= self._append_limit * _UNIT_SIZE:
             self._open_for(position)
-        start = position - self._mapping_start
-        self._mapping[start : start + _UNIT_SIZE] = unit
+        start = position - self.mapping_start
+        self.mapping[start : start + _UNIT_SIZE] = unit
         if is_empty:
             self.min_offset = queue_offset
         self._end = position + _UNIT_SIZE

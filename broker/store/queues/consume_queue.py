@@ -73,8 +73,8 @@ class ConsumeQueue(UnitQueue):
             self._append_slowly(queue_offset, commit_log_offset, size_bytes, tags_code)
             return
         _pack_into(
-            self._mapping,
-            queue_offset * _UNIT_SIZE - self._mapping_start,
+            self.mapping,
+            queue_offset * _UNIT_SIZE - self.mapping_start,
             commit_log_offset,
             size_bytes,
             tags_code,
@@ -102,8 +102,8 @@ class ConsumeQueue(UnitQueue):
             for number, unit in enumerate(_iter_unpack(units)):
                 self.append(first_queue_offset + number, *unit)
             return
-        start = first_queue_offset * _UNIT_SIZE - self._mapping_start
-        self._mapping[start : start + count * _UNIT_SIZE] = units
+        start = first_queue_offset * _UNIT_SIZE - self.mapping_start
+        self.mapping[start : start + count * _UNIT_SIZE] = units
         self.next_offset = end
         if not self.is_held:
             self.max_offset = end
@@ -127,9 +127,9 @@ class ConsumeQueue(UnitQueue):
         file = self._open_for(position)
         start = position - file.base_offset
         if is_empty:
-            self._mapping[:start] = BLANK_CONSUME_QUEUE_UNIT * (start // _UNIT_SIZE)
+            self.mapping[:start] = BLANK_CONSUME_QUEUE_UNIT * (start // _UNIT_SIZE)
             self.min_offset = self.max_offset = queue_offset
-        self._mapping[start : start + _UNIT_SIZE] = unit
+        self.mapping[start : start + _UNIT_SIZE] = unit
         self.next_offset = queue_offset + 1
         if not self.is_held:
             self.max_offset = queue_offset + 1
@@ -161,9 +161,9 @@ class ConsumeQueue(UnitQueue):
         if queue_offset + count < end:
             end = queue_offset + count
         start = queue_offset * _UNIT_SIZE
-        mapping_start = self._mapping_start
+        mapping_start = self.mapping_start
         if start >= mapping_start:
-            return self._mapping[start - mapping_start : end * _UNIT_SIZE - mapping_start]
+            return self.mapping[start - mapping_start : end * _UNIT_SIZE - mapping_start]
         return self._files.read(start, end * _UNIT_SIZE)
 
     def entry(self, queue_offset: int) -> tuple[int, int, int] | None:

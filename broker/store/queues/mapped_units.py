@@ -1,0 +1,240 @@
+"""Appending units to the last file of a queue through its mapping, and making them durable.
+
+A file is allocated whole before it is mapped, but for those of light queues, which are given room
+step by step. A queue holds mappings while it is in use only; they are made anew when needed.
+
+Threads: all of it belongs to the thread that appends, except ``flush``.
+"""
+
+import errno
+import mmap
+import struct
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+from rockhopper.broker.store.files.errors import (
+    DiskFullError,
+    StoreFailedError,
+    TooManyOpenFilesError,
+)
+from rockhopper.broker.store.files.mapped_file import MappedFile
+from rockhopper.broker.store.files.mappings import Mappings
+from rockhopper.broker.store.queues.unit_files import UnitFiles
+
+# Stands for "no mapping held", so that the hot path need not ask.
+UNMAPPED = mmap.mmap(-1, 1)
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
+_PAGE_BITS = 12
+# A light queue's file has holes: there may be tens of thousands of them, with few messages each.
+LIGHT_STEP_BYTES = 16_384
+
+
+class MappedUnits(ABC):
+    """The files of one queue, and the mapping of the one that is written to.
+
+    ``mapping`` holds the units from position ``mapping_start`` on; without one, no position is
+    that high.
+    """
+
+    __slots__ = (
+        "_append_limit",
+        "_files",
+        "_flushed",
+        "_is_dirty",
+        "_mappings",
+        "_mark_dirty",
+        "_max_offset_when_checked",
+        "mapping",
+        "mapping_start",
+        "max_offset",
+    )
+    UNIT: ClassVar[struct.Struct]
+    UNIT_SIZE_BYTES: ClassVar[int]
+    max_offset: int
+
+    def __init__(
+        self,
+        directory: Path,
+        file_size_bytes: int,
+        is_sparse: bool,
+        mark_dirty: Callable[[Any], None],
+        mappings: Mappings,
+    ) -> None:
+        """*mark_dirty* is called with the queue when it has something to flush and had nothing."""
+        self._mappings = mappings
+        self._files = UnitFiles(directory, file_size_bytes, self.UNIT, self._map)
+        self._files.reserve_step_bytes = LIGHT_STEP_BYTES if is_sparse else None
+        self._mark_dirty = mark_dirty
+        self._is_dirty = False
+        self._flushed = 0
+        self._max_offset_when_checked = 0
+        self._forget_mapping()
+
+    @property
+    def directory(self) -> Path:
+        """Where the files are."""
+        return self._files.directory
+
+    @property
+    def file_size_bytes(self) -> int:
+        """The size of each file."""
+        return self._files.file_size_bytes
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether something may have been appended since the last flush."""
+        return self._is_dirty
+
+    @abstractmethod
+    def _end_position(self) -> int:
+        """The position behind the last unit."""
+
+    def _open_for(self, position: int) -> MappedFile:
+        """The file for a unit at *position*, behind the last one; made if need be, and mapped.
+
+        Raises:
+            DiskFullError: no room for a new file; nothing has changed.
+            TooManyOpenFilesError: no descriptor is free; nothing has changed.
+            OSError: it could not be made or mapped; nothing has changed.
+        """
+        files = self._files.files
+        if files and position < files[-1].end_offset:
+            self._use(files[-1], position)
+            return files[-1]
+        try:
+            file = self._mappings.with_room(
+                lambda: self._files.append_file(position - position % self.file_size_bytes)
+            )
+        except OSError as error:
+            if error.errno in _NO_ROOM:
+                raise DiskFullError(
+                    f"no room for a file of {self.file_size_bytes} bytes in {self.directory}: "
+                    "free space, or lower fileReservedTime"
+                ) from error
+            raise
+        try:
+            self._use(file, position, start=0)
+        except OSError:
+            self._files.files.remove(file)
+            file.delete()
+            raise
+        return file
+
+    def _use(self, file: MappedFile, position: int, start: int | None = None) -> None:
+        limit = self._reserve(file, position, start)
+        self.mapping = file.mapping
+        self.mapping_start = file.base_offset
+        self._append_limit = limit // self.UNIT_SIZE_BYTES
+
+    def _reserve(self, file: MappedFile, position: int, start: int | None = None) -> int:
+        """Let a unit be written at *position*, and from *start* of the file on; up to where then.
+
+        Raises:
+            DiskFullError: there is no room.
+            OSError: it could not be found out.
+        """
+        step = self._files.reserve_step_bytes
+        if step is None:
+            return file.end_offset
+        relative = position - file.base_offset
+        end = -(-(relative + self.UNIT_SIZE_BYTES) // step) * step
+        try:
+            file.reserve(relative - relative % step if start is None else start, end)
+        except OSError as error:
+            if error.errno in _NO_ROOM:
+                raise DiskFullError(
+                    f"no room for more units in {file.path}: free space, or lower fileReservedTime"
+                ) from error
+            raise
+        return min(file.base_offset + end, file.end_offset)
+
+    def _note_change(self) -> None:
+        if not self._is_dirty:
+            self._is_dirty = True
+            self._mark_dirty(self)
+
+    def _forget_mapping(self) -> None:
+        self.mapping = UNMAPPED
+        self.mapping_start = sys.maxsize
+        self._append_limit = 0
+
+    def _map(self, file: MappedFile) -> mmap.mmap:
+        mapping = self._mappings.map(file, self)
+        if file in self._files.files[-1:]:
+            # Reading ahead would fill the memory with what is empty still, megabytes per queue.
+            mapping.madvise(mmap.MADV_RANDOM)
+        return mapping
+
+    def has_grown(self, file: MappedFile) -> bool:
+        """Whether anything was appended to *file* since the last call, if it is in use."""
+        return file in self._files.files[-1:] and self._note_growth()
+
+    def let_go(self, file: MappedFile) -> None:
+        """Unmap *file*; it is mapped anew when needed."""
+        if self.mapping_start == file.base_offset:
+            self._forget_mapping()
+        file.unmap()
+
+    def _note_growth(self) -> bool:
+        before, self._max_offset_when_checked = self._max_offset_when_checked, self.max_offset
+        return self.max_offset != before
+
+    def release_if_idle(self) -> bool:
+        """Let go of mappings when nothing was appended since the last call; return whether so.
+
+        They are made anew when needed. For the thread that appends, not for the flush thread.
+        """
+        was_idle = not self._note_growth() and not self._is_dirty
+        if was_idle:
+            self._release()
+        return was_idle
+
+    def _release(self) -> None:
+        self._forget_mapping()
+        self._files.unmap()
+
+    def _release_unless_in_use(self) -> None:
+        """Let go of what a look at an idle queue has mapped."""
+        if self.mapping is UNMAPPED:
+            self._files.unmap()
+
+    def flush(self, least_pages: int = 0) -> bool:
+        """Make the units durable if at least *least_pages* pages, or a file, were filled.
+
+        Blocks; the flush thread calls it. Returns whether anything was flushed.
+
+        Raises:
+            TooManyOpenFilesError: no descriptor is free; the queue stays dirty.
+            StoreFailedError: what is on disk is unknown.
+        """
+        end = self._end_position()
+        start = self._flushed
+        if self._is_short_of(least_pages, start, end):
+            self._mark_dirty(self)  # It stays dirty, and in the list of those that are.
+            return False
+        # Before the end is read again: what is appended after that marks the queue once more.
+        self._is_dirty = False
+        end = self._end_position()
+        if end <= start:
+            return False
+        try:
+            self._files.flush_range(start, end)
+        except TooManyOpenFilesError:
+            self._note_change()
+            raise
+        except OSError as error:
+            raise StoreFailedError(
+                f"{self.directory} could not be flushed ({error.strerror}): messages from now on "
+                "are refused; check the disk, then restart the broker"
+            ) from error
+        self._flushed = end
+        return True
+
+    def _is_short_of(self, least_pages: int, start: int, end: int) -> bool:
+        if not self._is_dirty or end <= start or end % self.file_size_bytes == 0:
+            return False
+        same_file = start // self.file_size_bytes == end // self.file_size_bytes
+        return same_file and (end >> _PAGE_BITS) - (start >> _PAGE_BITS) < least_pages
