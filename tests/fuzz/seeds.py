@@ -68,6 +68,19 @@ _sends = [
         (320, _EXT | {"m": "true"}, _BATCH),
     )
 ]
+_PULL = {
+    "consumerGroup": "group",
+    "topic": "orders",
+    "queueId": "1",
+    "queueOffset": "7",
+    "maxMsgNums": "32",
+    "sysFlag": "7",
+    "commitOffset": "5",
+    "suspendTimeoutMillis": "15000",
+    "subscription": "*",
+    "subVersion": "3",
+}
+_pull = _json(11, _PULL, b"")[8:]
 SEEDS = [
     *(b"\0" + bytes([127]) + frame for frame in _sends),
     b"\0\xff" + b"".join(_sends),
@@ -76,5 +89,7 @@ SEEDS = [
     b"\3" + bytes([len(_PROPERTIES)]) + _PROPERTIES.encode() + b"body",
     b"\4\0" + _BATCH,
     b"\6\x40" + b"".join(_sends) + b"\0\0\0",
+    b"\7\1" + _unit + _pull + b"\0" + _record_0,
+    b"\7\1\x80" + _unit[1:] + _pull + b"\0" + _record_0,
     b"\5\2" + TIMED_KEY.pack(7, 4096, 1_700_000_000_000) * 2,
 ]
