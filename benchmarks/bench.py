@@ -16,7 +16,8 @@ from collections.abc import Sequence
 
 from benchmarks import load, report, servers
 from benchmarks.cases import CASES, ECHO, Case
-from benchmarks.load import BenchError, Sample
+from benchmarks.errors import BenchError
+from benchmarks.load import Sample
 from benchmarks.report import Results
 from benchmarks.servers import Server
 from rockhopper.protocol import compiled

@@ -15,12 +15,21 @@ class Case:
     name: str
     title: str
     mode: str
-    """What the load generator does: echo, single, binary, batch or pull."""
+    """What the load generator does; loadgen/loadgen.h lists it."""
     connections: int = 4
     in_flight: int = 64
     body_size_bytes: int = 128
     flood: int = 0
     """Requests that one more connection keeps in flight, which is not measured."""
+    topic: str = "LoadTest"
+    topics: int = 1
+    """Above 1, sends go round so many topics."""
+    queues: int = 4
+    rate_per_s: float = 0.0
+    """Messages per second at most, whatever comes back; 0: as many as are answered."""
+    delay_level: int = 3
+    with_property: bool = False
+    """Whether the messages of a batch have the property that an SQL filter asks for."""
     sync_flush: bool = False
     """Runs against a broker with flushDiskType=SYNC_FLUSH."""
     echo_ratio: float | None = None

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.cases import Case
+from benchmarks.errors import BenchError
 
 HERE = Path(__file__).parent
 BUILD = HERE / ".build"
@@ -16,10 +17,6 @@ WARM_UP_S = 0.5
 # Of one core, used by processes that are neither server nor load: above this a run is not quiet.
 OTHERS_SHARE_MAX = 0.1
 QUIET_SPAN_S = 0.3
-
-
-class BenchError(Exception):
-    """The measurement cannot be made; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +50,15 @@ def cores() -> tuple[int, int]:
 
 
 def build_loadgen() -> Path:
-    """Compile loadgen.c unless that was done since it changed."""
-    source, binary = HERE / "loadgen.c", BUILD / "loadgen"
-    if binary.exists() and binary.stat().st_mtime > source.stat().st_mtime:
+    """Compile loadgen/ unless that was done since it changed."""
+    folder, binary = HERE / "loadgen", BUILD / "loadgen"
+    changed = max(path.stat().st_mtime for path in folder.iterdir())
+    if binary.exists() and binary.stat().st_mtime > changed:
         return binary
     BUILD.mkdir(exist_ok=True)
     compiler = os.environ.get("CC", "cc")
-    command = [compiler, "-O2", "-Wall", "-Wextra", "-o", str(binary), str(source)]
+    sources = sorted(map(str, folder.glob("*.c")))
+    command = [compiler, "-O2", "-Wall", "-Wextra", "-o", str(binary), *sources]
     try:
         subprocess.run(command, check=True)
     except FileNotFoundError:
@@ -67,7 +66,7 @@ def build_loadgen() -> Path:
             f"There is no C compiler {compiler!r}; install one, or name yours in CC."
         ) from None
     except subprocess.CalledProcessError as error:
-        raise BenchError(f"{compiler} could not compile {source.name}.") from error
+        raise BenchError(f"{compiler} could not compile {folder.name}/.") from error
     return binary
 
 
@@ -91,6 +90,9 @@ def run(case: Case, port: int, pid: int, seconds: float, warm_up_s: float = WARM
         *(str(build_loadgen()), "--mode", case.mode, "--port", str(port), "--pid", str(pid)),
         *("--connections", str(case.connections), "--in-flight", str(case.in_flight)),
         *("--body", str(case.body_size_bytes), "--flood", str(case.flood)),
+        *("--topic", case.topic, "--topics", str(case.topics), "--queues", str(case.queues)),
+        *("--rate", str(case.rate_per_s), "--delay-level", str(case.delay_level)),
+        *(["--property"] if case.with_property else []),
         *("--seconds", str(seconds), "--warm-up", str(warm_up_s)),
     ]
     os.sync()  # what earlier runs left to write would slow this one
@@ -106,7 +108,7 @@ def run(case: Case, port: int, pid: int, seconds: float, warm_up_s: float = WARM
     if not process.stdout:
         raise BenchError(f"The load generator gave up on {case.title}: {process.stderr.strip()}")
     result = json.loads(process.stdout)
-    counters = ("refused", "mismatched", "unanswered", "short_pulls")
+    counters = ("refused", "mismatched", "unanswered", "short_pulls", "lost")
     refusal = f"code {result['first_refusal']} {result['first_remark']}".rstrip()
     others_share = max(0.0, busy_share - result["cpu_share"] - result["load_cpu_share"])
     return Sample(

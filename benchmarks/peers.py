@@ -11,8 +11,10 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.load import BUILD, BenchError
-from benchmarks.servers import QUEUE_COUNT, TOPIC, Server
+from benchmarks import topics
+from benchmarks.errors import BenchError
+from benchmarks.load import BUILD
+from benchmarks.servers import Server
 from tests.interop import apache
 from tests.interop.processes import ProcessError
 
@@ -32,20 +34,24 @@ JVM_OPTIONS = (
 @contextlib.contextmanager
 def apache_broker(*, sync_flush: bool) -> Iterator[Server]:
     """Run Apache's broker with an empty store, which is removed at the end."""
-    settings = {"flushDiskType": "SYNC_FLUSH" if sync_flush else "ASYNC_FLUSH"}
+    settings = {
+        "flushDiskType": "SYNC_FLUSH" if sync_flush else "ASYNC_FLUSH",
+        "brokerName": "broker-a",  # as load generator and acknowledgements call it
+        "enablePropertyFilter": "true",
+    }
     BUILD.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="apache-", dir=BUILD) as directory:
         try:
             running = apache.start(
                 Path(directory),
                 settings=settings,
-                topics=[f"{TOPIC}:{QUEUE_COUNT}"],
                 heap_mb=HEAP_MB,
                 jvm_options=JVM_OPTIONS,
                 cores=os.sched_getaffinity(0),
             )
         except (apache.BuildError, ProcessError) as error:
             raise BenchError(str(error)) from error
+        topics.prepare(running.broker_port)
         name = f"Apache {apache.version()}"
         try:
             yield Server(name, running.broker_port, running.pid, sync_flush=sync_flush)

@@ -1,10 +1,8 @@
 """The servers under load, each in its own process: the echo, our broker, Apache's."""
 
 import contextlib
-import json
 import os
 import socket
-import struct
 import subprocess
 import sys
 import tempfile
@@ -14,12 +12,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.load import BUILD, HERE, BenchError, cores
+from benchmarks import topics
+from benchmarks.errors import BenchError
+from benchmarks.load import BUILD, HERE, cores
 
-TOPIC = "LoadTest"
-QUEUE_COUNT = 4
 START_TIMEOUT_S = 30
-UPDATE_AND_CREATE_TOPIC = 17
 
 
 @dataclass(slots=True)
@@ -95,7 +92,7 @@ def rockhopper(settings: Mapping[str, str], directory: Path | None = None) -> It
             with log.open("w") as stderr, _process(command, stderr=stderr) as process:
                 _wait_for_port(process, port, log)
                 start_s = time.perf_counter() - started
-                create_topic(port)
+                topics.prepare(port)
                 yield Server("Rockhopper", port, process.pid, http_port, start_s)
         finally:
             conf.unlink()
@@ -107,38 +104,6 @@ def interpreter_start_s() -> float:
     started = time.perf_counter()
     subprocess.run([sys.executable, "-c", "pass"], check=True)
     return time.perf_counter() - started
-
-
-def create_topic(port: int) -> None:
-    """Create the topic of the load generator on the broker at *port*."""
-    queues = str(QUEUE_COUNT)
-    ext = {
-        "topic": TOPIC,
-        "defaultTopic": "TBW102",
-        "readQueueNums": queues,
-        "writeQueueNums": queues,
-        "perm": "6",
-        "topicFilterType": "SINGLE_TAG",
-        "topicSysFlag": "0",
-        "order": "false",
-    }
-    command = {
-        "code": UPDATE_AND_CREATE_TOPIC,
-        "extFields": ext,
-        "flag": 0,
-        "language": "JAVA",
-        "opaque": 1,
-        "serializeTypeCurrentRPC": "JSON",
-        "version": 479,
-    }
-    header = json.dumps(command).encode()
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
-        connection.sendall(struct.pack(">II", 4 + len(header), len(header)) + header)
-        with connection.makefile("rb") as answers:
-            size, header_size = struct.unpack(">II", answers.read(8))
-            answer = json.loads(answers.read(size - 4)[:header_size])
-    if answer["code"] != 0:
-        raise BenchError(f"The broker refused to create topic {TOPIC}: {answer}")
 
 
 @contextlib.contextmanager

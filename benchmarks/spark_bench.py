@@ -24,7 +24,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from benchmarks.load import BUILD, BenchError
+from benchmarks.errors import BenchError
+from benchmarks.load import BUILD
 from benchmarks.pipeline_data import QUEUE_COUNT, TOPIC_COUNT, write_store
 from benchmarks.report import table
 

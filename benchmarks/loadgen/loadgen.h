@@ -1,0 +1,170 @@
+/* Load generator for one broker: C connections, each keeping D requests in flight.
+ *
+ * One thread around epoll.  Every request differs as a real client's would: the opaque, the born
+ * timestamp and the unique key of each message, so that a broker can reuse nothing it should not.
+ * Every answer is decoded: its opaque must belong to a request still in flight, its code must be 0,
+ * and a pull must bring as many records as it asked for.  What falls short is counted and printed,
+ * and the exit status is 1.
+ *
+ * A connection refills its window when half of it is free, so requests travel in bursts as a
+ * client's send buffer forms them.  It sends to, or pulls from, one queue: connection number modulo
+ * the number of queues; with --topics N its requests go round the topics TOPIC-0 to TOPIC-(N-1).
+ * Pulls walk that queue from its minimum to its maximum, again and again.
+ *
+ * With --rate R messages are sent at R a second, whatever comes back, as long as the windows allow.
+ * What waits for a window counts from the moment at which it was due.
+ *
+ * With --flood F one more connection keeps F requests in flight, and is not measured: what the
+ * others tell is how they fare beside it.
+ *
+ *   main.c      options, the loop, the result
+ *   requests.c  the requests, ready made but for what changes from one to the next
+ *   answers.c   frames, headers and records that come back
+ *   flows.c     what a mode does with its answers, and what it sends next
+ *   wire.c      connections, their buffers and their requests in flight
+ *   asking.c    questions to the broker outside of the load: the offsets of queues
+ *   measure.c   clocks, CPU time, latencies
+ *
+ * Frame:  total size (4, without itself) | serialization (1) | header size (3) | header | body
+ * JSON header: text.  Binary header: code (2) language (1) version (2) opaque (4) flag (4)
+ *              remark size (4) remark, ext size (4), then key size (2) key value size (4) value ...
+ */
+#ifndef LOADGEN_H
+#define LOADGEN_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+enum mode {
+    ECHO,        /* frames of a bare echo */
+    SINGLE,      /* SEND_MESSAGE_V2, JSON */
+    BINARY,      /* the same with a binary header */
+    V1,          /* SEND_MESSAGE, whose fields have long names */
+    ONEWAY,      /* bursts of sends without an answer, the last of each with one; counted in the queues */
+    BATCH,       /* SEND_BATCH_MESSAGE */
+    DELAY,       /* sends with a delay level */
+    TRANSACTION, /* a half message and its commit; counted in the queues, where commits make them visible */
+    COMMIT,      /* UPDATE_CONSUMER_OFFSET */
+    PULL,        /* pulls of whole batches */
+    SQL,         /* the same with a filter that takes 12 of 32 messages */
+    LONGPULL,    /* pulls of one message, parked, and sends of another connection that release them */
+    POP,         /* pops of whole batches, every message acknowledged by itself */
+    MODE_COUNT
+};
+extern const char *const MODE_NAMES[MODE_COUNT];
+
+enum { MESSAGES_PER_REQUEST_MAX = 1024 };
+
+struct options {
+    enum mode mode;
+    int port, connections, in_flight, flood, queues, topics, body_size, batch, delay_level, property;
+    double warm_up_s, seconds, drain_s, rate;
+    pid_t pid;
+    const char *topic, *broker;
+};
+extern struct options opt;
+
+/* A request ready to be copied, and the places in it that change from one to the next. */
+struct request {
+    unsigned char *bytes;
+    size_t size, opaque_at, born_at, flag_at;
+    size_t cut; /* where a text of any size goes; places behind it move by that size */
+    int opaque_is_text;
+    int key_count;
+    size_t counter_at[MESSAGES_PER_REQUEST_MAX]; /* the last 12 hex digits of each unique key */
+};
+
+enum kind { MAIN, END, ACK, RELEASE };
+
+/* A request in flight. */
+struct slot {
+    uint64_t sent_ns; /* 0 = free */
+    uint64_t sequence;
+    enum kind kind;
+    int weight; /* how much of the window it takes */
+    int about;  /* the queue of a parked pull */
+};
+
+struct connection {
+    int fd, index, queue;
+    unsigned char *input, *output;
+    size_t input_size, input_capacity, output_size, output_sent, output_capacity;
+    struct slot *slots; /* by sequence number modulo slot count */
+    uint64_t sequence;  /* of the next request */
+    long in_flight, window;
+    int is_measured, wants_write;
+    int64_t offset, offset_min, offset_max; /* of the next pull, and the ends of the queue */
+    int topic;                              /* of the next request */
+    int is_popping, lap, empty_laps;        /* each lap of pops is a group of its own */
+};
+
+/* Parts of one answer. */
+struct answer {
+    long code, opaque;
+    const unsigned char *header, *body, *end;
+};
+
+/* main.c */
+extern struct connection *connections;
+extern int connection_count; /* the measured ones, then the flood or those that release pulls */
+extern int measuring, sending;
+extern long refused, mismatched, short_pulls, messages, requests, lost;
+extern uint64_t counted_in_queues; /* messages that must be in the queues at the end */
+extern int first_refusal;
+extern char first_remark[160];
+int is_counted_in_queues(void);
+__attribute__((noreturn, format(printf, 1, 2))) void fail(const char *format, ...);
+
+/* measure.c */
+uint64_t now_ns(void);
+uint64_t wall_ms(void);
+double cpu_seconds_of(pid_t pid);
+double own_cpu_seconds(void);
+void record_latency(uint64_t ns);
+double latency_us(double quantile);
+extern uint64_t latency_max_ns;
+
+/* requests.c */
+const struct request *main_request(int queue);
+const struct request *follow_up(int queue); /* what is sent after an answer: an end, an ack, a release */
+size_t build_question(unsigned char *bytes, int code, const char *topic, int queue);
+const char *topic_name(int topic);
+void start_keys(void);
+unsigned char *append_request(struct connection *c, const struct request *r, const char *text, uint32_t opaque);
+
+/* answers.c */
+uint32_t get32(const unsigned char *p);
+uint64_t get64(const unsigned char *p);
+void put16(unsigned char *p, unsigned value);
+void put32(unsigned char *p, uint32_t value);
+void decode_answer(const unsigned char *frame, size_t size, struct answer *answer);
+int field_of(const struct answer *answer, const char *name, char *value, size_t capacity);
+int records_in(const unsigned char *p, const unsigned char *end);
+int matches_in(const unsigned char *p, const unsigned char *end);
+void note_refusal(const struct answer *answer);
+
+/* wire.c */
+void connect_to_broker(struct connection *c, int index, int epoll);
+int connect_socket(void);
+unsigned char *reserve(struct connection *c, size_t size);
+struct slot *take_slot(struct connection *c, enum kind kind, int weight, uint64_t sent_ns);
+uint32_t next_opaque(struct connection *c);
+struct slot *slot_of(struct connection *c, long opaque);
+void read_answers(struct connection *c);
+void write_requests(struct connection *c, int epoll);
+extern uint64_t slot_mask;
+
+/* flows.c */
+void start_flows(void);
+void take_answer(struct connection *c, const unsigned char *frame, size_t size, uint64_t read_ns);
+void fill_window(struct connection *c);
+int send_one(struct connection *c, uint64_t due_ns);
+void release_parked(int epoll);
+
+/* asking.c */
+int64_t ask_offset(int code, const char *topic, int queue);
+uint64_t messages_in_queues(void);
+enum { GET_MAX_OFFSET = 30, GET_MIN_OFFSET = 31 };
+
+#endif

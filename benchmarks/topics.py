@@ -1,0 +1,81 @@
+"""What the load generator finds on a broker: its topics and its group, made over the wire."""
+
+import json
+import socket
+import struct
+from collections.abc import Iterable, Mapping
+from typing import BinaryIO
+
+from benchmarks.errors import BenchError
+from rockhopper.protocol.codes import MQ_VERSION, RequestCode
+
+TOPIC = "LoadTest"
+QUEUE_COUNT = 4
+WIDE_TOPIC = "LoadTestWide"
+"""A queue for each of the pulls that are parked: four connections with 64 each."""
+WIDE_QUEUE_COUNT = 256
+SQL_TOPIC = "LoadTestSql"
+"""All of its messages have a property that the filter asks for."""
+GROUP = "load_consumers"
+TOPICS_PER_REQUEST = 1000
+TIMEOUT_S = 120
+READ_AND_WRITE = 6
+
+
+def prepare(port: int) -> None:
+    """Make the topics and the group on the broker at *port*, which has none of them yet."""
+    topics = {TOPIC: QUEUE_COUNT, WIDE_TOPIC: WIDE_QUEUE_COUNT, SQL_TOPIC: QUEUE_COUNT}
+    with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S) as connection:
+        _create(connection, topics.items())
+        body = {"groupName": GROUP}
+        _ask(connection, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body)
+
+
+def spread(port: int, count: int) -> None:
+    """Make so many more topics of one queue each, to spread sends over."""
+    with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S) as connection:
+        for start in range(0, count, TOPICS_PER_REQUEST):
+            numbers = range(start, min(count, start + TOPICS_PER_REQUEST))
+            _create(connection, ((f"{TOPIC}-{number}", 1) for number in numbers))
+
+
+def _create(connection: socket.socket, topics: Iterable[tuple[str, int]]) -> None:
+    configs = [
+        {
+            "topicName": name,
+            "readQueueNums": queues,
+            "writeQueueNums": queues,
+            "perm": READ_AND_WRITE,
+            "topicFilterType": "SINGLE_TAG",
+            "topicSysFlag": 0,
+            "order": False,
+            "attributes": {},
+        }
+        for name, queues in topics
+    ]
+    _ask(connection, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, {"topicConfigList": configs})
+
+
+def _ask(connection: socket.socket, code: RequestCode, body: Mapping[str, object]) -> None:
+    command = {
+        "code": code,
+        "extFields": {},
+        "flag": 0,
+        "language": "JAVA",
+        "opaque": 1,
+        "serializeTypeCurrentRPC": "JSON",
+        "version": MQ_VERSION,
+    }
+    header, text = json.dumps(command).encode(), json.dumps(body).encode()
+    size = 4 + len(header) + len(text)
+    connection.sendall(struct.pack(">II", size, len(header)) + header + text)
+    with connection.makefile("rb") as answers:
+        answer = _read_answer(answers)
+    if answer["code"] != 0:
+        raise BenchError(f"The broker refused {code.name}: {answer}")
+
+
+def _read_answer(answers: BinaryIO) -> dict[str, object]:
+    size, header_size = struct.unpack(">II", answers.read(8))
+    answer: dict[str, object] = json.loads(answers.read(size - 4)[:header_size])
+    return answer
