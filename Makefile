@@ -12,7 +12,8 @@ PARALLEL := --numprocesses $(WORKERS)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test install install-spark lint check format bench bench-peers bench-recovery bench-spark \
+.PHONY: help run test install install-spark lint check format bench bench-table bench-peers bench-recovery \
+	bench-spark \
 	spark-demo spark-test wheel interop chaos chaos-long \
 	compose-up compose-down compose-test test-slow test-thorough test-timers mutants fuzz clean
 
@@ -102,6 +103,9 @@ compatibility: $(VENV)/.installed  ## make docs/compatibility.md anew from the p
 
 bench: $(VENV)/.installed  ## measure this broker beside a bare uvloop echo (needs a C compiler)
 	$(BIN)/python -m benchmarks.bench
+
+bench-table: $(VENV)/.installed  ## single sends by size, connections and topics (PEERS=--peers: Apache too)
+	$(BIN)/python -m benchmarks.bench --table $(PEERS)
 
 bench-peers: $(VENV)/.installed  ## the same beside the official Apache broker (needs a JDK and Maven)
 	$(BIN)/python -m benchmarks.bench --peers

@@ -4,6 +4,8 @@ Every server runs in a process of its own on one core, the load generator on ano
 interleaved and repeated, since neighbours on a shared machine move figures from minute to minute:
 a round runs the echo, then every case against every server. Each round starts our broker
 afresh with an empty store; Apache's broker stays up, warm, on as many cores as it likes.
+
+Every run is kept under results/: `make bench-compare A=NAME B=NAME` tells two of them apart.
 """
 
 import argparse
@@ -13,46 +15,54 @@ import platform
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
-from benchmarks import load, report, servers
-from benchmarks.cases import CASES, ECHO, Case
+from benchmarks import load, origin, report, results, servers, topics
+from benchmarks.cases import BASE, CASES, ECHO, SETUPS, TABLE, Case
 from benchmarks.errors import BenchError
 from benchmarks.load import Sample
-from benchmarks.report import Results
+from benchmarks.results import Results
 from benchmarks.servers import Server
 from rockhopper.protocol import compiled
 
 FILL_S = 0.5
 SETTLE_S = 1.0
 FILL = next(case for case in CASES if case.mode == "batch")
+# Times its number of topics: each connection goes round all of them, and none is the quickest.
+FIRST_MESSAGES = 1.5
+READS = ("pull", "sql", "pop")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; returns 1 if any answer was wrong, 2 if it could not be run."""
     options = _parse(arguments)
-    cases = [case for case in CASES if case.name in options.cases.split(",")]
-    results = Results(_machine())
+    cases, kept = _chosen(options), list[Path]()
+    found = Results(_machine(), origin.here_and_now(_peer_version() if options.peers else ""))
     try:
         load.build_loadgen()
         with contextlib.ExitStack() as stack:
             peers = _start_peers(stack, cases, options) if options.peers else []
             for number in range(options.rounds):
                 _say(f"round {number + 1} of {options.rounds}")
-                _round(results, cases, peers, options)
+                Round(found, number, cases, options).run(peers)
+                kept = report.save(found, options.save or _name(found))
     except BenchError as error:
         print(error, file=sys.stderr)
         return 2
-    print(report.as_json(results) if options.json else report.render(results))
-    if options.save:
-        for path in report.save(results, options.save):
-            _say(f"wrote {path}")
-    return int(results.has_failures())
+    print(results.as_json(found) if options.json else report.render(found))
+    for path in kept:
+        _say(f"wrote {path}")
+    return int(found.has_failures())
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.bench", description=__doc__)
     names = ",".join(case.name for case in CASES)
-    parser.add_argument("--cases", default=names, help=f"comma-separated, of {names}")
+    parser.add_argument("--cases", default="", help=f"comma-separated, of {names}")
+    parser.add_argument(
+        "--table", action="store_true", help="single sends by size, connections and topics"
+    )
     parser.add_argument("--rounds", type=int, default=3, help="how often (default 3)")
     parser.add_argument("--seconds", type=float, default=3.0, help="per run (default 3)")
     parser.add_argument("--peers", action="store_true", help="also run Apache's broker")
@@ -67,11 +77,22 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="wait so long for a quiet machine before each run (default 10)",
     )
     parser.add_argument("--json", action="store_true", help="print every sample as JSON")
-    parser.add_argument("--save", metavar="NAME", help="also write benchmarks/results/NAME.*")
+    parser.add_argument(
+        "--save", metavar="NAME", help="keep it as benchmarks/results/NAME.* (default: its time)"
+    )
     options = parser.parse_args(arguments)
-    if unknown := set(options.cases.split(",")) - {case.name for case in CASES}:
+    if unknown := set(filter(None, options.cases.split(","))) - {case.name for case in CASES}:
         parser.error(f"unknown cases {', '.join(sorted(unknown))}; there are {names}")
     return options
+
+
+def _chosen(options: argparse.Namespace) -> list[Case]:
+    """All cases; with --table its cells and the base; with --cases those too, or only those."""
+    names = set(filter(None, options.cases.split(",")))
+    if options.table:
+        names.add(BASE.name)
+    cases = [case for case in CASES if not names or case.name in names]
+    return [*cases, *TABLE] if options.table else cases
 
 
 def _machine() -> str:
@@ -85,57 +106,117 @@ def _machine() -> str:
     )
 
 
-def _round(
-    results: Results, cases: list[Case], peers: list[Server], options: argparse.Namespace
-) -> None:
-    with contextlib.ExitStack() as stack:
-        echo = stack.enter_context(servers.echo())
-        ours = _start_ours(stack, results, cases)
-        _measure(results, echo, ECHO, options)
-        for case in cases:
-            _measure(results, ours[case.sync_flush], case, options)
-            for peer in peers:
-                if peer.sync_flush == case.sync_flush:
-                    with _awake(peer):
-                        _measure(results, peer, case, options)
-        _measure(results, echo, ECHO, options)
-        for server in ours.values():
-            for name, value in server.metrics("stall").items():
-                before = results.metrics.get(name, 0.0)
-                results.metrics[name] = before + value if "_total" in name else max(before, value)
+def _peer_version() -> str:
+    from tests.interop import apache
+
+    return apache.version()
 
 
-def _start_ours(
-    stack: contextlib.ExitStack, results: Results, cases: list[Case]
-) -> dict[bool, Server]:
-    """Start our broker once for each way of flushing that *cases* need."""
-    found = {}
-    results.interpreter_start_s.append(servers.interpreter_start_s())
-    for sync_flush in sorted({case.sync_flush for case in cases}):
-        settings = {"flushDiskType": "SYNC_FLUSH" if sync_flush else "ASYNC_FLUSH"}
-        server = stack.enter_context(servers.rockhopper(settings))
-        time.sleep(SETTLE_S)
-        results.start_s.append(server.start_s)
-        results.idle_memory_mb.append(server.memory_mb())
-        found[sync_flush] = server
-    return found
+def _name(found: Results) -> str:
+    assert found.origin is not None
+    return found.origin.date.partition("+")[0].replace("T", "-").replace(":", "")
+
+
+class Round:
+    """All cases once, against a broker of ours that starts with it."""
+
+    def __init__(
+        self, found: Results, number: int, cases: list[Case], options: argparse.Namespace
+    ) -> None:
+        self._found = found
+        self._number = number
+        self._cases = cases
+        self._options = options
+
+    def run(self, peers: list[Server]) -> None:
+        """Measure the echo, every case against every server, and the echo again."""
+        with contextlib.ExitStack() as stack:
+            echo = stack.enter_context(servers.echo())
+            ours = self._start_ours(stack)
+            self._measure(echo, ECHO)
+            for case in self._cases:
+                theirs = [peer for peer in peers if peer.setup == case.setup]
+                self._run_case(case, ours[case.setup], theirs)
+            self._measure(echo, ECHO)
+            for server in ours.values():
+                self._take_metrics(server)
+
+    def _run_case(self, case: Case, ours: Server, peers: list[Server]) -> None:
+        if case.half_of:
+            if not peers:
+                return
+            theirs = self._found.of(peers[0].name, case.half_of)
+            if not theirs:
+                _say(f"  {case.title}: left out without the case {case.half_of}")
+                return
+            case = replace(case, rate_per_s=results.rate(theirs) / 2)
+        self._measure(ours, case)
+        for peer in peers:
+            with _awake(peer):
+                self._measure(peer, case)
+
+    def _start_ours(self, stack: contextlib.ExitStack) -> dict[str, Server]:
+        """Start our broker once for each setup that the cases need."""
+        started = {}
+        self._found.interpreter_start_s.append(servers.interpreter_start_s())
+        for setup in sorted({case.setup for case in self._cases}):
+            server = stack.enter_context(servers.rockhopper(SETUPS[setup]))
+            time.sleep(SETTLE_S)
+            self._found.start_s.append(server.start_s)
+            self._found.idle_memory_mb.append(server.memory_mb())
+            _spread_topics(server, [case for case in self._cases if case.setup == setup])
+            started[setup] = server
+        return started
+
+    def _measure(self, server: Server, case: Case) -> None:
+        """Run a case once, and once more if somebody disturbed it."""
+        for _ in range(2):
+            load.wait_until_quiet(self._options.patience)
+            sample = replace(_load(server, case, self._options.seconds), round=self._number)
+            self._found.add(server.name, case.name, sample)
+            _say(
+                f"  {server.name}, {case.title}: {sample.messages_per_s / 1000:,.1f} k/s, "
+                f"CPU {sample.cpu_us:.2f} us, p99 {sample.p99_us / 1000:.2f} ms"
+                + ("" if sample.is_quiet else f", DISTURBED by {sample.others_cpu_share:.0%}")
+            )
+            if sample.is_quiet:
+                break
+
+    def _take_metrics(self, server: Server) -> None:
+        metrics = self._found.metrics
+        for name, value in server.metrics("stall").items():
+            before = metrics.get(name, 0.0)
+            metrics[name] = before + value if "_total" in name else max(before, value)
+
+
+def _spread_topics(server: Server, cases: list[Case]) -> None:
+    """Make the topics that *cases* spread over, and send to each: a first message costs more."""
+    case = max(cases, key=lambda case: case.topics, default=BASE)
+    if case.topics == 1:
+        return
+    topics.spread(server.port, case.topics)
+    for seconds in (1, 4, 16, 64):
+        sample = load.run(case, server.port, server.pid, seconds, warm_up_s=0)
+        if sample.messages_per_s * seconds > FIRST_MESSAGES * case.topics:
+            break
 
 
 def _start_peers(
     stack: contextlib.ExitStack, cases: list[Case], options: argparse.Namespace
 ) -> list[Server]:
-    """Start Apache's broker for each way of flushing, and run every case until it is compiled."""
+    """Start Apache's broker for each setup, and run every case until it is compiled."""
     from benchmarks.peers import apache_broker  # only here: it needs the interop project
 
     found = []
-    for sync_flush in sorted({case.sync_flush for case in cases}):
-        peer = stack.enter_context(apache_broker(sync_flush=sync_flush))
+    for setup in sorted({case.setup for case in cases}):
+        peer = stack.enter_context(apache_broker(setup))
+        own = [case for case in cases if case.setup == setup and not case.half_of]
         found.append(peer)
         with _awake(peer):
-            for case in cases:
-                if case.sync_flush == sync_flush:
-                    _say(f"warming up {peer.name}: {case.title}")
-                    _load(peer, case, options.peer_warm_up)
+            _spread_topics(peer, own)
+            for case in own:
+                _say(f"warming up {peer.name}: {case.title}")
+                _load(peer, case, options.peer_warm_up)
     return found
 
 
@@ -146,24 +227,10 @@ def _awake(peer: Server) -> contextlib.AbstractContextManager[None]:
 
 
 def _load(server: Server, case: Case, seconds: float) -> Sample:
-    if case.mode == "pull":
-        load.run(FILL, server.port, server.pid, FILL_S)
+    if case.mode in READS:
+        fill = replace(FILL, topic=case.topic, with_property=case.with_property)
+        load.run(fill, server.port, server.pid, FILL_S)
     return load.run(case, server.port, server.pid, seconds)
-
-
-def _measure(results: Results, server: Server, case: Case, options: argparse.Namespace) -> None:
-    """Run a case once, and once more if somebody disturbed it."""
-    for _ in range(2):
-        load.wait_until_quiet(options.patience)
-        sample = _load(server, case, options.seconds)
-        results.add(server.name, case, sample)
-        _say(
-            f"  {server.name}, {case.title}: {sample.messages_per_s / 1000:,.1f} k/s, "
-            f"CPU {sample.cpu_us:.2f} us, p99 {sample.p99_us / 1000:.2f} ms"
-            + ("" if sample.is_quiet else f", DISTURBED by {sample.others_cpu_share:.0%} of a core")
-        )
-        if sample.is_quiet:
-            break
 
 
 def _say(text: str) -> None:

@@ -38,8 +38,10 @@ class Sample:
     is_quiet: bool
     """Whether the machine was left alone meanwhile."""
     failures: dict[str, int]
-    """Answers refused, with a foreign opaque, missing, or with too few messages; empty if none."""
+    """Answers refused, with a foreign opaque, missing, or with too few messages; messages that are
+    not in the queues. Empty if there are none."""
     refusal: str
+    round: int = 0
 
 
 @functools.cache
@@ -110,6 +112,9 @@ def run(case: Case, port: int, pid: int, seconds: float, warm_up_s: float = WARM
     result = json.loads(process.stdout)
     counters = ("refused", "mismatched", "unanswered", "short_pulls", "lost")
     refusal = f"code {result['first_refusal']} {result['first_remark']}".rstrip()
+    failures = {name: result[name] for name in counters if result[name]}
+    if not result["messages"]:
+        failures["without any message"] = 1
     others_share = max(0.0, busy_share - result["cpu_share"] - result["load_cpu_share"])
     return Sample(
         messages_per_s=result["messages_per_s"],
@@ -121,7 +126,7 @@ def run(case: Case, port: int, pid: int, seconds: float, warm_up_s: float = WARM
         p50_us=result["p50_us"],
         p99_us=result["p99_us"],
         max_us=result["max_us"],
-        failures={name: result[name] for name in counters if result[name]},
+        failures=failures,
         refusal=refusal if result["refused"] else "",
     )
 

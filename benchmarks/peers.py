@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks import topics
+from benchmarks.cases import SETUPS
 from benchmarks.errors import BenchError
 from benchmarks.load import BUILD
 from benchmarks.servers import Server
@@ -32,10 +33,10 @@ JVM_OPTIONS = (
 
 
 @contextlib.contextmanager
-def apache_broker(*, sync_flush: bool) -> Iterator[Server]:
+def apache_broker(setup: str) -> Iterator[Server]:
     """Run Apache's broker with an empty store, which is removed at the end."""
     settings = {
-        "flushDiskType": "SYNC_FLUSH" if sync_flush else "ASYNC_FLUSH",
+        **SETUPS[setup],
         "brokerName": "broker-a",  # as load generator and acknowledgements call it
         "enablePropertyFilter": "true",
     }
@@ -54,7 +55,7 @@ def apache_broker(*, sync_flush: bool) -> Iterator[Server]:
         topics.prepare(running.broker_port)
         name = f"Apache {apache.version()}"
         try:
-            yield Server(name, running.broker_port, running.pid, sync_flush=sync_flush)
+            yield Server(name, running.broker_port, running.pid, setup=setup)
         finally:
             running.kill()
 

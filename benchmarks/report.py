@@ -1,89 +1,41 @@
-"""Turning samples into the printed table and into the files under results/."""
+"""Turning the samples of a run into tables for people."""
 
-import json
 import statistics
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.cases import (
+    BASE,
     CASES,
     ECHO,
     FLOOD_MS_MAX,
     IDLE_MEMORY_MB_MAX,
-    PEER_CPU_RATIO_MAX,
     START_SECONDS_MAX,
+    TABLE,
     Case,
 )
 from benchmarks.load import Sample
+from benchmarks.results import DIRECTORY, OURS, Results, as_json, cpu_us, median, over, rate
 
-OURS = "Rockhopper"
 LOAD_LIMITED_SHARE = 0.95
 
 
-@dataclass(slots=True)
-class Results:
-    """Everything that one run of the benchmark found."""
-
-    machine: str
-    samples: dict[str, dict[str, list[Sample]]] = field(default_factory=dict)
-    """By server name, then by case name."""
-    start_s: list[float] = field(default_factory=list)
-    interpreter_start_s: list[float] = field(default_factory=list)
-    idle_memory_mb: list[float] = field(default_factory=list)
-    metrics: dict[str, float] = field(default_factory=dict)
-    """What the broker itself tells of event-loop stalls: totals summed, others at their worst."""
-
-    def add(self, server: str, case: Case, sample: Sample) -> None:
-        """Keep one more sample."""
-        self.samples.setdefault(server, {}).setdefault(case.name, []).append(sample)
-
-    def of(self, server: str, case: Case) -> list[Sample]:
-        """Return the samples of one cell; the disturbed ones only if all were."""
-        samples = self.samples.get(server, {}).get(case.name, [])
-        return [sample for sample in samples if sample.is_quiet] or samples
-
-    def has_failures(self) -> bool:
-        """Whether our broker refused anything, or any of its answers was missing or foreign."""
-        return any(sample.failures for server, _, sample in self._all() if server == OURS)
-
-    def _all(self) -> Iterable[tuple[str, str, Sample]]:
-        for server, cases in self.samples.items():
-            for case, samples in cases.items():
-                for sample in samples:
-                    yield server, case, sample
-
-    def remarks(self) -> list[str]:
-        """Say what makes figures doubtful."""
-        found = []
-        disturbed: dict[str, float] = {}
-        for server, case, sample in self._all():
-            where = f"{server}, {case}"
-            if sample.failures:
-                counts = ", ".join(f"{count} {name}" for name, count in sample.failures.items())
-                found.append(f"{where}: FAILED answers: {counts} {sample.refusal}".rstrip())
-            if not any(other.is_quiet for other in self.samples[server][case]):
-                disturbed[where] = max(disturbed.get(where, 0), sample.others_cpu_share)
-            if sample.load_cpu_share > LOAD_LIMITED_SHARE and case != ECHO.name:
-                found.append(f"{where}: the load generator was the limit")
-        for where, share in disturbed.items():
-            found.append(f"{where}: DOUBTFUL, other processes used {share:.0%} of a core")
-        return found
-
-
-def median(samples: list[Sample], value: Callable[[Sample], float]) -> float:
-    """Return the median of one figure over the rounds."""
-    return statistics.median(map(value, samples))
-
-
-def rate(samples: list[Sample]) -> float:
-    """Return the median of the messages per second."""
-    return median(samples, lambda sample: sample.messages_per_s)
-
-
-def cpu_us(samples: list[Sample]) -> float:
-    """Return the median of the server's CPU time per message, which noise moves least."""
-    return median(samples, lambda sample: sample.cpu_us)
+def remarks(results: Results) -> list[str]:
+    """Say what makes figures doubtful."""
+    found = []
+    disturbed: dict[str, float] = {}
+    for server, case, sample in results.all():
+        where = f"{server}, {case}"
+        if sample.failures:
+            counts = ", ".join(f"{count} {name}" for name, count in sample.failures.items())
+            found.append(f"{where}: FAILED answers: {counts} {sample.refusal}".rstrip())
+        if not any(other.is_quiet for other in results.samples[server][case]):
+            disturbed[where] = max(disturbed.get(where, 0), sample.others_cpu_share)
+        if sample.load_cpu_share > LOAD_LIMITED_SHARE and case != ECHO.name:
+            found.append(f"{where}: the load generator was the limit")
+    for where, share in disturbed.items():
+        found.append(f"{where}: DOUBTFUL, other processes used {share:.0%} of a core")
+    return found
 
 
 def judged(ratio: float, target: float | None, *, at_most: bool = False) -> str:
@@ -120,79 +72,120 @@ def table(rows: list[list[str]]) -> str:
 def render(results: Results) -> str:
     """Return the whole report."""
     parts = [results.machine, _throughput(results)]
-    if peers := [name for name in results.samples if name not in (OURS, ECHO.name)]:
-        parts += [_against(results, peer) for peer in peers if OURS in results.samples]
+    if results.origin:
+        parts.insert(0, results.origin.text())
+    for peer in results.peers():
+        parts += [_against(results, peer), *_latencies(results, peer)]
+    parts += list(_spread(results))
     parts.append("\n".join((*_fairness(results), *_start_and_memory(results))))
-    if remarks := results.remarks():
-        parts.append("\n".join(f"- {remark}" for remark in remarks))
-    return "\n\n".join(parts) + "\n"
+    if found := remarks(results):
+        parts.append("\n".join(f"- {remark}" for remark in found))
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _milliseconds(samples: Sequence[Sample]) -> tuple[float, float]:
+    """The medians of p50 and p99."""
+    p50 = median(samples, lambda sample: sample.p50_us)
+    return p50 / 1000, median(samples, lambda sample: sample.p99_us) / 1000
 
 
 def _throughput(results: Results) -> str:
-    rows = [
-        [
-            "case",
-            "server",
-            "k/s median",
-            "k/s best",
-            "CPU us",
-            "p50 ms",
-            "p99 ms",
-            "to the echo",
-            "by CPU",
-        ]
-    ]
-    echo = results.of(ECHO.name, ECHO)
+    heading = "case|server|k/s median|k/s best|CPU us|p50 ms|p99 ms|to the echo|by CPU"
+    rows = [heading.split("|")]
+    echo = results.of(ECHO.name, ECHO.name)
     for case in (ECHO, *CASES):
         for server in results.samples:
-            samples = results.of(server, case)
-            if not samples:
-                continue
-            ratio = cpu_ratio = ""
-            if echo and case is not ECHO:
-                target = case.echo_ratio if server == OURS else None
-                ratio = judged(rate(samples) / rate(echo), target)
-                cpu_ratio = f"{cpu_us(echo) / cpu_us(samples):.3f}"
-            rows.append(
-                [
-                    case.title,
-                    server,
-                    f"{rate(samples) / 1000:,.1f}",
-                    f"{max(sample.messages_per_s for sample in samples) / 1000:,.1f}",
-                    f"{cpu_us(samples):.2f}",
-                    f"{median(samples, lambda sample: sample.p50_us) / 1000:.2f}",
-                    f"{median(samples, lambda sample: sample.p99_us) / 1000:.2f}",
-                    ratio,
-                    cpu_ratio,
-                ]
-            )
+            if samples := results.of(server, case.name):
+                rows.append(_speed(case, server, samples, echo))
     return table(rows)
+
+
+def _speed(case: Case, server: str, samples: list[Sample], echo: list[Sample]) -> list[str]:
+    ratio = cpu_ratio = ""
+    if echo and case is not ECHO:
+        target = case.targets.echo_ratio if server == OURS else None
+        ratio = judged(over(rate(samples), rate(echo)), target)
+        cpu_ratio = f"{over(cpu_us(echo), cpu_us(samples)):.3f}"
+    p50_ms, p99_ms = _milliseconds(samples)
+    return [
+        case.title,
+        server,
+        f"{rate(samples) / 1000:,.1f}",
+        f"{max(sample.messages_per_s for sample in samples) / 1000:,.1f}",
+        f"{cpu_us(samples):.2f}",
+        f"{p50_ms:.2f}",
+        f"{p99_ms:.2f}",
+        ratio,
+        cpu_ratio,
+    ]
+
+
+def _pairs(
+    results: Results, peer: str, cases: Iterable[Case]
+) -> Iterator[tuple[Case, list[Sample], list[Sample]]]:
+    for case in cases:
+        ours, theirs = results.of(OURS, case.name), results.of(peer, case.name)
+        if ours and theirs:
+            yield case, ours, theirs
 
 
 def _against(results: Results, peer: str) -> str:
     rows = [[f"{OURS} beside {peer}", "messages per second", "CPU per message"]]
-    for case in CASES:
-        ours, theirs = results.of(OURS, case), results.of(peer, case)
-        if not ours or not theirs:
+    for case, ours, theirs in _pairs(results, peer, CASES):
+        if case.half_of:
             continue
-        cpu_ratio = cpu_us(ours) / cpu_us(theirs)
-        cpu_target = PEER_CPU_RATIO_MAX if case.peer_ratio else None
         rows.append(
             [
                 case.title,
-                judged(rate(ours) / rate(theirs), case.peer_ratio),
-                judged(cpu_ratio, cpu_target, at_most=True),
+                judged(over(rate(ours), rate(theirs)), case.targets.peer_ratio),
+                judged(over(cpu_us(ours), cpu_us(theirs)), case.targets.cpu_ratio, at_most=True),
             ]
         )
-    return table(rows)
+    return table(rows) if len(rows) > 1 else ""
+
+
+def _latencies(results: Results, peer: str) -> Iterator[str]:
+    for case, ours, theirs in _pairs(results, peer, CASES):
+        if not case.half_of:
+            continue
+        wanted = (case.targets.p50_ratio, case.targets.p99_ratio)
+        rows = [[case.title, OURS, peer, "ratio"]]
+        for name, target, mine, other in zip(
+            ("p50 ms", "p99 ms"), wanted, _milliseconds(ours), _milliseconds(theirs), strict=True
+        ):
+            ratio = judged(over(mine, other), target, at_most=True)
+            rows.append([name, f"{mine:.2f}", f"{other:.2f}", ratio])
+        yield table(rows)
+
+
+def _spread(results: Results) -> Iterator[str]:
+    """The table of --table: each cell beside the base and beside the peers."""
+    base = results.of(OURS, BASE.name)
+    if not base or not any(results.of(OURS, case.name) for case in TABLE):
+        return
+    peers = results.peers()
+    rows = [["single sends", "k/s", "CPU us", "CPU to the base", *(f"to {name}" for name in peers)]]
+    for case in (BASE, *TABLE):
+        if not (samples := results.of(OURS, case.name)):
+            continue
+        cpu_ratio = over(cpu_us(samples), cpu_us(base))
+        theirs = [results.of(peer, case.name) for peer in peers]
+        rows.append(
+            [
+                "128 B x 4 connections x 1 topic" if case is BASE else case.title,
+                f"{rate(samples) / 1000:,.1f}",
+                f"{cpu_us(samples):.2f}",
+                judged(cpu_ratio, case.targets.base_cpu_ratio, at_most=True),
+                *(f"{over(rate(samples), rate(each)):.3f}" if each else "" for each in theirs),
+            ]
+        )
+    yield table(rows)
 
 
 def _fairness(results: Results) -> Iterable[str]:
-    alone, flooded = (results.of(OURS, case) for case in CASES if case.name in ("alone", "flooded"))
+    alone, flooded = (results.of(OURS, name) for name in ("alone", "flooded"))
     if alone and flooded:
-        alone_ms, flooded_ms = (
-            median(samples, lambda sample: sample.p99_us) / 1000 for samples in (alone, flooded)
-        )
+        alone_ms, flooded_ms = (_milliseconds(samples)[1] for samples in (alone, flooded))
         verdict = "ok" if flooded_ms - alone_ms <= FLOOD_MS_MAX else "ABOVE"
         yield (
             f"p99 of a connection beside one that floods: {flooded_ms:.2f} ms, alone "
@@ -219,14 +212,8 @@ def _start_and_memory(results: Results) -> Iterable[str]:
         yield f"{name.partition('{')[0]}: {value:g}"
 
 
-def as_json(results: Results) -> str:
-    """Return every sample, for programs."""
-    return json.dumps(asdict(results), indent=1)
-
-
-def save(results: Results, name: str) -> list[Path]:
-    """Write the report and the samples to results/NAME.md and results/NAME.json."""
-    directory = Path(__file__).parent / "results"
+def save(results: Results, name: str, directory: Path = DIRECTORY) -> list[Path]:
+    """Write the report and the samples to NAME.md and NAME.json."""
     directory.mkdir(exist_ok=True)
     report, data = directory / f"{name}.md", directory / f"{name}.json"
     report.write_text(render(results))

@@ -29,7 +29,7 @@ class Server:
     http_port: int = 0
     start_s: float = 0.0
     """From spawning the process to the first accepted connection."""
-    sync_flush: bool = False
+    setup: str = ""
 
     def memory_mb(self) -> float:
         """Resident memory, mapped files included."""

@@ -9,6 +9,7 @@ enum { TEXT_SIZE = 512, FIELD_SIZE = 256 };
 enum { PULL_NOT_FOUND = 19, PULL_RETRY_IMMEDIATELY = 20, POLLING_FULL = 209, POLLING_TIMEOUT = 210 };
 /* Of so many ends of transactions one is answered, which keeps the others from piling up. */
 enum { ENDS_PER_ANSWER = 16 };
+enum { PARKING_NS = 100000000 };
 /* A filter takes 12 of 32 messages: so many times the messages of a pull hold enough of them. */
 enum { SQL_STRIDE = 3, SQL_SPAN = 4 };
 
@@ -17,6 +18,7 @@ static struct parked {
     int64_t offset;
     uint64_t released_ns; /* 0 = not yet */
 } *parked;
+static uint64_t all_parked_ns; /* when all pulls may be taken to have been parked once */
 static int *parked_queues, first_parked, parked_count; /* a ring, the longest parked first */
 
 static uint64_t run_id;
@@ -175,9 +177,11 @@ static void park(struct connection *c, int queue) {
     parked_queues[(first_parked + parked_count++) % opt.queues] = queue;
 }
 
-/* Half of the pulls stay parked, so that the one to be released has been there for a while. */
+/* Half of the pulls stay parked, so that the one to be released has been there for a while: a message
+ * that comes while its pull is being parked may be noticed by Apache's broker after 5 s only. */
 void release_parked(int epoll) {
     int kept = sending ? opt.queues / 2 : 0;
+    if (now_ns() < all_parked_ns) return;
     for (; parked_count > kept; parked_count--) {
         int queue = parked_queues[first_parked];
         struct connection *c = connections + opt.connections + queue / opt.in_flight;
@@ -257,4 +261,5 @@ void start_flows(void) {
         parked[queue].offset = ask_offset(GET_MAX_OFFSET, opt.topic, queue);
         park(connections + queue / opt.in_flight, queue);
     }
+    all_parked_ns = now_ns() + PARKING_NS;
 }

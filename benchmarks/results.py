@@ -1,0 +1,148 @@
+"""What a run found, and the files in which every run is kept: results/NAME.json.
+
+A sample says which round it is of, so that a ratio can be made of what ran within the same minutes.
+Files of before that (no `origin`, no `round`) are read too: their samples are all of one round, and
+their date is their name.
+"""
+
+import dataclasses
+import json
+import math
+import statistics
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.cases import ECHO
+from benchmarks.load import HERE, Sample
+from benchmarks.origin import Origin
+
+OURS = "Rockhopper"
+DIRECTORY = HERE / "results"
+OTHERS = "spark-"
+"""Names of other benchmarks' results begin with this."""
+
+
+@dataclass(slots=True)
+class Results:
+    """Everything that one run of the benchmark found."""
+
+    machine: str
+    origin: Origin | None = None
+    """None in files of before it was kept."""
+    samples: dict[str, dict[str, list[Sample]]] = field(default_factory=dict)
+    """By server name, then by case name."""
+    start_s: list[float] = field(default_factory=list)
+    interpreter_start_s: list[float] = field(default_factory=list)
+    idle_memory_mb: list[float] = field(default_factory=list)
+    metrics: dict[str, float] = field(default_factory=dict)
+    """What the broker itself tells of event-loop stalls: totals summed, others at their worst."""
+
+    def add(self, server: str, case: str, sample: Sample) -> None:
+        """Keep one more sample."""
+        self.samples.setdefault(server, {}).setdefault(case, []).append(sample)
+
+    def of(self, server: str, case: str) -> list[Sample]:
+        """Return the samples of one cell; the disturbed ones only if all were."""
+        return _quiet(self.samples.get(server, {}).get(case, []))
+
+    def peers(self) -> list[str]:
+        """Name what was measured beside us."""
+        return [name for name in self.samples if name not in (OURS, ECHO.name)]
+
+    def has_failures(self) -> bool:
+        """Whether our broker refused anything, or any of its answers was missing or foreign."""
+        return any(sample.failures for server, _, sample in self.all() if server == OURS)
+
+    def all(self) -> Iterator[tuple[str, str, Sample]]:
+        """Every sample, with its server and its case."""
+        for server, cases in self.samples.items():
+            for case, samples in cases.items():
+                for sample in samples:
+                    yield server, case, sample
+
+    def by_round(self, server: str, case: str) -> dict[int, list[Sample]]:
+        """The samples of one cell by round."""
+        found: dict[int, list[Sample]] = {}
+        for sample in self.samples.get(server, {}).get(case, []):
+            found.setdefault(sample.round, []).append(sample)
+        return {number: _quiet(samples) for number, samples in found.items()}
+
+    def echo_ratios(self, case: str) -> list[float]:
+        """Our messages per second over the echo's frames per second, one for each round."""
+        echo = self.by_round(ECHO.name, ECHO.name)
+        return [
+            over(rate(samples), rate(echo[number]))
+            for number, samples in self.by_round(OURS, case).items()
+            if number in echo
+        ]
+
+    def cpu_us(self, case: str) -> list[float]:
+        """The CPU time of our broker per message, one for each round."""
+        return [cpu_us(samples) for samples in self.by_round(OURS, case).values()]
+
+
+def _quiet(samples: list[Sample]) -> list[Sample]:
+    return [sample for sample in samples if sample.is_quiet] or samples
+
+
+def median(samples: Iterable[Sample], value: Callable[[Sample], float]) -> float:
+    """Return the median of one figure over the rounds."""
+    return statistics.median(map(value, samples))
+
+
+def rate(samples: Iterable[Sample]) -> float:
+    """Return the median of the messages per second."""
+    return median(samples, lambda sample: sample.messages_per_s)
+
+
+def cpu_us(samples: Iterable[Sample]) -> float:
+    """Return the median of the server's CPU time per message, which noise moves least."""
+    return median(samples, lambda sample: sample.cpu_us)
+
+
+def over(value: float, other: float) -> float:
+    """Return the ratio; not a number where there is nothing to compare with, which is no target."""
+    return value / other if other else math.nan
+
+
+def as_json(results: Results) -> str:
+    """Return every sample, for programs."""
+    return json.dumps(asdict(results), indent=1)
+
+
+def from_json(text: str) -> Results:
+    """Read what as_json() made, by this version or one before."""
+    document: dict[str, Any] = json.loads(text)
+    names = {each.name for each in dataclasses.fields(Results)}
+    values = {name: value for name, value in document.items() if name in names}
+    origin = values.pop("origin", None)
+    samples = {
+        server: {case: [Sample(**each) for each in rows] for case, rows in cases.items()}
+        for server, cases in values.pop("samples").items()
+    }
+    return Results(**values, origin=Origin(**origin) if origin else None, samples=samples)
+
+
+def read(name: str) -> Results:
+    """Read results/NAME.json; a path will do as well."""
+    path = Path(name)
+    if path.suffix != ".json":
+        path = DIRECTORY / f"{name}.json"
+    return from_json(path.read_text())
+
+
+def newest_first(directory: Path = DIRECTORY) -> Iterator[tuple[str, Results]]:
+    """All runs in *directory* by name, those of other benchmarks left out."""
+    found = [
+        (path.stem, from_json(path.read_text()))
+        for path in directory.glob("*.json")
+        if not path.name.startswith(OTHERS)
+    ]
+    yield from sorted(found, key=_date, reverse=True)
+
+
+def _date(named: tuple[str, Results]) -> str:
+    name, results = named
+    return results.origin.date if results.origin else name
