@@ -12,7 +12,7 @@ PARALLEL := --numprocesses $(WORKERS)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test install install-spark lint check format bench bench-table bench-peers bench-recovery \
+.PHONY: help run test install install-spark lint check format bench bench-table bench-compare bench-peers bench-recovery \
 	bench-spark \
 	spark-demo spark-test wheel interop chaos chaos-long \
 	compose-up compose-down compose-test test-slow test-thorough test-timers mutants fuzz clean
@@ -106,6 +106,9 @@ bench: $(VENV)/.installed  ## measure this broker beside a bare uvloop echo (nee
 
 bench-table: $(VENV)/.installed  ## single sends by size, connections and topics (PEERS=--peers: Apache too)
 	$(BIN)/python -m benchmarks.bench --table $(PEERS)
+
+bench-compare: $(VENV)/.installed  ## what changed between two kept runs: A=name B=name
+	@$(BIN)/python -m benchmarks.compare "$(A)" "$(B)"
 
 bench-peers: $(VENV)/.installed  ## the same beside the official Apache broker (needs a JDK and Maven)
 	$(BIN)/python -m benchmarks.bench --peers
