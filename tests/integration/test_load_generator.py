@@ -31,21 +31,22 @@ def ok(request: dict[str, Any], body: bytes) -> bytes:
 Run = tuple[int, dict[str, Any], list[tuple[Any, bytes]]]
 
 
-async def run(mode: str, answer: Answer, *, drain_s: float = HANG_S) -> Run:
+async def run(mode: str, answer: Answer, *options: str, drain_s: float = HANG_S) -> Run:
     """Run the load generator against *answer*; return status, result and requests.
 
     For a moment, and for longer where a busy machine answers too little in that.
     """
     for seconds in (0.1, 1, 10, 60):
-        status, result, requests = await run_for(seconds, mode, answer, drain_s)
-        failures = ("refused", "mismatched", "unanswered", "short_pulls")
+        words = (*options, "--seconds", str(seconds), "--drain", str(drain_s))
+        status, result, requests = await run_once(mode, answer, *words)
+        failures = ("refused", "mismatched", "unanswered", "short_pulls", "lost")
         if result["requests"] >= 16 or any(result[failure] for failure in failures):
             break
     return status, result, requests
 
 
-async def run_for(seconds: float, mode: str, answer: Answer, drain_s: float) -> Run:
-    """Run it for so long, and up to *drain_s* until all is answered."""
+async def run_once(mode: str, answer: Answer, *options: str) -> Run:
+    """Run it with *options*, from two connections with four requests each."""
     requests: list[tuple[dict[str, Any], bytes]] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -63,7 +64,7 @@ async def run_for(seconds: float, mode: str, answer: Answer, drain_s: float) -> 
         process = await asyncio.create_subprocess_exec(
             *(str(load.build_loadgen()), "--mode", mode, "--connections", "2", "--in-flight", "4"),
             *("--port", str(server.sockets[0].getsockname()[1]), "--batch", "3"),
-            *("--seconds", str(seconds), "--warm-up", "0", "--drain", str(drain_s)),
+            *("--warm-up", "0", *options),
             stdout=asyncio.subprocess.PIPE,
         )
         output, _ = await process.communicate()
@@ -160,3 +161,160 @@ async def test_pull_with_too_few_messages_is_a_failure() -> None:
     status, result, _ = await run("pull", a_broker_with(2))
     assert status == 1
     assert result["short_pulls"] > 0
+
+
+class Queues:
+    """A broker that keeps no more than how many messages were sent, oneway or not."""
+
+    def __init__(self, *, loses: int = 0) -> None:
+        self._count = -loses
+
+    def answer(self, request: dict[str, Any], body: bytes) -> bytes:
+        """Count a send; tell the count as the first queue's."""
+        if request["code"] == 30:
+            held = max(0, self._count) if request["extFields"]["queueId"] == "0" else 0
+            ext = {"offset": str(held)}
+            return frame({"code": 0, "opaque": request["opaque"], "extFields": ext})
+        self._count += 1
+        return b"" if request["flag"] & 2 else ok(request, body)
+
+
+async def test_oneway_messages_are_counted_in_the_queues() -> None:
+    status, result, requests = await run("oneway", Queues().answer)
+    sent = [request for request, _ in requests if request["code"] == 310]
+    unanswered = [request for request in sent if request["flag"] == 2]
+    assert status == 0
+    assert len(unanswered) == len(sent) / 2  # bursts of half a window, the last of each answered
+    assert 0 < result["messages"] <= len(sent)
+
+
+async def test_a_oneway_message_that_is_in_no_queue_is_lost() -> None:
+    status, result, _ = await run("oneway", Queues(loses=3).answer, drain_s=0.2)
+    assert status == 1
+    assert result["lost"] == 3
+
+
+async def test_a_half_message_is_committed_by_what_its_answer_says() -> None:
+    counted = Queues()
+
+    def answer(request: dict[str, Any], body: bytes) -> bytes:
+        if request["code"] != 310:
+            return counted.answer(request, body)
+        ext = {"msgId": "7F0000010000276F" + "00000000000000FF", "queueOffset": "7"}
+        ext["transactionId"] = (
+            request["extFields"]["i"].split("\x02")[0].removeprefix("UNIQ_KEY\x01")
+        )
+        return frame({"code": 0, "opaque": request["opaque"], "extFields": ext})
+
+    status, result, requests = await run("transaction", answer)
+    halves = [request["extFields"] for request, _ in requests if request["code"] == 310]
+    ends = [request["extFields"] for request, _ in requests if request["code"] == 37]
+    assert status == 0
+    assert result["messages"] > 0
+    assert {half["f"] for half in halves} == {"4"}
+    assert len(ends) == len(halves)
+    assert {(end["tranStateTableOffset"], end["commitLogOffset"]) for end in ends} == {("7", "255")}
+    assert len({end["transactionId"] for end in ends}) == len(ends)
+
+
+def a_filtering_broker(value: bytes) -> Answer:
+    """Make a broker whose pulls bring a record with this property `a`, and only one."""
+
+    def answer(request: dict[str, Any], body: bytes) -> bytes:
+        offset = {30: "9", 31: "0"}.get(request["code"])
+        if offset is not None:
+            ext = {"offset": offset + "0"}
+            return frame({"code": 0, "opaque": request["opaque"], "extFields": ext})
+        record = struct.pack(">II", 100, 0xDAA320A7) + b"\2a\1" + value
+        return frame({"code": 0, "opaque": request["opaque"]}, record.ljust(100, b"\0"))
+
+    return answer
+
+
+async def test_a_filter_may_bring_fewer_messages_than_asked_for() -> None:
+    status, result, requests = await run("sql", a_filtering_broker(b"6"))
+    assert status == 0
+    assert result["messages"] == result["requests"]
+    pulls = [request["extFields"] for request, _ in requests if request["code"] == 11]
+    assert {(pull["expressionType"], pull["subscription"]) for pull in pulls} == {
+        ("SQL92", "a > 5")
+    }
+
+
+async def test_a_message_that_the_filter_excludes_is_a_failure() -> None:
+    status, result, _ = await run("sql", a_filtering_broker(b"5"))
+    assert status == 1
+    assert result["short_pulls"] > 0
+
+
+async def test_each_popped_message_is_acknowledged_by_itself() -> None:
+    def answer(request: dict[str, Any], body: bytes) -> bytes:
+        if request["code"] == 200051:
+            return ok(request, body)
+        ext = {"popTime": "5", "invisibleTime": "60", "reviveQid": "1", "restNum": "9"}
+        ext["startOffsetInfo"] = f"0 {request['extFields']['queueId']} 40"
+        offsets = (40, 41, 42)
+        records = [struct.pack(">IIIIIQ", 100, 0xDAA320A7, 0, 0, 0, each) for each in offsets]
+        found = b"".join(record.ljust(100, b"\0") for record in records)
+        return frame({"code": 0, "opaque": request["opaque"], "extFields": ext}, found)
+
+    status, result, requests = await run("pop", answer)
+    acks = [request["extFields"] for request, _ in requests if request["code"] == 200051]
+    assert status == 0
+    assert 0 < result["messages"] <= len(acks)
+    assert {ack["extraInfo"] for ack in acks if ack["queueId"] == "1"} == {
+        f"40 5 60 1 0 broker-a 1 {offset}" for offset in (40, 41, 42)
+    }
+
+
+async def test_a_group_that_popped_all_is_followed_by_another() -> None:
+    groups: list[str] = []
+
+    def answer(request: dict[str, Any], body: bytes) -> bytes:
+        groups.append(request["extFields"]["consumerGroup"])
+        return frame({"code": 210, "opaque": request["opaque"]})
+
+    status, result, _ = await run("pop", answer)
+    assert status == 1
+    assert result["first_refusal"] == 210  # the second group found nothing either
+    assert len(set(groups)) == len(groups)
+
+
+async def test_a_parked_pull_must_bring_the_message_that_released_it() -> None:
+    def answer(request: dict[str, Any], body: bytes) -> bytes:
+        if request["code"] == 30:
+            ext = {"offset": "0"}
+            return frame({"code": 0, "opaque": request["opaque"], "extFields": ext})
+        if request["code"] == 310:
+            return ok(request, body)
+        record = struct.pack(">IIIIIQ", 100, 0xDAA320A7, 0, 0, 0, 0).ljust(100, b"\0")
+        return frame({"code": 0, "opaque": request["opaque"]}, record)
+
+    status, result, _ = await run("longpull", answer)
+    assert status == 1
+    assert result["mismatched"] == 8  # nothing was sent yet
+
+
+async def test_sends_go_round_all_topics() -> None:
+    _, _, requests = await run("single", ok, "--topics", "3", "--queues", "1")
+    topics = [request["extFields"]["b"] for request, _ in requests]
+    assert set(topics) == {"LoadTest-0", "LoadTest-1", "LoadTest-2"}
+
+
+async def test_a_pace_is_kept_whatever_is_answered() -> None:
+    status, result, _ = await run("single", ok, "--rate", "200")
+    assert status == 0
+    assert result["messages"] <= 200 * result["seconds"] + 1
+
+
+async def test_what_waits_for_a_window_is_late_from_when_it_was_due() -> None:
+    words = ("--rate", "1000", "--seconds", "0.5", "--drain", "0.1")
+    _, result, requests = await run_once("single", lambda request, body: b"", *words)
+    assert len(requests) == 8  # the windows are full, and stay so
+    assert result["unanswered"] == 8
+
+
+async def test_windows_shrink_to_what_may_be_in_flight() -> None:
+    words = ("--body", str(16 << 20), "--seconds", "0.1", "--drain", str(HANG_S))
+    _, result, _ = await run_once("single", ok, *words)
+    assert result["in_flight"] == 1
