@@ -63,19 +63,28 @@ class Results:
                     yield server, case, sample
 
     def by_round(self, server: str, case: str) -> dict[int, list[Sample]]:
-        """The samples of one cell by round."""
+        """The samples of one cell by round; disturbed rounds only if all were."""
         found: dict[int, list[Sample]] = {}
         for sample in self.samples.get(server, {}).get(case, []):
             found.setdefault(sample.round, []).append(sample)
-        return {number: _quiet(samples) for number, samples in found.items()}
+        quiet = {
+            number: samples
+            for number, samples in found.items()
+            if any(sample.is_quiet for sample in samples)
+        }
+        return {number: _quiet(samples) for number, samples in (quiet or found).items()}
 
     def echo_ratios(self, case: str) -> list[float]:
-        """Our messages per second over the echo's frames per second, one for each round."""
+        """Our messages per second over the echo's frames per second, one for each round.
+
+        Where the echo was disturbed, that of the other rounds stands for it.
+        """
         echo = self.by_round(ECHO.name, ECHO.name)
+        others = self.of(ECHO.name, ECHO.name)
         return [
-            over(rate(samples), rate(echo[number]))
+            over(rate(samples), rate(echo.get(number, others)))
             for number, samples in self.by_round(OURS, case).items()
-            if number in echo
+            if others
         ]
 
     def cpu_us(self, case: str) -> list[float]:

@@ -49,8 +49,8 @@ def test_other_machines_and_single_rounds_are_told() -> None:
     one = run_of([400.0])
     other = run_of([400.0, 400.0], origin=replace(ORIGIN, cpu_model="Another"))
     told = compare.render(one, other)
-    assert "A has one round" in told
-    assert "B has one round" not in told
+    assert "A has cases of one quiet round" in told
+    assert "B has cases of one quiet round" not in told
     assert "different machines" in told
 
 

@@ -44,7 +44,22 @@ def test_a_disturbed_sample_counts_only_where_there_is_no_other() -> None:
     samples = found.samples[OURS]["single"]
     samples[0] = replace(samples[0], is_quiet=False)
     assert [each.messages_per_s for each in found.of(OURS, "single")] == [300.0]
-    assert found.cpu_us("single") == [1.0, 1.0]
+    assert found.echo_ratios("single") == [0.3]
+    samples[1] = replace(samples[1], is_quiet=False)
+    assert found.echo_ratios("single") == [0.1, 0.3]
+
+
+def test_a_disturbed_echo_is_stood_for_by_that_of_other_rounds() -> None:
+    found = run_of([100.0, 300.0])
+    samples = found.samples["echo"]["echo"]
+    samples[1] = replace(samples[1], messages_per_s=1.0, is_quiet=False)
+    assert found.echo_ratios("single") == [0.1, 0.3]
+
+
+def test_without_an_echo_there_is_no_ratio_to_it() -> None:
+    found = run_of([100.0])
+    del found.samples["echo"]
+    assert found.echo_ratios("single") == []
 
 
 def test_the_newest_is_so_by_its_date_and_before_that_by_its_name(tmp_path: Path) -> None:
