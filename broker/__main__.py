@@ -23,6 +23,7 @@ from rockhopper.broker.remoting.startup import StartError
 from rockhopper.broker.settings.broker_config import BrokerConfig, Role
 from rockhopper.broker.settings.config_file import LoadedConfig, load_config, properties_of
 from rockhopper.broker.settings.setting_fields import SettingError
+from rockhopper.broker.supervising.broker_process import Parent
 
 log = structlog.get_logger("broker.main")
 
@@ -40,6 +41,9 @@ class Service(Protocol):
 
     async def start(self) -> None:
         """Serve. Raises StartError."""
+
+    async def announce(self) -> None:
+        """Return when name services elsewhere know of it."""
 
     async def stop(self) -> None:
         """Close everything. Raises OSError."""
@@ -60,6 +64,7 @@ class Service(Protocol):
 @click.option("-n", "--namesrv-addr", metavar="HOST:PORT;…", help="Register there as well.")
 @click.option("--store", metavar="DIRECTORY", help="The store directory (storePathRootDir).")
 @click.option("--name", metavar="NAME", help="The broker's name (brokerName).")
+@click.option("--brokers", metavar="N", help="Run so many side by side; 0: one for each core.")
 @click.option("--bind-address", metavar="HOST", help="Where the ports listen.")
 @click.option("--listen-port", metavar="PORT", help="The broker's port; 0 picks a free one.")
 @click.option("--namesrv-port", metavar="PORT", help="The embedded name service's port.")
@@ -72,11 +77,13 @@ class Service(Protocol):
 @click.option(
     "--set", "settings", metavar="KEY=VALUE", multiple=True, help="Any setting; may be repeated."
 )
+@click.option("--parent", type=int, hidden=True)
 @click.option("-p", "--print-config", is_flag=True, help="Print every setting and exit.")
 @click.option("--log-level", type=click.Choice(logging.LEVELS), default="info", show_default=True)
 def main(
     config_path: Path | None,
     settings: tuple[str, ...],
+    parent: int | None,
     print_config: bool,
     log_level: str,
     **named: str | None,
@@ -86,8 +93,8 @@ def main(
     Settings come from the defaults, then broker.conf, then the environment (ROCKHOPPER_<KEY>), then
     these options.
     """
-    logging.configure(log_level)
     loaded = _load(config_path, _flags(settings, named))
+    logging.configure(log_level, node="" if parent is None else loaded.config.broker_name)
     if print_config:
         for warning in loaded.warnings:
             _say(warning)
@@ -95,11 +102,12 @@ def main(
             click.echo(f"{key}={value}")
         return
     raise_open_files_limit()
-    sys.exit(_run(serve(loaded)))
+    sys.exit(_run(serve(loaded, parent)))
 
 
 _KEY_OF_OPTION = {
     "bind_address": "bindAddress",
+    "brokers": "brokers",
     "http_port": "httpPort",
     "listen_port": "listenPort",
     "name": "brokerName",
@@ -160,15 +168,21 @@ def _stop_signals() -> list[signal.Signals]:
     return numbers
 
 
-async def serve(loaded: LoadedConfig) -> int:
-    """Serve until a signal or a failure of the store; return the exit code."""
+async def serve(loaded: LoadedConfig, parent_http: int | None = None) -> int:
+    """Serve until a signal or a failure of the store; return the exit code.
+
+    *parent_http* is given by a parent process; it is explained where that is.
+    """
+    parent = None if parent_http is None else Parent(parent_http)
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_log_stray_exception)
     stopping = asyncio.Event()
     for number in _stop_signals():
         with contextlib.suppress(NotImplementedError):
             loop.add_signal_handler(number, stopping.set)
-    service = _make_service(loaded.config)
+    if parent is not None:
+        parent.watch(stopping.set)
+    service = _make_service(loaded.config, parent)
     try:
         service.prepare()
         log.info("starting", **service.facts())
@@ -178,6 +192,9 @@ async def serve(loaded: LoadedConfig) -> int:
         click.echo(f"rockhopper-broker: {error}", err=True)
         return 1
     log.info("serving", **service.facts())
+    if parent is not None:
+        await service.announce()
+        parent.tell_serving(service.facts())
     # What is loaded now stays: a collection need not look at it again, and stop the loop for it.
     loop.call_later(FREEZE_AFTER_S, gc.freeze)
     await _first_of(stopping.wait, service.failed.wait)
@@ -200,14 +217,25 @@ def _tell_about_settings(loaded: LoadedConfig) -> None:
         log.debug("settings of RocketMQ without effect here", keys=loaded.ignored_keys)
 
 
-def _make_service(config: BrokerConfig) -> Service:
+def _make_service(config: BrokerConfig, parent: Parent | None) -> Service:
+    count = config.brokers or _core_count()
+    if count > 1 and config.role is not Role.NAMESERVER:
+        from rockhopper.broker.supervising.supervisor import Supervisor
+
+        return Supervisor(config, count, sys.argv[1:])
     if config.role is Role.NAMESERVER:
         from rockhopper.broker.nameserver.alone import NameServer
 
         return NameServer(config)
     from rockhopper.broker.broker import Broker
 
-    return Broker(config)
+    return Broker(config, None if parent is None else parent.http_socket)
+
+
+def _core_count() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 async def _first_of(*waits: Callable[[], Awaitable[Any]]) -> None:

@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import dataclasses
 import shutil
+import socket
 import tempfile
 import uuid
 from collections.abc import Callable, Mapping
@@ -51,6 +52,7 @@ from rockhopper.broker.settings.store_layout import StoreLayout
 from rockhopper.broker.store.files.disk import make_directories
 from rockhopper.broker.store.files.errors import StoreError, StoreFailedError
 from rockhopper.broker.store.files.lock_file import StoreLock
+from rockhopper.broker.store.files.store_directories import check_single
 from rockhopper.protocol import compiled
 from rockhopper.protocol.addresses import host_bytes
 
@@ -85,7 +87,8 @@ class Broker(ServingParts):
 
     server: Server
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerConfig, http_socket: socket.socket | None = None) -> None:
+        """*http_socket* is bound already, for the operator's port; httpPort does not count then."""
         self.config = config
         self.clock = BrokerClock()
         self.stats = BrokerStats(now_ms=self.steady_ms)
@@ -95,6 +98,8 @@ class Broker(ServingParts):
         self.failed = asyncio.Event()
         """Set when the store cannot go on: stop the process, with an exit code that says so."""
         self._ports = Ports(config.bind_address)
+        if http_socket is not None:
+            self._ports.adopt("httpPort", http_socket)
         self._registration: Registration | None = None
         self._timers: list[asyncio.TimerHandle] = []
         self._undo = contextlib.AsyncExitStack()
@@ -175,6 +180,7 @@ class Broker(ServingParts):
         if not self._is_temporary:
             layout = StoreLayout.of(config.store)
             with store_errors_explained(config.store.root):
+                check_single(config.store)
                 make_directories(layout.root)
                 StoreLock(layout.root, layout.lock, layout.abort).release()
 

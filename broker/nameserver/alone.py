@@ -46,6 +46,9 @@ class NameServer:
             await self.stop()
             raise
 
+    async def announce(self) -> None:
+        """Nobody needs to be told: it is asked."""
+
     async def stop(self) -> None:
         """Close every connection. Raises OSError when values could not be saved."""
         try:

@@ -12,6 +12,7 @@ from rockhopper.broker.access.errors import NoPermission, Refusal, TopicNotFound
 from rockhopper.broker.loop.slices import at_once, in_slices, sorted_in_pieces
 from rockhopper.broker.nameserver.embedded import EmbeddedBroker
 from rockhopper.broker.nameserver.kv_config import ORDER_TOPIC_NAMESPACE, KeyValueTable
+from rockhopper.broker.nameserver.neighbours import Neighbours
 from rockhopper.broker.nameserver.registering import RegistrationReader
 from rockhopper.broker.nameserver.registration import INSTANCE_FIELD
 from rockhopper.broker.nameserver.route_table import (
@@ -103,6 +104,7 @@ class NameServiceProcessors:
         self._values = values
         self._local = local
         self._now_ms = now_ms
+        self._as_reached = Neighbours(config).as_reached
         self._registrations = RegistrationReader()
         self._saved = SavedAnswers(values)
         self.sharing = TopicSharing(
@@ -172,7 +174,10 @@ class NameServiceProcessors:
         )
         body = TopicRouteData(
             queue_datas=[QueueData(*queues) for queues in route.queues],
-            broker_datas=[_broker_data(member) for member in route.members],
+            broker_datas=[
+                _broker_data(member)
+                for member in self._as_reached(request.connection, route.members)
+            ],
             order_topic_conf=self._order_of(topic),
             topic_queue_mapping_by_broker=dict(route.mappings) or None,
         )
@@ -188,7 +193,9 @@ class NameServiceProcessors:
 
     def cluster_info(self, request: Request) -> Response:
         """106: every broker, by name and by cluster; and who was there before."""
-        members = self._routes.members(self._local_address(request))
+        members = self._as_reached(
+            request.connection, self._routes.members(self._local_address(request))
+        )
         body = ClusterInfo(
             {member.name: _broker_data(member) for member in members},
             departed_brokers=self._routes.departed or None,
@@ -201,7 +208,8 @@ class NameServiceProcessors:
         """901: the addresses behind one broker name."""
         cluster, name = _field(request, "clusterName"), _field(request, "brokerName")
         group = BrokerMemberGroup(cluster, name)
-        for member in self._routes.members(self._local_address(request)):
+        members = self._routes.members(self._local_address(request))
+        for member in self._as_reached(request.connection, members):
             if (member.cluster, member.name) == (cluster, name):
                 group.broker_addrs = member.addresses
         return Response(body=GetBrokerMemberGroupBody(group).encode())

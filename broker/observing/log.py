@@ -38,8 +38,15 @@ def _put_common_fields_first(_logger: WrappedLogger, _method: str, event: EventD
     return {**first, **event}
 
 
-def configure(level: str = "info") -> None:
-    """Send every logger's lines of *level* and above to standard error."""
+def configure(level: str = "info", node: str = "") -> None:
+    """Send every logger's lines of *level* and above to standard error.
+
+    *node* stands in each of them, where several processes write to one place.
+    """
+
+    def add_node(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+        return {"node": node, **event}
+
     if sys.stderr.isatty():
         renderers: list[Any] = [
             structlog.processors.TimeStamper(fmt="%H:%M:%S.%f", utc=False),
@@ -55,7 +62,12 @@ def configure(level: str = "info") -> None:
             structlog.processors.JSONRenderer(ensure_ascii=False),
         ]
     structlog.configure(
-        processors=[_add_name, structlog.processors.add_log_level, *renderers],
+        processors=[
+            *([add_node] if node else []),
+            _add_name,
+            structlog.processors.add_log_level,
+            *renderers,
+        ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
         logger_factory=lambda *names: _NamedLogger(names[0] if names else "broker"),
         cache_logger_on_first_use=True,

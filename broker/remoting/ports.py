@@ -31,6 +31,11 @@ class Ports:
             bound = self._bound[key] = _bind(key, self._host, port)
             self._numbers[key] = int(bound.getsockname()[1])
 
+    def adopt(self, key: str, bound: socket.socket) -> None:
+        """Take over the socket for *key* that somebody else has bound."""
+        self._bound[key] = bound
+        self._numbers[key] = int(bound.getsockname()[1])
+
     async def listen(self, key: str, start_on: Callable[[socket.socket], Awaitable[None]]) -> None:
         """Hand the port of *key*, if there is one, to the server that listens on it from now on.
 

@@ -79,16 +79,23 @@ class Advertiser:
             for network in _networks(rule.network, gateways, subnets)
         ]
 
-    def address_for(self, peer_host: str, local_host: str) -> str:
-        """What a peer at *peer_host* is told, whose connection arrived at *local_host*."""
+    def address_for(self, peer_host: str, local_host: str, port: int | None = None) -> str:
+        """What a peer at *peer_host* is told, whose connection arrived at *local_host*.
+
+        *port* is that of another broker of this machine: it is as far from the port of a rule as
+        it is from this broker's own.
+        """
+        port = self._port if port is None else port
         for network, address in self._rules:
             if _contains(network, peer_host):
-                return self._complete(address, local_host)
-        return join_address(self._broker_ip1 or local_host, self._port)
+                return self._complete(address, local_host, port)
+        return join_address(self._broker_ip1 or local_host, port)
 
-    def _complete(self, address: str, local_host: str) -> str:
-        host, port = split_address(address)
-        return join_address(local_host if host == "self" else host, port or self._port)
+    def _complete(self, address: str, local_host: str, port: int) -> str:
+        host, rule_port = split_address(address)
+        if rule_port is not None:
+            port += rule_port - self._port
+        return join_address(local_host if host == "self" else host, port)
 
 
 def parse_route_table(text: str) -> tuple[list[Network], list[Network]]:

@@ -74,6 +74,11 @@ class BrokerConfig:
     broker_role: BrokerRole = setting("brokerRole", BrokerRole.ASYNC_MASTER)
     """There are no slaves yet, so SYNC_MASTER waits for nobody."""
 
+    brokers: int = setting("brokers", 1, least=0, most=64)
+    """Ours. How many brokers run side by side under one parent process, as brokerName-0, -1 …, each
+    with its own directory below storePathRootDir and its own port, 20 apart from listenPort on; 0
+    is one for each core."""
+
     bind_address: str = setting("bindAddress", "127.0.0.1")
     """Where all ports listen. The default keeps strangers out: there are no passwords.
     0.0.0.0 opens the ports to the network."""

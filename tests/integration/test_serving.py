@@ -25,7 +25,7 @@ async def serve(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> "asyncio.Tas
         started.set()
 
     monkeypatch.setattr(broker, "start", start)
-    monkeypatch.setattr(daemon, "_make_service", lambda _config: broker)
+    monkeypatch.setattr(daemon, "_make_service", lambda *_: broker)
     task = asyncio.create_task(daemon.serve(LOADED))
     await started.wait()
     return task

@@ -31,6 +31,7 @@ class Daemon:
         self._environment = environment or {}
         self.address = ""
         self.nameserver = ""
+        self.brokers: list[str] = []
         self.lines: list[dict[str, Any]] = []
 
     async def __aenter__(self) -> Self:
@@ -89,8 +90,9 @@ class Daemon:
         except ValueError:
             line = {"event": text.decode()}
         self.lines.append(line)
-        if line["event"] == "serving":
-            self.address, self.nameserver = line["broker"], line["nameserver"]
+        if line["event"] == "serving" and "node" not in line:
+            self.brokers = line.get("brokers", line.get("broker", "")).split()
+            self.address, self.nameserver = self.brokers[0], line["nameserver"]
         return True
 
     async def _read_on(self) -> None:

@@ -22,6 +22,10 @@ class StoreError(Exception):
     """The store refused or failed; the message says why."""
 
 
+class OtherStoresError(StoreError):
+    """There are stores that nobody would serve; str() says what to do."""
+
+
 class StoreLockedError(StoreError):
     """Another process holds the store directory."""
 

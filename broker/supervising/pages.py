@@ -1,0 +1,120 @@
+"""The operator's pages of several brokers as one: numbers side by side, the worst state of all."""
+
+import asyncio
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from rockhopper.broker.remoting.health import state_page
+from rockhopper.broker.remoting.http import Page, PageMaker
+
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_OK = 200
+_SAMPLE = re.compile(r"(?P<name>[^{ ]+)(?:\{(?P<labels>.*)\})? (?P<value>[^{}]*)")
+
+
+class Shown(Protocol):
+    """A broker that has pages."""
+
+    name: str
+    start_count: int
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether requests are taken."""
+
+    async def page(self, path: str) -> tuple[int, bytes]:
+        """Status and body. Raises OSError, TimeoutError."""
+
+
+class _Answer(NamedTuple):
+    broker: Shown
+    status: int
+    body: bytes
+
+
+def pages_of(brokers: Callable[[], Sequence[Shown]]) -> Mapping[str, PageMaker]:
+    """The pages that speak for all *brokers* at the time when they are asked for.
+
+    /healthz says what is wrong with a broker that answers; one that has ended is started again by
+    its parent, which needs no help with that. /readyz says so until each of them takes messages.
+    """
+
+    async def ask(path: str) -> list[_Answer]:
+        return await asyncio.gather(*(_ask(broker, path) for broker in brokers()))
+
+    async def healthz() -> Page:
+        return _state(answer for answer in await ask("/healthz") if answer.status)
+
+    async def readyz() -> Page:
+        answers = await ask("/readyz")
+        return _state(answers) if answers else state_page("the brokers are starting or stopping")
+
+    async def metrics() -> Page:
+        answers = await ask("/metrics")
+        pages = {
+            answer.broker.name: answer.body.decode() for answer in answers if answer.status == _OK
+        }
+        pages[""] = "".join(_of_parent([answer.broker for answer in answers]))
+        text = await asyncio.to_thread(merge_metrics, pages)
+        return Page(text.encode(), content_type=METRICS_TYPE)
+
+    return {"/healthz": healthz, "/readyz": readyz, "/metrics": metrics}
+
+
+async def _ask(broker: Shown, path: str) -> _Answer:
+    try:
+        return _Answer(broker, *await broker.page(path))
+    except (OSError, TimeoutError) as error:
+        return _Answer(broker, 0, str(error).encode() or b"no answer in time")
+
+
+def _state(answers: Iterable[_Answer]) -> Page:
+    """What is wrong with any of the brokers, one line each."""
+    lines = [
+        f"{answer.broker.name}: {answer.body.decode().strip()}"
+        for answer in answers
+        if answer.status != _OK
+    ]
+    return state_page("\n".join(lines) or None)
+
+
+def _of_parent(brokers: Sequence[Shown]) -> Iterator[str]:
+    for name, kind, text, value in (
+        ("up", "gauge", "1 while the process serves", lambda broker: int(broker.is_serving)),
+        ("starts_total", "counter", "Starts of the process", lambda broker: broker.start_count),
+    ):
+        family = f"rockhopper_broker_{name}"
+        yield f"# HELP {family} {text}\n# TYPE {family} {kind}\n"
+        for broker in brokers:
+            yield f'{family}{{node_id="{broker.name}"}} {value(broker)}\n'
+
+
+def merge_metrics(pages: Mapping[str, str]) -> str:
+    """One page in Prometheus' text format out of those of several brokers, by name.
+
+    A family stands once, with the samples of all; samples that do not say whose they are get the
+    label node_id.
+    """
+    heads: dict[str, list[str]] = {}
+    samples: dict[str, list[str]] = {}
+    for node, page in pages.items():
+        family = ""
+        for line in page.splitlines():
+            if line.startswith("# "):
+                family = line.split(" ", 3)[2]
+                if line not in heads.setdefault(family, []):
+                    heads[family].append(line)
+            elif line:
+                samples.setdefault(family, []).append(_with_node(line, node))
+    return "".join(
+        f"{line}\n" for family, head in heads.items() for line in head + samples.get(family, [])
+    )
+
+
+def _with_node(line: str, node: str) -> str:
+    found = _SAMPLE.fullmatch(line)
+    if found is None or 'node_id="' in (found["labels"] or ""):
+        return line
+    labels = ",".join(filter(None, (f'node_id="{node}"', found["labels"])))
+    return f"{found['name']}{{{labels}}} {found['value']}"

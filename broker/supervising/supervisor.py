@@ -1,0 +1,149 @@
+"""Supervisor: one process that runs several brokers of one cluster, one for each core.
+
+    supervisor   name service, operator's port, lock on storePathRootDir
+      broker-a-0   listenPort         storePathRootDir/broker-a-0
+      broker-a-1   listenPort + 20    storePathRootDir/broker-a-1 …
+
+The brokers know nothing of each other: they register with the name service, as any brokers of one
+cluster do, and clients spread over them. The ports below and above each (VIP, replication) fit
+into the 20.
+"""
+
+import asyncio
+import dataclasses
+from collections.abc import Sequence
+
+from rockhopper.broker.nameserver.alone import NameServer
+from rockhopper.broker.remoting.http import HttpServer
+from rockhopper.broker.remoting.ports import Ports
+from rockhopper.broker.remoting.startup import StartError, store_errors_explained
+from rockhopper.broker.settings.broker_config import BrokerConfig, Role
+from rockhopper.broker.settings.store_layout import StoreLayout
+from rockhopper.broker.store.files.disk import make_directories
+from rockhopper.broker.store.files.lock_file import StoreLock
+from rockhopper.broker.store.files.store_directories import check_many, directory_of, name_of
+from rockhopper.broker.supervising.broker_process import BrokerProcess, command_of
+from rockhopper.broker.supervising.pages import pages_of
+
+PORTS_APART = 20
+
+
+class Supervisor:
+    """The parent of some brokers: what only one of them may have, and what speaks for all."""
+
+    def __init__(self, config: BrokerConfig, count: int, arguments: Sequence[str]) -> None:
+        """*arguments* are those that this process was started with; each broker gets them too."""
+        self.config = config
+        self.failed = asyncio.Event()
+        """Never set: a broker that fails is started again."""
+        self._arguments = list(arguments)
+        self._count = count
+        self._ports = Ports(config.bind_address)
+        self._lock: StoreLock | None = None
+        self._name_server: NameServer | None = None
+        if config.role is Role.ALL:
+            self._name_server = NameServer(
+                dataclasses.replace(config, role=Role.NAMESERVER, http_port=-1)
+            )
+        self._brokers: list[BrokerProcess] = []
+        self._http = HttpServer(pages_of(lambda: self._brokers))
+
+    @property
+    def brokers(self) -> Sequence[BrokerProcess]:
+        """Each of them, in the order of their ports; empty before ``start``."""
+        return self._brokers
+
+    def facts(self) -> dict[str, str]:
+        """What the first log lines name."""
+        served = [broker.facts["broker"] for broker in self._brokers if broker.is_serving]
+        return {
+            "brokers": " ".join(served) or str(self._count),
+            "nameserver": self._name_service_address() or "none",
+            "http": self._ports.address("httpPort") or "none",
+            "store": str(self.config.store.root),
+        }
+
+    def prepare(self) -> None:
+        """Take the ports and the store's directory, and see that it fits. Raises StartError."""
+        config = self.config
+        with store_errors_explained(config.store.root):
+            check_many(config.store, config.broker_name, self._count)
+            layout = StoreLayout.of(config.store)
+            make_directories(layout.root)
+            if self._lock is None:
+                self._lock = StoreLock(layout.root, layout.lock, layout.abort)
+        self._ports.bind("httpPort", config.http_port)
+        if self._name_server is not None:
+            self._name_server.prepare()
+
+    async def start(self) -> None:
+        """Serve: every broker is registered on return. Raises StartError; nothing runs then."""
+        try:
+            self.prepare()
+            if self._name_server is not None:
+                await self._name_server.start()
+            await self._ports.listen("httpPort", self._http.start_on)
+            self._brokers = [self._broker(number) for number in range(self._count)]
+            async with asyncio.TaskGroup() as starts:
+                for broker in self._brokers:
+                    starts.create_task(broker.start())
+        except* (StartError, OSError) as group:
+            await self._stop()
+            raise _first_of(group) from None
+
+    async def announce(self) -> None:
+        """Each of the brokers has seen to that itself."""
+
+    async def stop(self) -> None:
+        """Stop every broker, then the name service. Raises OSError when not all was saved."""
+        failed = await self._stop()
+        if failed:
+            raise OSError(", ".join(failed))
+
+    async def _stop(self) -> list[str]:
+        codes = await asyncio.gather(*(broker.stop() for broker in self._brokers))
+        names = [broker.name for broker in self._brokers]
+        self._brokers = []
+        try:
+            await self._http.close()
+            if self._name_server is not None:
+                await self._name_server.stop()
+        finally:
+            self._ports.close()
+            if self._lock is not None:
+                self._lock.release()
+                self._lock = None
+        return [
+            f"{name}: exit code {code}" for name, code in zip(names, codes, strict=True) if code
+        ]
+
+    def _broker(self, number: int) -> BrokerProcess:
+        config = self.config
+        port = config.listen_port and config.listen_port + PORTS_APART * number
+        name_services = list(filter(None, (self._name_service_address(), *config.namesrv_addr)))
+        # All of them share the memory that one would have to itself.
+        ratio_max = -(-config.store.in_memory_ratio_max // self._count)
+        name = name_of(config.broker_name, number)
+        directory = directory_of(config.store.root, config.broker_name, number)
+        arguments = [
+            *self._arguments,
+            *("--brokers=1", f"--set=accessMessageInMemoryMaxRatio={ratio_max}"),
+            *(f"--role={Role.BROKER.value}", f"--name={name}", f"--store={directory}"),
+            *(f"--listen-port={port}", f"--namesrv-addr={';'.join(name_services)}"),
+        ]
+        with_http = config.http_port >= 0
+        return BrokerProcess(name, command_of(arguments), with_http=with_http)
+
+    def _name_service_address(self) -> str:
+        return self._name_server.address if self._name_server is not None else ""
+
+
+def _first_of(group: BaseExceptionGroup[Exception]) -> StartError:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, StartError):
+        return error
+    return StartError(
+        f"a broker cannot be started ({error}): see that memory and processes are left"
+    )

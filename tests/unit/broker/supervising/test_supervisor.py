@@ -1,0 +1,98 @@
+"""Brokers under one parent are one cluster with one name service and one operator's port."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from rockhopper.broker.remoting.startup import StartError
+from rockhopper.broker.settings.config_file import build_config
+from rockhopper.broker.supervising.supervisor import PORTS_APART, Supervisor
+from rockhopper.protocol.bodies.route import ClusterInfo
+from rockhopper.protocol.codes import RequestCode
+from tests.support.daemon import SMALL
+from tests.support.direct import ask, send
+from tests.support.free_ports import free_port
+from tests.support.turns import until
+
+SETTINGS = {"namesrvPort": "0", "httpPort": "0", "brokers": "2"}
+
+
+def supervisor(root: Path, listen_port: int = 0, **settings: str) -> Supervisor:
+    texts = SETTINGS | {"listenPort": str(listen_port), "storePathRootDir": str(root)} | settings
+    return Supervisor(build_config(texts), 2, SMALL)
+
+
+async def get(supervised: Supervisor, path: str) -> str:
+    host, _, port = supervised.facts()["http"].rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(f"GET {path} HTTP/1.1\r\n\r\n".encode())
+    answer = (await reader.read()).decode()
+    writer.close()
+    return answer
+
+
+@pytest.fixture
+async def running(tmp_path: Path) -> AsyncIterator[Supervisor]:
+    """Two brokers, 20 ports apart."""
+    supervised = supervisor(tmp_path, free_port())
+    await supervised.start()
+    yield supervised
+    await supervised.stop()
+
+
+async def test_each_has_its_name_its_port_and_its_directory(running: Supervisor) -> None:
+    first, second = running.facts()["brokers"].split()
+    ports = [int(address.rpartition(":")[2]) for address in (first, second)]
+    assert ports[1] == ports[0] + PORTS_APART
+    answer = await ask(running.facts()["nameserver"], RequestCode.GET_BROKER_CLUSTER_INFO)
+    cluster = ClusterInfo.decode(answer.body)
+    assert cluster.broker_addr_table["broker-a-0"].broker_addrs == {0: first}
+    assert cluster.broker_addr_table["broker-a-1"].broker_addrs == {0: second}
+    assert sorted(os.listdir(running.config.store.root)) == ["broker-a-0", "broker-a-1", "lock"]
+
+    # One port speaks for all.
+    assert " 200 " in await get(running, "/healthz")
+    assert (await get(running, "/readyz")).endswith("\r\n\r\nok\n")
+    metrics = await get(running, "/metrics")
+    for name in ("broker-a-0", "broker-a-1"):
+        assert f'rockhopper_ready{{cluster="DefaultCluster",node_id="{name}"' in metrics
+        assert f'process_resident_memory_bytes{{node_id="{name}"}}' in metrics
+
+
+async def test_one_that_is_killed_comes_back_where_it_was(running: Supervisor) -> None:
+    address = running.facts()["brokers"].split()[1]
+    await send(address, "orders", b"kept")
+    broker = running.brokers[1]
+    assert broker.process_id is not None
+    os.kill(broker.process_id, signal.SIGKILL)
+    await until(lambda: broker.start_count == 2 and broker.is_serving)
+    assert running.facts()["brokers"].split()[1] == address
+    answer = await send(address, "orders", b"next")
+    assert (answer.ext or {})["queueOffset"] == "1"
+
+
+async def test_the_directory_belongs_to_one_parent(running: Supervisor) -> None:
+    with pytest.raises(StartError, match="stop that broker"):
+        await supervisor(running.config.store.root).start()
+
+
+async def test_a_broker_that_does_not_start_ends_them_all(tmp_path: Path) -> None:
+    (tmp_path / "broker-a-1").write_text("no directory")
+    supervised = supervisor(tmp_path)
+    with pytest.raises(StartError, match=r"broker-a-1 did not start \(exit code 1\), see above"):
+        await supervised.start()
+    assert not supervised.brokers
+    # Everything was let go.
+    (tmp_path / "broker-a-1").unlink()
+    again = supervisor(tmp_path)
+    await again.start()
+    await again.stop()
+
+
+async def test_elsewhere_is_the_only_name_service_when_the_role_says_so(tmp_path: Path) -> None:
+    supervised = supervisor(tmp_path, role="broker", namesrvAddr="192.0.2.1:9876")
+    assert supervised.facts()["nameserver"] == "none"
