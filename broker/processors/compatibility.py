@@ -13,6 +13,7 @@ from rockhopper.broker.nameserver.processors import NameServiceProcessors
 from rockhopper.broker.processors.table import build_table
 from rockhopper.broker.processors.unserved import UNSERVED
 from rockhopper.broker.remoting.dispatcher import Row
+from rockhopper.broker.settings.broker_config import BrokerConfig
 from rockhopper.protocol.codes import RequestCode
 
 PAGE = Path("docs/compatibility.md")
@@ -37,7 +38,9 @@ def broker_table() -> Mapping[int, Row]:
 def name_service_table() -> Mapping[int, Row]:
     """The same for a name service."""
     anything = cast(Any, _Anything())
-    processors = NameServiceProcessors(anything, anything, anything, local=None, now_ms=anything)
+    processors = NameServiceProcessors(
+        BrokerConfig(), anything, anything, local=None, now_ms=anything
+    )
     return processors.table()
 
 
