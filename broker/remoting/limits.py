@@ -4,6 +4,7 @@ import contextlib
 import sys
 
 from rockhopper.broker.store.files.descriptors import open_files_max
+from rockhopper.broker.store.files.mapping import HOLDS_DESCRIPTOR
 from rockhopper.broker.store.files.mappings import MAPPED_FILES_MAX
 
 # Index, journals, whatever is open for a moment, standard streams.
@@ -26,13 +27,16 @@ def raise_open_files_limit() -> None:
 
 
 def mapped_files_share() -> int:
-    """Most files of log and queues that are mapped at a time; each holds a descriptor."""
+    """Most files of log and queues that are mapped at a time."""
+    if not HOLDS_DESCRIPTOR:
+        return MAPPED_FILES_MAX
     return min(_available() // _MAPPED_FILES_PART, MAPPED_FILES_MAX)
 
 
 def connection_shares(*, with_store: bool, with_name_service: bool) -> tuple[int, int]:
     """Most connections of the broker's port and of the name service's."""
-    available = _available() - (mapped_files_share() if with_store else 0)
+    mapped_files = mapped_files_share() if with_store and HOLDS_DESCRIPTOR else 0
+    available = _available() - mapped_files
     available = min(available, CONNECTIONS_MAX)
     if not with_name_service:
         return available, 0

@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 def open_files_in(directory: Path) -> list[str]:
-    """The files below *directory* that are open or mapped, one entry for each descriptor."""
+    """The files below *directory* that are open, one entry for each descriptor, or mapped alone."""
     found = []
     for descriptor in os.listdir("/proc/self/fd"):
         try:
@@ -14,4 +14,6 @@ def open_files_in(directory: Path) -> list[str]:
             continue
         if target.startswith(f"{directory}/"):
             found.append(target)
-    return found
+    with open("/proc/self/maps") as maps:
+        mapped = {line.split(maxsplit=5)[-1].strip() for line in maps}
+    return found + sorted(path for path in mapped - set(found) if path.startswith(f"{directory}/"))

@@ -2,6 +2,7 @@
 
 StoreError
 ├── StoreLockedError      another process holds the store directory
+├── OtherStoresError      there are stores that nobody would serve
 ├── CorruptFileError      a file is not what its name, size or content claims
 ├── GeometryError         files were written with other sizes than the ones configured
 ├── DiskFullError         no room for another file; nothing was stored

@@ -25,6 +25,7 @@ from typing import Self
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.descriptors import descriptor_needed
 from rockhopper.broker.store.files.errors import CorruptFileError, TooManyOpenFilesError
+from rockhopper.broker.store.files.mapping import map_whole
 
 
 class MappedFile:
@@ -152,7 +153,6 @@ class MappedFile:
     def map(self) -> mmap.mmap:
         """Make another mapping, for who shares out descriptors. Raises as ``mapping``."""
         flags = os.O_RDWR if self._is_writable else os.O_RDONLY
-        access = mmap.ACCESS_WRITE if self._is_writable else mmap.ACCESS_READ
         with descriptor_needed():
             descriptor = os.open(self.path, flags | os.O_CLOEXEC)
         try:
@@ -162,7 +162,7 @@ class MappedFile:
                     self.path, f"{actual_bytes} bytes long, not {self.size_bytes}"
                 )
             with descriptor_needed():
-                return mmap.mmap(descriptor, self.size_bytes, access=access)
+                return map_whole(descriptor, self.size_bytes, writable=self._is_writable)
         finally:
             os.close(descriptor)
 

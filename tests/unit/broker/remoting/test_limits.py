@@ -4,16 +4,34 @@ import resource
 
 import pytest
 
+from rockhopper.broker.remoting import limits
 from rockhopper.broker.remoting.limits import (
     CONNECTIONS_MAX,
     DESCRIPTORS_KEPT,
     connection_shares,
     mapped_files_share,
 )
+from rockhopper.broker.store.files.mappings import MAPPED_FILES_MAX
 
 
 def limited_to(monkeypatch: pytest.MonkeyPatch, soft: int) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _which: (soft, soft))
+
+
+@pytest.fixture(autouse=True)
+def mappings_hold_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Map as where there was no compiler."""
+    monkeypatch.setattr(limits, "HOLDS_DESCRIPTOR", True)
+
+
+def test_mappings_without_descriptors_leave_them_to_clients(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "HOLDS_DESCRIPTOR", False)
+    limited_to(monkeypatch, 1024)
+    assert mapped_files_share() == MAPPED_FILES_MAX
+    shares = connection_shares(with_store=True, with_name_service=True)
+    assert sum(shares) == 1024 - DESCRIPTORS_KEPT
 
 
 def test_some_descriptors_are_kept_for_the_store(monkeypatch: pytest.MonkeyPatch) -> None:

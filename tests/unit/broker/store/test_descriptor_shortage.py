@@ -39,6 +39,12 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reput, "RETRY_INTERVAL_S", 0.001)
 
 
+@pytest.fixture(autouse=True)
+def mappings_hold_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Map as where there was no compiler."""
+    monkeypatch.setattr("rockhopper.broker.store.files.mapping._mapping", None)
+
+
 def saved_times_ms(stores: Stores) -> tuple[int, ...]:
     return load(stores.root / "rockhopper" / "checkpoint")[:3]
 

@@ -29,6 +29,12 @@ def append(table: ConsumeQueueTable, queue_id: int, *offsets: int) -> UnitQueue:
     return queue
 
 
+@pytest.fixture(autouse=True)
+def mappings_hold_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Map as where there was no compiler."""
+    monkeypatch.setattr("rockhopper.broker.store.files.mapping._mapping", None)
+
+
 def mapped(root: Path) -> list[int]:
     return sorted(int(Path(path).parent.name) for path in open_files_in(root))
 

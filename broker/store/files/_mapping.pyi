@@ -1,0 +1,3 @@
+from mmap import mmap
+
+def map_over(mapping: mmap, descriptor: int, /) -> None: ...
