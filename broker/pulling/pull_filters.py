@@ -26,6 +26,7 @@ from rockhopper.broker.store.reading.property_stage import MessageFilter, Proper
 from rockhopper.protocol.errors import ProtocolError, SqlSyntaxError
 from rockhopper.protocol.names import is_retry_topic
 from rockhopper.protocol.properties import PROPERTY_RETRY_TOPIC
+from rockhopper.protocol.sql92.sql_filter import SqlFilter
 from rockhopper.protocol.subscription import TYPE_SQL92, Subscription
 
 log = structlog.get_logger("broker.pull_filters")
@@ -194,6 +195,8 @@ class RetryFilter:
         self._chosen = chosen
         self._find = find
         self.tag_hashes: frozenset[int] = frozenset()
+        # Another subscription has its say.
+        self.sql: SqlFilter | None = None
 
     def matches_hash(self, tags_code: int) -> bool:
         """Whether a message with this entry may be wanted."""

@@ -44,12 +44,14 @@ class Parsed(NamedTuple):
     """A whole expression.
 
     *rest* is where it ended although more follows, *alone* the first property that stands where a
-    condition belongs, with its place; the reference takes both.
+    condition belongs, with its place; the reference takes both. *names* are those of all
+    properties.
     """
 
     condition: ex.Node
     rest: int | None
     alone: tuple[str, int] | None
+    names: tuple[str, ...]
 
 
 class Parser:
@@ -81,7 +83,9 @@ class Parser:
             ((node.name, place) for node, place in self._properties if node.is_alone and node.name),
             None,
         )
-        return Parsed(condition, None if token.kind == END else token.position, alone)
+        names = tuple(dict.fromkeys(node.name for node, _ in self._properties if node.name))
+        rest = None if token.kind == END else token.position
+        return Parsed(condition, rest, alone, names)
 
     def _operand(self) -> None:
         """Take prefixes and opening parentheses, and the value behind them."""

@@ -19,9 +19,17 @@ class SqlFilter:
     ``ignored_from`` is where the text goes on although the expression is complete: the reference
     ignores what follows, and so does this; None if nothing follows. ``first_error`` is why a
     message did not match that could not be evaluated, for example ``'abc' is no whole number``.
+    What it says of a message depends on the properties of ``property_names`` alone.
     """
 
-    __slots__ = ("_alone", "_evaluate", "expression", "first_error", "ignored_from")
+    __slots__ = (
+        "_alone",
+        "_evaluate",
+        "expression",
+        "first_error",
+        "ignored_from",
+        "property_names",
+    )
 
     def __init__(self, expression: str) -> None:
         """Raises SqlSyntaxError."""
@@ -34,6 +42,7 @@ class SqlFilter:
         parsed = Parser(expression).parse()
         self.expression = expression
         self.ignored_from = parsed.rest
+        self.property_names = parsed.names
         self._alone = parsed.alone
         self.first_error: str | None = None
         self._evaluate = parsed.condition.evaluate

@@ -91,5 +91,6 @@ SEEDS = [
     b"\6\x40" + b"".join(_sends) + b"\0\0\0",
     b"\7\1" + _unit + _pull + b"\0" + _record_0,
     b"\7\1\x80" + _unit[1:] + _pull + b"\0" + _record_0,
+    b"\x08\1" + _unit + _record_0,
     b"\5\2" + TIMED_KEY.pack(7, 4096, 1_700_000_000_000) * 2,
 ]

@@ -12,7 +12,7 @@ from rockhopper.broker.hot import _pulls, _sends
 from rockhopper.broker.hot.hot_codec import decode_pull, json_frame, pieces, templates
 from rockhopper.broker.hot.plain_sends import common
 from rockhopper.broker.observing.stats import Traffic
-from rockhopper.broker.store.log import _encoding, checking, encoding, walking
+from rockhopper.broker.store.log import _encoding, checking, encoding, selecting, walking
 from rockhopper.broker.store.queues.queue_tail import QueueTail
 from rockhopper.protocol import _framing
 from rockhopper.protocol.frame import Frame, FrameDecoder, split_in_python
@@ -119,6 +119,29 @@ def gather_sound(data: bytes) -> None:
             assert _encoding.count_sound(*sound) == checking.count_sound(*sound)
 
 
+def select_sound(data: bytes) -> None:
+    count = data[0] & 7
+    units, log = data[1 : 1 + 20 * count], data[1 + 20 * count :]
+    arguments = (b"\6orders", 1, 7), units, 4, 600, (log, 0, len(log)), data[0] << 8
+    found = []
+    for module in (_encoding, selecting):
+        verdicts: dict[bytes, bool] = {}
+        judged: list[bytes] = []
+
+        def judge(key: bytes, verdicts: Any = verdicts, judged: Any = judged) -> bool | None:
+            judged.append(key)
+            if len(key) % 7 == 6:
+                return None
+            verdict: bool = sum(key) % 3 > 0
+            verdicts[key] = verdict
+            return verdict
+
+        test = (b"TAGS", b"KEYS", b"a"), verdicts, judge
+        if len(units) % 20 == 0:
+            found.append((module.select_sound(*arguments, test), judged))
+    assert found[:1] == found[1:]
+
+
 def encode_plain(data: bytes) -> None:
     size = data[0]
     properties, body = data[1 : 1 + size].decode(errors="replace"), data[1 + size :]
@@ -164,6 +187,7 @@ TARGETS: tuple[Callable[[bytes], Any], ...] = (
     put_timed_entries,
     split_frames,
     take_pulls,
+    select_sound,
 )
 
 

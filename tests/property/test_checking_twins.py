@@ -1,12 +1,13 @@
 """The compiled check of records says what the Python one says, of sound and of any bytes."""
 
+from typing import Any
 from zlib import crc32
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rockhopper.broker.store.log import checking, encoding
+from rockhopper.broker.store.log import checking, encoding, selecting
 from rockhopper.broker.store.log.fast_encoding import encode_plain
 from rockhopper.protocol.store.queue_layout import CONSUME_QUEUE_UNIT
 from tests.support.records import encode_message
@@ -123,3 +124,39 @@ def test_the_compiled_crc_is_the_crc(body: bytes) -> None:
     encoded = encode_plain(constants, 0, 0, 1, bytes(8), body, text, b"", 0, 0, 0, bytes(8), 0)
     assert encoded is not None
     assert int.from_bytes(encoded[0][8:12], "big") == crc32(body) & 0x7FFFFFFF
+
+
+@given(
+    log=LOGS,
+    topic=TOPICS,
+    flips=st.lists(st.integers(0, 2**14), max_size=2),
+    names=st.lists(st.sampled_from([b"a", b"b", b"AB"]), max_size=3, unique=True),
+    limits=st.tuples(st.integers(0, 5), st.sampled_from([0, 500, 1 << 20])),
+    data=st.data(),
+)
+def test_any_bytes_are_chosen_from_alike(
+    log: tuple[bytes, bytes],
+    topic: str,
+    flips: list[int],
+    names: list[bytes],
+    limits: tuple[int, int],
+    data: st.DataObject,
+) -> None:
+    parts = [bytearray(part) for part in log]
+    for flip in flips:
+        part = parts[data.draw(st.integers(0, 1))]
+        part[(flip >> 3) % len(part)] ^= 1 << (flip & 7)
+    records, units = map(bytes, parts)
+    base = CONSUME_QUEUE_UNIT.unpack_from(log[1])[0]
+    judge = data.draw(
+        st.sampled_from([lambda _: True, lambda _: False, lambda key: crc32(key) & 1 > 0])
+    )
+    arguments: Any = (
+        (checking.topic_field(topic), 3, 7),
+        units,
+        *limits,
+        (records, base, base + len(records)),
+        data.draw(st.sampled_from([0, 2**62])),
+        (tuple(names), {}, judge),
+    )
+    assert compiled.select_sound(*arguments) == selecting.select_sound(*arguments)

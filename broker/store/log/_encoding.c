@@ -265,6 +265,7 @@ static PyMethodDef methods[] = {
     {"gather_sound", (PyCFunction)(void (*)(void))gather_sound, METH_FASTCALL, NULL},
     {"put_entries", (PyCFunction)(void (*)(void))put_entries, METH_FASTCALL, NULL},
     {"put_timed_entries", (PyCFunction)(void (*)(void))put_timed_entries, METH_FASTCALL, NULL},
+    {"select_sound", (PyCFunction)(void (*)(void))select_sound, METH_FASTCALL, NULL},
     {"walk_plain", (PyCFunction)(void (*)(void))walk_plain, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL}};
 

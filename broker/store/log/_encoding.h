@@ -7,6 +7,7 @@
 
 PyObject *count_sound(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
 PyObject *gather_sound(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
+PyObject *select_sound(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
 PyObject *walk_plain(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
 
 #endif

@@ -57,6 +57,16 @@ def gather_sound(
     unchecked_from: int,
     /,
 ) -> tuple[int, bytes] | None: ...
+def select_sound(
+    owner: tuple[bytes, int, int],
+    units: bytes,
+    count_max: int,
+    size_max: int,
+    log: tuple[mmap | bytes, int, int],
+    unchecked_from: int,
+    test: tuple[tuple[bytes, ...], dict[bytes, bool], Callable[[bytes], bool | None]],
+    /,
+) -> tuple[int, int, bytes] | None: ...
 def put_entries(
     mapping: mmap,
     slot_count: int,

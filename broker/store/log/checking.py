@@ -56,7 +56,7 @@ def count_sound(
         record = records[at : at + max(size, 0)]
         owner = topic_field, queue_id, ANY_MESSAGE if queue_offset < 0 else queue_offset + sound
         is_whole = len(record) == size >= RECORD_SIZE_BYTES_MIN
-        if not is_whole or not _is_sound(record, log_offset, owner, log_offset < unchecked_from):
+        if not is_whole or not is_sound(record, log_offset, owner, log_offset < unchecked_from):
             break
         at += size
         sound += 1
@@ -89,16 +89,20 @@ def gather_sound(
             return None
         record = stretch[log_offset - base_offset : log_offset - base_offset + size]
         owner = topic_field, queue_id, queue_offset + len(records)
-        if not _is_sound(record, log_offset, owner, log_offset < unchecked_from):
+        if not is_sound(record, log_offset, owner, log_offset < unchecked_from):
             return None
         records.append(record)
         size_all += size
     return (len(records), b"".join(records)) if records else None
 
 
-def _is_sound(
+def is_sound(
     record: bytes, log_offset: int, owner: tuple[bytes, int, int], check_body: bool
 ) -> bool:
+    """Whether a record of at least RECORD_SIZE_BYTES_MIN is that of *owner* and stands there.
+
+    *owner* is topic field, queue id and queue offset; ANY_MESSAGE does not look whose it is.
+    """
     size, magic, crc, queue_id, queue_offset, stated, sys_flag = _HEAD.unpack_from(record)
     if size != len(record) or stated != log_offset or magic not in (MAGIC_V1, MAGIC_V2):
         return False

@@ -5,7 +5,7 @@ The compiled functions hand over to the Python ones where deciding takes more th
 
 from collections.abc import Callable
 
-from rockhopper.broker.store.log import checking, encoding, walking
+from rockhopper.broker.store.log import checking, encoding, selecting, walking
 from rockhopper.broker.store.log.encoding import Batch, Plain
 from rockhopper.protocol.compiled import compiled
 
@@ -20,4 +20,5 @@ put_entries: Callable[..., int] = (_encoding or encoding).put_entries
 put_timed_entries: Callable[..., int] = (_encoding or encoding).put_timed_entries
 count_sound: Callable[..., int] = (_encoding or checking).count_sound
 gather_sound: Callable[..., tuple[int, bytes] | None] = (_encoding or checking).gather_sound
+select_sound: Callable[..., tuple[int, int, bytes] | None] = (_encoding or selecting).select_sound
 walk_plain: Callable[..., walking.Found] = (_encoding or walking).walk_plain

@@ -19,7 +19,7 @@ import structlog
 
 from rockhopper.broker.store.log.checking import ANY_MESSAGE
 from rockhopper.broker.store.log.commit_log import CommitLog
-from rockhopper.broker.store.log.fast_encoding import count_sound, gather_sound
+from rockhopper.broker.store.log.fast_encoding import count_sound, gather_sound, select_sound
 from rockhopper.broker.store.queues.batch_consume_queue import BatchConsumeQueue
 from rockhopper.broker.store.queues.consume_queue import ConsumeQueue
 from rockhopper.broker.store.queues.consume_queue_ext import is_address
@@ -30,6 +30,7 @@ from rockhopper.broker.store.reading.property_stage import MessageFilter, Proper
 from rockhopper.broker.store.recovering.entry_mending import EntryMender, is_of
 from rockhopper.broker.store.recovering.record_places import RecordPlaces
 from rockhopper.protocol.errors import ProtocolError
+from rockhopper.protocol.sql92.sql_filter import SqlFilter
 from rockhopper.protocol.store.message_codec import RecordCheck, check_record, decode_message
 from rockhopper.protocol.store.queue_layout import (
     BATCH_CONSUME_QUEUE_UNIT,
@@ -114,6 +115,12 @@ class MessageReader:
             if gathered is not None:
                 count, body = gathered
                 return GetResult(GetStatus.FOUND, offset + count, low, high, body, count)
+        elif subscription is not None and subscription.sql is not None and not queue.is_light:
+            selected = self._select(queue, units, offset, count_max, size_max, subscription.sql)
+            if selected is not None:
+                scanned, count, body = selected
+                status = GetStatus.FOUND if count else GetStatus.NO_MATCHED_MESSAGE
+                return GetResult(status, offset + scanned, low, high, body, count)
         return self._get_each(queue, units, offset, count_max, size_max, subscription)
 
     def _gather(
@@ -127,6 +134,27 @@ class MessageReader:
         return gather_sound(
             field, number, offset, units, count_max, size_max, stretch, unchecked_from
         )
+
+    def _select(
+        self,
+        queue: ConsumeQueue,
+        units: bytes,
+        offset: int,
+        count_max: int,
+        size_max: int,
+        sql: SqlFilter,
+    ) -> tuple[int, int, bytes] | None:
+        """How many were looked at, how many *sql* wants, and their records; None for more to do."""
+        stretch = self._log.mapped(CONSUME_QUEUE_UNIT.unpack_from(units)[0])
+        test = self._stage.test_of(sql)
+        if stretch is None or test is None:
+            return None
+        self._stage.begin()
+        owner = queue.topic_field, queue.queue_id, offset
+        chosen = select_sound(owner, units, count_max, size_max, stretch, self.tail_start, test)
+        if chosen is not None:
+            self._stage.tested_count += chosen[0]
+        return chosen
 
     def _get_each(
         self,

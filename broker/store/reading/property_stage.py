@@ -12,7 +12,9 @@ from collections.abc import Callable, Mapping, Set
 from typing import Protocol, TypeAlias
 
 from rockhopper.broker.store.log.commit_log import CommitLog
+from rockhopper.broker.store.log.selecting import NAMES_MAX, Test, values_in
 from rockhopper.protocol.properties import decode_properties
+from rockhopper.protocol.sql92.sql_filter import SqlFilter
 from rockhopper.protocol.store.record_head import (
     HEAD_SIZE_BYTES,
     HEAD_SIZE_BYTES_MAX,
@@ -32,6 +34,10 @@ BUDGET_S = 0.008
 STRIDE = 8
 
 _WHOLE_SIZE_BYTES_MAX = 4096
+_TESTS_MAX = 1024
+# For each expression; of values that differ from message to message none comes again.
+_VERDICTS_MAX = 4096
+_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _HEAD = head_struct("magic", "sys_flag", "body_size_bytes")
 _INT32 = struct.Struct(">i")
 _UINT16 = struct.Struct(">H")
@@ -48,6 +54,10 @@ class MessageFilter(Protocol):
         """Whether a message whose consume queue entry holds *tags_code* may be wanted."""
 
     @property
+    def sql(self) -> SqlFilter | None:
+        """The expression that decides alone, if one does."""
+
+    @property
     def matches_properties(self) -> PropertyTest | None:
         """What decides by the properties of a message; None when its tag decided already."""
 
@@ -60,6 +70,7 @@ class PropertyStage:
         self._clock = clock
         self._window_s = self._stop_s = -1.0
         self._until_look = STRIDE
+        self._tests: dict[SqlFilter, Test | None] = {}
         self.tested_count = 0
         """Messages whose properties were looked at, since the start."""
 
@@ -77,6 +88,38 @@ class PropertyStage:
             return False
         self._until_look = STRIDE - 1
         return self._clock() >= self._stop_s
+
+    def test_of(self, sql: SqlFilter) -> Test | None:
+        """What ``select_sound`` needs for *sql*; None if that takes more than it can do.
+
+        What was judged is remembered, for all who ask for the same expression.
+        """
+        if sql not in self._tests:
+            if len(self._tests) >= _TESTS_MAX:
+                self._tests.clear()
+            self._tests[sql] = self._new_test(sql)
+        return self._tests[sql]
+
+    def _new_test(self, sql: SqlFilter) -> Test | None:
+        names = sql.property_names
+        # A name that is not UTF-8 is another one once it is read.
+        if len(names) > NAMES_MAX or any(_REPLACEMENT in name for name in names):
+            return None
+        try:
+            encoded = tuple(name.encode() for name in names)
+        except UnicodeEncodeError:
+            return None
+        verdicts: dict[bytes, bool] = {}
+
+        def judge(key: bytes) -> bool | None:
+            if self.is_spent():
+                return None
+            if len(verdicts) >= _VERDICTS_MAX:
+                verdicts.clear()
+            verdict = verdicts[key] = sql.matches(values_in(key, names))
+            return verdict
+
+        return encoded, verdicts, judge
 
     def rejects(self, log_offset: int, size: int, test: PropertyTest) -> bool:
         """Whether the record there is a sound one that *test* does not want."""
