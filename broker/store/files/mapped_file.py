@@ -1,10 +1,9 @@
 """MappedFile: one preallocated file of a store directory, read and written through a mapping.
 
-The file is allocated whole before it is mapped. Writing through a mapping of a sparse file on a
-full disk would end the process with SIGBUS; so no mapping here ever covers a byte without a block
-behind it, nor one beyond the end of the file. Light queues are the exception: there may be tens of
-thousands, with few messages each, so their files are allocated step by step, and ``reserve`` is
-called before anything is written behind what it was called for.
+Writing through a mapping of a sparse file on a full disk would end the process with SIGBUS. So the
+file is allocated whole before it is mapped, or step by step where there may be tens of thousands
+with little in each (queues): ``reserve`` is called before anything is written behind what it was
+called for. No mapping covers a byte beyond the end of the file.
 
 Opening is lazy: an object costs neither descriptor nor mapping until its bytes are needed, because
 a store may hold tens of thousands of files. A mapping holds one descriptor of its own (Python

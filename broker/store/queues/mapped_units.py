@@ -1,7 +1,9 @@
 """Appending units to the last file of a queue through its mapping, and making them durable.
 
-A file is allocated whole before it is mapped, but for those of light queues, which are given room
-step by step. A queue holds mappings while it is in use only; they are made anew when needed.
+A file has its whole size at once, and its blocks step by step, in front of the units that need
+them: there may be tens of thousands of queues with few messages each. A full disk is noticed
+there, and not by a write through the mapping, which would end the process. A queue holds mappings
+while it is in use only; they are made anew when needed.
 
 Threads: all of it belongs to the thread that appends, except ``flush``.
 """
@@ -28,8 +30,9 @@ from rockhopper.broker.store.queues.unit_files import UnitFiles
 UNMAPPED = mmap.mmap(-1, 1)
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 _PAGE_BITS = 12
-# A light queue's file has holes: there may be tens of thousands of them, with few messages each.
-LIGHT_STEP_BYTES = 16_384
+_STEP_BYTES = 16_384
+# A queue that has so much already is asked for more less often.
+_LARGE_STEP_BYTES = 1 << 20
 
 
 class MappedUnits(ABC):
@@ -59,14 +62,13 @@ class MappedUnits(ABC):
         self,
         directory: Path,
         file_size_bytes: int,
-        is_sparse: bool,
         mark_dirty: Callable[[Any], None],
         mappings: Mappings,
     ) -> None:
         """*mark_dirty* is called with the queue when it has something to flush and had nothing."""
         self._mappings = mappings
         self._files = UnitFiles(directory, file_size_bytes, self.UNIT, self._map)
-        self._files.reserve_step_bytes = LIGHT_STEP_BYTES if is_sparse else None
+        self._files.reserve_step_bytes = _STEP_BYTES
         self._mark_dirty = mark_dirty
         self._is_dirty = False
         self._flushed = 0
@@ -136,13 +138,12 @@ class MappedUnits(ABC):
             DiskFullError: there is no room.
             OSError: it could not be found out.
         """
-        step = self._files.reserve_step_bytes
-        if step is None:
-            return file.end_offset
         relative = position - file.base_offset
+        step = _STEP_BYTES if relative < _LARGE_STEP_BYTES else _LARGE_STEP_BYTES
         end = -(-(relative + self.UNIT_SIZE_BYTES) // step) * step
+        begin = relative - relative % step if start is None else start
         try:
-            file.reserve(relative - relative % step if start is None else start, end)
+            self._mappings.with_room(lambda: file.reserve(begin, end))
         except OSError as error:
             if error.errno in _NO_ROOM:
                 raise DiskFullError(

@@ -84,9 +84,7 @@ class UnitQueue(MappedUnits):
         self.queue_id = queue_id
         # Whether units may be missing anywhere, because a file did not have its size.
         self.was_resized = False
-        super().__init__(
-            directory, file_size_bytes, self.is_light, mark_dirty, mappings or Mappings()
-        )
+        super().__init__(directory, file_size_bytes, mark_dirty, mappings or Mappings())
         self._set_empty(0)
 
     def __repr__(self) -> str:

@@ -53,6 +53,29 @@ def test_full_disk_changes_nothing_and_the_message_can_be_noted_later(
     assert queue.entry(5) == (500, 50, -5)
 
 
+def test_a_file_has_room_step_by_step_and_a_full_disk_is_noticed_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = ConsumeQueue(tmp_path / "T" / "0", "T", 0, 20 * 300_000)
+    append(queue, 0)
+    (path,) = queue.directory.iterdir()
+    assert path.stat().st_size == 20 * 300_000
+    assert path.stat().st_blocks * 512 <= 1 << 16
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "reserve", full)
+        with pytest.raises(DiskFullError, match=r"no room for more units in .*: free space"):
+            append(queue, *range(1, 2000))
+    reached = queue.max_offset
+    assert 0 < reached * 20 <= path.stat().st_blocks * 512
+    append(queue, *range(reached, 2000))
+    assert queue.max_offset == 2000
+    assert queue.entry(1999) == (199_900, 50, -1999)
+
+
 def test_file_that_cannot_be_mapped_is_not_left_empty(
     queue: ConsumeQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
