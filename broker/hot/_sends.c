@@ -16,7 +16,7 @@
 #define IDS_SIZE_MAX (15 << 20)
 
 /* Names of attributes of a tail. */
-static PyObject *constants_name, *next_offset_name;
+static PyObject *constants_name, *next_offset_name, *consume_queue_name;
 
 /* The messages of one queue. Its tail and its traffic are kept alive by the table of topics, in which
    nothing changes meanwhile. */
@@ -139,12 +139,20 @@ static int find_topic(Pass *pass, Span topic)
     return 1;
 }
 
-/* What a run of *tail* begins with; 0 with an exception. Its constants outlive the call: the tail
-   keeps them. */
+/* Whether a queue has its files; without, a message takes longer than many of the others. */
+static int is_open(PyObject *tail)
+{
+    PyObject *queue = PyObject_GetAttr(tail, consume_queue_name);
+    Py_XDECREF(queue);
+    return queue != NULL && queue != Py_None;
+}
+
+/* What a run of *tail* begins with; 0 with an exception, or without one if its queue is to be opened
+   first. Its constants outlive the call: the tail keeps them. */
 static int begin_run(Pass *pass, Run *run, PyObject *tail)
 {
     *run = (Run){.tail = tail, .traffic = pass->traffic, .start = pass->log_offset};
-    PyObject *constants = PyObject_GetAttr(tail, constants_name);
+    PyObject *constants = is_open(tail) ? PyObject_GetAttr(tail, constants_name) : NULL;
     if (constants == NULL)
         return 0;
     int taken = take_constants(constants, &run->shared);
@@ -162,7 +170,7 @@ static int begin_run(Pass *pass, Run *run, PyObject *tail)
     return taken;
 }
 
-/* The run of a queue; NULL with an exception, or without one if a number does not fit. */
+/* The run of a queue; NULL with an exception, or without one if that is for Python. */
 static Run *run_of(Pass *pass, PyObject *tail)
 {
     for (Py_ssize_t i = pass->run_count; i-- > 0;)
@@ -497,7 +505,8 @@ PyMODINIT_FUNC PyInit__sends(void)
     prepare_crc();
     constants_name = PyUnicode_InternFromString("constants");
     next_offset_name = PyUnicode_InternFromString("next_offset");
-    if (constants_name == NULL || next_offset_name == NULL)
+    consume_queue_name = PyUnicode_InternFromString("consume_queue");
+    if (constants_name == NULL || next_offset_name == NULL || consume_queue_name == NULL)
         return NULL;
     return PyModule_Create(&definition);
 }

@@ -6,7 +6,7 @@ twin, or raises what it should not.
 
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from rockhopper.broker.hot import _pulls, _sends
 from rockhopper.broker.hot.hot_codec import decode_pull, json_frame, pieces, templates
@@ -14,6 +14,7 @@ from rockhopper.broker.hot.plain_sends import common
 from rockhopper.broker.observing.stats import Traffic
 from rockhopper.broker.store.log import _encoding, checking, encoding, selecting, walking
 from rockhopper.broker.store.queues.queue_tail import QueueTail
+from rockhopper.broker.store.queues.unit_queue import UnitQueue
 from rockhopper.protocol import _framing
 from rockhopper.protocol.frame import Frame, FrameDecoder, split_in_python
 
@@ -24,6 +25,8 @@ NOW_MS = 1_700_000_000_000
 TOPIC = "orders"
 CONSTANTS = encoding.queue_constants(TOPIC, 1)
 TAILS = [QueueTail(TOPIC, number, 7, is_batch=False) for number in range(3)]
+for tail in TAILS:
+    tail.consume_queue = cast("UnitQueue", object())
 SENDABLE = {TOPIC: (TAILS, Traffic())}
 _ANSWERS = templates("DefaultRegion", STORE_HOST, trace_on=True)
 PULL_PIECES = pieces(_ANSWERS.pulled.replace("%d", "0", 1).replace("%s", "FOUND"))

@@ -9,6 +9,7 @@ import pytest
 
 from rockhopper.broker.access.access import Action, Kind, Resource
 from rockhopper.broker.hot import hot_pass
+from rockhopper.broker.loop.rounds import PASS_S
 from rockhopper.broker.store.files import disk
 from rockhopper.broker.store.files.errors import StoreBusyError, StoreFailedError
 from rockhopper.broker.store.files.mapped_file import MappedFile
@@ -279,6 +280,8 @@ def test_a_write_that_fails_in_the_middle_of_a_pass_is_never_acknowledged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker = HotBroker(tmp_path, {"mappedFileSizeCommitLog": "4096"})
+    broker.serve([send(9, b"first")])
+    assert codes(broker) == [(9, 0)]
     real, calls = MappedFile.pwrite, []
 
     def fail_once(file: MappedFile, position: int, data: bytes) -> None:
@@ -291,8 +294,26 @@ def test_a_write_that_fails_in_the_middle_of_a_pass_is_never_acknowledged(
     broker.serve([send(n, b"%d" % n + bytes(1000)) for n in range(4)])
     refused = ResponseCode.SYSTEM_ERROR
     assert codes(broker) == [(0, refused), (1, refused), (2, refused), (3, 0)]
-    assert [body[:1] for body in stored(broker)] == [b"3"]
+    assert [body[:1] for body in stored(broker)] == [b"f", b"3"]
     broker.close()
+
+
+def test_a_pass_that_opens_queues_ends_when_its_time_is_up(
+    broker: HotBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Path] = []
+    create = MappedFile.create.__func__  # type: ignore[attr-defined]
+
+    def slow_create(kind: type[MappedFile], path: Path, *others: Any, **more: Any) -> MappedFile:
+        broker.now_s += PASS_S
+        made.append(path)
+        file: MappedFile = create(kind, path, *others, **more)
+        return file
+
+    broker.serve([send(9)])
+    monkeypatch.setattr(MappedFile, "create", classmethod(slow_create))
+    assert broker.hot.handle(broker.peer.connection, [send(n, e=str(n)) for n in (1, 2)] * 2) == 1
+    assert len(made) == 1
 
 
 def test_sends_are_refused_while_queues_cannot_grow(

@@ -5,6 +5,7 @@ That what it takes is served as Python serves it is tests/property's.
 
 import json
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import pytest
 
@@ -48,6 +49,7 @@ V1 = {
     "properties": EXT["i"],
     "maxReconsumeTimes": "3",
 }
+OPENED: Any = object()
 JSON, BINARY = SerializeType.JSON, SerializeType.ROCKETMQ
 
 
@@ -67,6 +69,8 @@ class Pass:
 
     def __init__(self, body_size_bytes_max: int = 1000) -> None:
         self.tails = [QueueTail("orders", number, 40, is_batch=False) for number in range(3)]
+        for tail in self.tails:
+            tail.consume_queue = OPENED
         self.traffic = Traffic()
         made = templates("DefaultRegion", HOST, trace_on=True)
         self.common: Common = common(made, HOST, b"CLUSTER\x01c\x02", body_size_bytes_max)
@@ -390,3 +394,9 @@ def wrong_calls() -> list[Callable[[], object]]:
 def test_a_call_that_makes_no_sense_raises(number: int) -> None:
     with pytest.raises((TypeError, OverflowError, AttributeError)):
         wrong_calls()[number]()
+
+
+def test_the_first_message_of_a_queue_is_left_to_python() -> None:
+    one = Pass()
+    one.tails[1].consume_queue = None
+    assert one.take(json_send()) is None
