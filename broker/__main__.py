@@ -6,7 +6,6 @@ when a setting or an option makes no sense. What went wrong is one line on stand
 
 import asyncio
 import contextlib
-import gc
 import os
 import signal
 import sys
@@ -17,6 +16,7 @@ from typing import Any, NoReturn, Protocol
 import click
 import structlog
 
+from rockhopper.broker.loop.garbage import ShortCollections
 from rockhopper.broker.observing import log as logging
 from rockhopper.broker.remoting.limits import raise_open_files_limit
 from rockhopper.broker.remoting.startup import StartError
@@ -195,8 +195,8 @@ async def serve(loaded: LoadedConfig, parent_http: int | None = None) -> int:
     if parent is not None:
         await service.announce()
         parent.tell_serving(service.facts())
-    # What is loaded now stays: a collection need not look at it again, and stop the loop for it.
-    loop.call_later(FREEZE_AFTER_S, gc.freeze)
+    # What is loaded by then stays: a collection need not look at it again.
+    loop.call_later(FREEZE_AFTER_S, ShortCollections().start)
     await _first_of(stopping.wait, service.failed.wait)
     if service.failed.is_set():
         log.error("stopping because the store has failed")
