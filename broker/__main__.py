@@ -13,6 +13,14 @@ from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
+# structlog would import rich, for tracebacks that this process prints plainly: a tenth of the time
+# that it takes to start, and of its memory.
+if "rich" not in sys.modules:
+    sys.modules["rich"] = None  # type: ignore[assignment]
+    import structlog
+
+    del sys.modules["rich"]
+
 import click
 import structlog
 

@@ -3,6 +3,8 @@
 import asyncio
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -287,3 +289,9 @@ async def test_offsets_reach_the_disk_while_the_broker_runs(
         async with asyncio.timeout(HANG_S):
             await written.wait()
         assert '"orders@billing":{0:5' in (tmp_path / "config/consumerOffset.json").read_text()
+
+
+def test_the_daemon_does_without_what_costs_time_at_the_start() -> None:
+    asked = "import sys, rockhopper.broker.__main__; print('rich' in sys.modules); import rich"
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
