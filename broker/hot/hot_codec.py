@@ -25,6 +25,7 @@ from rockhopper.protocol.requests.fields import Int32, Int64
 SEND_PREFIX = b'{"code":310'
 BATCH_PREFIX = b'{"code":320'
 PULL_PREFIX = b'{"code":11,'
+COMMIT_PREFIX = b'{"code":15,'
 SEND_STARTS: dict[int, tuple[bytes, ...]] = {
     SerializeType.JSON: (SEND_PREFIX, BATCH_PREFIX, b'{"code":10,'),
     SerializeType.ROCKETMQ: (b"\x01\x36", b"\x01\x40", b"\0\x0a"),
@@ -89,11 +90,29 @@ class _PullHeader(msgspec.Struct, gc=False):
     flag: Int32 = 0
 
 
+class CommitFields(msgspec.Struct, gc=False):
+    """The fields of UPDATE_CONSUMER_OFFSET, by the names that they have on the wire."""
+
+    consumerGroup: str  # noqa: N815
+    topic: str
+    queueId: Int32  # noqa: N815
+    commitOffset: Int64  # noqa: N815
+    rh: str = ""
+
+
+class _CommitHeader(msgspec.Struct, gc=False):
+    code: Literal[15]
+    opaque: Int32
+    extFields: CommitFields  # noqa: N815
+    flag: Int32 = 0
+
+
 # Bad UTF-8 in a text comes as an exception of its own.
 UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What the three decoders raise for a header that goes the general way."""
+"""What the decoders raise for a header that goes the general way."""
 decode_send = msgspec.json.Decoder(_SendHeader, strict=False).decode
 decode_batch = msgspec.json.Decoder(_BatchHeader, strict=False).decode
+decode_commit = msgspec.json.Decoder(_CommitHeader, strict=False).decode
 decode_pull = msgspec.json.Decoder(_PullHeader, strict=False).decode
 
 
@@ -110,6 +129,14 @@ def decode_other_send(serialize_type: int, header: bytes) -> tuple[SendFields, i
     return fields, command.opaque, command.is_oneway
 
 
+_TAIL = (
+    '"flag":1,"language":"JAVA","opaque":%d,"serializeTypeCurrentRPC":"JSON",'
+    f'"version":{int(MQ_VERSION)}}}'
+)
+COMMITTED = f'{{"code":0,{_TAIL}'
+"""The template of an answer that says nothing more."""
+
+
 class Templates(NamedTuple):
     """What all answers of one broker have in common."""
 
@@ -124,10 +151,6 @@ class Templates(NamedTuple):
 def templates(region_id: str, store_host: bytes, *, trace_on: bool) -> Templates:
     """The templates for a broker's settings."""
     trace = "true" if trace_on else "false"
-    tail = (
-        f'"flag":1,"language":"JAVA","opaque":%d,"serializeTypeCurrentRPC":"JSON",'
-        f'"version":{int(MQ_VERSION)}}}'
-    )
     region = msgspec.json.encode(region_id).decode().replace("%", "%%")
     answer = f'{{"code":0,"extFields":{{"MSG_REGION":{region},"TRACE_ON":"{trace}",'
     host = store_host.hex().upper()
@@ -135,10 +158,10 @@ def templates(region_id: str, store_host: bytes, *, trace_on: bool) -> Templates
         {"MSG_REGION": region_id, "TRACE_ON": trace},
         host,
         f'{answer}"msgId":"{host}%016X","queueId":"%d","queueOffset":"%d",'
-        f'"transactionId":"%s"}},{tail}',
-        f'{answer}"msgId":"%s","queueId":"%d","queueOffset":"%d"}},{tail}',
+        f'"transactionId":"%s"}},{_TAIL}',
+        f'{answer}"msgId":"%s","queueId":"%d","queueOffset":"%d"}},{_TAIL}',
         '{"code":%d,"extFields":{"suggestWhichBrokerId":"0","nextBeginOffset":"%d",'
-        f'"minOffset":"%d","maxOffset":"%d"}},{tail[:-1]},"remark":"%s"}}',
+        f'"minOffset":"%d","maxOffset":"%d"}},{_TAIL[:-1]},"remark":"%s"}}',
     )
 
 

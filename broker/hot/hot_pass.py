@@ -21,6 +21,7 @@ from rockhopper.broker.access.errors import Refusal
 from rockhopper.broker.access.peer import Principal
 from rockhopper.broker.hot.hot_codec import (
     BATCH_PREFIX,
+    COMMIT_PREFIX,
     PULL_PREFIX,
     SEND_PREFIX,
     SEND_STARTS,
@@ -142,7 +143,7 @@ class HotPass:
                 served = True
             else:
                 taken += 1
-                served = self._send_one(turn, serialize_type, header, body)
+                served = self._serve_one(turn, serialize_type, header, body)
                 if self._opens_queue:
                     # At once: making its files takes long, and the pass looks at the clock.
                     self._opens_queue = False
@@ -206,11 +207,13 @@ class HotPass:
         turn.staged += count
         return count
 
-    def _send_one(self, turn: Turn, serialize_type: int, header: bytes, body: bytes) -> bool:
+    def _serve_one(self, turn: Turn, serialize_type: int, header: bytes, body: bytes) -> bool:
         if serialize_type != SerializeType.JSON:
             return self._send_other(turn, serialize_type, header, body)
         if header.startswith(SEND_PREFIX):
             return self._send(turn, header, body)
+        if header.startswith(COMMIT_PREFIX):
+            return self._commit(turn, header)
         return header.startswith(BATCH_PREFIX) and self._send_batch(turn, header, body)
 
     def _send(self, turn: Turn, header: bytes, body: bytes) -> bool:
@@ -230,6 +233,15 @@ class HotPass:
             answer = json_frame(self._sent, values)
         turn.sent(answer, log_offset, waits=waits)
         return True
+
+    def _commit(self, turn: Turn, header: bytes) -> bool:
+        if not self._access.is_open:
+            return False
+        turn.settle()
+        answer = self._plain_pulls.commits.take(turn.connection, header)
+        if answer:
+            turn.answer(answer)
+        return answer is not None
 
     def _send_other(self, turn: Turn, serialize_type: int, header: bytes, body: bytes) -> bool:
         """A plain send with a binary or msgpack header."""

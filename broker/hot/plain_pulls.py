@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from rockhopper.broker.access.peer import Peer
 from rockhopper.broker.hot.hot_codec import pieces, templates
+from rockhopper.broker.hot.plain_commits import PlainCommits
 from rockhopper.broker.loop.rounds import PASS_BYTES_MAX
 from rockhopper.broker.members.consumer_groups import ConsumerGroups
 from rockhopper.broker.observing.stats import BrokerStats, GroupTraffic, QueueReads
@@ -66,6 +67,7 @@ class PlainPulls:
         self._stats = stats
         self._topics = topics
         self._offsets = offsets
+        self.commits = PlainCommits(topics, groups, consumers, offsets)
         # An answer to a pull says nothing of its broker.
         pulled = templates("", b"", trace_on=False).pulled
         code, *others, remark, end = pieces(pulled)

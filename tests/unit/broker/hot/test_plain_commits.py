@@ -1,0 +1,98 @@
+"""A commit is answered, and noted, as the general way would; and most do not go that way."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rockhopper.broker.hot.plain_commits import PlainCommits
+from rockhopper.broker.tables.subscription_groups import SubscriptionGroup
+from rockhopper.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE
+from rockhopper.protocol.frame import Frame
+from tests.support.hot_broker import HotBroker
+
+FIELDS = {"consumerGroup": "readers", "topic": "orders", "queueId": "1", "commitOffset": "8"}
+
+
+def commit(flag: int = 0, opaque: int = 5, **fields: object) -> Frame:
+    parts = {"code": 15, "extFields": FIELDS | fields, "flag": flag, "opaque": opaque}
+    parts |= {"language": "JAVA", "serializeTypeCurrentRPC": "JSON", "version": 479}
+    return 0, json.dumps(parts, separators=(",", ":")).encode(), b""
+
+
+@pytest.fixture
+def brokers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[HotBroker]]:
+    """Give two alike, of which the second serves commits the general way."""
+    made = [HotBroker(tmp_path / name) for name in ("hot", "general")]
+    for broker in made:
+        broker.served.groups.put(SubscriptionGroup("readers"))
+        broker.served.offsets.commit("orders", "readers", 1, 7)
+    monkeypatch.setattr(made[1].hot, "_commit", lambda *_: False)
+    yield made
+    for broker in made:
+        broker.close()
+
+
+def outcome(broker: HotBroker, *frames: Frame) -> tuple[bytes, dict[int, int | None]]:
+    """What is answered, and what is committed then."""
+    broker.peer.written.clear()
+    broker.serve(list(frames))
+    offsets = broker.served.offsets
+    return b"".join(broker.peer.written), {
+        number: offsets.get("orders", "readers", number) for number in range(4)
+    }
+
+
+CASES: dict[str, tuple[Frame, bool]] = {
+    "forward": (commit(), True),
+    "the same": (commit(commitOffset="7"), True),
+    "numbers": (commit(queueId=1, commitOffset=9), True),
+    "oneway": (commit(FLAG_ONEWAY), True),
+    "more fields": (commit(bname="broker-a", ns="x"), True),
+    "back": (commit(commitOffset="6"), False),
+    "nothing": (commit(commitOffset="-1"), False),
+    "the first": (commit(queueId="2"), False),
+    "another queue": (commit(queueId="77"), False),
+    "no queue": (commit(queueId="-1"), False),
+    "no number": (commit(queueId="one"), False),
+    "too large a number": (commit(commitOffset=1 << 70), False),
+    "another topic": (commit(topic="bills"), False),
+    "another group": (commit(consumerGroup="writers"), False),
+    "marked": (commit(rh="1"), False),
+    "an answer": (commit(FLAG_RESPONSE), False),
+}
+
+
+@pytest.mark.parametrize(("frame", "is_plain"), CASES.values(), ids=CASES.keys())
+def test_what_comes_of_a_commit_is_what_the_general_way_makes_of_it(
+    brokers: list[HotBroker], frame: Frame, is_plain: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[bool] = []
+    take: Callable[..., bytes | None] = PlainCommits.take
+
+    def noted(*arguments: Any) -> bytes | None:
+        answer = take(*arguments)
+        taken.append(answer is not None)
+        return answer
+
+    monkeypatch.setattr(PlainCommits, "take", noted)
+    found, expected = (outcome(broker, frame) for broker in brokers)
+    assert found == expected
+    assert taken == [is_plain]
+
+
+def test_while_a_reset_is_pending_it_goes_the_general_way(brokers: list[HotBroker]) -> None:
+    for broker in brokers:
+        broker.served.offsets.reset("orders", "readers", 1, 2)
+    found, expected = (outcome(broker, commit()) for broker in brokers)
+    assert found == expected
+    assert b"reset" in found[0]
+
+
+def test_its_answer_comes_in_its_place(brokers: list[HotBroker]) -> None:
+    frames = [commit(opaque=1), commit(opaque=2, commitOffset="3"), commit(opaque=3)]
+    found, expected = (outcome(broker, *frames) for broker in brokers)
+    assert found == expected
+    assert found[0].count(b'"opaque"') == 3
