@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help run test install install-spark lint check format bench bench-table bench-compare bench-peers bench-recovery \
-	bench-spark \
+	bench-client bench-spark \
 	spark-demo spark-test wheel interop chaos chaos-long \
 	compose-up compose-down compose-test test-slow test-thorough test-timers mutants fuzz clean
 
@@ -112,6 +112,9 @@ bench-compare: $(VENV)/.installed  ## what changed between two kept runs: A=name
 
 bench-peers: $(VENV)/.installed  ## the same beside the official Apache broker (needs a JDK and Maven)
 	$(BIN)/python -m benchmarks.bench --peers
+
+bench-client: $(VENV)/.installed  ## measure the bundled client beside a bare asyncio echo
+	$(BIN)/python -m benchmarks.client
 
 bench-recovery: $(VENV)/.installed-test  ## measure a start that derives everything, beside a CRC pass
 	$(BIN)/python -m benchmarks.recovery

@@ -30,6 +30,7 @@ class Server:
     start_s: float = 0.0
     """From spawning the process to the first accepted connection."""
     setup: str = ""
+    namesrv_port: int = 0
 
     def memory_mb(self) -> float:
         """Resident memory, mapped files included."""
@@ -93,7 +94,14 @@ def rockhopper(settings: Mapping[str, str], directory: Path | None = None) -> It
                 _wait_for_port(process, port, log)
                 start_s = time.perf_counter() - started
                 topics.prepare(port)
-                yield Server("Rockhopper", port, process.pid, http_port, start_s)
+                yield Server(
+                    "Rockhopper",
+                    port,
+                    process.pid,
+                    http_port,
+                    start_s,
+                    namesrv_port=namesrv_port,
+                )
         finally:
             conf.unlink()
             log.unlink()
