@@ -20,9 +20,11 @@ from pathlib import Path
 import uvloop
 
 from benchmarks import servers
-from benchmarks.load import BenchError, cores
+from benchmarks.errors import BenchError
+from benchmarks.load import cores
 from benchmarks.report import judged, table
-from benchmarks.servers import TOPIC, Server
+from benchmarks.servers import Server
+from benchmarks.topics import TOPIC
 from rockhopper import Consumer, Message, Producer, PullConsumer, ReceivedMessage
 
 BODY_SIZE_BYTES = 128

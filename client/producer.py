@@ -11,10 +11,11 @@ from rockhopper.client.network.session import Session
 from rockhopper.client.queues import MessageQueue
 from rockhopper.client.receipts import SENT_CODES, SendReceipt
 from rockhopper.client.received import ReceivedMessage
-from rockhopper.client.sending.group_sender import GroupSender, send_fields
+from rockhopper.client.sending.group_sender import GroupSender
 from rockhopper.client.sending.outgoing import OutgoingMessage, OutgoingPolicy
 from rockhopper.client.sending.recall import broker_of_handle, topic_and_handle
 from rockhopper.client.sending.request_reply import PendingRequests, reply_address
+from rockhopper.client.sending.send_headers import send_fields
 from rockhopper.client.sending.trace import MessageTrace
 from rockhopper.client.sending.unique_id import unique_ids
 from rockhopper.protocol.codes import RequestCode
@@ -123,7 +124,16 @@ class Producer:
         Raises MessageRejectedError, RouteNotFoundError, RequestRefusedError,
         BrokerUnreachableError, RequestTimeoutError.
         """
-        prepared = self._policy.prepare(_as_message(message, body, tags, keys, properties))
+        if (
+            type(message) is str
+            and type(body) is bytes
+            and keys == ()
+            and tags is None
+            and properties is None
+        ):
+            prepared = self._policy.prepare_plain(message, body)
+        else:
+            prepared = self._policy.prepare(_as_message(message, body, tags, keys, properties))
         return (await self.sender.send(prepared, [prepared], queue, timeout_s))[0]
 
     async def send_batch(

@@ -25,7 +25,7 @@ class SendStatus(IntEnum):
 SENT_CODES = frozenset(int(status) for status in SendStatus)
 
 
-class SendReceipt(msgspec.Struct, frozen=True):
+class SendReceipt(msgspec.Struct, frozen=True, gc=False):
     """Where a message is."""
 
     message_id: str
@@ -38,6 +38,9 @@ class SendReceipt(msgspec.Struct, frozen=True):
     transaction_id: str | None = None
     recall_handle: str | None = None
     """What takes a message back that is to be delivered later by time; see Producer.recall."""
+
+
+_STATUSES = {int(status): status for status in SendStatus}
 
 
 def read_receipts(
@@ -55,18 +58,32 @@ def read_receipts(
             f"cannot be read ({error!r})",
             address=address,
         ) from error
+    status = _STATUSES[answer.code]
+    transaction_id = ext.get("transactionId")
+    recall_handle = ext.get("recallHandle")
+    if queue_id != queue.queue_id:
+        queue = MessageQueue(queue.topic, queue.broker_name, queue_id)
+    if len(messages) == 1:
+        message_id = messages[0].message_id
+        return [
+            SendReceipt(
+                message_id,
+                offset_ids[0],
+                queue,
+                first_offset,
+                status,
+                transaction_id,
+                recall_handle,
+            )
+        ]
     if len(offset_ids) != len(messages):
         # An inner batch (topic of type BatchCQ) is one record and has one id.
         offset_ids = [offset_ids[0]] * len(messages)
-    stored_in = MessageQueue(queue.topic, queue.broker_name, queue_id)
-    status = SendStatus(answer.code)
-    transaction_id = ext.get("transactionId")
-    recall_handle = ext.get("recallHandle")
     return [
         SendReceipt(
             message.message_id,
             offset_id,
-            stored_in,
+            queue,
             first_offset + index,
             status,
             transaction_id,

@@ -163,10 +163,14 @@ def encode_frame(serialize_type: int, header: bytes, body: bytes = b"") -> bytes
     Raises:
         ValueError: a RocketMQ peer would close the connection on a frame of this size.
     """
-    header_size = len(header)
-    length = 4 + header_size + len(body)
+    return frame_head(serialize_type, len(header), len(body)) + header + body
+
+
+def frame_head(serialize_type: int, header_size: int, body_size: int) -> bytes:
+    """What stands in front of a header and a body of these sizes; raises as encode_frame does."""
+    length = 4 + header_size + body_size
     if length > FRAME_SIZE_BYTES_MAX:
         raise ValueError(
             f"a frame of {length} bytes is more than the {FRAME_SIZE_BYTES_MAX} that peers accept"
         )
-    return _HEAD.pack(length, serialize_type << 24 | header_size) + header + body
+    return _HEAD.pack(length, serialize_type << 24 | header_size)

@@ -22,6 +22,7 @@ from rockhopper.protocol.properties import (
 from rockhopper.protocol.sys_flags import SYS_FLAG_COMPRESSED
 
 _SEPARATORS = frozenset("\x01\x02")
+_NO_TIMES = (None, None, None, None)
 
 
 class Message:
@@ -81,19 +82,15 @@ class Message:
         if not isinstance(body, (bytes, bytearray, memoryview)):
             raise TypeError(f"a body is bytes, not {type(body).__name__}: text.encode() makes some")
         times = (delay_level, delay_ms, deliver_at_ms, deliver_at)
-        if sum(time is not None for time in times) > 1:
-            raise ValueError(
-                "delay_level, delay_ms, deliver_at_ms and deliver_at exclude each other: give one"
-            )
-        if delay_ms is not None and delay_ms < 0:
-            raise ValueError(f"delay_ms is {delay_ms}: a message cannot be delivered in the past")
+        if times != _NO_TIMES:
+            _check_times(times, delay_ms)
         if priority is not None and priority < 0:
             raise ValueError(f"priority is {priority}: 0 is the least")
         self.topic = topic
         self.body = bytes(body)
         self.tags = tags or None
-        self.keys = keys
-        self.properties = dict(properties or {})
+        self._keys = message_keys(keys) if keys != () else ()
+        self.properties = dict(properties) if properties else {}
         self.flag = flag
         self.delay_level = delay_level
         self.delay_ms = delay_ms
@@ -101,11 +98,8 @@ class Message:
         self.sharding_key = sharding_key
         self.priority = priority
         self.wait_stored = wait_stored
-        for name in self.properties:
-            if name in SYSTEM_PROPERTIES:
-                raise ValueError(f"property '{name}' belongs to RocketMQ: choose another name")
-        for name, value in self.wire_properties().items():
-            _check_property(name, value)
+        if not self.is_plain:
+            self._check_properties()
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -120,6 +114,24 @@ class Message:
     def is_delayed(self) -> bool:
         """Whether it is to be delivered later."""
         return not (self.delay_level is self.delay_ms is self.deliver_at_ms is None)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it has no properties but its id, and WAIT, which is true."""
+        return (
+            self.wait_stored
+            and self.sharding_key is None
+            and self.priority is None
+            and self.delay_level is self.delay_ms is self.deliver_at_ms is None
+            and not (self.properties or self._keys or self.tags)
+        )
+
+    def _check_properties(self) -> None:
+        for name in self.properties:
+            if name in SYSTEM_PROPERTIES:
+                raise ValueError(f"property '{name}' belongs to RocketMQ: choose another name")
+        for name, value in self.wire_properties().items():
+            _check_property(name, value)
 
     def wire_properties(self, unique_key: str | None = None) -> dict[str, str]:
         """All properties as they travel: the message's own, and those of its other fields.
@@ -178,6 +190,15 @@ def message_keys(keys: str | Iterable[str]) -> tuple[str, ...]:
         if " " in key:
             raise ValueError(f"{key!r} cannot be a key: keys are separated by blanks when stored")
     return keys
+
+
+def _check_times(times: tuple[object, ...], delay_ms: int | None) -> None:
+    if sum(time is not None for time in times) > 1:
+        raise ValueError(
+            "delay_level, delay_ms, deliver_at_ms and deliver_at exclude each other: give one"
+        )
+    if delay_ms is not None and delay_ms < 0:
+        raise ValueError(f"delay_ms is {delay_ms}: a message cannot be delivered in the past")
 
 
 def _epoch_ms(moment: datetime) -> int:

@@ -26,7 +26,9 @@ from rockhopper.protocol.addresses import ip_text
 from rockhopper.protocol.errors import FieldError
 
 _OFFSET_TAIL = struct.Struct(">iq")
-_UNIQUE_TAIL = struct.Struct(">HIIH")
+
+# Asking the system costs more than all the rest of an id.
+_own_pid = os.getpid()
 
 # Start and end of the month that ids were made for last, ms since the epoch.
 _month_ms = (0, 0)
@@ -58,19 +60,8 @@ def make_unique_id(ip: bytes, pid: int, salt: int, now_ms: int, counter: int) ->
     start_ms, end_ms = _month_ms
     if not start_ms <= now_ms < end_ms:
         start_ms = _enter_month(now_ms)
-    return (
-        (
-            ip
-            + _UNIQUE_TAIL.pack(
-                pid & 0xFFFF,
-                salt & 0xFFFFFFFF,
-                (now_ms - start_ms) & 0xFFFFFFFF,
-                counter & 0xFFFF,
-            )
-        )
-        .hex()
-        .upper()
-    )
+    time_and_count = f"{now_ms - start_ms & 0xFFFFFFFF:08X}{counter & 0xFFFF:04X}"
+    return f"{ip.hex().upper()}{pid & 0xFFFF:04X}{salt & 0xFFFFFFFF:08X}{time_and_count}"
 
 
 def _enter_month(now_ms: int) -> int:
@@ -85,6 +76,15 @@ def _enter_month(now_ms: int) -> int:
     return _month_ms[0]
 
 
+def _note_fork() -> None:
+    global _own_pid
+    _own_pid = os.getpid()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_note_fork)
+
+
 class UniqueIds:
     """Makes unique ids of one process on one host, 65,536 of them in a millisecond at most."""
 
@@ -94,9 +94,14 @@ class UniqueIds:
         self.salt = int.from_bytes(os.urandom(4), "big")
         """Tells it from others of this process; may be set."""
         self._count = count()
+        self._start = ""
+        self._start_is_of = (0, 0, 0)
 
     def next(self) -> str:
         """An id that no other message has."""
-        return make_unique_id(
-            self._ip, os.getpid(), self.salt, self._now_ms(), next(self._count) & 0xFFFF
-        )
+        start_is_of = (self._now_ms(), _own_pid, self.salt)
+        if self._start_is_of != start_is_of:
+            self._start_is_of = start_is_of
+            now_ms, pid, salt = start_is_of
+            self._start = make_unique_id(self._ip, pid, salt, now_ms, 0)[:-4]
+        return f"{self._start}{next(self._count) & 0xFFFF:04X}"

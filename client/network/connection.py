@@ -7,7 +7,13 @@ out and nothing at all has come for 10 s is it given up.
 
 The first requests are JSON and carry the ext field rh=1. A Rockhopper echoes it; from then on
 requests on this connection have msgpack headers. Anything else never echoes it and is spoken to in
-JSON for good.
+JSON for good. Sends and pulls are JSON everywhere: their headers are made of templates, and JSON is
+what a Rockhopper's compiled code reads.
+
+A request that comes while none is under way leaves at once, if the one before left by itself.
+More than 256 KiB that one turn wants to send leave before its end: then the transport says whether
+the peer takes them. Until it does, those that want to send wait, and go on in the order in which
+they came.
 
 A socket must not be shared with a forked child: in the child every use raises ClientStateError.
 """
@@ -15,6 +21,7 @@ A socket must not be shared with a forked child: in the child every use raises C
 import asyncio
 import logging
 import os
+from collections import deque
 from collections.abc import Callable
 from typing import cast
 
@@ -34,7 +41,8 @@ from rockhopper.protocol.codes import (
 )
 from rockhopper.protocol.command import Command, decode_header, encode_command
 from rockhopper.protocol.errors import ProtocolError
-from rockhopper.protocol.frame import HEADER_SIZE_BYTES_WRITABLE, FrameDecoder
+from rockhopper.protocol.frame import HEADER_SIZE_BYTES_WRITABLE, FrameDecoder, frame_head
+from rockhopper.protocol.headers.header_json import end_json_header
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +57,8 @@ _OPAQUE_MAX = 0x7FFF_FFFF
 _LANGUAGE = int(LanguageCode.PYTHON)
 _JSON = int(SerializeType.JSON)
 _MSGPACK = int(SerializeType.MSGPACK)
+_JSON_END = end_json_header(_LANGUAGE)
+_OUTGOING_SIZE_BYTES_MAX = 256 * 1024
 
 _forks = 0
 
@@ -81,8 +91,11 @@ class Connection(asyncio.Protocol):
         # The answer to a batch names every message in its header.
         self._decoder = FrameDecoder(header_size_bytes_max=HEADER_SIZE_BYTES_WRITABLE)
         self._outgoing: list[bytes] = []
-        self._writable = asyncio.Event()
-        self._writable.set()
+        self._outgoing_size_bytes = 0
+        self._comes_alone = False
+        self._is_paused = False
+        # Who waits for a turn to write, and how much.
+        self._writers: deque[tuple[asyncio.Future[None], int]] = deque()
         self._next_opaque = 0
         # opaque -> (future, deadline, request code, seconds allowed)
         self.pending: dict[int, tuple[asyncio.Future[Command], float, int, float]] = {}
@@ -92,6 +105,8 @@ class Connection(asyncio.Protocol):
         self._unanswered_since: float | None = None
         self._forks = _forks
         self._is_retiring = False
+        self.is_open = False
+        """Whether new requests may be sent here."""
 
     def request(
         self, command: Command, timeout_s: float, *, spent_s: float = 0.0
@@ -108,16 +123,17 @@ class Connection(asyncio.Protocol):
             command.ext = {**(command.ext or {}), _NEGOTIATION_FIELD: "1"}
             frame = encode_command(command)
             self._negotiating.add(opaque)
-        future: asyncio.Future[Command] = self._loop.create_future()
-        now = self._loop.time()
-        deadline = now + timeout_s - spent_s
-        if self._unanswered_since is None:
-            self._unanswered_since = now
-        self.pending[opaque] = (future, deadline, command.code, timeout_s)
-        if self._timer is None or deadline < self._timer_at:
-            self._set_timer(deadline)
         self._write(frame)
-        return future
+        return self._expect(opaque, command.code, timeout_s, spent_s)
+
+    def request_json(
+        self, code: int, header_start: bytes, body: bytes, timeout_s: float, *, spent_s: float = 0.0
+    ) -> asyncio.Future[Command]:
+        """Send a request whose header is begun already (begin_json_header); else as `request`."""
+        opaque = self._take_opaque()
+        header = header_start + _JSON_END % opaque
+        self._write(frame_head(_JSON, len(header), len(body)) + header + body)
+        return self._expect(opaque, code, timeout_s, spent_s)
 
     def send_oneway(self, command: Command) -> None:
         """Send a request that gets no answer, not even an error."""
@@ -128,16 +144,17 @@ class Connection(asyncio.Protocol):
     @property
     def is_writable(self) -> bool:
         """False while the peer reads more slowly than we send."""
-        return self._writable.is_set()
+        return not self._is_paused and not self._writers
 
-    async def wait_writable(self) -> None:
-        """Wait until the peer has taken enough of what was sent."""
-        await self._writable.wait()
+    async def wait_writable(self, size_bytes: int = 0) -> None:
+        """Wait until the peer has taken enough of what was sent, and of those who came before.
 
-    @property
-    def is_open(self) -> bool:
-        """Whether new requests may be sent here."""
-        return self.transport is not None and not self._is_retiring and not self.closed.done()
+        Who waited has a turn for `size_bytes`, to be used before anything else is awaited.
+        """
+        if not self.is_writable:
+            turn: asyncio.Future[None] = self._loop.create_future()
+            self._writers.append((turn, size_bytes))
+            await turn
 
     @property
     def local_host(self) -> str | None:
@@ -146,6 +163,13 @@ class Connection(asyncio.Protocol):
         return name[0] if name else None
 
     def _stamp(self, command: Command) -> int:
+        opaque = self._take_opaque()
+        command.opaque = opaque
+        command.language = _LANGUAGE
+        command.serialize_type = self.serialize_type
+        return opaque
+
+    def _take_opaque(self) -> int:
         if self._forks != _forks:
             raise ClientStateError(
                 "this client was opened before the process forked, and its connections belong to "
@@ -158,9 +182,6 @@ class Connection(asyncio.Protocol):
             )
         opaque = self._next_opaque
         self._next_opaque = (opaque + 1) & _OPAQUE_MAX
-        command.opaque = opaque
-        command.language = _LANGUAGE
-        command.serialize_type = self.serialize_type
         return opaque
 
     def _set_timer(self, deadline: float) -> None:
@@ -189,28 +210,64 @@ class Connection(asyncio.Protocol):
         elif self._is_retiring:
             self.close()
 
+    def _expect(
+        self, opaque: int, code: int, timeout_s: float, spent_s: float
+    ) -> asyncio.Future[Command]:
+        future: asyncio.Future[Command] = self._loop.create_future()
+        now = self._loop.time()
+        deadline = now + timeout_s - spent_s
+        if self._unanswered_since is None:
+            self._unanswered_since = now
+        self.pending[opaque] = (future, deadline, code, timeout_s)
+        if self._timer is None or deadline < self._timer_at:
+            self._set_timer(deadline)
+        return future
+
     def _write(self, frame: bytes) -> None:
-        if not self._outgoing:
+        outgoing = self._outgoing
+        if not outgoing:
+            if self._comes_alone and not self.pending and self.transport is not None:
+                self.transport.write(frame)
+                return
             self._loop.call_soon(self._flush)
-        self._outgoing.append(frame)
+        outgoing.append(frame)
+        self._outgoing_size_bytes += len(frame)
+        if self._outgoing_size_bytes > _OUTGOING_SIZE_BYTES_MAX:
+            self._flush()
 
     def _flush(self) -> None:
         frames = self._outgoing
         if not frames:
             return
         self._outgoing = []
+        self._outgoing_size_bytes = 0
+        self._comes_alone = len(frames) == 1
         if self.transport is not None and not self.transport.is_closing():
             self.transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
 
     def pause_writing(self) -> None:
-        self._writable.clear()
+        self._is_paused = True
 
     def resume_writing(self) -> None:
-        self._writable.set()
+        self._is_paused = False
+        self._admit()
+
+    def _admit(self) -> None:
+        """Give turns for as much as leaves in one write, then look whether the peer took it."""
+        admitted_bytes = 0
+        while self._writers and not self._is_paused:
+            if admitted_bytes > _OUTGOING_SIZE_BYTES_MAX:
+                self._loop.call_soon(self._admit)
+                return
+            turn, size_bytes = self._writers.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                admitted_bytes += size_bytes
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports do not derive from asyncio's.
         self.transport = cast(asyncio.Transport, transport)
+        self.is_open = True
 
     def data_received(self, data: bytes) -> None:
         self._unanswered_since = None
@@ -290,6 +347,7 @@ class Connection(asyncio.Protocol):
     def retire(self) -> None:
         """Take no new requests; close once the answers under way have come."""
         self._is_retiring = True
+        self.is_open = False
         if not self.pending:
             self.close()
 
@@ -324,7 +382,12 @@ class Connection(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._writable.set()
+        self.is_open = False
+        self._is_paused = False
+        for turn, _ in self._writers:
+            if not turn.done():
+                turn.set_result(None)
+        self._writers.clear()
         pending, self.pending = self.pending, {}
         for future, _, _, _ in pending.values():
             if not future.done():

@@ -9,6 +9,7 @@ import errno
 import logging
 import socket
 from collections.abc import Callable
+from threading import get_ident
 from typing import Any
 
 from rockhopper.client.errors import (
@@ -49,6 +50,7 @@ class ConnectionPool:
         self._alive: set[Connection] = set()
         self._attempts: dict[str, asyncio.Task[Connection]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
         self._forks = fork_count()
         self._is_closed = False
 
@@ -80,25 +82,48 @@ class ConnectionPool:
 
         The time that connecting takes counts.
         """
-        connection = self.existing(address)
-        if connection is None or not connection.is_writable:
-            started = asyncio.get_running_loop().time()
-            try:
-                async with asyncio.timeout(timeout_s):
-                    connection = connection or await self.connect(address)
-                    await connection.wait_writable()
-            except TimeoutError:
-                raise RequestTimeoutError(command.code, address, timeout_s) from None
-            spent_s = asyncio.get_running_loop().time() - started
-            return await connection.request(command, timeout_s, spent_s=spent_s)
-        return await connection.request(command, timeout_s)
+        size_bytes = len(command.body)
+        connection, spent_s = await self._writable(address, command.code, timeout_s, size_bytes)
+        return await connection.request(command, timeout_s, spent_s=spent_s)
+
+    def ready(self, address: str) -> Connection | None:
+        """Return the connection to `address` if it takes a request at once; see check_usable."""
+        connection = self._open.get(address)
+        if connection is not None and connection.is_open and connection.is_writable:
+            return connection
+        return None
+
+    async def request_json(
+        self, address: str, code: int, header_start: bytes, body: bytes, timeout_s: float
+    ) -> Command:
+        """Send a request whose header is begun already; else as `request`."""
+        size_bytes = len(header_start) + len(body)
+        connection, spent_s = await self._writable(address, code, timeout_s, size_bytes)
+        return await connection.request_json(code, header_start, body, timeout_s, spent_s=spent_s)
 
     async def send_oneway(self, address: str, command: Command) -> None:
         """Send a request that gets no answer; waits only while the peer reads too slowly."""
         connection = self.existing(address) or await self.connect(address)
         if not connection.is_writable:
-            await connection.wait_writable()
+            await connection.wait_writable(len(command.body))
         connection.send_oneway(command)
+
+    async def _writable(
+        self, address: str, code: int, timeout_s: float, size_bytes: int
+    ) -> tuple[Connection, float]:
+        """Return a connection that takes a request now, and the seconds that this took."""
+        connection = self.existing(address)
+        if connection is not None and connection.is_writable:
+            return connection, 0.0
+        now_s = asyncio.get_running_loop().time
+        started_s = now_s()
+        try:
+            async with asyncio.timeout(timeout_s):
+                connection = connection or await self.connect(address)
+                await connection.wait_writable(size_bytes)
+        except TimeoutError:
+            raise RequestTimeoutError(code, address, timeout_s) from None
+        return connection, now_s() - started_s
 
     def retire(self, address: str) -> None:
         """Use a new connection for `address`; the old one closes after its last answer."""
@@ -131,6 +156,11 @@ class ConnectionPool:
                 connection.abort()
             await asyncio.wait(endings)
 
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop that it belongs to."""
+        return self._loop or asyncio.get_running_loop()
+
     def check_usable(self) -> None:
         """Raise ClientStateError when closed, in a forked process or in another event loop."""
         if self._forks != fork_count():
@@ -144,9 +174,13 @@ class ConnectionPool:
 
     def check_loop(self) -> None:
         """Raise ClientStateError in another event loop than the one of the first call."""
+        # In a thread only one loop runs at a time, and get_running_loop makes a system call.
+        if self._loop is not None and self._thread == get_ident() and self._loop.is_running():
+            return
         loop = asyncio.get_running_loop()
         if self._loop is None:
             self._loop = loop
+            self._thread = get_ident()
         elif self._loop is not loop:
             raise ClientStateError(
                 "this client belongs to another event loop; open it in the loop that uses it"

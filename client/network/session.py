@@ -8,7 +8,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Self
 from weakref import WeakSet
 
@@ -110,10 +110,27 @@ class Session:
         command = Command(int(code), ext=ext, body=body)
         answer = await self.pool.request(address, command, timeout_s or self.request_timeout_s)
         if answer.code not in accept:
-            if answer.code == ResponseCode.GO_AWAY:
-                self.pool.retire(address)
-            raise RequestRefusedError(int(code), answer.code, answer.remark, address)
+            raise self.refusal(address, int(code), answer)
         return answer
+
+    def request_json(
+        self, address: str, code: int, header_start: bytes, body: bytes, timeout_s: float
+    ) -> Awaitable[Command]:
+        """Send a request whose header is begun already (begin_json_header), without more ado.
+
+        Whether the answer refuses it is for the caller to see: `refusal`.
+        """
+        self.check_open()
+        connection = self.pool.ready(address)
+        if connection is not None:
+            return connection.request_json(code, header_start, body, timeout_s)
+        return self.pool.request_json(address, code, header_start, body, timeout_s)
+
+    def refusal(self, address: str, code: int, answer: Command) -> RequestRefusedError:
+        """Return what an answer that is no success is raised as."""
+        if answer.code == ResponseCode.GO_AWAY:
+            self.pool.retire(address)
+        return RequestRefusedError(code, answer.code, answer.remark, address)
 
     async def send_oneway(
         self, address: str, code: RequestCode, ext: dict[str, str], body: bytes = b""

@@ -8,7 +8,7 @@ would be checked, and delivered, on its own.
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from rockhopper.client.errors import (
     BrokerUnreachableError,
@@ -24,9 +24,9 @@ from rockhopper.client.receipts import SENT_CODES, SendReceipt, read_receipts
 from rockhopper.client.sending.key_lanes import KeyLanes
 from rockhopper.client.sending.outgoing import OutgoingMessage
 from rockhopper.client.sending.queue_choice import QueueChoice, chosen_queue, queue_for_key
+from rockhopper.client.sending.send_headers import SendHeaders, send_code, send_fields
 from rockhopper.protocol.codes import RequestCode, ResponseCode
 from rockhopper.protocol.command import Command
-from rockhopper.protocol.names import AUTO_CREATE_TOPIC
 from rockhopper.protocol.sys_flags import SYS_FLAG_TRANSACTION_PREPARED
 
 # Answers that the same broker may not give a moment later, after which nothing was stored.
@@ -51,24 +51,35 @@ class GroupSender:
         self._timeout_s = timeout_s
         self._retries = retries
         self._choice = QueueChoice(time.monotonic)
+        self._headers = SendHeaders(group)
         self.lanes = KeyLanes()
 
-    async def send(
+    def send(
         self,
         outgoing: OutgoingMessage,
         messages: Sequence[OutgoingMessage],
         choice: MessageQueue | int | None = None,
         timeout_s: float | None = None,
+    ) -> Awaitable[list[SendReceipt]]:
+        """Send `outgoing`, alone or the batch of `messages`; the outcome is a receipt for each."""
+        allowed_s = self._timeout_s if timeout_s is None else timeout_s
+        if outgoing.sharding_key is None:
+            return self._send(outgoing, messages, choice, allowed_s)
+        return self._send_in_turn(outgoing, messages, choice, allowed_s)
+
+    async def _send_in_turn(
+        self,
+        outgoing: OutgoingMessage,
+        messages: Sequence[OutgoingMessage],
+        choice: MessageQueue | int | None,
+        allowed_s: float,
     ) -> list[SendReceipt]:
-        """Send `outgoing`, alone or the batch of `messages`, and return a receipt for each."""
         self.session.check_open()
-        started_s = asyncio.get_running_loop().time()
-        deadline_s = started_s + (self._timeout_s if timeout_s is None else timeout_s)
-        key = outgoing.sharding_key
-        if key is None:
-            return await self._send(outgoing, messages, choice, started_s, deadline_s)
-        async with self.lanes.turn((outgoing.topic, key), deadline_s):
-            return await self._send(outgoing, messages, choice, started_s, deadline_s)
+        started_s = self.session.pool.loop.time()
+        assert outgoing.sharding_key is not None
+        lane = (outgoing.topic, outgoing.sharding_key)
+        async with self.lanes.turn(lane, started_s + allowed_s):
+            return await self._send(outgoing, messages, choice, allowed_s, started_s)
 
     async def send_oneway(
         self, outgoing: OutgoingMessage, choice: MessageQueue | int | None = None
@@ -86,7 +97,7 @@ class GroupSender:
     async def route(self, topic: str) -> TopicRoute:
         """Return a route with queues to write to. Raises RouteNotFoundError."""
         self.session.check_open()
-        route = self.session.routes.known(topic)
+        route = self._known(topic)
         if route is None:
             route = await self.session.routes.route(topic, for_sending=True)
         if not route.write_queues:
@@ -96,6 +107,10 @@ class GroupSender:
                 remedy="its brokers are down, slaves only, or its permissions are read-only",
             )
         return route
+
+    def _known(self, topic: str) -> TopicRoute | None:
+        route = self.session.routes.known(topic)
+        return route if route is not None and route.write_queues else None
 
     async def _send_oneway(
         self, outgoing: OutgoingMessage, choice: MessageQueue | int | None
@@ -114,16 +129,19 @@ class GroupSender:
         outgoing: OutgoingMessage,
         messages: Sequence[OutgoingMessage],
         choice: MessageQueue | int | None,
-        started_s: float,
-        deadline_s: float,
+        allowed_s: float,
+        began_s: float | None = None,
     ) -> list[SendReceipt]:
-        now_s = asyncio.get_running_loop().time
-        route = await self.route(outgoing.topic)
+        self.session.check_open()
+        now_s = self.session.pool.loop.time
+        started_s = now_s() if began_s is None else began_s
+        deadline_s = started_s + allowed_s
+        route = self._known(outgoing.topic) or await self.route(outgoing.topic)
         failures: list[ClientError] = []
-        failed_on: set[str] = set()
+        failed_on: frozenset[str] = frozenset()
         while True:
             fixed = _target(route, outgoing, choice)
-            target = fixed or self._choice.next(route, frozenset(failed_on))
+            target = fixed or self._choice.next(route, failed_on)
             has_others = (
                 fixed is None
                 and len(route.brokers) > 1
@@ -131,19 +149,21 @@ class GroupSender:
             )
             left_s = deadline_s - now_s()
             if left_s <= 0:  # finding the route, or waiting for the key's turn, took it all
-                address, timeout_s = _master(route, target), deadline_s - started_s
-                raise RequestTimeoutError(_code(outgoing), address, timeout_s)
+                raise RequestTimeoutError(send_code(outgoing), _master(route, target), allowed_s)
             # With another broker to fall back on, one that hangs must not use up all the time.
-            allowed_s = left_s / 2 if has_others and len(failures) < self._retries else left_s
+            try_s = left_s / 2 if has_others and len(failures) < self._retries else left_s
             try:
-                answer, address = await self._deliver(route, target, outgoing, allowed_s)
+                address = _master(route, target)
+                answer = await self._deliver(address, target, outgoing, try_s)
+                if answer.code not in SENT_CODES:
+                    raise self.session.refusal(address, send_code(outgoing), answer)
                 receipts = read_receipts(answer, messages, target, address)
                 if self.on_sent is not None:
                     self.on_sent(messages, receipts, answer, address, started_s)
                 return receipts
             except ClientError as error:
                 failures.append(error)
-                failed_on.add(target.broker_name)
+                failed_on |= {target.broker_name}
                 if not isinstance(error, RequestRefusedError):
                     self._choice.avoid(target.broker_name)
             pause_s = self._pause(failures, outgoing, has_others, choice)
@@ -153,19 +173,13 @@ class GroupSender:
                 await asyncio.sleep(pause_s)
             route = await self._route_after(failures[-1], outgoing.topic, route)
 
-    async def _deliver(
-        self, route: TopicRoute, target: MessageQueue, outgoing: OutgoingMessage, timeout_s: float
-    ) -> tuple[Command, str]:
-        address = _master(route, target)
-        answer = await self.session.request(
-            address,
-            _code(outgoing),
-            send_fields(self.group, outgoing, target),
-            outgoing.body,
-            timeout_s=timeout_s,
-            accept=SENT_CODES,
+    def _deliver(
+        self, address: str, target: MessageQueue, outgoing: OutgoingMessage, timeout_s: float
+    ) -> Awaitable[Command]:
+        header_start = self._headers.begin(outgoing, target)
+        return self.session.request_json(
+            address, send_code(outgoing), header_start, outgoing.body, timeout_s
         )
-        return answer, address
 
     async def _route_after(self, error: ClientError, topic: str, route: TopicRoute) -> TopicRoute:
         """Return the route to try again with: a fresh one if the broker does not have the topic."""
@@ -206,25 +220,6 @@ class GroupSender:
         return 0.0 if choice is None else None
 
 
-def send_fields(group: str, outgoing: OutgoingMessage, target: MessageQueue) -> dict[str, str]:
-    """The fields of SendMessageRequestV2 (protocol/requests), by their wire letters."""
-    return {
-        "a": group,
-        "b": outgoing.topic,
-        "c": AUTO_CREATE_TOPIC,
-        "d": "4",
-        "e": str(target.queue_id),
-        "f": str(outgoing.sys_flag),
-        "g": str(outgoing.born_time_ms),
-        "h": str(outgoing.flag),
-        "i": outgoing.properties,
-        "j": "0",
-        "k": "false",
-        "m": "true" if outgoing.is_batch else "false",
-        "n": target.broker_name,
-    }
-
-
 def _target(
     route: TopicRoute, outgoing: OutgoingMessage, choice: MessageQueue | int | None
 ) -> MessageQueue | None:
@@ -233,10 +228,6 @@ def _target(
     if outgoing.sharding_key is not None:
         return queue_for_key(route, outgoing.sharding_key)
     return None
-
-
-def _code(outgoing: OutgoingMessage) -> RequestCode:
-    return RequestCode.SEND_BATCH_MESSAGE if outgoing.is_batch else RequestCode.SEND_MESSAGE_V2
 
 
 def _master(route: TopicRoute, queue: MessageQueue) -> str:

@@ -11,12 +11,23 @@ from rockhopper.protocol.frame import FRAME_SIZE_BYTES_MAX
 from rockhopper.protocol.message import Message
 from rockhopper.protocol.message_ids import UniqueIds
 from rockhopper.protocol.names import NOT_SENDABLE_TOPICS, is_retry_topic, topic_error
-from rockhopper.protocol.properties import PROPERTIES_SIZE_BYTES_MAX, encode_properties
+from rockhopper.protocol.properties import (
+    NAME_VALUE_SEPARATOR,
+    PROPERTIES_SIZE_BYTES_MAX,
+    PROPERTY_SEPARATOR,
+    PROPERTY_UNIQUE_KEY,
+    PROPERTY_WAIT,
+    encode_properties,
+)
 from rockhopper.protocol.store.message_codec import encode_batch
 from rockhopper.protocol.sys_flags import SYS_FLAG_COMPRESSED_ZLIB
 
 # What a frame has room for beside the largest header: of JSON, whose escapes take six bytes each.
 BODY_SIZE_BYTES_MAX = FRAME_SIZE_BYTES_MAX - 6 * PROPERTIES_SIZE_BYTES_MAX - 4096
+
+# The properties of a message that has none of its own.
+_ID_START = f"{PROPERTY_UNIQUE_KEY}{NAME_VALUE_SEPARATOR}"
+_ID_END = f"{PROPERTY_SEPARATOR}{PROPERTY_WAIT}{NAME_VALUE_SEPARATOR}true{PROPERTY_SEPARATOR}"
 
 
 class OutgoingMessage(msgspec.Struct, frozen=True, gc=False):
@@ -53,6 +64,8 @@ class OutgoingPolicy:
         self._ids = ids
         self._now_ms = now_ms
         self._good_topics: set[str] = set()
+        limits = (message_size_bytes_max, compress_above_bytes, BODY_SIZE_BYTES_MAX)
+        self._plain_size_bytes_max = min(limit for limit in limits if limit is not None)
 
     def prepare(
         self,
@@ -66,18 +79,14 @@ class OutgoingPolicy:
 
         `system` are properties with names of RocketMQ's own, `sys_flag` bits beside compression.
         """
-        topic = message.topic
+        topic, body = message.topic, message.body
+        if message.is_plain and system is None and not in_batch and not sys_flag:
+            return self.prepare_plain(topic, body, message.flag)
         if topic not in self._good_topics:
             self._check_topic(topic)
-        body = message.body
-        self._check_size("body", len(body), topic)
-        limit = self._compress_above_bytes
-        if not in_batch and limit is not None and len(body) > limit:
-            compressed = compress_zlib(body)
-            if len(compressed) < len(body):
-                body = compressed
-                sys_flag |= SYS_FLAG_COMPRESSED_ZLIB
-        _check_fits_frame("body", len(body), topic)
+        if len(body) > self._plain_size_bytes_max:
+            body, compression = self._large_body(body, topic, in_batch)
+            sys_flag |= compression
         message_id = self._ids.next()
         return OutgoingMessage(
             topic,
@@ -89,6 +98,29 @@ class OutgoingPolicy:
             sys_flag,
             message.sharding_key,
         )
+
+    def prepare_plain(self, topic: str, body: bytes, flag: int = 0) -> OutgoingMessage:
+        """Check a message that has no properties of its own, and make it ready."""
+        if topic not in self._good_topics:
+            self._check_topic(topic)
+        sys_flag = 0
+        if len(body) > self._plain_size_bytes_max:
+            body, sys_flag = self._large_body(body, topic, in_batch=False)
+        message_id = self._ids.next()
+        properties = f"{_ID_START}{message_id}{_ID_END}"
+        return OutgoingMessage(topic, body, properties, message_id, self._now_ms(), flag, sys_flag)
+
+    def _large_body(self, body: bytes, topic: str, in_batch: bool) -> tuple[bytes, int]:
+        """Return the body as it goes out, and the flags that say how."""
+        self._check_size("body", len(body), topic)
+        sys_flag = 0
+        limit = self._compress_above_bytes
+        if not in_batch and limit is not None and len(body) > limit:
+            compressed = compress_zlib(body)
+            if len(compressed) < len(body):
+                body, sys_flag = compressed, SYS_FLAG_COMPRESSED_ZLIB
+        _check_fits_frame("body", len(body), topic)
+        return body, sys_flag
 
     def prepare_batch(
         self, messages: Sequence[Message]

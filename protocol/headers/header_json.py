@@ -16,6 +16,7 @@ from typing import Annotated
 
 import msgspec
 
+from rockhopper.protocol.codes import MQ_VERSION
 from rockhopper.protocol.errors import MalformedHeaderError
 from rockhopper.protocol.headers.header_fields import (
     INT32_MAX,
@@ -143,6 +144,33 @@ def encode_json_header(
         remark_part,
         version,
     )
+
+
+def begin_json_header(code: int, ext: dict[str, str]) -> bytes:
+    """The JSON of a header up to its ext fields; end_json_header has the rest.
+
+    Raises:
+        TypeError: an ext value is not a string.
+    """
+    "".join(ext.values())
+    return b'{"code":%d,"extFields":%b,' % (code, _encode_text(ext))
+
+
+def end_json_header(language: int) -> bytes:
+    """What follows the ext fields of a request, with %d for the opaque."""
+    name = LANGUAGE_NAMES.get(language, "OTHER").encode()
+    return (
+        b'"flag":0,"language":"%b","opaque":%%d,"serializeTypeCurrentRPC":"JSON","version":%d}'
+        % (name, MQ_VERSION)
+    )
+
+
+def json_text(text: str) -> bytes:
+    """A string in JSON, quotes included; a lone surrogate becomes a question mark."""
+    try:
+        return _encode_json(text)
+    except UnicodeEncodeError:
+        return _encode_json(_plain(text))
 
 
 def _encode_text(value: str | dict[str, str]) -> bytes:

@@ -117,19 +117,22 @@ def test_queues_that_do_not_exist(broker: PipelineBroker, topic: str) -> None:
 def test_a_broker_that_is_away_for_a_moment(
     broker: PipelineBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from rockhopper.client.network.connection_pool import ConnectionPool
+    from rockhopper.client.network.session import Session
 
-    real = ConnectionPool.request
     failures = 5
 
-    async def fail_first(pool: Any, address: str, command: Any, timeout_s: float) -> Any:
-        nonlocal failures
-        if command.code in (RequestCode.SEND_BATCH_MESSAGE, RequestCode.SINK_STAGE) and failures:
-            failures -= 1
-            raise BrokerUnreachableError(f"no connection to {address}")
-        return await real(pool, address, command, timeout_s)
+    def failing_first(real: Any) -> Any:
+        async def request(session: Any, address: str, code: int, *rest: Any, **named: Any) -> Any:
+            nonlocal failures
+            if code in (RequestCode.SEND_BATCH_MESSAGE, RequestCode.SINK_STAGE) and failures:
+                failures -= 1
+                raise BrokerUnreachableError(f"no connection to {address}")
+            return await real(session, address, code, *rest, **named)
 
-    monkeypatch.setattr(ConnectionPool, "request", fail_first)
+        return request
+
+    for name in ("request", "request_json"):
+        monkeypatch.setattr(Session, name, failing_first(getattr(Session, name)))
     assert send(rules(broker, topic), numbered(0, 9)) == 9
     assert failures == 0
     failures = 5

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from rockhopper.client import (
     RouteNotFoundError,
 )
 from rockhopper.client.queues import MessageQueue
-from rockhopper.client.receipts import SendStatus
+from rockhopper.client.receipts import SendReceipt, SendStatus
 from rockhopper.protocol.codes import FLAG_ONEWAY
 from rockhopper.protocol.command import Command
 from rockhopper.protocol.properties import decode_properties
@@ -348,3 +349,67 @@ async def test_a_cancelled_send_leaves_the_producer_usable(
         await task
     first.on(310, stored())
     assert (await producer.send("single", b"x")).queue_offset == 7
+
+
+async def test_gathered_sends_survive_a_broker_that_dies_in_between(
+    producer: Producer, first: FakeServer, second: FakeServer
+) -> None:
+    answered = 0
+
+    def answer_a_few(request: Command) -> Command | None:
+        nonlocal answered
+        answered += 1
+        if answered < 5:
+            return stored()(request)
+        first.stop_listening()
+        first.drop_connections()
+        return None
+
+    first.on(310, answer_a_few)
+    bodies = [b"%d" % number for number in range(100)]
+    receipts = await asyncio.gather(*(producer.send("orders", body) for body in bodies))
+    assert {receipt.queue.broker_name for receipt in receipts} == {"a", "b"}
+    on_second = {request.body for request in second.requests_of(310)}
+    lost = [
+        body
+        for body, receipt in zip(bodies, receipts, strict=True)
+        if receipt.queue.broker_name == "b" and body not in on_second
+    ]
+    assert not lost
+    assert len({receipt.message_id for receipt in receipts}) == 100
+
+
+async def test_cancelling_one_of_gathered_sends_leaves_the_others_alone(
+    producer: Producer, first: FakeServer
+) -> None:
+    gate = asyncio.Event()
+
+    async def answer_later(request: Command) -> Command:
+        await gate.wait()
+        return stored()(request)
+
+    first.on(310, answer_later)
+    sends = [asyncio.create_task(producer.send("single", b"%d" % n)) for n in range(10)]
+    await first.wait_for(310, 10)
+    sends[3].cancel()
+    gate.set()
+    outcomes = await asyncio.gather(*sends, return_exceptions=True)
+    assert isinstance(outcomes.pop(3), asyncio.CancelledError)
+    assert all(isinstance(outcome, SendReceipt) for outcome in outcomes)
+
+
+@pytest.mark.parametrize(
+    "parts", [{}, {"tags": "new"}, {"keys": ["k"]}, {"properties": {"p": "1"}}]
+)
+async def test_a_message_in_parts_and_a_whole_one_go_out_alike(
+    producer: Producer, first: FakeServer, parts: dict[str, Any]
+) -> None:
+    await producer.send("single", b"body", **parts)
+    await producer.send(Message("single", b"body", **parts))
+    one, other = (request.ext or {} for request in first.requests_of(310))
+    for ext in (one, other):
+        properties = decode_properties(ext.pop("i"))
+        assert len(properties.pop("UNIQ_KEY")) == 32
+        ext["properties"] = str(properties)
+        del ext["g"], ext["e"]
+    assert one == other

@@ -95,3 +95,28 @@ def test_no_two_ids_are_alike_and_the_counter_turns_over_without_a_longer_one() 
     assert one.next() == ids[0]
     now_ms += 1
     assert one.next() not in ids
+
+
+def test_ids_follow_the_clock_and_the_salt() -> None:
+    now_ms = [1_700_000_000_000]
+    ids = UniqueIds(b"\x0a\0\0\x01", lambda: now_ms[0])
+    for count, later_ms in enumerate((0, 0, 1, 40 * 86_400_000)):
+        now_ms[0] += later_ms
+        ids.salt = count
+        expected = make_unique_id(b"\x0a\0\0\x01", os.getpid(), count, now_ms[0], count)
+        assert ids.next() == expected
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_forked_child_makes_ids_of_its_own() -> None:
+    ids = UniqueIds(b"\x0a\0\0\x01", lambda: 1_700_000_000_000)
+    ids.next()
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(write, ids.next().encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(read, 100).decode()[8:12] == f"{child & 0xFFFF:04X}"
+    os.close(read)
+    os.close(write)

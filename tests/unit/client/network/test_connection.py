@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -12,9 +13,12 @@ from rockhopper.client.errors import (
     MalformedAnswerError,
     RequestTimeoutError,
 )
+from rockhopper.client.network.connection import Connection
 from rockhopper.client.network.connection_pool import ConnectionPool
 from rockhopper.protocol.codes import FLAG_ONEWAY, SerializeType
 from rockhopper.protocol.command import Command, encode_command
+from rockhopper.protocol.frame import FrameDecoder
+from rockhopper.protocol.headers.header_json import begin_json_header
 from tests.support.fake_server import FakeServer
 from tests.support.held_clock import HeldClock
 
@@ -351,3 +355,126 @@ async def test_many_requests_survive_a_peer_that_reads_slowly(
         *(pool.request(server.address, Command(28, body=body), 30) for body in bodies)
     )
     assert [answer.body for answer in answers] == bodies
+
+
+class HeldTransport(asyncio.Transport):
+    """A socket that takes up to `room_bytes`, then lets its protocol pause."""
+
+    def __init__(self, room_bytes: int) -> None:
+        super().__init__()
+        self.writes: list[bytes] = []
+        self.connection = Connection("a:1")
+        self.connection.connection_made(self)
+        self._room_bytes = room_bytes
+
+    def write(self, data: "bytes | bytearray | memoryview[Any]") -> None:
+        self.writes.append(bytes(data))
+        self._room_bytes -= len(data)
+        if self._room_bytes < 0:
+            self.connection.pause_writing()
+
+    def take(self, room_bytes: int) -> None:
+        """Let the peer read."""
+        self._room_bytes = room_bytes
+        self.connection.resume_writing()
+
+    def is_closing(self) -> bool:
+        return False
+
+    @property
+    def bodies(self) -> list[bytes]:
+        return [body[:1] for _, _, body in FrameDecoder().feed(b"".join(self.writes))]
+
+
+async def sent_in_turn(transport: HeldTransport, body: bytes) -> None:
+    connection = transport.connection
+    await connection.wait_writable(len(body))
+    connection.send_oneway(Command(28, body=body))
+
+
+async def idle() -> None:
+    """Let everything run that can."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def test_a_turn_that_sends_much_hears_of_a_full_socket_before_its_end() -> None:
+    transport = HeldTransport(room_bytes=0)
+    connection = transport.connection
+    count = 0
+    while connection.is_writable and count < 1000:
+        connection.send_oneway(Command(28, body=bytes(10_000)))
+        count += 1
+    assert 200_000 < count * 10_000 < 300_000
+    assert len(transport.writes) == 1
+
+
+async def test_those_that_wait_go_on_in_their_order_and_only_as_far_as_the_peer_takes() -> None:
+    transport = HeldTransport(room_bytes=0)
+    numbers = [bytes([number]) for number in range(9)]
+    senders = [asyncio.create_task(sent_in_turn(transport, number * 300_000)) for number in numbers]
+    await idle()
+    assert transport.bodies == numbers[:1]
+    transport.take(room_bytes=1_000_000)
+    await idle()
+    assert transport.bodies == numbers[:5]
+    late = asyncio.create_task(sent_in_turn(transport, b"late"))
+    transport.take(room_bytes=10_000_000)
+    await asyncio.gather(*senders, late)
+    await idle()
+    assert transport.bodies == [*numbers, b"l"]
+
+
+async def test_one_that_is_cancelled_while_it_waits_keeps_nobody_else_waiting() -> None:
+    transport = HeldTransport(room_bytes=-1)
+    transport.write(b"")
+    senders = [asyncio.create_task(sent_in_turn(transport, body)) for body in (b"0", b"1", b"2")]
+    await idle()
+    senders[0].cancel()
+    transport.take(room_bytes=1_000_000)
+    senders[1].cancel()  # its turn has come already
+    await asyncio.gather(*senders, return_exceptions=True)
+    await idle()
+    assert transport.bodies == [b"2"]
+    assert transport.connection.is_writable
+
+
+async def test_those_that_wait_hear_that_the_connection_is_gone() -> None:
+    transport = HeldTransport(room_bytes=-1)
+    transport.write(b"")
+    sender = asyncio.create_task(sent_in_turn(transport, b"0"))
+    await idle()
+    transport.connection.connection_lost(None)
+    with pytest.raises(BrokerUnreachableError):
+        await sender
+
+
+async def test_a_header_that_was_begun_is_finished_as_any_other(
+    server: FakeServer, pool: ConnectionPool
+) -> None:
+    fields = {"a": 'ü"\\', "b": "100%"}
+    await pool.request(server.address, Command(28, ext=dict(fields), body=b"x"), 5)
+    start = begin_json_header(28, fields)
+    answer = await pool.request_json(server.address, 28, start, b"x", 5)
+    assert answer.body == b"x"
+    usual, begun = server.requests
+    begun.opaque, begun.ext = usual.opaque, {**fields, "rh": "1"}
+    assert begun == usual
+
+
+async def test_a_request_that_follows_another_by_itself_leaves_at_once() -> None:
+    transport = HeldTransport(room_bytes=1_000_000)
+    connection = transport.connection
+    connection.send_oneway(Command(28, body=b"0"))
+    await idle()
+    connection.send_oneway(Command(28, body=b"1"))
+    assert transport.bodies == [b"0", b"1"]
+    answers = [connection.request(Command(28, body=b"%d" % number), 5) for number in range(2, 10)]
+    await idle()
+    assert len(transport.writes) == 4
+    connection.send_oneway(Command(28, body=b"a"))
+    assert len(transport.writes) == 4
+    await idle()
+    assert transport.bodies[-1] == b"a"
+    connection.connection_lost(None)
+    await asyncio.gather(*answers, return_exceptions=True)
